@@ -1,0 +1,125 @@
+"""Every error that table_writer raises, grouped by what the caller does next.
+
+::
+
+    TableWriterError
+    ├── InvalidInputError      fix the call                (also a ValueError)
+    ├── SchemaMismatchError    fix the DataFrame           (also a ValueError)
+    ├── CheckFailedError       the data is wrong; nothing was published
+    ├── ConflictError          someone else published these partitions; plan again and retry
+    ├── StorageError           storage failed; nothing is visible, retry
+    ├── MetastoreError         the metastore failed; nothing is visible, retry
+    │   ├── PartitionExistsError    the call would add a partition that exists
+    │   ├── PartitionMissingError   the call would alter a partition that does not exist
+    │   └── LostResponseError       the call was sent and no answer came: it may have been applied
+    └── OutcomeUnknownError    do not retry, do not delete: ``table-writer recover TABLE``
+
+Handlers choose by class, machines by :attr:`TableWriterError.code`, people by the message, which names
+the table, the ``write_id`` and the next action.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "CheckFailedError",
+    "ConflictError",
+    "InvalidInputError",
+    "LostResponseError",
+    "MetastoreError",
+    "OutcomeUnknownError",
+    "PartitionExistsError",
+    "PartitionMissingError",
+    "SchemaMismatchError",
+    "StorageError",
+    "TableWriterError",
+]
+
+
+class TableWriterError(Exception):
+    """Base of all errors of this library.
+
+    Parameters
+    ----------
+    message
+        What happened, to what, and what to do next: one paragraph for a person.
+    table
+        Full name of the table, ``database.name``, where one is known.
+    write_id
+        The write that failed, where one exists.
+    """
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, table: str = "", write_id: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.table = table
+        self.write_id = write_id
+
+    def __str__(self) -> str:
+        """Message, with table and write where the message does not name them itself."""
+        named = {"table": self.table, "write_id": self.write_id}
+        missing = [f"{key}={value}" for key, value in named.items() if value and value not in self.message]
+        return f"{self.message} [{', '.join(missing)}]" if missing else self.message
+
+
+class InvalidInputError(TableWriterError, ValueError):
+    """The call cannot be carried out as it stands; nothing was written. Fix the call."""
+
+    code = "invalid_input"
+
+
+class SchemaMismatchError(TableWriterError, ValueError):
+    """The DataFrame does not fit the table; nothing was written. Fix the DataFrame."""
+
+    code = "schema_mismatch"
+
+
+class CheckFailedError(TableWriterError):
+    """A data-quality check failed; nothing was published."""
+
+    code = "check_failed"
+
+
+class ConflictError(TableWriterError):
+    """Someone else published the same partitions first; nothing was published. Plan again and retry."""
+
+    code = "conflict"
+
+
+class StorageError(TableWriterError):
+    """Storage failed; nothing of this write is visible. Retry."""
+
+    code = "storage"
+
+
+class MetastoreError(TableWriterError):
+    """The metastore failed or refused; nothing of this write is visible. Retry."""
+
+    code = "metastore"
+
+
+class PartitionExistsError(MetastoreError):
+    """A partition to be added exists; the whole call changed nothing."""
+
+    code = "partition_exists"
+
+
+class PartitionMissingError(MetastoreError):
+    """A partition to be altered does not exist; the whole call changed nothing."""
+
+    code = "partition_missing"
+
+
+class LostResponseError(MetastoreError):
+    """The request was sent and no answer came back: the change may or may not have been applied."""
+
+    code = "lost_response"
+
+
+class OutcomeUnknownError(TableWriterError):
+    """It could not be found out whether the publish took effect. Do not retry, do not delete: recover."""
+
+    code = "outcome_unknown"

@@ -1,0 +1,89 @@
+"""Locations: full URIs that end in ``/``, compared by the place they name and not by their spelling."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from table_writer.errors import InvalidInputError
+
+__all__ = ["Location"]
+
+S3_SCHEMES: Final = frozenset({"s3", "s3a", "s3n"})  # three spellings of one store: Hadoop's old and new connectors, EMR's
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A directory in a store: ``scheme://bucket/key/``.
+
+    The text is a Hadoop path, not a percent-encoded URI: ``%20`` in it is three characters of the key,
+    as Spark and Hive write partition locations (``org.apache.hadoop.fs.Path``).
+
+    Parameters
+    ----------
+    scheme
+        As the table spells it: ``s3``, ``s3a``, ``s3n``, ``file``.
+    bucket
+        Bucket, empty for ``file``.
+    key
+        Path within the bucket, no leading slash; ends in ``/`` unless empty.
+
+    Examples
+    --------
+    >>> orders = Location.parse("s3a://mart/warehouse//orders")
+    >>> str(orders.child("_table_writer"))
+    's3a://mart/warehouse/orders/_table_writer/'
+    >>> orders.same_place(Location.parse("s3://mart/warehouse/orders/"))
+    True
+    """
+
+    scheme: str
+    bucket: str
+    key: str
+
+    @classmethod
+    def parse(cls, text: str) -> Location:
+        """Read a location as metastores store it, with or without the trailing slash.
+
+        Raises
+        ------
+        InvalidInputError
+            The text is not an absolute URI, or leaves its directory with ``..``.
+        """
+        match = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", text, flags=re.DOTALL)
+        if match is None:
+            raise InvalidInputError(f"{text!r} is not a full location; expected for example s3a://bucket/path/")
+        segments = [segment for segment in (match[3] or "").split("/") if segment not in ("", ".")]
+        if ".." in segments:
+            raise InvalidInputError(f"{text!r} contains '..'; write the location without it")
+        return cls(match[1].lower(), match[2] or "", "".join(f"{segment}/" for segment in segments))
+
+    def __str__(self) -> str:
+        """Spell it in full, with the trailing slash."""
+        return f"{self.scheme}://{self.bucket}/{self.key}"
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """What decides whether two locations are one: the three S3 schemes are the same store."""
+        return ("s3" if self.scheme in S3_SCHEMES else self.scheme, self.bucket, self.key)
+
+    def same_place(self, other: Location) -> bool:
+        """Whether both name one directory, however they are spelled."""
+        return self.place == other.place
+
+    def child(self, *names: str) -> Location:
+        """Return the directory below this one; a name may hold several segments."""
+        below = "".join(f"{name.strip('/')}/" for name in names)
+        return Location(self.scheme, self.bucket, self.key + below)
+
+    def contains(self, other: Location) -> bool:
+        """Whether the other is this directory or lies below it."""
+        mine, theirs = self.place, other.place
+        return mine[:2] == theirs[:2] and theirs[2].startswith(mine[2])
+
+    def relative_key(self, other: Location) -> str:
+        """Return the other's key below this location; the other must lie below it."""
+        if not self.contains(other):
+            raise InvalidInputError(f"{other} is not below {self}")
+        return other.key.removeprefix(self.key)

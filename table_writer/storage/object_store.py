@@ -1,0 +1,99 @@
+"""The store as the protocol needs it: a handful of calls that S3, a file system and the in-memory double share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from table_writer.model.message import UploadedPart
+
+__all__ = ["ObjectInfo", "ObjectStore", "StoredObject", "UploadInfo"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ObjectInfo:
+    """An object as a listing shows it."""
+
+    key: str
+    size_bytes: int
+    etag: str
+    modified_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredObject:
+    """An object with its bytes; ``age_seconds`` is the store's clock minus its own LastModified."""
+
+    info: ObjectInfo
+    body: bytes
+    age_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UploadInfo:
+    """A pending upload as a listing shows it."""
+
+    key: str
+    upload_id: str
+    initiated_at: datetime
+
+
+class ObjectStore(Protocol):
+    """One bucket (or one file system). Keys have no leading slash. Safe to use from several threads.
+
+    Every method raises :class:`~table_writer.errors.StorageError` when the store fails, and never anything of the
+    underlying client. Transient failures are retried inside; all calls are safe to repeat.
+    """
+
+    def request_counts(self) -> Mapping[str, int]:
+        """Return how many requests were sent so far, by kind, retries included."""
+
+    def put(self, key: str, body: bytes) -> None:
+        """Store an object, replacing what is there."""
+
+    def put_if_absent(self, key: str, body: bytes) -> bool:
+        """Store an object unless the key exists: exactly one of several racing callers gets ``True``.
+
+        A response that was lost and retried is settled by reading back: a body equal to ours counts as ours.
+        """
+
+    def get(self, key: str) -> StoredObject | None:
+        """Return an object, ``None`` when there is none."""
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """Return what a listing would show of one key, ``None`` when there is none."""
+
+    def list_page(self, prefix: str, *, start_after: str = "") -> tuple[Sequence[ObjectInfo], bool]:
+        """Return up to 1,000 objects below the prefix in key order (bytes of UTF-8), and whether more follow.
+
+        Sends one request. Marker keys that end in ``/`` are left out.
+        """
+
+    def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Iterate over all objects below the prefix, page by page, lazily."""
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects, in batches; a missing one is no error."""
+
+    def create_upload(self, key: str) -> str:
+        """Start a multipart upload; returns its id. Nothing exists under the key."""
+
+    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> UploadedPart:
+        """Send part ``number`` (from 1) of a pending upload."""
+
+    def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> None:
+        """Make the object exist. Repeating it after a lost answer succeeds when the object is there with this size.
+
+        Raises
+        ------
+        StorageError
+            Also when the upload is gone; the message then names the usual causes.
+        """
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        """Give up one pending upload; one that is not there any more is no error."""
+
+    def list_uploads(self, prefix: str) -> Iterator[UploadInfo]:
+        """Iterate over pending uploads below the prefix, which must end in ``/``."""
