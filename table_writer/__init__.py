@@ -1,1 +1,64 @@
-"""."""
+"""Write Hive tables on S3 from Spark: fast, and readers see old rows or new rows, never half.
+
+1. plan      on the driver: table, schema and base version are fixed; every bad call has failed
+2. upload    on executors: all parts of all files are on S3, in multipart uploads that are not completed
+3. complete  every file is an object in a location that no table points at
+4. check     the user's data-quality checks pass
+5. publish   the log entry is claimed, then ONE metastore call repoints all partitions: readers switch
+6. vacuum    any time later: replaced data is deleted past its retention
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from table_writer.errors import (
+    CheckFailedError,
+    ConflictError,
+    InvalidInputError,
+    MetastoreError,
+    OutcomeUnknownError,
+    SchemaMismatchError,
+    StorageError,
+    TableWriterError,
+)
+from table_writer.version import __version__
+
+if TYPE_CHECKING:
+    from table_writer.config import TableWriterConfig
+    from table_writer.display.write_result import PartitionResult, WriteResult
+    from table_writer.storage import S3Overrides
+    from table_writer.writer import TableWriter
+
+__all__ = [
+    "CheckFailedError",
+    "ConflictError",
+    "InvalidInputError",
+    "MetastoreError",
+    "OutcomeUnknownError",
+    "PartitionResult",
+    "S3Overrides",
+    "SchemaMismatchError",
+    "StorageError",
+    "TableWriter",
+    "TableWriterConfig",
+    "TableWriterError",
+    "WriteResult",
+    "__version__",
+]
+
+# Executors import this package for step 2 alone: they need neither the driver's modules nor a metastore client.
+_ON_FIRST_USE = {
+    "PartitionResult": "table_writer.display.write_result",
+    "S3Overrides": "table_writer.storage",
+    "TableWriter": "table_writer.writer",
+    "TableWriterConfig": "table_writer.config",
+    "WriteResult": "table_writer.display.write_result",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_FIRST_USE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_ON_FIRST_USE[name]), name)

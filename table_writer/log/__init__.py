@@ -1,1 +1,9 @@
-"""."""
+"""The table's log: journal, history, schedule of deletions and memory of keys in one, and the rules writers agree by.
+
+=================  ==============================================================
+``rules``          the rules of concurrency, pure
+``table_log``      entries and outcomes as objects: read, claim, settle
+``owner``          which table the files below a root belong to; probe of the store
+``registration``   the sign that a write is running, with its heartbeat
+=================  ==============================================================
+"""

@@ -13,9 +13,15 @@ __all__ = ["Metastore"]
 class Metastore(Protocol):
     """What table_writer asks of a metastore; nothing here retries a call that changes something.
 
-    Reads raise :class:`~table_writer.errors.MetastoreError`. A changing call has three outcomes: it returns (done),
-    raises a ``MetastoreError`` (not done), or raises a ``LostResponseError`` (unknown).
-    Locations are given and returned as full URIs ending in ``/``.
+    Reads raise :class:`~table_writer.errors.MetastoreError`. A changing call has three outcomes:
+
+    * it returns: done;
+    * it raises a ``MetastoreError``: the call is over. It changed nothing, with one exception: a metastore whose own
+      listener fails *after* the commit answers with an error as well. Reading back settles that for good;
+    * it raises a ``LostResponseError``: unknown, and the server may still be about to apply it.
+
+    Locations are returned as full URIs ending in ``/``, spelled as the metastore stores them (``file:/tmp/x/`` for
+    ``file:///tmp/x/``): compare them by :class:`~table_writer.model.location.Location`. Given ones may end in ``/``.
     """
 
     @property
@@ -29,7 +35,7 @@ class Metastore(Protocol):
         """Return the table, ``None`` when there is none."""
 
     def get_tables(self, database: str) -> Sequence[Table]:
-        """Return all tables of a database, in chunks."""
+        """Return all tables and views of a database, in chunks; none when there is no such database."""
 
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
         """Return the values of all partitions, decoded from Hive's escaped names."""
@@ -40,8 +46,12 @@ class Metastore(Protocol):
     def add_partitions(self, table: Table, partitions: Sequence[Partition]) -> None:
         """Add all partitions with the table's columns and SerDe in ONE call, or none.
 
+        Their parameters should hold ``numFiles`` and ``totalSize``: without both, a metastore lists each location.
+
         Raises
         ------
+        InvalidInputError
+            A partition appears twice, or its values do not fit the table's partition columns.
         PartitionExistsError
             One of them exists; nothing changed unless the server applied an earlier attempt of its own.
         """
@@ -51,6 +61,8 @@ class Metastore(Protocol):
 
         Raises
         ------
+        InvalidInputError
+            A partition appears twice, or was not read from this metastore.
         PartitionMissingError
             One of them does not exist; nothing changed.
         """

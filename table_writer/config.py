@@ -1,0 +1,113 @@
+"""Settings of a writer: frozen, complete and valid at construction, units in the names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Final
+
+from table_writer.errors import InvalidInputError
+from table_writer.storage import S3Overrides
+
+__all__ = ["TableWriterConfig"]
+
+MIB: Final = 1024 * 1024
+MIN_PART_BYTES: Final = 5 * MIB  # S3: every part but the last
+MAX_PART_BYTES: Final = 5 * 1024 * MIB  # S3: any part
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableWriterConfig:
+    """How a :class:`~table_writer.TableWriter` works. What is ``None`` comes from the Spark session's own settings.
+
+    Parameters
+    ----------
+    metastore_uris
+        ``thrift://host:port``, several for failover. Default: ``hive.metastore.uris``.
+    metastore_timeout_seconds
+        How long one metastore call may take.
+    publish_timeout_seconds
+        How long a claim is this writer's alone; after it others recover it. At least twice the metastore's timeout plus
+        one minute, since a publish that adds and replaces partitions sends two calls.
+    hadoop
+        Hadoop settings (``fs.s3a.*``, also per bucket, ``hive.metastore.*``) that win over the session's. Not shown, since
+        credentials may be among them.
+    s3
+        What of S3 is to be said here and not in Hadoop's words: credentials, profile, timeouts, checksums.
+    part_size_bytes
+        Goal for the size of one uploaded part. Default: ``fs.s3a.multipart.size``.
+    upload_threads
+        Threads that send parts, per Spark task.
+    complete_threads
+        Threads on the driver that complete uploads. Default: ``fs.s3a.committer.threads``.
+    max_open_files
+        Files a task keeps open at once; rows of further partitions are sorted by partition on local disk first. The
+        memory a task needs is given by the formula at :class:`~table_writer.model.upload_spec.UploadSpec`.
+    buffer_bytes
+        Rows a task keeps in memory before they are encoded, over all its open files.
+    row_group_bytes
+        Rows of one Parquet row group, in memory before encoding. Default: ``parquet.block.size``.
+    retention
+        How long replaced data stays for queries that still read it. The table property ``table_writer.retention``
+        (in hours) wins.
+    directory_name
+        Name of the directory below the table root that holds this library's files; starts with ``_``.
+    mark_success
+        Whether to write ``_SUCCESS``. Default: ``mapreduce.fileoutputcommitter.marksuccessfuljobs``.
+
+    Raises
+    ------
+    InvalidInputError
+        A value is out of its range.
+
+    Examples
+    --------
+    >>> TableWriterConfig(upload_threads=4).upload_threads
+    4
+    """
+
+    metastore_uris: tuple[str, ...] | None = None
+    metastore_timeout_seconds: float = 120.0
+    publish_timeout_seconds: float = 300.0
+    hadoop: Mapping[str, str] = field(default_factory=dict, repr=False)
+    s3: S3Overrides = field(default_factory=S3Overrides)
+    part_size_bytes: int | None = None
+    upload_threads: int = 4
+    complete_threads: int | None = None
+    max_open_files: int = 20
+    buffer_bytes: int = 128 * MIB
+    row_group_bytes: int | None = None
+    retention: timedelta = timedelta(days=3)
+    directory_name: str = "_table_writer"
+    mark_success: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse values that could not work, at the call and not on an executor an hour later."""
+        rules: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+            ("metastore_timeout_seconds", lambda value: value > 0, "positive"),
+            (
+                "publish_timeout_seconds",
+                lambda value: value >= 2 * self.metastore_timeout_seconds + 60,
+                "at least 2 x metastore_timeout_seconds + 60",
+            ),
+            (
+                "part_size_bytes",
+                lambda value: value is None or MIN_PART_BYTES <= value <= MAX_PART_BYTES,
+                "between 5 MiB and 5 GiB, as S3 demands",
+            ),
+            ("upload_threads", lambda value: value >= 1, "at least 1"),
+            ("complete_threads", lambda value: value is None or value >= 1, "at least 1"),
+            ("max_open_files", lambda value: value >= 1, "at least 1"),
+            ("buffer_bytes", lambda value: value >= MIB, "at least 1 MiB"),
+            ("row_group_bytes", lambda value: value is None or value >= MIB, "at least 1 MiB"),
+            ("retention", lambda value: value >= timedelta(0), "not negative"),
+            (
+                "directory_name",
+                lambda value: value.startswith("_") and "/" not in value and value.strip() == value,
+                "a plain name that starts with '_', so that listings of the table root skip it",
+            ),
+        )
+        for name, holds, expected in rules:
+            if not holds(getattr(self, name)):
+                raise InvalidInputError(f"{name}={getattr(self, name)!r}: expected {expected}")

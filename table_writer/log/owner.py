@@ -1,0 +1,147 @@
+"""Which table the files below a root belong to, settled once, at the first write."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+
+from table_writer.errors import InvalidInputError
+from table_writer.model.location import Location
+from table_writer.model.table import Table
+from table_writer.model.write import TableLayout
+from table_writer.storage.object_store import ObjectStore
+
+__all__ = ["Owner", "claim_root", "refuse_nested_roots"]
+
+OWNER_FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Owner:
+    """A table as its own files know it: a name, and when the metastore says it was created.
+
+    The metastore's address is kept for people only. One metastore has many addresses, and a copied metastore differs
+    from its original in no field; a table that was dropped and created again differs in ``created_at_seconds``.
+    """
+
+    database: str
+    name: str
+    created_at_seconds: int
+    metastore: str
+
+    @classmethod
+    def of(cls, table: Table, metastore_uri: str) -> Owner:
+        """Describe a table."""
+        return cls(
+            database=table.name.database,
+            name=table.name.name,
+            created_at_seconds=table.created_at_seconds,
+            metastore=metastore_uri,
+        )
+
+    @property
+    def identity(self) -> tuple[str, str, int]:
+        """What must not differ."""
+        return (self.database, self.name, self.created_at_seconds)
+
+    def to_json(self) -> bytes:
+        """Serialise."""
+        return json.dumps({"format": OWNER_FORMAT, **asdict(self)}).encode()
+
+    @classmethod
+    def from_json(cls, body: bytes, where: str) -> Owner:
+        """Read and validate."""
+        try:
+            stored = json.loads(body)
+            if stored.pop("format") != OWNER_FORMAT:
+                raise InvalidInputError(f"{where} has an unknown format: upgrade table_writer to read it")
+            return cls(**stored)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, InvalidInputError):
+                raise
+            raise InvalidInputError(f"{where} cannot be read: {error}") from error
+
+
+def claim_root(
+    store: ObjectStore, layout: TableLayout, owner: Owner, *, first_write: Callable[[], None] = lambda: None
+) -> None:
+    """Make sure that the files below the root are this table's.
+
+    The first write also probes that the store refuses a second conditional put: some accept it silently, and then
+    two writers could claim one entry.
+
+    Parameters
+    ----------
+    store, layout, owner
+        Where, and for which table.
+    first_write
+        Further checks that are made once in a table's life; raises what it finds.
+
+    Raises
+    ------
+    InvalidInputError
+        Another table's files are there, or the store ignores conditional puts.
+    """
+    table = f"{owner.database}.{owner.name}"
+    where = f"{layout.own}owner.json"
+    stored = store.get(layout.owner_key)
+    if stored is None:
+        first_write()
+        _probe_conditional_put(store, layout)
+        store.put_if_absent(layout.owner_key, owner.to_json())
+        stored = store.get(layout.owner_key)
+    found = Owner.from_json(stored.body, where) if stored else owner
+    if found.identity != owner.identity:
+        raise InvalidInputError(
+            f"{where} belongs to {found.database}.{found.name} created at {found.created_at_seconds}"
+            f" (seen at {found.metastore}), not to {table} created at {owner.created_at_seconds}: the table was dropped"
+            " and created again, renamed, or another metastore uses the same files. If it is the same data, adopt it:"
+            f" TableWriter(spark).adopt({table!r}) keeps the log. If not, reset it: once nothing reads the old table,"
+            f" delete {layout.own}owner.json and {layout.own}log/, which forgets its history.",
+            table=table,
+        )
+
+
+def _probe_conditional_put(store: ObjectStore, layout: TableLayout) -> None:
+    key = f"{layout.own.key}probe-{secrets.token_hex(8)}"
+    try:
+        honoured = store.put_if_absent(key, b"first") and not store.put_if_absent(key, b"second")
+    finally:
+        store.delete([key])
+    if not honoured:
+        raise InvalidInputError(
+            f"the store behind {layout.root} ignores conditional puts (If-None-Match): two writers could overwrite each"
+            " other. Use a store that honours them, such as AWS S3 since August 2024 or a current MinIO or Ceph."
+        )
+
+
+def refuse_nested_roots(store: ObjectStore, layout: TableLayout, table: Table, others: Iterable[Table]) -> None:
+    """Refuse a root inside another table's root, or around one: cleaning up one would meet files of the other.
+
+    Called at the first write only.
+
+    Raises
+    ------
+    InvalidInputError
+        Names the other table.
+    """
+    for other in others:
+        if other.name == table.name or not other.location or "VIEW" in other.kind:
+            continue
+        theirs = Location.parse(other.location)
+        if theirs.contains(layout.root) or layout.root.contains(theirs):
+            raise InvalidInputError(
+                f"the locations of {table.name} ({layout.root}) and {other.name} ({theirs}) contain each other;"
+                " move one of the tables",
+                table=str(table.name),
+            )
+    segments = layout.root.key.split("/")[:-2]
+    for depth in range(len(segments), 0, -1):
+        above = Location(layout.root.scheme, layout.root.bucket, "/".join(segments[:depth]) + "/")
+        if store.head(TableLayout(above, layout.directory_name).owner_key) is not None:
+            raise InvalidInputError(
+                f"{layout.root} lies inside {above}, which is another table's root; move one of the tables",
+                table=str(table.name),
+            )

@@ -1,0 +1,237 @@
+"""One Thrift connection to one of several metastores, and what became of each call on it.
+
+A call ends in one of four ways, and only this file tells them apart: answered; refused (the server answered with an
+exception); not sent; sent and not answered. Reads are sent again in the last two, changing calls never.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import ssl
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
+from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
+from thrift.protocol.TProtocol import TProtocolException
+from thrift.Thrift import TApplicationException, TException
+from thrift.transport.TTransport import TBufferedTransport, TFramedTransport
+
+from table_writer.errors import LostResponseError, MetastoreError
+from table_writer.metastore.settings import MetastoreSettings
+from table_writer.metastore.wire import Wire
+
+__all__ = ["Connection", "RefusedError"]
+
+MAX_REASON_CHARACTERS: Final = 300  # Hive quotes whole partitions, with all their columns, in its messages
+
+logger = logging.getLogger(__name__)
+
+
+class RefusedError(MetastoreError):
+    """The server answered the call with an exception: the call is over.
+
+    Parameters
+    ----------
+    message, table
+        As for every error.
+    reason
+        The Thrift exception, for the gateway to choose a narrower error by.
+    """
+
+    def __init__(self, message: str, *, table: str, reason: TException) -> None:
+        super().__init__(message, table=table)
+        self.reason = reason
+
+
+class _NoAnswerError(Exception):
+    """A call broke off; ``sent`` tells whether the server may have it."""
+
+    def __init__(self, reason: str, *, sent: bool) -> None:
+        super().__init__(reason)
+        self.sent = sent
+
+
+class Connection:
+    """Calls to the metastore, from any thread, one at a time.
+
+    Parameters
+    ----------
+    settings
+        Addresses and timeouts. An address that fails is left for the next one; the first that answers is kept.
+    """
+
+    def __init__(self, settings: MetastoreSettings) -> None:
+        self._settings = settings
+        self._uris = list(settings.uris)
+        if settings.shuffle_uris:
+            random.shuffle(self._uris)
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._wire: Wire | None = None
+        self._client: Any = None
+
+    def __del__(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+
+    @property
+    def uri(self) -> str:
+        """The address in use, or the one to be tried next."""
+        return self._uris[0]
+
+    def counts(self) -> Mapping[str, int]:
+        """Return how many calls were sent, by method, those repeated included."""
+        with self._lock:
+            return dict(self._counts)
+
+    def close(self) -> None:
+        """Close the connection; the next call opens a new one."""
+        with self._lock:
+            self._drop()
+
+    def read(self, method: str, *arguments: object, table: str) -> Any:
+        """Call a method that changes nothing, again on a new connection if this one breaks.
+
+        Raises
+        ------
+        RefusedError
+            The server answered with an exception.
+        MetastoreError
+            No server could be reached, or none answered in ``read_attempts`` attempts.
+        """
+        with self._lock:
+            for attempt in range(1, self._settings.read_attempts + 1):
+                self._ensure_connected(table)
+                uri = self.uri
+                try:
+                    return self._call(method, arguments, table)
+                except _NoAnswerError as broken:
+                    logger.info("%s at %s for %s broke off (%s), attempt %d", method, uri, table, broken, attempt)
+                    last = broken
+                    self._uris.append(self._uris.pop(0))
+        raise MetastoreError(
+            f"metastore at {uri} did not answer {method}: {last}; nothing was changed, retry, "
+            "and look into the metastore's log if it happens again",
+            table=table,
+        ) from last
+
+    def change(self, method: str, *arguments: object, table: str) -> None:
+        """Send a changing call exactly once, on a connection that was open a moment ago.
+
+        Raises
+        ------
+        RefusedError
+            The server answered with an exception.
+        MetastoreError
+            The call was not sent.
+        LostResponseError
+            It was sent, at least in part, and no answer came.
+        """
+        with self._lock:
+            self._ensure_connected(table)
+            uri = self.uri
+            try:
+                self._call(method, arguments, table)
+            except _NoAnswerError as broken:
+                if not broken.sent:
+                    raise MetastoreError(
+                        f"{method} could not be sent to the metastore at {uri}: {broken}; nothing was changed, retry",
+                        table=table,
+                    ) from broken
+                raise LostResponseError(
+                    f"metastore at {uri} did not answer {method}: {broken}; the change may or may not have been "
+                    "applied, read it back before doing anything else",
+                    table=table,
+                ) from broken
+
+    def _call(self, method: str, arguments: tuple[object, ...], table: str) -> Any:
+        """Send one call on the open connection; only a whole answer leaves the connection open."""
+        wire = self._wire
+        assert wire is not None  # noqa: S101 - callers connect first
+        self._counts[method] += 1
+        wire.sent = False
+        whole_answer = False
+        try:
+            answer = getattr(self._client, method)(*arguments)
+            whole_answer = True
+        except Exception as error:
+            # Whatever the socket, Thrift or its decoder raise: a call that was sent must not pass for one that was not.
+            if isinstance(error, TException) and not isinstance(error, TProtocolException):
+                whole_answer = not isinstance(error, TApplicationException)  # after these, servers may hang up
+                raise self._refused(method, error, table) from error
+            raise _NoAnswerError(_describe(error), sent=wire.sent) from error
+        finally:  # also for KeyboardInterrupt: half an answer must not be read as the next call's
+            if not whole_answer:
+                self._drop()
+        return answer
+
+    def _refused(self, method: str, error: TException, table: str) -> RefusedError:
+        kind, text = type(error).__name__, str(getattr(error, "message", None) or error)
+        if isinstance(error, TApplicationException) and error.type == TApplicationException.UNKNOWN_METHOD:
+            advice = "this metastore does not know that call; table_writer needs Hive 2.3 or newer"
+        else:
+            advice = "the cause is in the metastore's log"
+        reason = text.strip().partition("\n")[0][:MAX_REASON_CHARACTERS]
+        return RefusedError(
+            f"metastore at {self.uri} refused {method}: {kind}: {reason}; {advice}", table=table, reason=error
+        )
+
+    def _ensure_connected(self, table: str) -> None:
+        """Keep the connection if it is open and quiet, else open one to the first address that takes it."""
+        if self._is_usable():
+            return
+        self._drop()
+        failures = []
+        for _ in self._settings.uris:
+            try:
+                self._open(self._uris[0])
+            except (OSError, _NoAnswerError) as error:
+                failures.append((f"{self._uris[0]}: {_describe(error)}", error))
+                self._uris.append(self._uris.pop(0))
+            else:
+                return
+        tried = "; ".join(text for text, _ in failures)
+        raise MetastoreError(
+            f"metastore not reachable at {tried}. Start it or set hive.metastore.uris; nothing was changed", table=table
+        ) from failures[-1][1]
+
+    def _is_usable(self) -> bool:
+        wire = self._wire
+        return wire is not None and wire.idle_seconds() < self._settings.max_idle_seconds and wire.is_quiet()
+
+    def _open(self, uri: str) -> None:
+        settings, address = self._settings, urlsplit(uri)
+        tls = ssl.create_default_context(cafile=settings.ca_file) if settings.tls else None
+        self._wire = Wire.connect(
+            str(address.hostname),
+            int(address.port or 0),
+            tls=tls,
+            connect_timeout_seconds=settings.connect_timeout_seconds,
+            timeout_seconds=settings.timeout_seconds,
+        )
+        transport = TFramedTransport(self._wire) if settings.framed else TBufferedTransport(self._wire)
+        self._client = ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport))
+        if settings.user:
+            try:
+                self._call("set_ugi", (settings.user, [settings.user]), "")
+            except RefusedError as refused:  # Hive's own client goes on without it, too
+                logger.info("going on without a user name: %s", refused)
+                if self._wire is None:
+                    raise _NoAnswerError(str(refused), sent=True) from refused
+
+    def _drop(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+        self._wire = self._client = None
+
+
+def _describe(error: Exception) -> str:
+    """Say in a few words what a socket or Thrift complained about."""
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    return str(error).partition("\n")[0] or type(error).__name__

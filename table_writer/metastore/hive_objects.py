@@ -1,0 +1,128 @@
+"""The nouns of ``model.table`` from and to the metastore's Thrift objects. No I/O."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+
+from hmsclient.genthrift.hive_metastore import ttypes
+from thrift.Thrift import TType
+
+from table_writer.errors import InvalidInputError
+from table_writer.model.table import Column, Partition, PartitionChange, Table, TableName
+
+__all__ = ["altered_partition", "new_partition", "partition_from", "table_from"]
+
+DDL_TIME: Final = "transient_lastDdlTime"
+
+
+def table_from(native: Any) -> Table:
+    """Describe a ``ttypes.Table``. A view has no location: it becomes the empty text."""
+    storage = native.sd or ttypes.StorageDescriptor()
+    serde = storage.serdeInfo or ttypes.SerDeInfo()
+    return Table(
+        name=TableName(native.dbName, native.tableName),
+        kind=native.tableType or "",
+        location=_with_slash(storage.location),
+        columns=_columns(storage.cols),
+        partition_columns=_columns(native.partitionKeys),
+        parameters=dict(native.parameters or {}),
+        input_format=storage.inputFormat or "",
+        output_format=storage.outputFormat or "",
+        serde=serde.serializationLib or "",
+        serde_parameters=dict(serde.parameters or {}),
+        bucket_columns=tuple(storage.bucketCols or ()),
+        created_at_seconds=native.createTime or 0,
+        native=native,
+    )
+
+
+def partition_from(native: Any) -> Partition:
+    """Describe a ``ttypes.Partition``."""
+    return Partition(
+        values=tuple(native.values),
+        location=_with_slash(native.sd.location),
+        parameters=dict(native.parameters or {}),
+        native=native,
+    )
+
+
+def new_partition(table: Table, partition: Partition) -> Any:
+    """Return the ``ttypes.Partition`` to add: the table's columns and SerDe, the partition's location and parameters.
+
+    Spark does the same, down to the SerDe parameter ``path`` of ``USING parquet`` tables, which in partitions
+    repeats the table's location.
+    """
+    storage = copy.copy(_thrift(table).sd)
+    storage.location = _without_slash(partition.location)
+    return ttypes.Partition(
+        values=list(partition.values),
+        dbName=table.name.database,
+        tableName=table.name.name,
+        createTime=int(time.time()),
+        lastAccessTime=0,
+        sd=storage,
+        parameters=dict(partition.parameters),
+    )
+
+
+def altered_partition(table: Table, change: PartitionChange) -> Any:
+    """Return the ``ttypes.Partition`` to alter to: the one that was read, at the new location.
+
+    Columns, formats and SerDe are the table's. The SerDe's parameters are too, as in partitions that Spark adds: the
+    new files were written by what the table says. What else the partition holds stays. Copies share all that does
+    not change, so 5,000 partitions of 100 columns cost no 500,000 column objects, and what was read is left alone.
+
+    ``transient_lastDdlTime`` is left out, as Hive's own client does: the server then sets its own clock's time.
+    """
+    described = _thrift(table).sd
+    known = change.partition
+    just_added = known.native is None  # by us a moment ago: there is nothing to keep that new_partition does not know
+    altered = new_partition(table, known) if just_added else copy.copy(_thrift(known))
+    storage = altered.sd = copy.copy(altered.sd)
+    storage.location = _without_slash(change.location)
+    storage.cols = described.cols
+    storage.serdeInfo = described.serdeInfo
+    storage.inputFormat = described.inputFormat
+    storage.outputFormat = described.outputFormat
+    left_out = change.removed_parameters | {DDL_TIME}
+    kept = {name: value for name, value in (altered.parameters or {}).items() if name not in left_out}
+    altered.parameters = {**kept, **change.set_parameters}
+    return altered
+
+
+def _thrift(noun: Table | Partition) -> Any:
+    if not isinstance(noun.native, ttypes.Table | ttypes.Partition):
+        raise InvalidInputError(f"{noun!r} was not read from this metastore; read it first")
+    return noun.native
+
+
+def _columns(fields: Iterable[Any] | None) -> tuple[Column, ...]:
+    return tuple(Column(field.name, field.type, field.comment or "") for field in fields or ())
+
+
+def _with_slash(location: str | None) -> str:
+    return f"{location.rstrip('/')}/" if location else ""
+
+
+def _without_slash(location: str) -> str:
+    return location.rstrip("/")  # as Spark and Hive store it
+
+
+def _read_skewed_locations_as_tuples() -> None:
+    """Let tables with list bucketing be read at all.
+
+    Their locations are a map with *lists* as keys, which Python cannot hash: hmsclient fails with ``TypeError``.
+    Thrift's descriptions can ask for tuples instead (the ``True`` below); what is written is the same either way.
+    """
+    text = (TType.STRING, "UTF8")
+    locations = (3, TType.MAP, "skewedColValueLocationMaps", (TType.LIST, (*text, True), *text, False), None)
+    specification = (*ttypes.SkewedInfo.thrift_spec[:3], locations)
+    ttypes.SkewedInfo.thrift_spec = specification
+    (nested,) = (field[3] for field in ttypes.StorageDescriptor.thrift_spec if field and field[2] == "skewedInfo")
+    nested[1] = specification
+
+
+_read_skewed_locations_as_tuples()

@@ -1,0 +1,215 @@
+"""Where the metastore is and how to talk to it: complete and valid at construction."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from table_writer.errors import InvalidInputError
+
+__all__ = ["MetastoreSettings"]
+
+DEFAULT_PORT: Final = 9083
+DEFAULT_TIMEOUT_SECONDS: Final = 60.0
+MAX_PARTITION_BATCH: Final = 30_000  # below the i16 of Thrift's older list calls; servers often cap lower
+
+SECONDS_PER_UNIT: Final[Mapping[str, float]] = {
+    **dict.fromkeys(
+        ("", "s", "sec", "secs", "second", "seconds"), 1
+    ),  # HiveConf: this setting's bare number is seconds
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600),
+    **dict.fromkeys(("d", "day", "days"), 86_400),
+    **dict.fromkeys(("l", "ms", "msec", "msecs", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("us", "usec", "usecs", "microsecond", "microseconds"), 1e-6),
+    **dict.fromkeys(("ns", "nsec", "nsecs", "nanosecond", "nanoseconds"), 1e-9),
+}
+
+UNSUPPORTED: Final = (  # setting, pattern of the values refused, what it means and what to do
+    (
+        "hive.metastore.client.factory.class",
+        ".*glue.*",
+        "AWS Glue is not a Thrift metastore: its partitions cannot be switched in one call; use a Hive metastore",
+    ),
+    (
+        "hive.imetastoreclient.factory.class",
+        ".*glue.*",
+        "AWS Glue is not a Thrift metastore: its partitions cannot be switched in one call; use a Hive metastore",
+    ),
+    (
+        "hive.metastore.client.thrift.transport.mode",
+        "http",
+        "Thrift over HTTP is not supported; point hive.metastore.uris at the metastore's binary port",
+    ),
+    (
+        "hive.metastore.sasl.enabled",
+        "true",
+        "Kerberos (SASL) is not supported; point hive.metastore.uris at an instance on the same database without it",
+    ),
+    (
+        "hive.metastore.client.auth.mode",
+        "plain",
+        "password authentication (SASL PLAIN) is not supported; point hive.metastore.uris at a metastore without it",
+    ),
+    (
+        "hive.metastore.thrift.compact.protocol.enabled",
+        "true",
+        "the compact protocol is not supported; point hive.metastore.uris at a metastore that speaks the binary one",
+    ),
+    (
+        "hive.metastore.service.discovery.mode",
+        "zookeeper",
+        "discovery through ZooKeeper is not supported; list the metastores in hive.metastore.uris",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetastoreSettings:
+    """How to reach a Hive metastore over Thrift.
+
+    Parameters
+    ----------
+    uris
+        ``thrift://host:port``, tried in this order; the port defaults to 9083.
+    timeout_seconds
+        How long to wait for each answer. Switching 5,000 partitions takes a Hive 2.3 metastore about 15 seconds.
+    connect_timeout_seconds
+        How long to wait for each address to accept a connection.
+    user
+        Sent once a connection with ``set_ugi``, as Hive's own client does; empty sends nothing.
+    framed
+        Whether the metastore speaks Thrift's framed transport.
+    shuffle_uris
+        Try the addresses in random order, which spreads clients over metastores.
+    tls, ca_file
+        Encrypt, trusting the certificates of this PEM file; the host name is verified.
+    partition_batch
+        Partitions read in one call.
+    max_idle_seconds
+        A connection that was idle for longer is replaced before the next call.
+    read_attempts
+        How often a read is sent in all while connections break. Changing calls are sent once, whatever this says.
+
+    Raises
+    ------
+    InvalidInputError
+        A value makes no sense; the message says which.
+
+    Examples
+    --------
+    >>> MetastoreSettings(uris=("thrift://metastore",)).uris
+    ('thrift://metastore:9083',)
+    """
+
+    uris: tuple[str, ...]
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    connect_timeout_seconds: float = 10
+    user: str = ""
+    framed: bool = False
+    shuffle_uris: bool = False
+    tls: bool = False
+    ca_file: str = ""
+    partition_batch: int = 250
+    max_idle_seconds: float = 60  # load balancers forget idle connections in silence; AWS after 350
+    read_attempts: int = 3
+
+    def __post_init__(self) -> None:
+        """Spell the addresses in full and refuse what cannot work."""
+        if isinstance(self.uris, str):
+            raise InvalidInputError(f"uris is a tuple of addresses, not text: write uris=({self.uris!r},)")
+        object.__setattr__(self, "uris", tuple(map(_full_uri, self.uris)))
+        if not self.uris:
+            raise InvalidInputError(
+                "no metastore is configured: set hive.metastore.uris to thrift://host:9083 (a Spark session without it "
+                "runs a private metastore inside its own process, which nobody else can reach)"
+            )
+        for name in ("timeout_seconds", "connect_timeout_seconds", "max_idle_seconds", "read_attempts"):
+            if not getattr(self, name) > 0:
+                raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be greater than 0")
+        if not 1 <= self.partition_batch <= MAX_PARTITION_BATCH:
+            raise InvalidInputError(f"partition_batch is {self.partition_batch}; use 1 to {MAX_PARTITION_BATCH}")
+        if self.tls and not Path(self.ca_file or "/nonexistent").is_file():
+            raise InvalidInputError(
+                f"TLS to the metastore needs ca_file, a PEM file of what to trust (given: {self.ca_file!r}). Java's "
+                "truststore cannot be read; export it: keytool -exportcert -rfc -keystore TRUSTSTORE -alias ALIAS"
+            )
+
+    @classmethod
+    def from_hadoop(cls, conf: Mapping[str, str], *, ca_file: str = "") -> MetastoreSettings:
+        """Read the settings that Spark and Hive use themselves.
+
+        Parameters
+        ----------
+        conf
+            Hadoop's configuration, names without ``spark.hadoop.``.
+        ca_file
+            PEM file for ``hive.metastore.use.SSL=true``.
+
+        Raises
+        ------
+        InvalidInputError
+            ``hive.metastore.uris`` is missing, or a setting asks for what this client does not speak
+            (Glue, Kerberos, HTTP).
+
+        Examples
+        --------
+        >>> settings = MetastoreSettings.from_hadoop({
+        ...     "hive.metastore.uris": "thrift://h1:9083, thrift://h2", "hive.metastore.client.socket.timeout": "10m"})
+        >>> settings.uris, settings.timeout_seconds
+        (('thrift://h1:9083', 'thrift://h2:9083'), 600.0)
+        """
+        for name, refused, reason in UNSUPPORTED:
+            if re.fullmatch(refused, conf.get(name, "").strip(), flags=re.IGNORECASE):
+                raise InvalidInputError(f"{name}={conf[name]}: {reason}")
+        timeout = conf.get("hive.metastore.client.socket.timeout", "").strip()
+        return cls(
+            uris=tuple(uri for uri in re.split(r"[,\s]+", conf.get("hive.metastore.uris", "")) if uri),
+            timeout_seconds=_seconds("hive.metastore.client.socket.timeout", timeout)
+            if timeout
+            else DEFAULT_TIMEOUT_SECONDS,
+            user=_user() if _is_set(conf, "hive.metastore.execute.setugi", default=True) else "",
+            framed=_is_set(conf, "hive.metastore.thrift.framed.transport.enabled"),
+            shuffle_uris=conf.get("hive.metastore.uri.selection", "RANDOM").strip().upper() != "SEQUENTIAL",
+            tls=_is_set(conf, "hive.metastore.use.SSL"),
+            ca_file=ca_file,
+        )
+
+
+def _full_uri(text: str) -> str:
+    """Return ``thrift://host:port``, without a user name or password that someone may have put in."""
+    try:
+        parts = urlsplit(text.strip())
+        host, port = parts.hostname, parts.port or DEFAULT_PORT
+    except ValueError as error:
+        raise InvalidInputError(f"{text!r} is not a metastore address: {error}; expected thrift://host:9083") from error
+    if parts.scheme != "thrift" or not host:
+        raise InvalidInputError(f"{text!r} is not a metastore address; expected thrift://host:9083")
+    return f"thrift://[{host}]:{port}" if ":" in host else f"thrift://{host}:{port}"
+
+
+def _seconds(name: str, text: str) -> float:
+    """Read a duration as HiveConf spells it: ``600``, ``600s``, ``10m``, ``500ms``."""
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", text, flags=re.IGNORECASE)
+    if match is None or match[2].lower() not in SECONDS_PER_UNIT:
+        raise InvalidInputError(f"{name}={text} is not a duration; expected for example 600s or 10m")
+    return float(int(match[1]) * SECONDS_PER_UNIT[match[2].lower()])
+
+
+def _is_set(conf: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    """Read a boolean as Hadoop does: anything that is neither true nor false is the default."""
+    return {"true": True, "false": False}.get(conf.get(name, "").strip().lower(), default)
+
+
+def _user() -> str:
+    """Return the user that Hadoop's client would act as, empty where the system knows none."""
+    try:
+        return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+    except (KeyError, OSError):  # a container that runs under a number without a name
+        return ""

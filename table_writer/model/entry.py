@@ -1,0 +1,260 @@
+"""Entries of a table's log: what one publish is about to change, stored before it changes.
+
+An entry is frozen, versioned, and validates itself on load and on save, so that a truncated, foreign or hostile file
+is an error before anything is decided by it. Locations below the table root are stored relative to it.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from table_writer.errors import InvalidInputError, TableWriterError
+from table_writer.model.location import Location
+from table_writer.model.table import PartitionValues
+
+__all__ = ["EntryPartition", "LogEntry", "Operation", "Outcome", "ReplacedLocation", "ReplacedObject"]
+
+ENTRY_FORMAT: Final = 1
+WRITE_ID: Final = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z._-]{0,79}")
+
+
+class Operation(enum.Enum):
+    """What an entry does to the partitions it names."""
+
+    WRITE = "write"  # points them at new rows
+    RECOVER = "recover"  # finishes an entry whose writer is gone
+
+
+class Outcome(enum.Enum):
+    """How an entry ended; the first one recorded stands. An entry without an outcome is in doubt."""
+
+    PUBLISHED = "published"  # readers look at its new locations, or did until a later entry
+    ABANDONED = "abandoned"  # it changed nothing and never will
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EntryPartition:
+    """One partition of an entry: where readers looked, where they will look, and what is there."""
+
+    values: PartitionValues
+    old_location: str | None  # None: the partition did not exist
+    new_location: str
+    rows: int
+    bytes: int
+    raw_bytes: int  # before compression
+    files: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplacedObject:
+    """A file that another tool wrote, exactly as it was when it was replaced."""
+
+    key: str
+    size_bytes: int
+    etag: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplacedLocation:
+    """A location that readers left, and when it may be deleted.
+
+    ``objects`` lists the files where other tools wrote them: only these, unchanged, may ever be deleted.
+    A location of this library's own has none: all of its directory belongs to one write.
+    """
+
+    location: str
+    delete_after: datetime
+    objects: tuple[ReplacedObject, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogEntry:
+    """One record of a table's log, claimed before the metastore changes."""
+
+    table: str
+    version: int
+    write_id: str
+    operation: Operation
+    mode: str
+    created_at: datetime
+    base_version: int
+    publish_timeout_seconds: float  # others leave the entry alone for this long
+    partitions: tuple[EntryPartition, ...]
+    replaced: tuple[ReplacedLocation, ...] = ()
+    schema: str = ""
+    settles: int | None = None  # a recover entry names the version it finishes
+    idempotency_key: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    writer: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def partition_values(self) -> frozenset[PartitionValues]:
+        """The partitions this entry changes."""
+        return frozenset(partition.values for partition in self.partitions)
+
+    def validate(self) -> None:
+        """Check the entry against itself.
+
+        Raises
+        ------
+        InvalidInputError
+            A field is out of its range, or two partitions have the same values.
+        """
+        problems = [
+            text
+            for text, wrong in (
+                ("version is below 1", self.version < 1),
+                ("base version is not below the version", not 0 <= self.base_version < self.version),
+                ("write_id is malformed", WRITE_ID.fullmatch(self.write_id) is None),
+                ("created_at has no time zone", self.created_at.utcoffset() is None),
+                ("a partition is named twice", len(self.partition_values) != len(self.partitions)),
+                ("a partition has a negative figure", any(min(p.rows, p.bytes, p.raw_bytes, p.files) < 0 for p in self.partitions)),
+                ("publish timeout is not positive", self.publish_timeout_seconds <= 0),
+                ("a recover entry names no earlier version", (self.operation is Operation.RECOVER) != self._settles_earlier),
+            )
+            if wrong
+        ]
+        if problems:
+            raise InvalidInputError(f"log entry {self.version} is not valid: {'; '.join(problems)}", table=self.table)
+
+    @property
+    def _settles_earlier(self) -> bool:
+        return self.settles is not None and 1 <= self.settles < self.version
+
+    def to_json(self, root: Location) -> bytes:
+        """Serialise for storage below ``root``; an entry that does not validate is never stored."""
+        self.validate()
+        return json.dumps(
+            {
+                "format": ENTRY_FORMAT,
+                "table": self.table,
+                "version": self.version,
+                "write_id": self.write_id,
+                "operation": self.operation.value,
+                "mode": self.mode,
+                "created_at": self.created_at.isoformat(),
+                "base_version": self.base_version,
+                "publish_timeout_seconds": self.publish_timeout_seconds,
+                "settles": self.settles,
+                "idempotency_key": self.idempotency_key,
+                "tags": dict(self.tags),
+                "schema": self.schema,
+                "partitions": [_partition_to_json(partition, root) for partition in self.partitions],
+                "replaced": [_replaced_to_json(replaced, root) for replaced in self.replaced],
+                "writer": dict(self.writer),
+            },
+            ensure_ascii=False,
+        ).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes, *, root: Location, version: int) -> LogEntry:
+        """Read and validate the entry that is stored in slot ``version``.
+
+        Raises
+        ------
+        InvalidInputError
+            The file is truncated, of an unknown format, or belongs to another slot.
+        """
+        where = f"log entry {version} below {root}"
+        try:
+            stored = json.loads(data)
+            if stored["format"] != ENTRY_FORMAT:
+                raise InvalidInputError(f"{where} has format {stored['format']!r}: upgrade table_writer to read it")
+            entry = cls(
+                table=_text(stored["table"]),
+                version=int(stored["version"]),
+                write_id=_text(stored["write_id"]),
+                operation=Operation(stored["operation"]),
+                mode=_text(stored["mode"]),
+                created_at=datetime.fromisoformat(stored["created_at"]),
+                base_version=int(stored["base_version"]),
+                publish_timeout_seconds=float(stored["publish_timeout_seconds"]),
+                settles=None if stored["settles"] is None else int(stored["settles"]),
+                idempotency_key=_text(stored["idempotency_key"]),
+                tags={_text(key): _text(value) for key, value in stored["tags"].items()},
+                schema=_text(stored["schema"]),
+                partitions=tuple(_partition_from_json(partition, root) for partition in stored["partitions"]),
+                replaced=tuple(_replaced_from_json(replaced, root) for replaced in stored["replaced"]),
+                writer={_text(key): _text(value) for key, value in stored["writer"].items()},
+            )
+        except TableWriterError:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidInputError(f"{where} cannot be read: {type(error).__name__}: {error}") from error
+        entry.validate()
+        if entry.version != version:
+            raise InvalidInputError(f"{where} says it is version {entry.version}: the file was moved or copied")
+        return entry
+
+    def delete_after(self, retention: timedelta) -> datetime:
+        """When a location that this entry replaces may be deleted."""
+        return self.created_at + retention
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected a text, found {type(value).__name__}")
+    return value
+
+
+def _shorten(location: str, root: Location) -> str:
+    parsed = Location.parse(location)
+    return root.relative_key(parsed) if root.contains(parsed) else str(parsed)
+
+
+def _lengthen(text: str, root: Location) -> str:
+    if "://" in text:
+        return str(Location.parse(text))
+    if ".." in text.split("/"):
+        raise InvalidInputError(f"a location in the log leaves the table root: {text!r}")
+    return str(Location(root.scheme, root.bucket, root.key + text))
+
+
+def _partition_to_json(partition: EntryPartition, root: Location) -> dict[str, Any]:
+    old = partition.old_location
+    return {
+        "values": list(partition.values),
+        "old_location": None if old is None else _shorten(old, root),
+        "new_location": _shorten(partition.new_location, root),
+        "rows": partition.rows,
+        "bytes": partition.bytes,
+        "raw_bytes": partition.raw_bytes,
+        "files": partition.files,
+    }
+
+
+def _partition_from_json(stored: Mapping[str, Any], root: Location) -> EntryPartition:
+    old = stored["old_location"]
+    return EntryPartition(
+        values=tuple(_text(value) for value in stored["values"]),
+        old_location=None if old is None else _lengthen(_text(old), root),
+        new_location=_lengthen(_text(stored["new_location"]), root),
+        rows=int(stored["rows"]),
+        bytes=int(stored["bytes"]),
+        raw_bytes=int(stored["raw_bytes"]),
+        files=int(stored["files"]),
+    )
+
+
+def _replaced_to_json(replaced: ReplacedLocation, root: Location) -> dict[str, Any]:
+    return {
+        "location": _shorten(replaced.location, root),
+        "delete_after": replaced.delete_after.isoformat(),
+        "objects": [{"key": o.key, "size": o.size_bytes, "etag": o.etag} for o in replaced.objects],
+    }
+
+
+def _replaced_from_json(stored: Mapping[str, Any], root: Location) -> ReplacedLocation:
+    return ReplacedLocation(
+        location=_lengthen(_text(stored["location"]), root),
+        delete_after=datetime.fromisoformat(stored["delete_after"]),
+        objects=tuple(
+            ReplacedObject(key=_text(o["key"]), size_bytes=int(o["size"]), etag=_text(o["etag"])) for o in stored["objects"]
+        ),
+    )

@@ -1,0 +1,155 @@
+"""Everything an executor needs to know to upload its share of a write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from table_writer.errors import InvalidInputError
+
+__all__ = ["ParquetOptions", "UploadSpec"]
+
+MIB: Final = 1024 * 1024
+MIN_PART_BYTES: Final = 5 * MIB  # S3: every part but the last
+MAX_PART_BYTES: Final = 5 * 1024 * MIB  # S3
+
+FILE_NAME_INFIXES: Final = {
+    "none": "",
+    "uncompressed": "",
+    "snappy": ".snappy",
+    "gzip": ".gz",
+    "brotli": ".br",
+    "zstd": ".zstd",
+    "lz4": ".lz4raw",  # Arrow writes LZ4_RAW; the framing that Hadoop calls LZ4 has no writer outside Java
+    "lz4_raw": ".lz4raw",
+    "lz4raw": ".lz4raw",
+}
+"""Codecs by Spark's name, with what Spark puts into a file's name for them."""
+
+TIMESTAMP_TYPES: Final = ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ParquetOptions:
+    """How Parquet files are written; each option is one of Spark's.
+
+    Parameters
+    ----------
+    compression
+        ``spark.sql.parquet.compression.codec``: none, uncompressed, snappy, gzip, brotli, zstd, lz4, lz4_raw.
+        ``lz4`` is written as ``lz4_raw``, which Spark, DuckDB and Arrow read.
+    compression_level
+        Of the codec; ``None`` takes Spark's: 3 for zstd, the codec's own for the others.
+    timestamp_type
+        ``spark.sql.parquet.outputTimestampType``, for TIMESTAMP; TIMESTAMP_NTZ is always INT64 micros, as in Spark.
+        Two cases differ from Spark, both readable by everything that reads Spark's files: with ``INT96``, a table that has
+        TIMESTAMP_NTZ columns too gets micros for both (Arrow knows INT96 for all timestamps of a file or for none);
+        with ``TIMESTAMP_MILLIS``, a timestamp inside an array, map or struct is written as micros.
+    spark_schema_json
+        Spark's schema of the data columns (``StructType.json()``), for the footer. Empty: not written.
+    spark_version
+        For the footer: readers take its absence for dates in the old calendar.
+    legacy_format
+        ``spark.sql.parquet.writeLegacyFormat``: decimals as FIXED_LEN_BYTE_ARRAY, for Hive and Impala.
+        Arrays and maps keep the standard layout, which both read.
+    """
+
+    compression: str = "snappy"
+    compression_level: int | None = None
+    timestamp_type: str = "INT96"
+    spark_schema_json: str = field(default="", repr=False)
+    spark_version: str = ""
+    legacy_format: bool = False
+
+    def __post_init__(self) -> None:
+        if self.compression.lower() not in FILE_NAME_INFIXES:
+            raise InvalidInputError(
+                f"Parquet codec {self.compression!r} cannot be written; choose one of {', '.join(FILE_NAME_INFIXES)}"
+            )
+        if self.timestamp_type not in TIMESTAMP_TYPES:
+            raise InvalidInputError(f"timestamp_type {self.timestamp_type!r} is none of {', '.join(TIMESTAMP_TYPES)}")
+
+    @property
+    def file_name_infix(self) -> str:
+        """What a file's name says of the codec: ``.zstd``."""
+        return FILE_NAME_INFIXES[self.compression.lower()]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UploadSpec:
+    """All an executor needs: picklable, complete and valid at construction, no secret in its ``repr``.
+
+    Parameters
+    ----------
+    write_id
+        In the name of every file and in every log line.
+    key_prefix
+        ``<table root key>/_table_writer/data/<write_id>/``: every key starts with it.
+    store
+        Picklable settings of the store, for :func:`table_writer.storage.open_store`.
+    data_columns, partition_columns
+        The rows hold the first, then the second (as strings); only the first go into the files.
+    parquet
+        How files are encoded.
+    part_size_bytes
+        Bytes in one part, roughly: a file below it is one part. A file that nears S3's 10,000 parts is closed and
+        continued in another.
+    upload_threads
+        Parts sent at the same time by one task, beside the encoding.
+    max_open_files
+        Files one task holds open at a time. Rows of further partitions wait on local disk (``SPARK_LOCAL_DIRS``),
+        grouped by partition, when they do not fit into ``buffer_bytes``: still one file per partition and task.
+    buffer_bytes
+        Rows that a task holds as Arrow while it collects row groups. When it is full the largest row groups are encoded.
+    row_group_bytes
+        Rows (as Arrow) after which a row group is encoded, however much room there is. A row group holds at most
+        1,048,576 rows.
+
+    Notes
+    -----
+    **Memory** of one Python worker (one running task), beside what the interpreter, Arrow and boto3 take by
+    themselves (about 140 MiB)::
+
+        1.5 × buffer_bytes                                  rows, and their copies while room is made
+        + 4 × chunk_bytes                                   rows that are being split by partition
+        + max(2 × part_size_bytes, max_open_files × 5 MiB)  encoded bytes that are no part yet
+        + upload_threads × part_size_bytes                  parts being sent
+
+    ``chunk_bytes`` is 16 MiB, or what Spark sends in one Arrow batch where that is more
+    (``spark.sql.execution.arrow.maxRecordsPerBatch`` × the size of a row). With the defaults that is 516 MiB at the
+    most, whatever the sizes of tasks, partitions and files. ``tests/benchmarks/memory.py`` measures it.
+    """
+
+    write_id: str
+    key_prefix: str
+    store: object = field(repr=False)
+    data_columns: tuple[str, ...]
+    partition_columns: tuple[str, ...]
+    parquet: ParquetOptions
+    part_size_bytes: int = 16 * MIB
+    upload_threads: int = 4
+    max_open_files: int = 20
+    buffer_bytes: int = 128 * MIB
+    row_group_bytes: int = 128 * MIB
+
+    def __post_init__(self) -> None:
+        if not self.write_id or not self.key_prefix.endswith(f"{self.write_id}/"):
+            raise InvalidInputError(f"key_prefix {self.key_prefix!r} must end in the write_id and a slash")
+        if not self.data_columns:
+            raise InvalidInputError("a table needs a column that is not a partition column")
+        if not MIN_PART_BYTES <= self.part_size_bytes <= MAX_PART_BYTES:
+            raise InvalidInputError(f"part_size_bytes must be between 5 MiB and 5 GiB (S3), not {self.part_size_bytes}")
+        for name in ("upload_threads", "max_open_files", "buffer_bytes", "row_group_bytes"):
+            if getattr(self, name) < 1:
+                raise InvalidInputError(f"{name} must be 1 or more, not {getattr(self, name)}")
+
+    def memory_bytes(self, *, batch_bytes: int = 0) -> int:
+        """Return the bound of the notes above, for Arrow batches of ``batch_bytes``; without the worker's base."""
+        chunk_bytes = max(CHUNK_BYTES, batch_bytes)
+        unsent_bytes = max(2 * self.part_size_bytes, self.max_open_files * MIN_PART_BYTES)
+        sent_bytes = self.upload_threads * self.part_size_bytes
+        return self.buffer_bytes * 3 // 2 + 4 * chunk_bytes + unsent_bytes + sent_bytes
+
+
+CHUNK_BYTES: Final = 16 * MIB
+"""Rows are split by partition in chunks of this size: fewer, larger takes; still in a cache's reach."""

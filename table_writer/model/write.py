@@ -1,0 +1,134 @@
+"""One write: its mode, its identity, its plan, and the states it goes through."""
+
+from __future__ import annotations
+
+import enum
+import secrets
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from table_writer.model.location import Location
+from table_writer.model.message import CommitMessage, PendingUpload
+from table_writer.model.table import PartitionValues, Table
+
+__all__ = ["StagedFiles", "TableLayout", "WriteMode", "WritePlan", "new_write_id"]
+
+
+class WriteMode(enum.Enum):
+    """What a write does with the partitions that the DataFrame has, and has not, rows for."""
+
+    OVERWRITE_PARTITIONS = "overwrite_partitions"  # those with rows are replaced or added, all others stay
+
+
+def new_write_id(now: datetime | None = None) -> str:
+    """Return UTC time plus 64 random bits: sortable, never used twice.
+
+    Examples
+    --------
+    >>> new_write_id(datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC))[:16]
+    '20240102T030405-'
+    """
+    return f"{now or datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(8)}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """Where this library keeps its files below a table root; every path it ever uses is built here."""
+
+    root: Location
+    directory_name: str = "_table_writer"
+
+    @property
+    def own(self) -> Location:
+        """The one directory that holds everything of ours."""
+        return self.root.child(self.directory_name)
+
+    @property
+    def owner_key(self) -> str:
+        """Which table the files belong to."""
+        return f"{self.own.key}owner.json"
+
+    @property
+    def settled_key(self) -> str:
+        """A version below which no entry is in doubt: saves listing the whole log."""
+        return f"{self.own.key}settled.json"
+
+    @property
+    def log_prefix(self) -> str:
+        """Entries and their outcomes."""
+        return f"{self.own.key}log/"
+
+    def entry_key(self, version: int) -> str:
+        """The slot of one entry."""
+        return f"{self.log_prefix}{version:020d}.json"
+
+    def outcome_key(self, version: int) -> str:
+        """The outcome of one entry."""
+        return f"{self.log_prefix}{version:020d}.done"
+
+    def registration_key(self, write_id: str) -> str:
+        """The sign that a write is running or staged."""
+        return f"{self.own.key}writes/{write_id}.json"
+
+    def data(self, write_id: str) -> Location:
+        """All uploads and objects of one write, and nothing else."""
+        return self.own.child("data", write_id)
+
+    def empty(self, write_id: str) -> Location:
+        """A location that never holds a file."""
+        return self.own.child("empty", write_id)
+
+    def write_id_of(self, location: Location) -> str | None:
+        """Return whose data a location is, ``None`` when other tools wrote it: the location alone decides."""
+        if not self.own.contains(location):
+            return None
+        directory, _, rest = self.own.relative_key(location).partition("/")
+        write_id = rest.split("/")[0]
+        return write_id if directory in {"data", "empty"} and write_id else None
+
+    @property
+    def success_key(self) -> str:
+        """The marker in the table root that other tools look for."""
+        return f"{self.root.key}_SUCCESS"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WritePlan:
+    """What step 1 fixed; everything later works from it."""
+
+    write_id: str
+    mode: WriteMode
+    table: Table
+    layout: TableLayout
+    schema: str  # of the data columns, Spark's JSON
+    base_version: int
+    in_doubt: frozenset[int]  # versions that were in doubt when the plan was made: published later, they conflict
+    created_at: datetime
+    spellings: dict[PartitionValues, PartitionValues] = field(default_factory=dict)
+    """Partitions the metastore spells otherwise than Spark would (``01`` for 1): Spark's values to the metastore's."""
+
+    @property
+    def data_location(self) -> Location:
+        """Where the files of this write go."""
+        return self.layout.data(self.write_id)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StagedFiles:
+    """The files of a write between steps 3 and 5: objects that no table points at."""
+
+    plan: WritePlan
+    messages: tuple[CommitMessage, ...]
+
+    def by_partition(self) -> dict[PartitionValues, list[PendingUpload]]:
+        """Files of each partition, in the order of the partitions' values."""
+        groups: dict[PartitionValues, list[PendingUpload]] = {}
+        for message in self.messages:
+            for upload in message.uploads:
+                groups.setdefault(upload.partition_values, []).append(upload)
+        return dict(sorted(groups.items()))
+
+    @property
+    def row_count(self) -> int:
+        """Rows in all files."""
+        return sum(message.row_count for message in self.messages)

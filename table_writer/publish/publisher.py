@@ -1,0 +1,267 @@
+"""The order of a publish: look at the log and the metastore, claim an entry, switch, settle."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, StorageError, TableWriterError
+from table_writer.log.rules import Standing, standing
+from table_writer.log.table_log import LogState, TableLog
+from table_writer.metastore.protocol import Metastore
+from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
+from table_writer.model.partition_name import partition_name
+from table_writer.model.table import PartitionValues, Table
+from table_writer.model.write import StagedFiles, WritePlan
+from table_writer.publish.recovery import Recovery
+from table_writer.publish.replaced import replaced_locations
+from table_writer.publish.switch import Deadline, PartitionsNow, Switch, outcome_unknown
+from table_writer.storage.object_store import ObjectStore
+
+__all__ = ["Published", "Publisher"]
+
+logger = logging.getLogger(__name__)
+
+ABANDON_SECONDS: Final = 30.0  # giving up takes a few calls; with less time left, recovery settles the entry
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Published:
+    """A publish that took effect."""
+
+    entry: LogEntry
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """The metastore and the replaced files as they were just before the claim."""
+
+    table: Table
+    now: PartitionsNow
+    entry: LogEntry
+    notes: tuple[str, ...]
+
+
+class Publisher:
+    """Publishes staged files of one table.
+
+    Parameters
+    ----------
+    store, log, metastore, switch, recovery
+        Services of the table.
+    publish_timeout_seconds
+        How long the claim is ours alone.
+    retention
+        How long replaced data stays.
+    identity
+        Who writes, for the log.
+    """
+
+    def __init__(  # noqa: PLR0913  # one parameter per service: they are what a test replaces
+        self,
+        store: ObjectStore,
+        log: TableLog,
+        metastore: Metastore,
+        switch: Switch,
+        recovery: Recovery,
+        *,
+        publish_timeout_seconds: float,
+        retention: timedelta,
+        identity: Mapping[str, str],
+    ) -> None:
+        self._store = store
+        self._log = log
+        self._metastore = metastore
+        self._switch = switch
+        self._recovery = recovery
+        self._publish_timeout_seconds = publish_timeout_seconds
+        self._retention = retention
+        self._identity = identity
+
+    def publish(self, staged: StagedFiles, claiming: Callable[[], AbstractContextManager[Callable[[], None]]]) -> Published:
+        """Make readers see the staged files: all partitions at once, or none.
+
+        Parameters
+        ----------
+        staged
+            Files that no table points at.
+        claiming
+            Entered around the sending of a claim; from then on the log, not the caller, owns the files. Its value is
+            called when the claim was certainly lost.
+
+        Raises
+        ------
+        ConflictError
+            A partition was published, or moved, by somebody else since the plan. Nothing changed.
+        OutcomeUnknownError
+            The switch may or may not have taken effect; nothing is deleted.
+        MetastoreError
+            The metastore refused; nothing changed.
+        """
+        draft = self._draft(staged)
+        state = self._log.read_state(listed_after=min({staged.plan.base_version, *(v - 1 for v in staged.plan.in_doubt)}))
+        while True:
+            self._refuse_trimmed(staged.plan, state)
+            waiting_for = self._first_in_doubt(draft, state, staged.plan)
+            if waiting_for is not None:
+                self._recovery.settle(waiting_for, self._table(staged.plan), newest=state.newest)
+            else:
+                look = self._look(staged.plan, replace(draft, version=state.newest + 1))
+                deadline = Deadline(self._publish_timeout_seconds)
+                with claiming() as lost:
+                    if self._claim(look.entry):
+                        return self._carry_out(look, staged.plan, deadline, state)
+                    lost()
+            state = self._log.read_state(listed_after=state.listed_after)
+
+    def _claim(self, entry: LogEntry) -> bool:
+        try:
+            return self._log.claim(entry)
+        except StorageError as error:
+            raise outcome_unknown(entry, error) from error
+
+    def _carry_out(self, look: _Look, plan: WritePlan, deadline: Deadline, state: LogState) -> Published:
+        entry = look.entry
+        try:
+            self._switch.apply(look.table, entry, look.now, plan.layout.empty(entry.write_id), deadline)
+        except (MetastoreError, InvalidInputError) as refusal:
+            self._give_up(look, plan, deadline, refusal)
+            raise
+        return Published(entry=entry, notes=look.notes + self._settle(entry, state))
+
+    def _settle(self, entry: LogEntry, state: LogState) -> tuple[str, ...]:
+        """Record the outcome. Readers have switched already, so nothing that fails here is a failure of the write."""
+        try:
+            self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id)
+            self._log.remember_settled(replace(state, newest=entry.version))
+        except StorageError as error:
+            logger.warning("write_id=%s published, but its outcome was not recorded: %s", entry.write_id, error)
+            return (f"published, but the log could not record it ({error.message}); the next write settles it.",)
+        return ()
+
+    def _give_up(self, look: _Look, plan: WritePlan, deadline: Deadline, refusal: TableWriterError) -> None:
+        """After a refusal: take back the empty partitions, then record that nothing was published.
+
+        Only while the claim is ours alone. Later, somebody may already be rolling the entry forward.
+        """
+        entry = look.entry
+        if not deadline.allows(ABANDON_SECONDS):
+            raise outcome_unknown(entry, refusal) from refusal
+        added = [partition.values for partition in entry.partitions if partition.values not in look.now]
+        try:
+            for values, partition in self._metastore.get_partitions(look.table, added).items():
+                if partition.location == str(plan.layout.empty(entry.write_id)):
+                    self._metastore.drop_partition(look.table, values)
+            self._log.settle(entry.version, Outcome.ABANDONED, write_id=entry.write_id)
+        except (MetastoreError, StorageError) as failure:
+            logger.warning("write_id=%s giving up failed: %s", entry.write_id, failure)
+            raise outcome_unknown(entry, refusal) from refusal
+
+    def _draft(self, staged: StagedFiles) -> LogEntry:
+        plan = staged.plan
+        names = [column.name for column in plan.table.partition_columns]
+        partitions = tuple(
+            EntryPartition(
+                values=plan.spellings.get(values, values),
+                old_location=None,
+                new_location=str(plan.data_location.child(partition_name(names, values))),
+                rows=sum(upload.row_count for upload in uploads),
+                bytes=sum(upload.size_bytes for upload in uploads),
+                raw_bytes=sum(upload.raw_size_bytes for upload in uploads),
+                files=len(uploads),
+            )
+            for values, uploads in staged.by_partition().items()
+        )
+        return LogEntry(
+            table=str(plan.table.name),
+            version=plan.base_version + 1,
+            write_id=plan.write_id,
+            operation=Operation.WRITE,
+            mode=plan.mode.value,
+            created_at=datetime.now(UTC),
+            base_version=plan.base_version,
+            publish_timeout_seconds=self._publish_timeout_seconds,
+            partitions=partitions,
+            schema=plan.schema,
+            writer=dict(self._identity),
+        )
+
+    def _look(self, plan: WritePlan, draft: LogEntry) -> _Look:
+        """Read the table and the partitions again: the only look that a claim is based on."""
+        table = self._table(plan)
+        now = self._metastore.get_partitions(table, [partition.values for partition in draft.partitions])
+        replaced = replaced_locations(
+            self._store, plan.layout, [partition.location for partition in now.values()], datetime.now(UTC) + self._retention
+        )
+        partitions = tuple(
+            replace(partition, old_location=_location_of(now, partition.values)) for partition in draft.partitions
+        )
+        entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=replaced.locations)
+        return _Look(table, now, entry, replaced.notes)
+
+    def _table(self, plan: WritePlan) -> Table:
+        table = self._metastore.get_table(plan.table.name)
+        if table is None or table.created_at_seconds != plan.table.created_at_seconds:
+            raise ConflictError(
+                f"{plan.table.name} was dropped while it was being written; nothing was published. Run the write again.",
+                table=str(plan.table.name),
+                write_id=plan.write_id,
+            )
+        if (table.location, table.columns, table.partition_columns) != (
+            plan.table.location,
+            plan.table.columns,
+            plan.table.partition_columns,
+        ):
+            raise ConflictError(
+                f"{plan.table.name} was altered (location or columns) while it was being written; nothing was published."
+                " Run the write again.",
+                table=str(plan.table.name),
+                write_id=plan.write_id,
+            )
+        return table
+
+    def _first_in_doubt(self, draft: LogEntry, state: LogState, plan: WritePlan) -> int | None:
+        """Compare with every entry this write has not seen settled; returns the oldest that must be settled first."""
+        unseen = {*range(plan.base_version + 1, state.newest + 1), *plan.in_doubt, *state.in_doubt}
+        for version in sorted(unseen):
+            record = self._log.read(version)
+            verdict = standing(record.entry, record.outcome, draft, plan.in_doubt)
+            if verdict is Standing.IN_DOUBT:
+                return version
+            if verdict is Standing.CONFLICT:
+                raise self._conflict(record.entry, draft, plan)
+        return None
+
+    def _conflict(self, entry: LogEntry, draft: LogEntry, plan: WritePlan) -> ConflictError:
+        names = [column.name for column in plan.table.partition_columns]
+        both: list[PartitionValues] = sorted(entry.partition_values & draft.partition_values)
+        shown = ", ".join(partition_name(names, values) for values in both[:3]) + (", …" if len(both) > 3 else "")
+        return ConflictError(
+            f"{len(both)} partition(s) of {draft.table} that write {draft.write_id} wants to publish were published by"
+            f" write {entry.write_id} (version {entry.version}, {entry.writer.get('user', '?')}@"
+            f"{entry.writer.get('host', '?')}) after this write was planned at version {draft.base_version}: {shown}."
+            " The other write stays, this one changed nothing; run it again if its rows should win.",
+            table=draft.table,
+            write_id=draft.write_id,
+        )
+
+    def _refuse_trimmed(self, plan: WritePlan, state: LogState) -> None:
+        first_unseen = plan.base_version + 1
+        if state.newest >= first_unseen and state.oldest_listed > first_unseen:
+            raise ConflictError(
+                f"the log of {plan.table.name} was trimmed past version {plan.base_version}, at which this write was"
+                " planned; what happened since cannot be told. Nothing was published; run it again.",
+                table=str(plan.table.name),
+                write_id=plan.write_id,
+            )
+
+
+def _location_of(now: PartitionsNow, values: PartitionValues) -> str | None:
+    return now[values].location if values in now else None
+
+

@@ -1,0 +1,54 @@
+"""What a write took: seconds per step, storage requests and metastore calls."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from table_writer.metastore.protocol import Metastore
+from table_writer.model.message import CommitMessage
+from table_writer.storage.object_store import ObjectStore
+
+__all__ = ["Stopwatch"]
+
+
+class Stopwatch:
+    """Counts from the moment it is made.
+
+    Parameters
+    ----------
+    store, metastore
+        Both count all they ever sent; other writes of this session that run at the same time are counted along.
+    """
+
+    def __init__(self, store: ObjectStore, metastore: Metastore) -> None:
+        self._store = store
+        self._metastore = metastore
+        self._requests_before = Counter(store.request_counts())
+        self._calls_before = Counter(metastore.call_counts())
+        self._executor_requests: Counter[str] = Counter()
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time one step."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def add_requests(self, messages: Iterable[CommitMessage]) -> None:
+        """Add what executors sent."""
+        for message in messages:
+            self._executor_requests.update(dict(message.requests))
+
+    def storage_requests(self) -> Mapping[str, int]:
+        """Requests sent so far, by kind, driver and executors together."""
+        return dict(Counter(self._store.request_counts()) - self._requests_before + self._executor_requests)
+
+    def metastore_calls(self) -> Mapping[str, int]:
+        """Calls sent so far, by Thrift method."""
+        return dict(Counter(self._metastore.call_counts()) - self._calls_before)

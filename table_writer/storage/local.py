@@ -1,0 +1,319 @@
+"""The file system behind the :class:`~table_writer.storage.object_store.ObjectStore` protocol.
+
+A pending upload of ``DIR/NAME`` lies at ``DIR/.uploads/<upload_id>/NAME/``: on the same file system, so that
+completing is a rename, and under a name that starts with a dot, which Spark and Hive do not read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from table_writer.errors import InvalidInputError, StorageError
+from table_writer.model.message import UploadedPart
+from table_writer.storage.object_store import (
+    PAGE_KEYS,
+    ObjectInfo,
+    StoredObject,
+    UploadInfo,
+    every_page,
+    gone_upload_message,
+    require_directory,
+)
+from table_writer.storage.request_counter import RequestCounter
+
+__all__ = ["LocalStore"]
+
+UPLOADS: Final = ".uploads"
+UPLOAD_ID: Final = re.compile("[0-9a-f]{32}")
+DIRECTORY_ATTEMPTS: Final = 100
+NO_FILE: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+
+class LocalStore:
+    """The file system with the semantics of a bucket. Keys are absolute paths without the leading slash.
+
+    Directories come and go with what is in them. Hadoop's ``.NAME.crc`` files go with their object, since a stale one
+    makes Hadoop refuse the file.
+
+    Parameters
+    ----------
+    clock
+        Seconds since the epoch; tests pass their own.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._counter = RequestCounter()
+
+    def __repr__(self) -> str:
+        return "LocalStore()"
+
+    def request_counts(self) -> Mapping[str, int]:
+        """Return the calls so far, under the names that S3 has for them."""
+        return self._counter.counts()
+
+    def put(self, key: str, body: bytes) -> None:
+        """Store an object, replacing what is there; readers see the old or the new one."""
+        with self._call("PutObject", key) as path:
+            self._install(path, body, os.replace)
+
+    def put_if_absent(self, key: str, body: bytes) -> bool:
+        """Store an object unless the key exists: a hard link decides, so the winner's bytes appear at once."""
+        with self._call("PutObject", key) as path:
+            try:
+                self._install(path, body, os.link)
+            except FileExistsError:
+                return path.read_bytes() == body
+            return True
+
+    def get(self, key: str) -> StoredObject | None:
+        """Return an object, ``None`` when there is none."""
+        with self._call("GetObject", key) as path:
+            try:
+                with path.open("rb") as file:
+                    status = os.fstat(file.fileno())
+                    body = file.read()
+            except NO_FILE:
+                return None
+            age_seconds = max(0.0, self._clock() - status.st_mtime)
+            return StoredObject(info=_info(key, status), body=body, age_seconds=age_seconds)
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """Return what a listing would show of one key, ``None`` when there is none."""
+        with self._call("HeadObject", key) as path:
+            return _head(key, path)
+
+    def list_page(self, prefix: str, *, start_after: str = "") -> tuple[Sequence[ObjectInfo], bool]:
+        """Return up to 1,000 objects below the prefix in key order, and whether more follow."""
+        directory = prefix.rpartition("/")[0]
+        with self._call("ListObjectsV2", directory):
+            found = list(islice(_walk(f"/{directory}", prefix, start_after), PAGE_KEYS + 1))
+        return found[:PAGE_KEYS], len(found) > PAGE_KEYS
+
+    def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Iterate over all objects below the prefix, page by page, lazily."""
+        return every_page(self.list_page, prefix, start_after)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects, and directories of table_writer and of partitions that are empty then."""
+        refused: list[StorageError] = []
+        for key in keys:
+            try:
+                with self._call("DeleteObject", key) as path:
+                    for file in (path, _crc_of(path)):
+                        _unlink(file)
+                    _remove_empty(path.parent)
+            except StorageError as error:
+                refused.append(error)
+        if refused:
+            raise refused[0]
+
+    def create_upload(self, key: str) -> str:
+        """Start a multipart upload; returns its id."""
+        with self._call("CreateMultipartUpload", key) as path:
+            return _make_upload(path)
+
+    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> UploadedPart:
+        """Send part ``number`` (from 1) of a pending upload."""
+        with self._call("UploadPart", key) as path:
+            directory = _upload_directory(path, upload_id)
+            try:
+                _write(directory / f"arriving-{uuid.uuid4().hex}", body, directory / f"{number:05d}", os.replace)
+                status = (directory / f"{number:05d}").stat()
+            except FileNotFoundError as error:
+                raise StorageError(gone_upload_message(f"file:///{key}")) from error
+            return UploadedPart(number=number, etag=_etag(status), size_bytes=len(body))
+
+    def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> None:
+        """Make the object exist, by a rename; an upload that is gone counts as completed if the object is there."""
+        with self._call("CompleteMultipartUpload", key) as path:
+            directory = _upload_directory(path, upload_id)
+            files = [directory / f"{part.number:05d}" for part in parts]
+            try:
+                if not parts or any(_etag(file.stat()) != part.etag for file, part in zip(files, parts, strict=True)):
+                    raise StorageError(f"the parts of file:///{key} are not those that were uploaded")
+                _complete(directory, files, path)
+            except FileNotFoundError as error:
+                present = _head(key, path)
+                if present is None or present.size_bytes != sum(part.size_bytes for part in parts):
+                    raise StorageError(gone_upload_message(f"file:///{key}")) from error
+            _remove_upload(path, upload_id)
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        """Give up one pending upload; one that is not there any more is no error."""
+        with self._call("AbortMultipartUpload", key) as path:
+            _remove_upload(path, upload_id)
+
+    def list_uploads(self, prefix: str) -> Iterator[UploadInfo]:
+        """Iterate over pending uploads below the prefix, which must end in ``/``.
+
+        A put that was killed half-way shows as an upload as well, and is aborted as one.
+        """
+        require_directory(prefix)
+        with self._call("ListMultipartUploads", prefix.rstrip("/")) as path:
+            return iter(sorted(_uploads(path), key=lambda upload: (upload.key, upload.upload_id)))
+
+    def _install(self, path: Path, body: bytes, install: Callable[[Path, Path], None]) -> None:
+        upload_id = _make_upload(path)
+        try:
+            _write(_upload_directory(path, upload_id) / "00001", body, path, install)
+        finally:
+            _remove_upload(path, upload_id)
+
+    @contextmanager
+    def _call(self, kind: str, key: str) -> Iterator[Path]:
+        """Count a call, check its key and turn what the file system raises into :class:`StorageError`."""
+        self._counter.add(kind)
+        path = _path(key)
+        try:
+            yield path
+        except PermissionError as error:
+            raise StorageError(f"access denied: {kind} on file:///{key}: {error}; check the owner and mode") from error
+        except OSError as error:
+            raise StorageError(f"{kind} on file:///{key} failed: {error}") from error
+
+
+def _path(key: str) -> Path:
+    segments = key.split("/")
+    if key and (UPLOADS in segments or "\0" in key or any(segment in ("", ".", "..") for segment in segments)):
+        raise InvalidInputError(f"{key!r} can't be a key on a file system: empty, '.', '..' or {UPLOADS} segment")
+    return Path("/", key)
+
+
+def _etag(status: os.stat_result) -> str:
+    return f"{status.st_mtime_ns:x}-{status.st_ino:x}-{status.st_size:x}"
+
+
+def _info(key: str, status: os.stat_result) -> ObjectInfo:
+    modified_at = datetime.fromtimestamp(status.st_mtime, tz=UTC)
+    return ObjectInfo(key=key, size_bytes=status.st_size, etag=_etag(status), modified_at=modified_at)
+
+
+def _head(key: str, path: Path) -> ObjectInfo | None:
+    try:
+        return _info(key, path.stat()) if path.is_file() else None
+    except NO_FILE:
+        return None
+
+
+def _walk(directory: str, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
+    """Yield objects in key order; Python compares text by code points, which is the order of its UTF-8 bytes."""
+    try:
+        with os.scandir(directory) as entries:
+            found = {entry.path[1:] + ("/" if entry.is_dir() else ""): entry for entry in entries}
+    except NO_FILE:
+        return
+    for key, entry in sorted(found.items()):
+        if key.endswith("/"):
+            wanted = key.startswith(prefix) or prefix.startswith(key)
+            if wanted and entry.name != UPLOADS and (key > start_after or start_after.startswith(key)):
+                yield from _walk(entry.path, prefix, start_after)
+        elif key.startswith(prefix) and key > start_after and not _is_crc(entry.name):
+            present = _head(key, Path(entry.path))
+            if present is not None:
+                yield present
+
+
+def _is_crc(name: str) -> bool:
+    return name.startswith(".") and name.endswith(".crc")
+
+
+def _crc_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.crc")
+
+
+def _unlink(path: Path) -> None:
+    try:
+        path.unlink()
+    except NO_FILE:
+        return
+
+
+def _remove_empty(directory: Path) -> None:
+    """Remove a directory and those above it while they are empty, but none that may be a table's or a warehouse's."""
+    while directory.name == UPLOADS or "=" in directory.name or any(part.startswith("_") for part in directory.parts):
+        try:
+            directory.rmdir()
+        except OSError:  # not empty, or gone
+            return
+        directory = directory.parent
+
+
+def _upload_directory(path: Path, upload_id: str) -> Path:
+    if not UPLOAD_ID.fullmatch(upload_id):
+        raise InvalidInputError(f"{upload_id!r} is not an upload id of this store")
+    return path.parent / UPLOADS / upload_id / path.name
+
+
+def _make_upload(path: Path) -> str:
+    upload_id = uuid.uuid4().hex
+    for attempt in range(DIRECTORY_ATTEMPTS):
+        try:
+            _upload_directory(path, upload_id).mkdir(parents=True, exist_ok=True)
+            break
+        except (FileNotFoundError, FileExistsError):  # another thread removed a directory that was empty just then
+            if attempt + 1 == DIRECTORY_ATTEMPTS:
+                raise
+    return upload_id
+
+
+def _remove_upload(path: Path, upload_id: str) -> None:
+    directory = _upload_directory(path, upload_id).parent
+    shutil.rmtree(directory, ignore_errors=True)
+    _remove_empty(directory.parent)
+
+
+def _uploads(directory: Path) -> Iterator[UploadInfo]:
+    for pending in directory.rglob(UPLOADS):
+        for named in pending.glob("*/*"):
+            try:
+                started = datetime.fromtimestamp(named.parent.stat().st_mtime, tz=UTC)
+            except FileNotFoundError:  # aborted or completed since
+                continue
+            key = str(pending.parent / named.name)[1:]
+            yield UploadInfo(key=key, upload_id=named.parent.name, initiated_at=started)
+
+
+def _write(temporary: Path, body: bytes | memoryview, path: Path, install: Callable[[Path, Path], None]) -> None:
+    with temporary.open("xb") as file:
+        file.write(body)
+        _sync(file)
+    _expose(temporary, path, install)
+
+
+def _complete(directory: Path, files: Sequence[Path], path: Path) -> None:
+    whole = files[0]
+    if len(files) > 1:
+        whole = directory / f"whole-{uuid.uuid4().hex}"
+        with whole.open("xb") as target:
+            for file in files:
+                with file.open("rb") as source:
+                    shutil.copyfileobj(source, target, 1024 * 1024)
+            _sync(target)
+    _expose(whole, path, os.replace)
+
+
+def _expose(temporary: Path, path: Path, install: Callable[[Path, Path], None]) -> None:
+    if install is os.replace:
+        _unlink(_crc_of(path))
+    install(temporary, path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)  # a rename that is not in the directory yet would not survive a power failure
+    finally:
+        os.close(directory)
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())

@@ -1,0 +1,291 @@
+"""One S3 bucket behind the :class:`~table_writer.storage.object_store.ObjectStore` protocol."""
+
+from __future__ import annotations
+
+import base64
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote_plus
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from table_writer.errors import InvalidInputError, StorageError
+from table_writer.model.message import UploadedPart
+from table_writer.storage.object_store import (
+    PAGE_KEYS,
+    ObjectInfo,
+    StoredObject,
+    UploadInfo,
+    every_page,
+    gone_upload_message,
+    require_directory,
+)
+from table_writer.storage.request_counter import RequestCounter
+from table_writer.storage.s3_client import make_client, write_arguments
+from table_writer.storage.s3_delete import delete_objects
+from table_writer.storage.s3_errors import error_code, http_status, storage_error, translated
+from table_writer.storage.settings import S3Settings
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.type_defs import CompletedPartTypeDef
+
+__all__ = ["S3Store"]
+
+CLAIM_ATTEMPTS: Final = 5
+READ_ATTEMPTS: Final = 4
+PAUSE_SECONDS: Final = 0.2  # doubled with each attempt
+UNSETTLED: Final = frozenset({0, 409, 412, 500, 502, 503, 504})  # a put with such an answer (0: none) may be stored
+
+
+class S3Store:
+    """One bucket. Safe to use from several threads; not picklable: send the settings instead.
+
+    Opening costs 100 to 200 ms (botocore reads its models), so keep one per process.
+
+    Parameters
+    ----------
+    settings
+        Which bucket, and how to reach it.
+    sleep
+        Waits between attempts; tests pass their own.
+
+    Raises
+    ------
+    InvalidInputError
+        There are no credentials, or botocore refuses the settings.
+    """
+
+    def __init__(self, settings: S3Settings, *, sleep: Callable[[float], object] = time.sleep) -> None:
+        self._settings = settings
+        self._sleep = sleep
+        self._counter = RequestCounter()
+        self._client = make_client(settings)
+        self._client.meta.events.register("before-send.s3", self._count)
+        self._bucket: dict[str, Any] = {"Bucket": settings.bucket}
+        if settings.requester_pays:
+            self._bucket["RequestPayer"] = "requester"
+        self._write = write_arguments(settings)
+
+    def __repr__(self) -> str:
+        return f"S3Store({self._settings!r})"
+
+    def request_counts(self) -> Mapping[str, int]:
+        """Return the HTTP requests sent so far by S3 operation; each retry is one."""
+        return self._counter.counts()
+
+    def put(self, key: str, body: bytes) -> None:
+        """Store an object, replacing what is there."""
+        with self._errors(key):
+            self._client.put_object(**self._bucket, Key=key, Body=body, **self._checksum(body), **self._write)
+
+    def put_if_absent(self, key: str, body: bytes) -> bool:
+        """Store an object unless the key exists (``If-None-Match: *``).
+
+        After a :class:`StorageError` it is open whether the object was stored: read the key.
+
+        Raises
+        ------
+        InvalidInputError
+            The store does not know conditional puts.
+        """
+        for attempt in range(CLAIM_ATTEMPTS):
+            self._pause(attempt)
+            try:
+                arguments = self._checksum(body) | self._write
+                self._client.put_object(**self._bucket, Key=key, Body=body, IfNoneMatch="*", **arguments)
+            except (BotoCoreError, ClientError) as error:
+                if error_code(error) == "NotImplemented" or http_status(error) == 501:
+                    raise self._no_conditional_puts() from error
+                failure = storage_error(error, self._settings.bucket, key)
+                failure.__cause__ = error
+                if http_status(error) not in UNSETTLED:
+                    raise failure from error
+                present = self.get(key)
+                if present is not None:
+                    return present.body == body
+            else:
+                return True
+        raise failure
+
+    def get(self, key: str) -> StoredObject | None:
+        """Return an object, ``None`` when there is none."""
+        for attempt in range(READ_ATTEMPTS):
+            self._pause(attempt)
+            try:
+                answer = self._client.get_object(**self._bucket, Key=key)
+            except (BotoCoreError, ClientError) as error:
+                if error_code(error) in ("NoSuchKey", "404"):
+                    return None
+                raise storage_error(error, self._settings.bucket, key) from error
+            try:
+                body = answer["Body"].read()
+            except (
+                BotoCoreError
+            ) as error:  # the connection broke in the middle: botocore retries only up to the headers
+                failure = storage_error(error, self._settings.bucket, key)
+                failure.__cause__ = error
+                continue
+            modified_at = answer["LastModified"].astimezone(UTC)
+            etag = answer["ETag"].strip('"')
+            info = ObjectInfo(key=key, size_bytes=len(body), etag=etag, modified_at=modified_at)
+            age = self._store_date(answer["ResponseMetadata"]["HTTPHeaders"]) - modified_at
+            return StoredObject(info=info, body=body, age_seconds=max(0.0, age.total_seconds()))
+        raise failure
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """Return what a listing would show of one key, ``None`` when there is none."""
+        try:
+            answer = self._client.head_object(**self._bucket, Key=key)
+        except (BotoCoreError, ClientError) as error:
+            if error_code(error) in ("NoSuchKey", "404"):
+                return None
+            raise storage_error(error, self._settings.bucket, key) from error
+        return ObjectInfo(
+            key=key,
+            size_bytes=answer["ContentLength"],
+            etag=answer["ETag"].strip('"'),
+            modified_at=answer["LastModified"].astimezone(UTC),
+        )
+
+    def list_page(self, prefix: str, *, start_after: str = "") -> tuple[Sequence[ObjectInfo], bool]:
+        """Return up to 1,000 objects below the prefix, and whether more follow.
+
+        One request, except where a whole page holds nothing but marker keys: then the next one is fetched as well.
+        """
+        while True:
+            with self._errors(prefix):
+                answer = self._client.list_objects_v2(
+                    **self._bucket, Prefix=prefix, StartAfter=start_after, MaxKeys=PAGE_KEYS
+                )
+            found = [item for item in answer.get("Contents", []) if item["Key"].startswith(prefix)]
+            page = [
+                ObjectInfo(
+                    key=item["Key"],
+                    size_bytes=item["Size"],
+                    etag=item["ETag"].strip('"'),
+                    modified_at=item["LastModified"].astimezone(UTC),
+                )
+                for item in found
+                if not item["Key"].endswith("/")
+            ]
+            more = bool(answer.get("IsTruncated")) and bool(found)
+            if page or not more:
+                return page, more
+            start_after = found[-1]["Key"]
+
+    def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Iterate over all objects below the prefix, page by page, lazily."""
+        return every_page(self.list_page, prefix, start_after)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects, 1,000 a request; a missing one is no error."""
+        delete_objects(self._client, self._bucket, keys, pause=self._pause)
+
+    def create_upload(self, key: str) -> str:
+        """Start a multipart upload; returns its id."""
+        checksum: dict[str, Any] = {"ChecksumAlgorithm": self._settings.checksum} if self._settings.checksum else {}
+        with self._errors(key):
+            answer = self._client.create_multipart_upload(**self._bucket, Key=key, **checksum, **self._write)
+        return answer["UploadId"]
+
+    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> UploadedPart:
+        """Send part ``number`` (from 1) of a pending upload."""
+        data = bytes(body)  # botocore takes no memoryview; of bytes this makes no copy
+        checksum = self._checksum(data)
+        try:
+            answer = self._client.upload_part(
+                **self._bucket, Key=key, UploadId=upload_id, PartNumber=number, Body=data, **checksum
+            )
+        except (BotoCoreError, ClientError) as error:
+            if error_code(error) == "NoSuchUpload":
+                raise StorageError(gone_upload_message(f"s3://{self._settings.bucket}/{key}")) from error
+            raise storage_error(error, self._settings.bucket, key) from error
+        return UploadedPart(
+            number=number,
+            etag=answer["ETag"],
+            size_bytes=len(data),
+            checksum=checksum.get("ChecksumCRC32", ""),
+        )
+
+    def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> None:
+        """Make the object exist; an upload that is gone counts as completed if the object is there with this size."""
+        try:
+            self._client.complete_multipart_upload(
+                **self._bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": [_completed(p) for p in parts]}
+            )
+        except (BotoCoreError, ClientError) as error:
+            if error_code(error) != "NoSuchUpload":
+                raise storage_error(error, self._settings.bucket, key) from error
+            present = self.head(key)  # this may be the answer to a repeat of our own request
+            if present is None or present.size_bytes != sum(part.size_bytes for part in parts):
+                raise StorageError(gone_upload_message(f"s3://{self._settings.bucket}/{key}")) from error
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        """Give up one pending upload; one that is not there any more is no error."""
+        try:
+            self._client.abort_multipart_upload(**self._bucket, Key=key, UploadId=upload_id)
+        except (BotoCoreError, ClientError) as error:
+            if error_code(error) != "NoSuchUpload":
+                raise storage_error(error, self._settings.bucket, key) from error
+
+    def list_uploads(self, prefix: str) -> Iterator[UploadInfo]:
+        """Iterate over pending uploads below the prefix, which must end in ``/``."""
+        require_directory(prefix)
+        return self._uploads(prefix)
+
+    def _uploads(self, prefix: str) -> Iterator[UploadInfo]:
+        markers: dict[str, Any] = {}
+        while True:
+            with self._errors(prefix):
+                answer = self._client.list_multipart_uploads(
+                    **self._bucket, Prefix=prefix, EncodingType="url", MaxUploads=PAGE_KEYS, **markers
+                )
+            decode = unquote_plus if answer.get("EncodingType") == "url" else str
+            for item in answer.get("Uploads", []):
+                key = decode(item["Key"])
+                if key.startswith(prefix):  # what is listed here gets aborted: trust no store to filter
+                    yield UploadInfo(
+                        key=key, upload_id=item["UploadId"], initiated_at=item["Initiated"].astimezone(UTC)
+                    )
+            if not answer.get("IsTruncated"):
+                return
+            markers = {"KeyMarker": decode(answer["NextKeyMarker"]), "UploadIdMarker": answer["NextUploadIdMarker"]}
+
+    def _errors(self, key: str) -> AbstractContextManager[None]:
+        return translated(self._settings.bucket, key)
+
+    def _checksum(self, body: bytes) -> dict[str, Any]:
+        if self._settings.checksum is None:
+            return {}
+        return {"ChecksumCRC32": base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()}
+
+    def _pause(self, attempt: int) -> None:
+        if attempt:
+            self._sleep(PAUSE_SECONDS * 2 ** (attempt - 1))
+
+    def _count(self, event_name: str, **_: object) -> None:
+        self._counter.add(event_name.rpartition(".")[2])
+
+    def _store_date(self, headers: Mapping[str, str]) -> datetime:
+        if "date" not in headers:
+            raise StorageError(f"the store of bucket {self._settings.bucket} sends no Date header; ages need one")
+        return parsedate_to_datetime(headers["date"])
+
+    def _no_conditional_puts(self) -> InvalidInputError:
+        at = self._settings.endpoint_url or "AWS"
+        return InvalidInputError(
+            f"the S3 store at {at} does not know conditional puts (If-None-Match): two writers could not be "
+            "kept apart. Use a store that does: AWS S3, MinIO, Ceph from Squid on"
+        )
+
+
+def _completed(part: UploadedPart) -> CompletedPartTypeDef:
+    completed: CompletedPartTypeDef = {"PartNumber": part.number, "ETag": part.etag}
+    if part.checksum:
+        completed["ChecksumCRC32"] = part.checksum
+    return completed

@@ -1,0 +1,190 @@
+"""What it takes to open a store: frozen, picklable, checked when made, without secrets in ``repr``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from table_writer.errors import InvalidInputError
+
+__all__ = [
+    "Anonymous",
+    "AssumedRole",
+    "Container",
+    "CredentialSource",
+    "DefaultChain",
+    "Environment",
+    "InstanceMetadata",
+    "LocalSettings",
+    "Profile",
+    "S3Settings",
+    "StaticKeys",
+    "StoreSettings",
+    "WebIdentity",
+]
+
+CANNED_ACLS: Final = frozenset(
+    {
+        "private",
+        "public-read",
+        "public-read-write",
+        "authenticated-read",
+        "aws-exec-read",
+        "bucket-owner-read",
+        "bucket-owner-full-control",
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StaticKeys:
+    """Keys that were given: the only credentials that travel to the executors."""
+
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    session_token: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.access_key or not self.secret_key:
+            raise InvalidInputError("an access key without its secret key, or the other way round; give both or none")
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY`` of the process that opens the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """The role of an ECS task or EKS pod identity, where the store is opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceMetadata:
+    """The role of the EC2 instance where the store is opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebIdentity:
+    """The token file of a Kubernetes service account (``AWS_WEB_IDENTITY_TOKEN_FILE``, ``AWS_ROLE_ARN``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A profile of ``~/.aws/config`` or ``~/.aws/credentials`` where the store is opened; empty = ``AWS_PROFILE``."""
+
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultChain:
+    """What the AWS SDK finds by itself: environment, profile, web identity, container, instance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Anonymous:
+    """Requests without a signature: public buckets."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AssumedRole:
+    """A role taken with other credentials, renewed before it expires."""
+
+    arn: str
+    sources: tuple[CredentialSource, ...]
+    session_name: str = "table_writer"
+    duration_seconds: int = 1800
+    policy: str = ""
+    external_id: str = field(default="", repr=False)
+    sts_endpoint_url: str = ""
+    sts_region: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.arn:
+            raise InvalidInputError("an assumed role needs its ARN: set fs.s3a.assumed.role.arn")
+
+
+CredentialSource: TypeAlias = (
+    StaticKeys
+    | Environment
+    | Container
+    | InstanceMetadata
+    | WebIdentity
+    | Profile
+    | DefaultChain
+    | Anonymous
+    | AssumedRole
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class S3Settings:
+    """How to reach one bucket.
+
+    Parameters
+    ----------
+    bucket
+        Name of the bucket, or the ARN of an access point.
+    endpoint_url
+        For stores other than AWS, with ``http://`` or ``https://``. Empty: AWS.
+    region
+        Empty: ``AWS_REGION``, then the AWS configuration of the process, then ``us-east-1``.
+    credentials
+        Tried in order; the first that can provide wins.
+    checksum
+        ``"CRC32"``: every part and object is sent with its CRC32 and the store refuses damaged ones. ``None``
+        for stores that know no ``x-amz-checksum`` headers.
+    encryption
+        Empty: as the bucket says. ``"AES256"`` is SSE-S3, ``"aws:kms"`` SSE-KMS, ``"aws:kms:dsse"`` DSSE-KMS.
+    max_attempts
+        Tries per request, the first included.
+
+    Examples
+    --------
+    >>> S3Settings(bucket="mart", credentials=(StaticKeys(access_key="AKIA1", secret_key="hush"),)).credentials
+    (StaticKeys(),)
+    """
+
+    bucket: str
+    endpoint_url: str = ""
+    region: str = ""
+    path_style: bool = False
+    credentials: tuple[CredentialSource, ...] = (DefaultChain(),)
+    checksum: Literal["CRC32"] | None = "CRC32"
+    encryption: Literal["", "AES256", "aws:kms", "aws:kms:dsse"] = ""
+    kms_key_id: str = ""
+    kms_context: str = ""  # base64 of a JSON object, as S3 takes it
+    acl: str = ""
+    storage_class: str = ""
+    requester_pays: bool = False
+    fips: bool = False
+    proxy_url: str = field(default="", repr=False)  # may hold a password
+    verify_tls: bool | str = True  # a string is the path of a CA bundle
+    connect_timeout_seconds: float = 10
+    read_timeout_seconds: float = 60
+    max_attempts: int = 8
+    max_connections: int = 64
+
+    def __post_init__(self) -> None:
+        if not self.bucket:
+            raise InvalidInputError("an S3 location without a bucket; expected for example s3a://bucket/path/")
+        if self.endpoint_url and not self.endpoint_url.startswith(("http://", "https://")):
+            raise InvalidInputError(f"endpoint_url {self.endpoint_url!r} must start with http:// or https://")
+        if not self.credentials:
+            raise InvalidInputError("no credential source given; credentials=(DefaultChain(),) takes what AWS finds")
+        if self.acl and self.acl not in CANNED_ACLS:
+            raise InvalidInputError(f"acl {self.acl!r} is none of {', '.join(sorted(CANNED_ACLS))}")
+        if self.kms_key_id and not self.encryption.startswith("aws:kms"):
+            raise InvalidInputError(f"a KMS key is given, but encryption is {self.encryption!r}; set it to 'aws:kms'")
+        if min(self.connect_timeout_seconds, self.read_timeout_seconds) <= 0:
+            raise InvalidInputError("timeouts must be longer than 0 seconds")
+        if min(self.max_attempts, self.max_connections) < 1:
+            raise InvalidInputError("max_attempts and max_connections must be 1 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSettings:
+    """The file system of the machine (or a mount that all machines of a cluster share)."""
+
+
+StoreSettings: TypeAlias = S3Settings | LocalSettings

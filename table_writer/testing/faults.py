@@ -1,0 +1,152 @@
+"""Faults between a client and a metastore: a TCP proxy that cuts a connection at a chosen call."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from types import TracebackType
+from typing import Final, Literal, Self
+from urllib.parse import urlsplit
+
+from table_writer.testing.processes import LOCALHOST
+
+__all__ = ["Cut", "CuttingProxy"]
+
+Cut = Literal["before", "middle", "after", "silence"]
+STRICT_CALL: Final = (
+    b"\x80\x01\x00\x01"  # how the binary protocol begins a call; the length and the method's name follow
+)
+
+
+class CuttingProxy:
+    """Stands between a client and a metastore, and fails one call on request.
+
+    ======== ============================================ ==================== =================
+    cut      what the server receives of the call          the change is        the client sees
+    ======== ============================================ ==================== =================
+    before   nothing                                      not applied          an end of stream
+    middle   a part of it                                 not applied          an end of stream
+    after    all of it; it answers, the answer is dropped applied              an end of stream
+    silence  as after                                     applied              a timeout
+    ======== ============================================ ==================== =================
+
+    Parameters
+    ----------
+    target_uri
+        ``thrift://host:port`` of the metastore.
+
+    Examples
+    --------
+    >>> with CuttingProxy("thrift://127.0.0.1:9083") as proxy:
+    ...     proxy.cut_next("alter_partitions_with_environment_context", "after")
+    """
+
+    def __init__(self, target_uri: str) -> None:
+        address = urlsplit(target_uri)
+        self._target = (str(address.hostname), int(address.port or 0))
+        self._listener = socket.create_server((LOCALHOST, 0))
+        self._open: set[socket.socket] = set()
+        self._cuts: dict[str, Cut] = {}
+        self.cut_count = 0
+        """How many calls were cut so far."""
+        threading.Thread(target=self._accept, name="cutting-proxy", daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def uri(self) -> str:
+        """The address to give to the client."""
+        return f"thrift://{LOCALHOST}:{self._listener.getsockname()[1]}"
+
+    def cut_next(self, method: str, cut: Cut) -> None:
+        """Fail the next call of this Thrift method, once."""
+        self._cuts[method] = cut
+
+    def disconnect(self) -> None:
+        """End all open connections, as a server does with idle ones; new ones are accepted."""
+        for end in tuple(self._open):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Stop listening and end all connections."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the accepting thread
+        self._listener.close()
+        self.disconnect()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:  # closed
+                return
+            threading.Thread(target=self._serve, args=(client,), name="cutting-proxy", daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError), client, socket.create_connection(self._target) as server:
+            ends = {client, server}
+            self._open |= ends
+            try:
+                _Exchange(self, client, server).run()
+            finally:
+                self._open -= ends
+
+    def _take_cut(self, data: bytes) -> Cut | None:
+        """Return the cut ordered for the call that these bytes begin."""
+        if not data.startswith(STRICT_CALL):
+            return None
+        (length,) = struct.unpack_from(">i", data, 4)
+        cut = self._cuts.pop(data[8 : 8 + length].decode(), None)
+        self.cut_count += cut is not None
+        return cut
+
+
+class _Exchange:
+    """One connection: a thread for each direction, since a big call and its early refusal may overlap."""
+
+    def __init__(self, proxy: CuttingProxy, client: socket.socket, server: socket.socket) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._server = server
+        self._cut: Cut | None = None
+
+    def run(self) -> None:
+        """Forward both directions until an end closes or a cut is due."""
+        answers = threading.Thread(target=self._forward_answers, name="cutting-proxy", daemon=True)
+        answers.start()
+        with contextlib.suppress(OSError):
+            self._forward_calls()
+        if self._cut != "after":  # then the answer ends it
+            self._end()
+        answers.join()
+
+    def _forward_calls(self) -> None:
+        while data := self._client.recv(1 << 16):
+            self._cut = self._cut or self._proxy._take_cut(data)  # noqa: SLF001 - one class in two parts
+            if self._cut == "before":
+                return
+            if self._cut == "middle":
+                self._server.sendall(data[: len(data) // 2])
+                return
+            self._server.sendall(data)
+
+    def _forward_answers(self) -> None:
+        with contextlib.suppress(OSError):
+            while data := self._server.recv(1 << 16):
+                if self._cut == "after":
+                    break
+                if self._cut != "silence":
+                    self._client.sendall(data)
+        self._end()
+
+    def _end(self) -> None:
+        for end in (self._client, self._server):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,171 @@
+"""The Java side: which Java, which Spark, and the jars that let it speak to S3."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import logging
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import quoteattr
+
+import pyspark
+from pyspark.find_spark_home import _find_spark_home
+
+from table_writer.testing.processes import LakehouseError
+
+_logger = logging.getLogger(__name__)
+
+JARS_DIRECTORY_VARIABLE: Final = "TABLE_WRITER_JARS_DIR"
+MIN_JAVA_VERSION: Final = 17  # both Spark 4 and the metastore run on it
+RESOLVE_TIMEOUT_SECONDS: Final = 600
+
+# By Spark version, since each carries one version of Hadoop. Without the excludes, a bundle of 686 MB comes along.
+_S3A_COORDINATES: Final = {
+    "4.3": (
+        "org.apache.hadoop:hadoop-aws:3.5.0",
+        "software.amazon.awssdk:s3:2.35.4",
+        "software.amazon.awssdk:s3-transfer-manager:2.35.4",
+        "software.amazon.awssdk:sts:2.35.4",
+        "software.amazon.awssdk:apache-client:2.35.4",
+        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+    ),
+    "4.1": (
+        "org.apache.hadoop:hadoop-aws:3.4.2",
+        "software.amazon.awssdk:s3:2.29.52",
+        "software.amazon.awssdk:s3-transfer-manager:2.29.52",
+        "software.amazon.awssdk:sts:2.29.52",
+        "software.amazon.awssdk:apache-client:2.29.52",
+        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.0",
+    ),
+}
+_EXCLUDES: Final = (
+    "software.amazon.awssdk:bundle",
+    "io.netty:*",
+    "org.slf4j:*",
+    "org.wildfly.openssl:*",
+    "commons-logging:*",
+    "commons-codec:*",
+    "org.apache.httpcomponents:*",
+)
+
+
+def find_java() -> str:
+    """Return the path of a Java that is new enough, from ``JAVA_HOME`` or ``PATH``.
+
+    Raises
+    ------
+    LakehouseError
+        If there is none; the message names what to install.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
+    advice = f"install a Java {MIN_JAVA_VERSION} runtime (Debian: openjdk-17-jre-headless) and set JAVA_HOME or PATH"
+    if java is None:
+        raise LakehouseError(f"no java in {f'JAVA_HOME={home}' if home else 'PATH'}: {advice}")
+    version = _java_version(java)
+    if version < MIN_JAVA_VERSION:
+        raise LakehouseError(f"{java} is Java {version}, too old: {advice}")
+    return java
+
+
+def spark_home() -> Path:
+    """Return the directory of the Spark that ``import pyspark`` starts."""
+    return Path(_find_spark_home())
+
+
+def s3a_jars() -> tuple[Path, ...]:
+    """Return the jars that the running version of Spark needs for ``s3a://``, downloading them at the first call.
+
+    They stay in a directory per user (``TABLE_WRITER_JARS_DIR``, by default below ``~/.cache``); later calls need no
+    network. Several processes may call this at once.
+
+    Raises
+    ------
+    LakehouseError
+        If this Spark version has no recipe, or the download fails.
+    """
+    version = ".".join(pyspark.__version__.split(".")[:2])
+    if version not in _S3A_COORDINATES:
+        known = ", ".join(sorted(_S3A_COORDINATES))
+        raise LakehouseError(
+            f"no recipe for S3A jars with Spark {pyspark.__version__} (there are for {known}): "
+            'use lakehouse(storage="file") or another Spark'
+        )
+    coordinates = _S3A_COORDINATES[version]
+    digest = hashlib.sha256("\n".join((*coordinates, *_EXCLUDES)).encode()).hexdigest()[:12]
+    directory = _cache_directory() / f"s3a-spark-{version}-{digest}"
+    if not directory.is_dir():
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(directory.with_suffix(".lock")):
+            if not directory.is_dir():  # another process may have made it meanwhile
+                _resolve(coordinates, directory)
+    return tuple(sorted(directory.glob("*.jar")))
+
+
+def _cache_directory() -> Path:
+    chosen = os.environ.get(JARS_DIRECTORY_VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    cache_home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(cache_home, "table_writer", "jars").expanduser().absolute()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # ends with the file, also if this process is killed
+        yield
+
+
+def _resolve(coordinates: tuple[str, ...], directory: Path) -> None:
+    """Let the Ivy inside Spark fill ``directory``, which appears only when it is complete."""
+    _logger.info("downloading the S3A jars for Spark %s to %s", pyspark.__version__, directory)
+    for leftover in directory.parent.glob(f"{directory.name}.tmp-*"):
+        shutil.rmtree(leftover, ignore_errors=True)  # of a killed process: we hold the lock
+    work = Path(tempfile.mkdtemp(prefix=f"{directory.name}.tmp-", dir=directory.parent))
+    try:
+        (work / "ivy.xml").write_text(_ivy_module(coordinates))
+        ivy = next((spark_home() / "jars").glob("ivy-*.jar"))
+        command = [find_java(), "-jar", str(ivy), "-ivy", str(work / "ivy.xml"), "-cache", str(work / "cache")]
+        command += ["-confs", "default", "-types", "jar", "bundle", "-warn"]
+        command += ["-retrieve", str(work / "jars" / "[organisation]_[artifact]-[revision].[ext]")]
+        run = subprocess.run(
+            command, cwd=work, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT_SECONDS, check=False
+        )
+        if run.returncode != 0 or not any((work / "jars").glob("*hadoop-aws*.jar")):
+            raise LakehouseError(
+                f"Ivy could not download the S3A jars; with no network, copy {directory.name}/ from another machine "
+                f"to {directory.parent} or set {JARS_DIRECTORY_VARIABLE}\n{(run.stdout + run.stderr)[-4000:]}"
+            )
+        (work / "jars").rename(directory)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _ivy_module(coordinates: tuple[str, ...]) -> str:
+    lines = ['<ivy-module version="2.0"><info organisation="table_writer" module="s3a"/><dependencies>']
+    for coordinate in coordinates:
+        organisation, name, revision = map(quoteattr, coordinate.split(":"))
+        lines.append(f'<dependency org={organisation} name={name} rev={revision} conf="*->default"/>')
+    for exclude in _EXCLUDES:
+        organisation, module = map(quoteattr, exclude.split(":"))
+        lines.append(f"<exclude org={organisation} module={module}/>")
+    return "\n".join([*lines, "</dependencies></ivy-module>"])
+
+
+@functools.cache
+def _java_version(java: str) -> int:
+    run = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    match = re.search(r'version "(?:1\.)?(\d+)', run.stderr + run.stdout)
+    if match is None:
+        raise LakehouseError(f"{java} -version says nothing about its version: {(run.stderr + run.stdout)[:500]}")
+    return int(match[1])

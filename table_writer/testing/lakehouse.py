@@ -1,0 +1,316 @@
+"""The embedded lakehouse: a metastore, an S3 endpoint and a Spark session that know each other."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+import pyspark
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from table_writer.testing.jars import find_java, s3a_jars
+from table_writer.testing.metastore_server import MetastoreServer
+from table_writer.testing.processes import LOCALHOST, LakehouseError, ScratchDirectory
+from table_writer.testing.s3_server import S3Server, S3ServerName
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_logger = logging.getLogger(__name__)
+
+SPARK_LOG_NAME: Final = "spark.log"
+Storage = Literal["s3", "file"]
+JVM_EXIT_SECONDS: Final = 10
+MAX_SOCKET_DIRECTORY_LENGTH: Final = 60  # Unix: 104 to 108 characters with the name, for which Spark takes 42
+LOG_SETTINGS: Final = """\
+status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.target = SYSTEM_ERR
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d %p %c{1}: %m%n%ex
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = out
+"""
+
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class Lakehouse:
+    """A running lakehouse, made by :func:`lakehouse`; a context manager that stops it.
+
+    Attributes
+    ----------
+    spark
+        A session with Hive support on that metastore.
+    metastore
+        The metastore's process: kill it, restart it.
+    warehouse
+        URI of the default database, without a trailing slash: ``s3a://lakehouse/warehouse`` or ``file:///…``.
+    directory
+        Temporary files and logs (``spark.log``); gone after :meth:`stop`.
+    """
+
+    spark: SparkSession
+    metastore: MetastoreServer
+    warehouse: str
+    directory: Path
+    _s3_server: S3Server | None
+    _s3: S3Client | None
+    _undo: ExitStack
+
+    @property
+    def metastore_uri(self) -> str:
+        """``thrift://127.0.0.1:PORT``."""
+        return self.metastore.uri
+
+    @property
+    def s3(self) -> S3Client:
+        """A boto3 client for the S3 endpoint."""
+        if self._s3 is None:
+            raise LakehouseError('this lakehouse was started with storage="file": it has no S3')
+        return self._s3
+
+    @property
+    def s3_server(self) -> S3Server:
+        """The S3 endpoint: its URL and keys, more clients."""
+        if self._s3_server is None:
+            raise LakehouseError('this lakehouse was started with storage="file": it has no S3')
+        return self._s3_server
+
+    @property
+    def bucket(self) -> str:
+        """The name of the bucket that holds the warehouse."""
+        return self.s3_server.bucket
+
+    def __repr__(self) -> str:
+        s3 = f", s3={self._s3_server!r}" if self._s3_server else ""
+        return f"Lakehouse(warehouse={self.warehouse!r}, metastore={self.metastore!r}{s3}, spark={pyspark.__version__})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop Spark, its Java process, the metastore and S3, and remove all files. Does nothing the second time."""
+        atexit.unregister(self.stop)
+        self._undo.close()
+
+
+def lakehouse(
+    *,
+    storage: Storage = "s3",
+    s3_server: S3ServerName = "moto",
+    metastore_directory: str | Path | None = None,
+    spark_conf: Mapping[str, str] | None = None,
+    master: str = "local[2]",
+) -> Lakehouse:
+    """Start a real metastore, an S3 endpoint and a Spark session, for the length of a ``with`` block.
+
+    All of it is gone afterwards, whatever ends the block. Without ``with`` (notebooks) it runs until
+    :meth:`Lakehouse.stop` or the end of the interpreter. There can be one at a time in a Python process, and no other
+    Spark session beside it.
+
+    Parameters
+    ----------
+    storage
+        ``"file"`` puts the warehouse into a temporary directory instead of S3, for a Spark without S3A jars.
+    s3_server
+        ``"moto"`` or ``"versitygw"``, see :class:`~table_writer.testing.S3Server`.
+    metastore_directory
+        Keeps the metastore's database there; by default it is in memory.
+    spark_conf
+        Spark settings, stronger than the defaults here.
+    master
+        Spark's master; ``local-cluster[2,1,1024]`` runs executors in processes of their own.
+
+    Raises
+    ------
+    LakehouseError
+        If something is missing or does not start; the message says what to do.
+
+    Examples
+    --------
+    >>> from table_writer.testing import lakehouse
+    >>> with lakehouse() as lake:  # doctest: +SKIP
+    ...     lake.spark.sql("CREATE TABLE t USING parquet AS SELECT 1 AS x")
+    ...     lake.s3.list_objects_v2(Bucket=lake.bucket)["KeyCount"]
+    """
+    if storage not in ("s3", "file"):
+        raise LakehouseError(f"storage {storage!r} is unknown: choose s3 or file")
+    _refuse_second_spark()
+    find_java()  # else Spark's own error is the first to show
+    with ExitStack() as undo:
+        scratch = ScratchDirectory("lakehouse")
+        undo.callback(scratch.remove)
+        s3 = S3Server(s3_server) if storage == "s3" else None
+        jars = s3a_jars() if s3 else ()
+        warehouse = f"s3a://{s3.bucket}/warehouse" if s3 else (scratch.path / "warehouse").as_uri()
+        if s3:
+            undo.callback(s3.stop)
+            s3.launch()
+        hadoop = s3.hadoop_settings() if s3 else {}
+        metastore = MetastoreServer(warehouse=warehouse, directory=metastore_directory, settings=hadoop, jars=jars)
+        settings = _spark_settings(master, warehouse, jars, hadoop, scratch.path) | dict(spark_conf or {})
+        with _spark_environment(scratch.path, settings):
+            spark = _start_together(s3, metastore, scratch.path, undo)
+        client = s3.client() if s3 else None
+        if client:
+            undo.callback(client.close)
+        lake = Lakehouse(
+            spark=spark,
+            metastore=metastore,
+            warehouse=warehouse,
+            directory=scratch.path,
+            _s3_server=s3,
+            _s3=client,
+            _undo=undo.pop_all(),
+        )
+    atexit.register(lake.stop)
+    return lake
+
+
+def _start_together(s3: S3Server | None, metastore: MetastoreServer, directory: Path, undo: ExitStack) -> SparkSession:
+    """While Spark's Java starts, so does S3; while Spark starts in it, so does the metastore, which needs S3."""
+    gateway = _launch_java(directory, undo)
+    if s3:
+        s3.wait_until_ready()
+    undo.callback(metastore.stop)
+    metastore.launch()
+    spark = _start_spark(gateway, metastore.uri, undo)
+    metastore.wait_until_ready()
+    return spark
+
+
+def _refuse_second_spark() -> None:
+    if SparkContext._active_spark_context is not None:
+        raise LakehouseError("a Spark session runs in this process already: stop it first, the lakehouse has its own")
+    if SparkContext._gateway is not None:
+        _close_java(SparkContext._gateway)  # idle: left by a session that was stopped, with its settings
+
+
+def _spark_settings(
+    master: str, warehouse: str, jars: Sequence[Path], hadoop: Mapping[str, str], directory: Path
+) -> dict[str, str]:
+    settings = {
+        "spark.master": master,
+        "spark.app.name": "lakehouse",
+        "spark.driver.host": LOCALHOST,
+        "spark.driver.bindAddress": LOCALHOST,
+        "spark.driver.defaultJavaOptions": f"-Djava.io.tmpdir={directory} -Dderby.system.home={directory}",
+        "spark.local.dir": str(directory),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.catalogImplementation": "hive",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": warehouse,
+        "spark.hadoop.hadoop.tmp.dir": str(directory),
+        "spark.hadoop.hive.exec.scratchdir": str(directory / "hive"),
+        **{f"spark.hadoop.{name}": value for name, value in hadoop.items()},
+    }
+    if jars:
+        settings["spark.jars"] = ",".join(map(str, jars))
+    version = tuple(map(int, pyspark.__version__.split(".")[:2]))
+    if version >= (4, 1) and len(str(directory)) < MAX_SOCKET_DIRECTORY_LENGTH:
+        settings["spark.python.unix.domain.socket.enabled"] = "true"
+    return settings
+
+
+@contextmanager
+def _spark_environment(directory: Path, settings: Mapping[str, str]) -> Iterator[None]:
+    """Point Spark at its own configuration, through files: the keys in it don't show up on a command line."""
+    lines = []
+    for name, value in settings.items():
+        escaped = value.replace("\\", "\\\\").replace("\n", "\\n")
+        lines.append(f"{name} {escaped}\n")
+    (directory / "spark-defaults.conf").write_text("".join(lines))
+    (directory / "log4j2.properties").write_text(LOG_SETTINGS)
+    changes = {
+        "SPARK_CONF_DIR": str(directory),
+        "SPARK_LOCAL_IP": LOCALHOST,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": "pyspark-shell",
+        "HADOOP_CONF_DIR": None,
+        "YARN_CONF_DIR": None,
+    }
+    before = {name: os.environ.get(name) for name in changes}
+    _set_environment(changes)
+    try:
+        yield
+    finally:
+        _set_environment(before)
+
+
+def _set_environment(changes: Mapping[str, str | None]) -> None:
+    for name, value in changes.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _launch_java(directory: Path, undo: ExitStack) -> Any:
+    with (directory / SPARK_LOG_NAME).open("ab") as log:
+        gateway = launch_gateway(popen_kwargs={"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+    undo.callback(_close_java, gateway)
+    return gateway
+
+
+def _start_spark(gateway: Any, metastore_uri: str, undo: ExitStack) -> SparkSession:
+    conf = SparkConf(loadDefaults=False).set("spark.hadoop.hive.metastore.uris", metastore_uri)
+    if threading.current_thread() is threading.main_thread():
+        undo.callback(_restore_interrupt, signal.getsignal(signal.SIGINT))  # Spark sets its own
+    context = SparkContext(conf=conf, gateway=gateway)
+    undo.callback(context.stop)
+    session = SparkSession.builder.getOrCreate()
+    undo.callback(_stop_spark, session)
+    return session
+
+
+def _restore_interrupt(handler: Any) -> None:
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, handler)
+
+
+def _stop_spark(session: SparkSession) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # Spark's, when its Java process has ended
+        try:
+            session.stop()
+        except (Py4JError, OSError):
+            _logger.warning("Spark had ended before it was stopped", exc_info=True)
+            SparkSession._instantiatedSession = None
+            SparkSession._activeSession = None
+
+
+def _close_java(gateway: Any) -> None:
+    """End Spark's Java process: it waits for the end of its standard input."""
+    gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    process = getattr(gateway, "proc", None)
+    if process is None:
+        return
+    process.stdin.close()
+    try:
+        process.wait(JVM_EXIT_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

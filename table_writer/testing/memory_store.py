@@ -1,0 +1,212 @@
+"""An object store in memory that behaves as S3 does, with a hook to make any call fail."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+from table_writer.errors import StorageError
+from table_writer.model.message import UploadedPart
+from table_writer.storage.object_store import (
+    PAGE_KEYS,
+    ObjectInfo,
+    StoredObject,
+    UploadInfo,
+    every_page,
+    gone_upload_message,
+    require_directory,
+)
+from table_writer.storage.request_counter import RequestCounter
+
+__all__ = ["MemoryStore", "Phase"]
+
+Phase = Literal["before", "after"]
+
+MIN_PART_BYTES: Final = 5 * 1024 * 1024  # S3: every part but the last
+REQUESTS: Final = {
+    "put": "PutObject",
+    "put_if_absent": "PutObject",
+    "get": "GetObject",
+    "head": "HeadObject",
+    "list_page": "ListObjectsV2",
+    "delete": "DeleteObjects",
+    "create_upload": "CreateMultipartUpload",
+    "upload_part": "UploadPart",
+    "complete_upload": "CompleteMultipartUpload",
+    "abort_upload": "AbortMultipartUpload",
+    "list_uploads": "ListMultipartUploads",
+}
+
+
+@dataclass(slots=True)
+class _Upload:
+    key: str
+    initiated_at: datetime
+    parts: dict[int, tuple[UploadedPart, bytes]] = field(default_factory=dict)
+
+
+class MemoryStore:
+    """A bucket in memory: strongly consistent, thread-safe, with S3's answers for what is not there.
+
+    Parameters
+    ----------
+    clock
+        Seconds since the epoch. Set it to a function of your own to let objects age.
+
+    Attributes
+    ----------
+    on_call
+        Called with the operation (the method's name), ``"before"`` or ``"after"`` it takes effect, and its key or
+        prefix; for ``delete`` once per key. Raising in ``"before"`` is a failure, in ``"after"`` a lost response.
+
+    Examples
+    --------
+    >>> store = MemoryStore()
+    >>> store.put_if_absent("a", b"1"), store.put_if_absent("a", b"2")
+    (True, False)
+    >>> def lose_the_response(operation, phase, key):
+    ...     if (operation, phase) == ("put", "after"):
+    ...         raise StorageError("lost")
+    >>> store.on_call = lose_the_response
+    >>> store.put("b", b"2")
+    Traceback (most recent call last):
+    table_writer.errors.StorageError: lost
+    >>> store.head("b").size_bytes
+    1
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self.clock = clock
+        self.on_call: Callable[[str, Phase, str], object] | None = None
+        self._lock = threading.RLock()
+        self._counter = RequestCounter()
+        self._objects: dict[str, tuple[bytes, ObjectInfo]] = {}
+        self._uploads: dict[str, _Upload] = {}
+
+    def request_counts(self) -> Mapping[str, int]:
+        """Return the calls so far, under the names that S3 has for them."""
+        return self._counter.counts()
+
+    def put(self, key: str, body: bytes) -> None:
+        """Store an object, replacing what is there."""
+        with self._call("put", key):
+            self._store(key, body)
+
+    def put_if_absent(self, key: str, body: bytes) -> bool:
+        """Store an object unless the key exists; a body equal to ours counts as ours."""
+        with self._call("put_if_absent", key):
+            if key not in self._objects:
+                self._store(key, body)
+            return self._objects[key][0] == body
+
+    def get(self, key: str) -> StoredObject | None:
+        """Return an object, ``None`` when there is none."""
+        with self._call("get", key):
+            if key not in self._objects:
+                return None
+            body, info = self._objects[key]
+            return StoredObject(info=info, body=body, age_seconds=max(0.0, self.clock() - info.modified_at.timestamp()))
+
+    def head(self, key: str) -> ObjectInfo | None:
+        """Return what a listing would show of one key, ``None`` when there is none."""
+        with self._call("head", key):
+            return self._objects[key][1] if key in self._objects else None
+
+    def list_page(self, prefix: str, *, start_after: str = "") -> tuple[Sequence[ObjectInfo], bool]:
+        """Return up to 1,000 objects below the prefix in key order, and whether more follow."""
+        with self._call("list_page", prefix):
+            keys = sorted(key for key in self._objects if key.startswith(prefix) and key > start_after)
+            found = [self._objects[key][1] for key in keys if not key.endswith("/")]
+            return found[:PAGE_KEYS], len(found) > PAGE_KEYS
+
+    def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
+        """Iterate over all objects below the prefix, page by page, lazily."""
+        return every_page(self.list_page, prefix, start_after)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects; a missing one is no error."""
+        for key in keys:
+            with self._call("delete", key):
+                self._objects.pop(key, None)
+
+    def create_upload(self, key: str) -> str:
+        """Start a multipart upload; returns its id."""
+        with self._call("create_upload", key):
+            upload_id = uuid.uuid4().hex
+            self._uploads[upload_id] = _Upload(key, self._now())
+            return upload_id
+
+    def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> UploadedPart:
+        """Send part ``number`` (from 1) of a pending upload."""
+        with self._call("upload_part", key):
+            data = bytes(body)
+            part = UploadedPart(number=number, etag=_etag(data), size_bytes=len(data))
+            self._pending(key, upload_id).parts[number] = (part, data)
+            return part
+
+    def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> None:
+        """Make the object exist; an upload that is gone counts as completed if the object is there with this size."""
+        with self._call("complete_upload", key):
+            size_bytes = sum(part.size_bytes for part in parts)
+            present = self._objects.get(key)
+            if upload_id not in self._uploads and present is not None and present[1].size_bytes == size_bytes:
+                return
+            held = self._pending(key, upload_id).parts
+            if not parts or any(part.number not in held or held[part.number][0] != part for part in parts):
+                raise StorageError(f"InvalidPart: the parts of {key} are not those that were uploaded")
+            if any(part.size_bytes < MIN_PART_BYTES for part in parts[:-1]):
+                raise StorageError(f"EntityTooSmall: a part of {key} other than the last is under 5 MiB")
+            self._store(key, b"".join(held[part.number][1] for part in parts))
+            del self._uploads[upload_id]
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        """Give up one pending upload; one that is not there any more is no error."""
+        with self._call("abort_upload", key):
+            if upload_id in self._uploads and self._uploads[upload_id].key == key:
+                del self._uploads[upload_id]
+
+    def list_uploads(self, prefix: str) -> Iterator[UploadInfo]:
+        """Iterate over pending uploads below the prefix, which must end in ``/``."""
+        require_directory(prefix)
+        with self._call("list_uploads", prefix):
+            found = [
+                UploadInfo(key=upload.key, upload_id=upload_id, initiated_at=upload.initiated_at)
+                for upload_id, upload in self._uploads.items()
+                if upload.key.startswith(prefix)
+            ]
+        return iter(sorted(found, key=lambda upload: (upload.key, upload.upload_id)))
+
+    @contextmanager
+    def _call(self, operation: str, key: str) -> Iterator[None]:
+        """Count a call, run the hook around it and let it take effect all at once."""
+        self._counter.add(REQUESTS[operation])
+        if self.on_call:
+            self.on_call(operation, "before", key)
+        with self._lock:
+            yield
+        if self.on_call:
+            self.on_call(operation, "after", key)
+
+    def _store(self, key: str, body: bytes) -> None:
+        info = ObjectInfo(key=key, size_bytes=len(body), etag=_etag(body), modified_at=self._now())
+        self._objects[key] = (bytes(body), info)
+
+    def _pending(self, key: str, upload_id: str) -> _Upload:
+        upload = self._uploads.get(upload_id)
+        if upload is None or upload.key != key:
+            raise StorageError(gone_upload_message(key))
+        return upload
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self.clock(), tz=UTC)
+
+
+def _etag(body: bytes) -> str:
+    return hashlib.md5(body, usedforsecurity=False).hexdigest()

@@ -1,0 +1,96 @@
+"""Run the tasks on Spark, and believe their messages only after checking them against each other."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from pyspark import SparkContext
+from pyspark.sql import DataFrame
+
+from table_writer.errors import StorageError
+from table_writer.model.message import CommitMessage
+from table_writer.model.partition_name import partition_name
+from table_writer.model.upload_spec import UploadSpec
+from table_writer.upload.failures import translated
+from table_writer.upload.shipping import prepare_executors
+from table_writer.upload.task import MESSAGE_COLUMN, MESSAGE_SCHEMA, map_function
+
+__all__ = ["Uploader", "check_messages"]
+
+_logger = logging.getLogger(__name__)
+
+
+class Uploader:
+    """Uploads a DataFrame's rows as Parquet files that nobody has completed."""
+
+    def upload(self, rows: DataFrame, spec: UploadSpec) -> tuple[CommitMessage, ...]:
+        """Run one Spark job; afterwards all parts of all files are on the store and no object exists.
+
+        Parameters
+        ----------
+        rows
+            The data columns with the table's types, then the partition columns as strings.
+        spec
+            What the executors need.
+
+        Returns
+        -------
+        tuple of CommitMessage
+            One per task, from exactly one attempt of it, in the order of the tasks.
+
+        Raises
+        ------
+        StorageError, InvalidInputError
+            As raised on an executor; or messages that contradict each other. Other failures of the DataFrame's own
+            code pass through. Uploads may be left under ``spec.key_prefix``.
+        """
+        context = rows.sparkSession.sparkContext
+        prepare_executors(context)
+        with _cancelled_with_us(context, f"table_writer-{spec.write_id}"), translated(spec):
+            collected = rows.mapInArrow(map_function(spec), MESSAGE_SCHEMA).collect()
+        messages = [CommitMessage.from_bytes(bytes(row[MESSAGE_COLUMN])) for row in collected]
+        return check_messages(messages, spec)
+
+
+def check_messages(messages: Sequence[CommitMessage], spec: UploadSpec) -> tuple[CommitMessage, ...]:
+    """Return the messages in the order of their tasks.
+
+    Raises
+    ------
+    StorageError
+        A task is missing or there twice, or a file is not where files of this write are.
+    """
+    for message in messages:
+        message.validate()
+        if message.write_id != spec.write_id:
+            raise StorageError(f"a task answered for write {message.write_id}", write_id=spec.write_id)
+        for upload in message.uploads:
+            directory = partition_name(spec.partition_columns, upload.partition_values)
+            prefix = f"{spec.key_prefix}{directory}/" if directory else spec.key_prefix
+            if not upload.key.startswith(prefix) or "/" in upload.key.removeprefix(prefix):
+                raise StorageError(f"{upload.key} is not a file of partition {directory!r}", write_id=spec.write_id)
+    ordered = tuple(sorted(messages, key=lambda message: message.task_index))
+    indices = [message.task_index for message in ordered]
+    if indices != list(range(len(ordered))):
+        raise StorageError(f"tasks did not answer exactly once each: {indices}", write_id=spec.write_id)
+    keys = Counter(upload.key for message in messages for upload in message.uploads)
+    twice = [key for key, count in keys.items() if count > 1]
+    if twice:
+        raise StorageError(f"two tasks wrote {twice[0]}", write_id=spec.write_id)
+    return ordered
+
+
+@contextmanager
+def _cancelled_with_us(context: SparkContext, tag: str) -> Iterator[None]:
+    """Tag the Spark jobs of this thread; cancel them when it leaves by an error, for example Ctrl-C."""
+    context.addJobTag(tag)
+    try:
+        yield
+    except BaseException:
+        context.cancelJobsWithTag(tag)
+        raise
+    finally:
+        context.removeJobTag(tag)

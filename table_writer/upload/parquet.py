@@ -1,0 +1,66 @@
+"""One Parquet file being encoded, so that readers cannot tell it from Spark's own."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+import pyarrow.parquet as pq
+
+from table_writer.model.upload_spec import ParquetOptions
+from table_writer.upload.parquet_dictionary import MAX_DICTIONARY_BYTES, columns_that_repeat
+from table_writer.upload.parquet_types import file_schema, with_schema, writes_int96
+
+__all__ = ["ParquetFile"]
+
+ARROW_CODECS: Final = {"uncompressed": "none", "lz4raw": "lz4", "lz4_raw": "lz4"}
+SPARK_ZSTD_LEVEL: Final = 3  # parquet.compression.codec.zstd.level
+
+
+class Sink(Protocol):
+    """What Arrow writes to."""
+
+    def write(self, data: bytes) -> int:
+        """Take encoded bytes."""
+
+
+class ParquetFile:
+    """A file being written, one row group per call of :meth:`write`.
+
+    Whether a column gets a dictionary is decided by a sample of the first row group: Arrow keeps a dictionary that does
+    not pay (files get 40 % larger), Java's writer drops it.
+    """
+
+    def __init__(self, sink: Sink, first_rows: Any, options: ParquetOptions) -> None:
+        self._options = options
+        self._schema = file_schema(first_rows.schema, options)
+        self._metadata: list[Any] = []
+        level = options.compression_level
+        codec = options.compression.lower()
+        if level is None and codec == "zstd":
+            level = SPARK_ZSTD_LEVEL
+        self._writer = pq.ParquetWriter(
+            sink,
+            self._schema,
+            compression=ARROW_CODECS.get(codec, codec),
+            compression_level=level,
+            use_dictionary=columns_that_repeat(first_rows),
+            dictionary_pagesize_limit=MAX_DICTIONARY_BYTES,
+            use_deprecated_int96_timestamps=writes_int96(self._schema, options),
+            store_decimal_as_integer=not options.legacy_format,
+            store_schema=False,  # an Arrow reader takes the types from Parquet, as it does from Spark's files
+            write_page_index=True,
+            metadata_collector=self._metadata,
+        )
+
+    def write(self, rows: Any) -> None:
+        """Encode a table as a row group; what it needs of memory is one of its columns."""
+        self._writer.write_table(with_schema(rows, self._schema))
+
+    def close(self) -> int:
+        """Write the footer; returns how many rows the file says it holds."""
+        footer = {"org.apache.spark.version": self._options.spark_version}
+        footer["org.apache.spark.sql.parquet.row.metadata"] = self._options.spark_schema_json
+        self._writer.add_key_value_metadata({key: value for key, value in footer.items() if value})
+        self._writer.close()
+        row_count: int = self._metadata[0].num_rows
+        return row_count

@@ -1,0 +1,113 @@
+"""Which row belongs to which partition: numbers for partition values, and rows grouped by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from table_writer.errors import InvalidInputError
+from table_writer.model.partition_name import NULL_PARTITION, partition_name
+from table_writer.model.table import PartitionValues
+from table_writer.model.upload_spec import CHUNK_BYTES
+
+__all__ = ["PartitionIds", "in_chunks", "rows_by_partition"]
+
+CHUNK_ROWS: Final = 200_000
+MAX_KEY_BYTES: Final = 1024  # S3: a key in UTF-8
+
+
+class PartitionIds:
+    """Numbers the partitions that one task sees, from 0, in the order in which they turn up."""
+
+    def __init__(self, columns: Sequence[str], *, rest_of_key: str = "") -> None:
+        self._columns = tuple(columns)
+        self._rest_of_key = rest_of_key
+        self._ids: dict[PartitionValues, int] = {}
+        self._values: list[PartitionValues] = []
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def values(self, partition_id: int) -> PartitionValues:
+        """Return the values of a partition."""
+        return self._values[partition_id]
+
+    def directory(self, partition_id: int) -> str:
+        """Return ``dt=2024-01-01/``, empty for an unpartitioned table."""
+        name = partition_name(self._columns, self._values[partition_id])
+        return f"{name}/" if name else ""
+
+    def of(self, columns: Sequence[Any], row_count: int) -> Any:
+        """Return the partition of every row, an Arrow array of int32, given the partition columns as strings."""
+        codes = None  # of each row, into found; None while all rows agree
+        found: list[PartitionValues] = [()]
+        for column in columns:
+            encoded = pc.dictionary_encode(column, null_encoding="encode")
+            values = [value or NULL_PARTITION for value in encoded.dictionary.to_pylist()]
+            if len(values) == 1:
+                found = [(*known, values[0]) for known in found]
+            elif codes is None:
+                found = [(*found[0], value) for value in values]
+                codes = encoded.indices
+            else:
+                pairs = pc.add(pc.multiply(codes.cast(pa.int64()), len(values)), encoded.indices)
+                encoded = pc.dictionary_encode(pairs)  # as few numbers as there are, or more columns would overflow
+                found = [(*found[pair // len(values)], values[pair % len(values)]) for pair in encoded.dictionary.to_pylist()]
+                codes = encoded.indices
+        ids = pa.array([self._id_of(values) for values in found], type=pa.int32())
+        return pa.repeat(ids[0], row_count) if codes is None else ids.take(codes)
+
+    def _id_of(self, values: PartitionValues) -> int:
+        known = self._ids.get(values)
+        if known is not None:
+            return known
+        name = partition_name(self._columns, values)
+        key_bytes = len(f"{self._rest_of_key}{name}/".encode())
+        if key_bytes > MAX_KEY_BYTES:
+            raise InvalidInputError(
+                f"the key of a file in partition {name[:200]!r} would have {key_bytes} bytes; S3 allows {MAX_KEY_BYTES}. "
+                "Shorten the partition value or the table's location"
+            )
+        self._ids[values] = len(self._values)
+        self._values.append(values)
+        return self._ids[values]
+
+
+def rows_by_partition(ids: Any, rows: Any) -> Iterator[tuple[int, Any]]:
+    """Split a record batch by the partition of its rows, which keep their order; slices share memory.
+
+    Rows that lie together already are not copied.
+    """
+    runs = pc.run_end_encode(ids)
+    if len(pc.unique(runs.values)) != len(runs.values):
+        order = pc.sort_indices(ids)  # stable
+        rows = rows.take(order)
+        runs = pc.run_end_encode(ids.take(order))
+    start = 0
+    for partition_id, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        yield partition_id, rows.slice(start, end - start)
+        start = end
+
+
+def in_chunks(batches: Iterable[Any]) -> Iterator[Any]:
+    """Join record batches until they are worth a pass of their own: ``CHUNK_BYTES`` or ``CHUNK_ROWS``."""
+    waiting: list[Any] = []
+    row_count = size_bytes = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        waiting.append(batch)
+        row_count += batch.num_rows
+        size_bytes += batch.nbytes
+        if row_count >= CHUNK_ROWS or size_bytes >= CHUNK_BYTES:
+            yield _joined(waiting)
+            waiting, row_count, size_bytes = [], 0, 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(batches: list[Any]) -> Any:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

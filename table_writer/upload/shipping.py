@@ -1,0 +1,4 @@
+"""."""
+from pyspark import SparkContext
+def prepare_executors(context: SparkContext) -> None:
+    """."""

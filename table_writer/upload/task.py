@@ -1,0 +1,90 @@
+"""All that runs on executors: one task turns Arrow batches into pending uploads and one commit message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from table_writer.errors import InvalidInputError
+from table_writer.model.message import CommitMessage
+from table_writer.model.upload_spec import UploadSpec
+from table_writer.storage import open_store
+from table_writer.storage.object_store import ObjectStore
+from table_writer.upload.buffer import write_rows
+from table_writer.upload.files import Files, file_name
+from table_writer.upload.partitioning import PartitionIds, in_chunks
+from table_writer.upload.parts import Uploads
+
+__all__ = ["MESSAGE_COLUMN", "MESSAGE_SCHEMA", "map_function", "upload_rows"]
+
+MESSAGE_COLUMN: Final = "message"
+MESSAGE_SCHEMA: Final = "message binary"
+LARGEST_FILE_NUMBER: Final = 99_999  # for the length of keys
+
+
+def map_function(spec: UploadSpec) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return the function for ``DataFrame.mapInArrow``: yields one row, the task's commit message."""
+
+    def upload(batches: Iterator[Any]) -> Iterator[Any]:
+        context = TaskContext.get()
+        assert context is not None  # noqa: S101 - Spark runs this
+        pa.set_cpu_count(1)  # Spark runs a task per core
+        message = upload_rows(
+            batches, spec, _store(spec.store), task_index=context.partitionId(), attempt_id=context.taskAttemptId()
+        )
+        yield pa.RecordBatch.from_pydict({MESSAGE_COLUMN: pa.array([message], type=pa.binary())})
+
+    return upload
+
+
+def upload_rows(
+    batches: Iterable[Any], spec: UploadSpec, store: ObjectStore, *, task_index: int, attempt_id: int
+) -> bytes:
+    """Upload all rows of one task attempt, completing nothing; returns the commit message.
+
+    An attempt that fails aborts its own uploads; one that is killed leaves them to the driver.
+
+    Raises
+    ------
+    StorageError
+        The store, or the local disk, failed.
+    InvalidInputError
+        A partition value makes a key that S3 does not take, or a column has a type that Parquet does not.
+    """
+    sent_before = dict(store.request_counts())
+    longest_name = file_name(spec, task_index, LARGEST_FILE_NUMBER)
+    ids = PartitionIds(spec.partition_columns, rest_of_key=f"{spec.key_prefix}{longest_name}")
+    with Uploads(spec, store) as uploads:
+        files = Files(spec, task_index, uploads, ids)
+        row_count = write_rows(_numbered(batches, spec, ids), files, spec)
+        pending = files.pending_uploads()
+        sent = {kind: count - sent_before.get(kind, 0) for kind, count in store.request_counts().items()}
+        message = CommitMessage(
+            write_id=spec.write_id,
+            task_index=task_index,
+            attempt_id=attempt_id,
+            row_count=row_count,
+            uploads=pending,
+            requests=tuple(sorted((kind, count) for kind, count in sent.items() if count)),
+        ).to_bytes()
+        uploads.hand_over()
+    return message
+
+
+def _numbered(batches: Iterable[Any], spec: UploadSpec, ids: PartitionIds) -> Iterator[tuple[Any, Any]]:
+    """Pair the data columns of rows with the number of each row's partition."""
+    data_count = len(spec.data_columns)
+    for chunk in in_chunks(batches):
+        if chunk.num_columns != data_count + len(spec.partition_columns):
+            raise InvalidInputError(f"rows have {chunk.num_columns} columns, which are not the data and partition columns")
+        rows = pa.RecordBatch.from_arrays(chunk.columns[:data_count], names=list(spec.data_columns))
+        yield ids.of(chunk.columns[data_count:], chunk.num_rows), rows
+
+
+@lru_cache(maxsize=4)
+def _store(settings: Any) -> ObjectStore:
+    return open_store(settings)

@@ -1,0 +1,135 @@
+"""Worlds to run the contract in: the double, and a real Hive metastore."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hmsclient.genthrift.hive_metastore import ttypes
+
+from table_writer.metastore.connection import Connection
+from table_writer.metastore.hive import HiveMetastore
+from table_writer.metastore.protocol import Metastore
+from table_writer.metastore.settings import MetastoreSettings
+from table_writer.model.table import Column, Partition, PartitionValues, Table, TableName
+from table_writer.testing import MetastoreServer
+from table_writer.testing.memory_metastore import MemoryMetastore
+
+FIGURES = {
+    "numFiles": "7",
+    "totalSize": "700",
+    "numRows": "70",
+    "rawDataSize": "7000",
+    "spark.sql.statistics.numRows": "70",
+}
+SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
+INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
+OUTPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
+
+
+@dataclass(frozen=True)
+class World:
+    """A metastore under test, and tables in it that were made behind its back."""
+
+    metastore: Metastore
+    root: str
+    create: Callable[[Table], object]
+
+    def table(self, partition_columns: Sequence[str] = ("dt",), **changes: Any) -> Table:
+        """Create a table and read it."""
+        name = TableName("default", f"t{uuid.uuid4().hex[:12]}")
+        described = {
+            "name": name,
+            "kind": "EXTERNAL_TABLE",
+            "location": f"{self.root}/{name.name}/",
+            "columns": (Column("id", "bigint", "a key"), Column("tags", "array<struct<a:int,b:string>>")),
+            "partition_columns": tuple(Column(column, "string") for column in partition_columns),
+            "parameters": {"EXTERNAL": "TRUE", "owner team": "ünïcode"},
+            "input_format": INPUT_FORMAT,
+            "output_format": OUTPUT_FORMAT,
+            "serde": SERDE,
+            "serde_parameters": {"serialization.format": "1", "path": f"{self.root}/{name.name}"},
+            "bucket_columns": ("id",),
+        }
+        self.create(Table(**{**described, **changes}))
+        table = self.metastore.get_table(name)
+        assert table is not None
+        return table
+
+    def partition(self, *values: str, at: str = "a", parameters: Mapping[str, str] = FIGURES) -> Partition:
+        """Describe a partition to add; all share one location, which costs the server least."""
+        return Partition(values=values, location=f"{self.root}/{at}/", parameters=parameters)
+
+    def read(self, table: Table, *values: str) -> Partition:
+        """Read one partition that exists."""
+        return self.metastore.get_partitions(table, [values])[values]
+
+    def locations(self, table: Table) -> dict[PartitionValues, str]:
+        """Return the last directory of each partition's location, by values."""
+        values = self.metastore.get_partition_names(table.name)
+        partitions = self.metastore.get_partitions(table, values)
+        return {one: partition.location.rstrip("/").rpartition("/")[2] for one, partition in partitions.items()}
+
+
+def thrift_table(table: Table) -> ttypes.Table:
+    """Spell a table for ``create_table``."""
+    return ttypes.Table(
+        tableName=table.name.name,
+        dbName=table.name.database,
+        owner="somebody",
+        createTime=1,
+        lastAccessTime=0,
+        retention=0,
+        tableType=table.kind,
+        parameters=dict(table.parameters),
+        partitionKeys=[ttypes.FieldSchema(column.name, column.type, None) for column in table.partition_columns],
+        viewOriginalText="select 1" if "VIEW" in table.kind else None,
+        viewExpandedText="select 1" if "VIEW" in table.kind else None,
+        sd=ttypes.StorageDescriptor(
+            cols=[ttypes.FieldSchema(column.name, column.type, column.comment or None) for column in table.columns],
+            location=table.location.rstrip("/") or None,
+            inputFormat=table.input_format,
+            outputFormat=table.output_format,
+            compressed=False,
+            numBuckets=4,
+            bucketCols=list(table.bucket_columns),
+            sortCols=[],
+            parameters={},
+            serdeInfo=ttypes.SerDeInfo(None, table.serde, dict(table.serde_parameters)),
+            storedAsSubDirectories=False,
+        ),
+    )
+
+
+def hive_world(uri: str, root: Path, **settings: Any) -> World:
+    """Return a world whose metastore listens at ``uri``; the backdoor is a connection of its own."""
+    backdoor = Connection(MetastoreSettings(uris=(uri,)))
+
+    def create(table: Table) -> None:
+        backdoor.change("create_table", thrift_table(table), table=str(table.name))
+
+    return World(HiveMetastore(MetastoreSettings(**{"uris": (uri,), **settings})), f"file:{root}", create)
+
+
+@pytest.fixture(scope="session")
+def metastore_server() -> Iterator[MetastoreServer]:
+    """Return a metastore with Hive's defaults, where statistics are gathered."""
+    with MetastoreServer(settings={"hive.stats.autogather": "true"}) as server:
+        yield server
+
+
+@pytest.fixture
+def hive(metastore_server: MetastoreServer, tmp_path: Path) -> World:
+    return hive_world(metastore_server.uri, tmp_path)
+
+
+@pytest.fixture(params=["memory", "hive"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    if request.param == "hive":
+        return request.getfixturevalue("hive")
+    double = MemoryMetastore()
+    return World(double, f"file:{tmp_path}", double.create_table)

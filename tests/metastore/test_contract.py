@@ -1,0 +1,247 @@
+"""What both metastores promise: the double that tests use, and a real Hive metastore."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from table_writer.errors import InvalidInputError, MetastoreError, PartitionExistsError, PartitionMissingError
+from table_writer.model.partition_name import NULL_PARTITION
+from table_writer.model.table import Column, Partition, PartitionChange, TableName
+from tests.metastore.conftest import FIGURES, World
+
+ALTER = "alter_partitions_with_environment_context"
+ODD_VALUES = (
+    *(
+        "ünïcödé 日本 😀",
+        "a b",
+        " leading",
+        "trailing ",
+        "a/b",
+        "a=b",
+        "a:b",
+        "a%2Fb",
+        "100%",
+        "%",
+        "%zz",
+        "+",
+        "a,b",
+        ".",
+    ),
+    *(
+        'say "x"',
+        "it's",
+        "line\nbreak",
+        "tab\t",
+        "\r",
+        "back\\slash",
+        "{x}",
+        "[y]",
+        "a?b#c*d^e",
+        "$&;|<>",
+        "\x7f",
+        "..",
+    ),
+    *(NULL_PARTITION, "CASE", "case", "x" * 200),
+)
+
+
+def change(
+    partition: Partition, to: str, *, removed: frozenset[str] = frozenset(), **parameters: str
+) -> PartitionChange:
+    root = partition.location.rstrip("/").rpartition("/")[0]
+    return PartitionChange(
+        partition=partition, location=f"{root}/{to}/", set_parameters=parameters, removed_parameters=removed
+    )
+
+
+def test_a_table_is_described_in_full(world: World) -> None:
+    table = world.table(("dt", "country"))
+    assert table.kind == "EXTERNAL_TABLE"
+    assert table.location == f"{world.root}/{table.name.name}/"
+    assert table.columns == (Column("id", "bigint", "a key"), Column("tags", "array<struct<a:int,b:string>>"))
+    assert table.partition_columns == (Column("dt", "string"), Column("country", "string"))
+    assert table.parameters.items() >= {"EXTERNAL": "TRUE", "owner team": "ünïcode"}.items()
+    assert table.input_format.endswith("MapredParquetInputFormat")
+    assert table.output_format.endswith("MapredParquetOutputFormat")
+    assert table.serde.endswith("ParquetHiveSerDe")
+    assert table.serde_parameters == {"serialization.format": "1", "path": table.location.rstrip("/")}
+    assert table.bucket_columns == ("id",)
+    assert table.created_at_seconds > 1_700_000_000
+    assert table.native is not None
+
+
+def test_a_table_that_does_not_exist_is_none(world: World) -> None:
+    assert world.metastore.get_table(TableName("default", "nope")) is None
+    assert world.metastore.get_table(TableName("nope", "nope")) is None
+
+
+def test_a_view_has_an_empty_location(world: World) -> None:
+    view = world.table((), kind="VIRTUAL_VIEW", location="")
+    assert (view.kind, view.location) == ("VIRTUAL_VIEW", "")
+
+
+def test_all_tables_of_a_database_are_returned(world: World) -> None:
+    tables = [world.table(), world.table(()), world.table((), kind="VIRTUAL_VIEW", location="")]
+    found = {table.name: table for table in world.metastore.get_tables("default")}
+    assert all(found[table.name] == table for table in tables)
+
+
+def test_a_database_that_does_not_exist_has_no_tables(world: World) -> None:
+    assert list(world.metastore.get_tables("nope")) == []
+
+
+def test_a_partition_is_read_as_it_was_added(world: World) -> None:
+    table = world.table(("dt", "country"))
+    world.metastore.add_partitions(table, [world.partition("2024-01-01", "de")])
+    found = world.metastore.get_partitions(table, [("2024-01-01", "de"), ("2024-01-01", "fr")])
+    assert list(found) == [("2024-01-01", "de")]
+    partition = found["2024-01-01", "de"]
+    assert partition.values == ("2024-01-01", "de")
+    assert partition.location == f"{world.root}/a/"
+    assert partition.parameters.items() >= FIGURES.items()
+    assert partition.parameters.keys() == {*FIGURES, "transient_lastDdlTime"}
+    assert partition.native is not None
+    assert world.metastore.get_partition_names(table.name) == [("2024-01-01", "de")]
+
+
+def test_add_adds_nothing_if_one_exists(world: World) -> None:
+    table = world.table()
+    world.metastore.add_partitions(table, [world.partition("2", at="old")])
+    with pytest.raises(PartitionExistsError, match=str(table.name)):
+        world.metastore.add_partitions(table, [world.partition(value, at="new") for value in "123"])
+    assert world.locations(table) == {("2",): "old"}
+
+
+def test_alter_changes_nothing_if_one_is_missing(world: World) -> None:
+    table = world.table()
+    world.metastore.add_partitions(table, [world.partition(value, at="old") for value in "123"])
+    read = [world.read(table, value) for value in "123"]
+    world.metastore.drop_partition(table, ("2",))
+    with pytest.raises(PartitionMissingError, match=str(table.name)):
+        world.metastore.alter_partitions(table, [change(partition, "new") for partition in read])
+    assert world.locations(table) == {("1",): "old", ("3",): "old"}
+
+
+def test_six_hundred_partitions_switch_in_one_call(world: World) -> None:
+    table = world.table()
+    values = [(str(number),) for number in range(600)]
+    world.metastore.add_partitions(table, [world.partition(*one, at="old") for one in values])
+    read = world.metastore.get_partitions(table, values)
+    world.metastore.alter_partitions(table, [change(partition, "new") for partition in read.values()])
+    counts = world.metastore.call_counts()
+    assert (counts["add_partitions_req"], counts["get_partitions_by_names"], counts[ALTER]) == (1, 3, 1)
+    assert world.locations(table) == dict.fromkeys(values, "new")
+
+
+def test_alter_keeps_parameters_that_are_not_named(world: World) -> None:
+    table = world.table()
+    world.metastore.add_partitions(
+        table, [world.partition("1", parameters={**FIGURES, "keep": "k", "replace": "r", "go": "g"})]
+    )
+    wanted = {**FIGURES, "numFiles": "8", "keep": "k", "replace": "R", "come": "ünïcode"}
+    altered = change(
+        world.read(table, "1"), "new", removed=frozenset({"go", "absent"}), numFiles="8", replace="R", come="ünïcode"
+    )
+    world.metastore.alter_partitions(table, [altered])
+    parameters = dict(world.read(table, "1").parameters)
+    assert int(parameters.pop("transient_lastDdlTime")) > 1_700_000_000
+    assert parameters == wanted
+
+
+def test_a_parameter_that_is_removed_and_set_is_set(world: World) -> None:
+    table = world.table()
+    world.metastore.add_partitions(table, [world.partition("1")])
+    world.metastore.alter_partitions(
+        table, [change(world.read(table, "1"), "b", removed=frozenset({"numRows"}), numRows="8")]
+    )
+    assert world.read(table, "1").parameters["numRows"] == "8"
+
+
+def test_alter_leaves_what_was_read_alone(world: World) -> None:
+    table = world.table()
+    world.metastore.add_partitions(table, [world.partition("1", at="old")])
+    read = world.read(table, "1")
+    before = repr((read, read.native, table.native))
+    world.metastore.alter_partitions(table, [change(read, "new", new="x")])
+    assert repr((read, read.native, table.native)) == before
+    world.metastore.alter_partitions(table, [change(read, "newer")])
+    assert world.locations(table) == {("1",): "newer"}
+
+
+def test_odd_values_survive_every_call(world: World) -> None:
+    table = world.table(("dt", "odd column"))
+    values = [("1", value) for value in ODD_VALUES]
+    world.metastore.add_partitions(table, [world.partition(*one, at="old") for one in values])
+    assert sorted(world.metastore.get_partition_names(table.name)) == sorted(values)
+    read = world.metastore.get_partitions(table, values)
+    assert sorted(read) == sorted(values)
+    world.metastore.alter_partitions(table, [change(partition, "new") for partition in read.values()])
+    assert world.locations(table) == dict.fromkeys(values, "new")
+    for one in values:
+        world.metastore.drop_partition(table, one)
+    assert list(world.metastore.get_partition_names(table.name)) == []
+
+
+def test_dropping_a_missing_partition_is_no_error(world: World) -> None:
+    table = world.table()
+    world.metastore.add_partitions(table, [world.partition("1"), world.partition("2")])
+    for values in (("1",), ("1",), ("never",)):
+        world.metastore.drop_partition(table, values)
+    assert world.metastore.get_partition_names(table.name) == [("2",)]
+
+
+def test_empty_requests_send_nothing(world: World) -> None:
+    table = world.table()
+    before = world.metastore.call_counts()
+    world.metastore.add_partitions(table, [])
+    world.metastore.alter_partitions(table, [])
+    assert world.metastore.get_partitions(table, []) == {}
+    assert world.metastore.call_counts() == before
+
+
+def test_requests_that_make_no_sense_send_nothing(world: World) -> None:
+    table = world.table()
+    world.metastore.add_partitions(table, [world.partition("1")])
+    read = world.read(table, "1")
+    before = world.metastore.call_counts()
+    add, alter = world.metastore.add_partitions, world.metastore.alter_partitions
+    with pytest.raises(InvalidInputError, match="twice"):
+        add(table, [world.partition("2"), world.partition("2")])
+    with pytest.raises(InvalidInputError, match="twice"):
+        alter(table, [change(read, "b"), change(read, "c")])
+    with pytest.raises(InvalidInputError, match="were not read from the metastore"):
+        alter(table, [change(replace(read, native=None), "b")])
+    with pytest.raises(InvalidInputError, match="does not fit the partition columns"):
+        add(table, [world.partition("2", "3")])
+    with pytest.raises(InvalidInputError, match="does not fit the partition columns"):
+        world.metastore.get_partitions(table, [()])
+    with pytest.raises(InvalidInputError, match=NULL_PARTITION):
+        add(table, [world.partition("")])
+    assert world.metastore.call_counts() == before
+
+
+def test_partitions_of_a_table_that_is_gone_are_an_error(world: World) -> None:
+    table = replace(world.table(), name=TableName("default", "gone"))
+    with pytest.raises(MetastoreError, match=r"default\.gone"):
+        world.metastore.get_partition_names(table.name)
+    with pytest.raises(MetastoreError, match=r"default\.gone"):
+        world.metastore.add_partitions(table, [world.partition("1")])
+    world.metastore.drop_partition(table, ("1",))
+
+
+def test_threads_share_one_metastore(world: World) -> None:
+    table = world.table()
+    world.metastore.add_partitions(table, [world.partition(str(number), at="old") for number in range(8)])
+
+    def switch(number: int) -> str:
+        for step in range(5):
+            world.metastore.alter_partitions(table, [change(world.read(table, str(number)), f"{number}-{step}")])
+        return world.read(table, str(number)).location
+
+    with ThreadPoolExecutor(8) as pool:
+        locations = list(pool.map(switch, range(8)))
+    assert locations == [f"{world.root}/{number}-4/" for number in range(8)]
+    assert world.metastore.call_counts()[ALTER] == 40

@@ -1,0 +1,219 @@
+"""A world of doubles: a store, a metastore, and writers that do steps 1 to 5 without Spark."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from table_writer.config import TableWriterConfig
+from table_writer.errors import LostResponseError, MetastoreError, StorageError
+from table_writer.model.location import Location
+from table_writer.model.message import CommitMessage, PendingUpload
+from table_writer.model.partition_name import partition_name
+from table_writer.model.table import Column, Partition, Table, TableName
+from table_writer.model.write import TableLayout, WriteMode, WritePlan, new_write_id
+from table_writer.plan.session import SessionSettings
+from table_writer.publish.publisher import Published
+from table_writer.services import TableServices
+from table_writer.testing.memory_metastore import MemoryMetastore
+from table_writer.testing.memory_store import MemoryStore
+from table_writer.writer import _OpenWrite
+
+Rows = Mapping[str, frozenset[int]]
+TABLE = TableName("mart", "orders")
+ROOT = "s3a://lake/mart/orders/"
+
+
+class DeathError(BaseException):
+    """The process is gone: nothing after it runs, no cleanup either."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One call that fails: the n-th of its kind, before it takes effect, or after it (its response is lost)."""
+
+    service: str
+    call: str
+    number: int
+    phase: str
+    kind: type[BaseException]
+
+    def __str__(self) -> str:
+        return f"{self.kind.__name__}-{self.phase}-{self.service}.{self.call}-{self.number}"
+
+    @property
+    def error(self) -> BaseException:
+        if self.kind is not Exception:
+            return self.kind(str(self))
+        if self.service == "store":
+            return StorageError(f"injected {self}")
+        return MetastoreError(f"injected {self}") if self.phase == "before" else LostResponseError(f"injected {self}")
+
+
+@dataclass
+class World:
+    """One table, and what tests do with it."""
+
+    store: MemoryStore = field(default_factory=MemoryStore)
+    metastore: MemoryMetastore = field(default_factory=MemoryMetastore)
+    skipped_seconds: float = 0.0
+    calls: list[tuple[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.store.clock = lambda: time.time() + self.skipped_seconds
+        self.metastore.create_table(
+            Table(
+                name=TABLE,
+                kind="EXTERNAL_TABLE",
+                location=ROOT,
+                columns=(Column("id", "bigint"),),
+                partition_columns=(Column("dt", "string"),),
+            )
+        )
+
+    @property
+    def table(self) -> Table:
+        table = self.metastore.get_table(TABLE)
+        assert table is not None
+        return table
+
+    @property
+    def layout(self) -> TableLayout:
+        return TableLayout(Location.parse(ROOT))
+
+    def services(self) -> TableServices:
+        return TableServices(
+            table=self.table,
+            layout=self.layout,
+            store=self.store,
+            store_settings=None,  # type: ignore[arg-type]  # only executors open stores by it
+            metastore=self.metastore,
+            session=SessionSettings(hadoop={}, spark_version="4.3.0", application_id="app-1"),
+            config=TableWriterConfig(),
+        )
+
+    def plan(self) -> WritePlan:
+        state = self.services().log.read_state()
+        return WritePlan(
+            write_id=new_write_id(),
+            mode=WriteMode.OVERWRITE_PARTITIONS,
+            table=self.table,
+            layout=self.layout,
+            schema="",
+            base_version=state.newest,
+            in_doubt=state.in_doubt,
+            created_at=datetime.now(UTC),
+        )
+
+    def write(self, rows: Rows, *, plan: WritePlan | None = None, before_publish: Callable[[], object] = int) -> Published:
+        """Do what ``TableWriter`` does after the plan, with the upload step replaced."""
+        services = self.services()
+        plan = plan or self.plan()
+        with _OpenWrite(services, plan) as write:
+            staged = write.complete((self._upload(plan, rows),))
+            before_publish()
+            return services.publisher().publish(staged, write.claiming)
+
+    def _upload(self, plan: WritePlan, rows: Rows) -> CommitMessage:
+        uploads = []
+        for value, ids in rows.items():
+            key = f"{plan.data_location.key}{partition_name(['dt'], (value,))}/part-00000-{plan.write_id}-0.json"
+            upload_id = self.store.create_upload(key)
+            part = self.store.upload_part(key, upload_id, 1, json.dumps(sorted(ids)).encode())
+            uploads.append(
+                PendingUpload(
+                    key=key,
+                    upload_id=upload_id,
+                    parts=(part,),
+                    size_bytes=part.size_bytes,
+                    row_count=len(ids),
+                    partition_values=(value,),
+                )
+            )
+        return CommitMessage(
+            write_id=plan.write_id,
+            task_index=0,
+            attempt_id=0,
+            row_count=sum(map(len, rows.values())),
+            uploads=tuple(uploads),
+        )
+
+    def written_by_another_tool(self, value: str, ids: frozenset[int]) -> Partition:
+        location = f"{ROOT}dt={value}/"
+        self.store.put(f"mart/orders/dt={value}/part-0.json", json.dumps(sorted(ids)).encode())
+        return self.metastore.put_partition(TABLE, Partition(values=(value,), location=location))
+
+    def rows(self) -> dict[str, frozenset[int]]:
+        """What readers see: partitions without rows left out, as in a query's answer."""
+        found: dict[str, frozenset[int]] = {}
+        for value, partition in self.partitions().items():
+            prefix = Location.parse(partition.location).key
+            ids: set[int] = set()
+            for info in self.store.list(prefix):
+                stored = self.store.get(info.key)
+                assert stored is not None
+                ids |= set(json.loads(stored.body))
+            if ids:
+                found[value] = frozenset(ids)
+        return found
+
+    def partitions(self) -> dict[str, Partition]:
+        names = self.metastore.get_partition_names(TABLE)
+        return {values[0]: one for values, one in self.metastore.get_partitions(self.table, names).items()}
+
+    def wait_out_claims(self) -> None:
+        """Let every claim time out."""
+        self.skipped_seconds += 10_000
+
+    @contextmanager
+    def recording(self) -> Iterator[list[tuple[str, str]]]:
+        """Record all calls: what the fault matrix is generated from."""
+        calls: list[tuple[str, str]] = []
+
+        def record(service: str) -> Callable[[str, str], None]:
+            return lambda call, phase: calls.append((service, call)) if phase == "before" else None
+
+        with self._hooked(record("store"), record("metastore")):
+            yield calls
+
+    @contextmanager
+    def inject(self, fault: Fault) -> Iterator[None]:
+        """Make one call fail. After a death every later call dies too."""
+        seen: Counter[str] = Counter()
+        dead = False
+
+        def hook(service: str) -> Callable[[str, str], None]:
+            def called(call: str, phase: str) -> None:
+                nonlocal dead
+                if dead:
+                    raise DeathError
+                if phase == "before":
+                    seen[f"{service}.{call}"] += 1
+                here = seen[f"{service}.{call}"] == fault.number and (service, call, phase) == (
+                    fault.service,
+                    fault.call,
+                    fault.phase,
+                )
+                if here:
+                    dead = fault.kind is DeathError
+                    raise fault.error
+
+            return called
+
+        with self._hooked(hook("store"), hook("metastore")):
+            yield
+
+    @contextmanager
+    def _hooked(self, store: Callable[[str, str], None], metastore: Callable[[str, str], None]) -> Iterator[None]:
+        self.store.on_call = lambda call, phase, _key: store(call, phase)
+        self.metastore.on_call = metastore
+        try:
+            yield
+        finally:
+            self.store.on_call = None
+            self.metastore.on_call = None
