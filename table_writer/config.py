@@ -31,7 +31,7 @@ class TableWriterConfig:
         How long a claim is this writer's alone; after it others recover it. At least twice the metastore's timeout plus
         one minute, since a publish that adds and replaces partitions sends two calls.
     hadoop
-        Hadoop settings (``fs.s3a.*``, also per bucket, ``hive.metastore.*``) that win over the session's. Not shown, since
+        Hadoop settings (``fs.s3a.*``, also per bucket, ``hive.metastore.*``) that win over the session's. Not shown:
         credentials may be among them.
     s3
         What of S3 is to be said here and not in Hadoop's words: credentials, profile, timeouts, checksums.

@@ -130,7 +130,7 @@ class SessionServices:
         self._spark = spark
         self._config = config
         self._session = read_session(spark, config.hadoop)
-        self._metastore = open_metastore(_metastore_settings(self._session, config))
+        self.metastore = open_metastore(_metastore_settings(self._session, config))
         self._open_object_store = cache(open_object_store)  # a client of S3 takes 100 to 200 ms to make
 
     def open_table(self, text: str) -> TableServices:
@@ -144,7 +144,7 @@ class SessionServices:
             One of the two cannot be reached.
         """
         name = TableName.parse(text, default_database=self._spark.catalog.currentDatabase())
-        table = require_writable(self._metastore.get_table(name), name, self._metastore.uri)
+        table = require_writable(self.metastore.get_table(name), name, self.metastore.uri)
         layout = TableLayout(Location.parse(table.location), self._config.directory_name)
         settings = settings_for(layout.root, self._session.hadoop, self._config.s3)
         return TableServices(
@@ -152,7 +152,7 @@ class SessionServices:
             layout=layout,
             store=self._open_object_store(settings),
             store_settings=settings,
-            metastore=self._metastore,
+            metastore=self.metastore,
             session=self._session,
             config=self._config,
         )

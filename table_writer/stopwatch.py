@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from table_writer.metastore.protocol import Metastore
@@ -19,17 +19,22 @@ class Stopwatch:
 
     Parameters
     ----------
-    store, metastore
-        Both count all they ever sent; other writes of this session that run at the same time are counted along.
+    metastore
+        Counts all it ever sent; other writes of this session that run at the same time are counted along.
     """
 
-    def __init__(self, store: ObjectStore, metastore: Metastore) -> None:
-        self._store = store
+    def __init__(self, metastore: Metastore) -> None:
         self._metastore = metastore
-        self._requests_before = Counter(store.request_counts())
         self._calls_before = Counter(metastore.call_counts())
+        self._request_counts: Callable[[], Mapping[str, int]] = dict
+        self._requests_before: Counter[str] = Counter()
         self._executor_requests: Counter[str] = Counter()
         self.seconds: dict[str, float] = {}
+
+    def follow(self, store: ObjectStore) -> None:
+        """Count the driver's requests to this store from now on."""
+        self._request_counts = store.request_counts
+        self._requests_before = Counter(store.request_counts())
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -47,7 +52,7 @@ class Stopwatch:
 
     def storage_requests(self) -> Mapping[str, int]:
         """Requests sent so far, by kind, driver and executors together."""
-        return dict(Counter(self._store.request_counts()) - self._requests_before + self._executor_requests)
+        return dict(Counter(self._request_counts()) - self._requests_before + self._executor_requests)
 
     def metastore_calls(self) -> Mapping[str, int]:
         """Calls sent so far, by Thrift method."""

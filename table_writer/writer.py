@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Literal
+from contextlib import ExitStack, contextmanager
+from typing import Literal, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -130,9 +130,10 @@ class TableWriter:
     def _write(self, df: DataFrame, table: str, mode: WriteMode, if_empty: IfEmpty) -> WriteResult:
         if if_empty not in ("error", "ignore"):
             raise InvalidInputError(f"if_empty={if_empty!r}: expected 'error' or 'ignore'")
-        services = self._services.open_table(table)
-        watch = Stopwatch(services.store, services.metastore)
+        watch = Stopwatch(self._services.metastore)
         with watch.step("plan"):
+            services = self._services.open_table(table)
+            watch.follow(services.store)
             planned = services.planner().plan(df, mode)
         with _OpenWrite(services, planned.plan) as write:
             with watch.step("upload"):
@@ -148,7 +149,7 @@ class TableWriter:
         return _result(planned.plan, published, notes, watch)
 
 
-class _OpenWrite(AbstractContextManager["_OpenWrite"]):
+class _OpenWrite:
     """A registered write. Leaving it before a claim was sent discards its files; afterwards the log owns them."""
 
     def __init__(self, services: TableServices, plan: WritePlan) -> None:
@@ -158,7 +159,7 @@ class _OpenWrite(AbstractContextManager["_OpenWrite"]):
         self._registration = Registration(services.store, plan, services.identity)
         self._claim_sent = False
 
-    def __enter__(self) -> _OpenWrite:
+    def __enter__(self) -> Self:
         self._exit.enter_context(self._registration)
         self._exit.push(self._discard)
         return self
@@ -219,8 +220,10 @@ def _after(services: TableServices, staged: StagedFiles, published: Published, s
             notes.append(f"_SUCCESS was not written: {error.message}")
     try:
         spark.catalog.refreshTable(f"`{table.name.database}`.`{table.name.name}`")
-    except Exception as error:  # noqa: BLE001  # Spark raises what it likes here, and the write is done
-        logger.warning("write_id=%s refreshing the table in this session failed", published.entry.write_id, exc_info=True)
+    except Exception as error:  # Spark raises what it likes here, and the write is done
+        logger.warning(
+            "write_id=%s refreshing the table in this session failed", published.entry.write_id, exc_info=True
+        )
         notes.append(f"this session may show old rows until REFRESH TABLE {table.name}: {type(error).__name__}")
     return tuple(notes)
 

@@ -50,7 +50,9 @@ def summary_text(summary: Summary) -> str:
     table = [tuple(map(_printable, row)) for row in (summary.headings, *summary.shown)] if summary.rows else []
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     aligned = ["  ".join(_aligned(row, widths)).rstrip() for row in table]
-    return "\n".join([_printable(summary.headline), *(f"  {line}" for line in (*aligned, *map(_printable, summary.closing)))])
+    return "\n".join(
+        [_printable(summary.headline), *(f"  {line}" for line in (*aligned, *map(_printable, summary.closing)))]
+    )
 
 
 def summary_html(summary: Summary) -> str:
@@ -71,10 +73,14 @@ def _aligned(row: tuple[str, ...], widths: list[int]) -> list[str]:
 
 def _html_row(tag: str, cells: tuple[str, ...]) -> str:
     sides = ["left" if index < TEXT_COLUMNS else "right" for index in range(len(cells))]
-    return "<tr>" + "".join(
-        f"<{tag} style='text-align:{side};padding:0 .8em'>{escape(_printable(cell))}</{tag}>"
-        for side, cell in zip(sides, cells, strict=True)
-    ) + "</tr>"
+    return (
+        "<tr>"
+        + "".join(
+            f"<{tag} style='text-align:{side};padding:0 .8em'>{escape(_printable(cell))}</{tag}>"
+            for side, cell in zip(sides, cells, strict=True)
+        )
+        + "</tr>"
+    )
 
 
 def _printable(text: str) -> str:

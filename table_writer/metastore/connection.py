@@ -19,7 +19,7 @@ from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException, TException
-from thrift.transport.TTransport import TBufferedTransport, TFramedTransport
+from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TTransportException
 
 from table_writer.errors import LostResponseError, MetastoreError
 from table_writer.metastore.settings import MetastoreSettings
@@ -113,7 +113,7 @@ class Connection:
                 except _NoAnswerError as broken:
                     logger.info("%s at %s for %s broke off (%s), attempt %d", method, uri, table, broken, attempt)
                     last = broken
-                    self._uris.append(self._uris.pop(0))
+                    self._rotate()
         raise MetastoreError(
             f"metastore at {uri} did not answer {method}: {last}; nothing was changed, retry, "
             "and look into the metastore's log if it happens again",
@@ -161,8 +161,8 @@ class Connection:
             whole_answer = True
         except Exception as error:
             # Whatever the socket, Thrift or its decoder raise: a call that was sent must not pass for one that was not.
-            if isinstance(error, TException) and not isinstance(error, TProtocolException):
-                whole_answer = not isinstance(error, TApplicationException)  # after these, servers may hang up
+            if isinstance(error, TException) and not isinstance(error, TProtocolException | TTransportException):
+                whole_answer = True
                 raise self._refused(method, error, table) from error
             raise _NoAnswerError(_describe(error), sent=wire.sent) from error
         finally:  # also for KeyboardInterrupt: half an answer must not be read as the next call's
@@ -190,9 +190,9 @@ class Connection:
         for _ in self._settings.uris:
             try:
                 self._open(self._uris[0])
-            except (OSError, _NoAnswerError) as error:
+            except (OSError, UnicodeError, _NoAnswerError) as error:
                 failures.append((f"{self._uris[0]}: {_describe(error)}", error))
-                self._uris.append(self._uris.pop(0))
+                self._rotate()
             else:
                 return
         tried = "; ".join(text for text, _ in failures)
@@ -221,8 +221,9 @@ class Connection:
                 self._call("set_ugi", (settings.user, [settings.user]), "")
             except RefusedError as refused:  # Hive's own client goes on without it, too
                 logger.info("going on without a user name: %s", refused)
-                if self._wire is None:
-                    raise _NoAnswerError(str(refused), sent=True) from refused
+
+    def _rotate(self) -> None:
+        self._uris = [*self._uris[1:], self._uris[0]]  # in one step: other threads read it without the lock
 
     def _drop(self) -> None:
         if self._wire is not None:

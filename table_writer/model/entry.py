@@ -114,9 +114,15 @@ class LogEntry:
                 ("write_id is malformed", WRITE_ID.fullmatch(self.write_id) is None),
                 ("created_at has no time zone", self.created_at.utcoffset() is None),
                 ("a partition is named twice", len(self.partition_values) != len(self.partitions)),
-                ("a partition has a negative figure", any(min(p.rows, p.bytes, p.raw_bytes, p.files) < 0 for p in self.partitions)),
+                (
+                    "a partition has a negative figure",
+                    any(min(p.rows, p.bytes, p.raw_bytes, p.files) < 0 for p in self.partitions),
+                ),
                 ("publish timeout is not positive", self.publish_timeout_seconds <= 0),
-                ("a recover entry names no earlier version", (self.operation is Operation.RECOVER) != self._settles_earlier),
+                (
+                    "a recover entry names no earlier version",
+                    (self.operation is Operation.RECOVER) != self._settles_earlier,
+                ),
             )
             if wrong
         ]
@@ -255,6 +261,7 @@ def _replaced_from_json(stored: Mapping[str, Any], root: Location) -> ReplacedLo
         location=_lengthen(_text(stored["location"]), root),
         delete_after=datetime.fromisoformat(stored["delete_after"]),
         objects=tuple(
-            ReplacedObject(key=_text(o["key"]), size_bytes=int(o["size"]), etag=_text(o["etag"])) for o in stored["objects"]
+            ReplacedObject(key=_text(o["key"]), size_bytes=int(o["size"]), etag=_text(o["etag"]))
+            for o in stored["objects"]
         ),
     )

@@ -10,7 +10,9 @@ from table_writer.errors import InvalidInputError
 
 __all__ = ["Location"]
 
-S3_SCHEMES: Final = frozenset({"s3", "s3a", "s3n"})  # three spellings of one store: Hadoop's old and new connectors, EMR's
+S3_SCHEMES: Final = frozenset(
+    {"s3", "s3a", "s3n"}
+)  # three spellings of one store: Hadoop's old and new connectors, EMR's
 
 
 @dataclass(frozen=True, slots=True)

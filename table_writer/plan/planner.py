@@ -128,7 +128,7 @@ class Planner:
             )
             if usual in spelled:
                 raise InvalidInputError(
-                    f"the metastore has one partition of {self._table.name} twice, spelled {values} and {spelled[usual]}:"
+                    f"the metastore has one partition of {self._table.name} twice, as {values} and {spelled[usual]}:"
                     " drop one of them, since readers see the rows of both",
                     table=str(self._table.name),
                 )

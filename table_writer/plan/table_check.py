@@ -29,8 +29,10 @@ def _parameter(table: Table, name: str) -> str:
 REFUSALS: Final[tuple[tuple[Callable[[Table], bool], str], ...]] = (
     (lambda table: "VIEW" in table.kind, "is a view ({kind}): name the table that holds its data"),
     (
-        lambda table: _parameter(table, "table_type") in {"iceberg", "delta", "hudi"}
-        or provider_of(table) in {"iceberg", "delta", "hudi"},
+        lambda table: (
+            _parameter(table, "table_type") in {"iceberg", "delta", "hudi"}
+            or provider_of(table) in {"iceberg", "delta", "hudi"}
+        ),
         "is not a plain Hive table but {provider}: its own writer must write it, or its readers see nothing",
     ),
     (
@@ -39,8 +41,7 @@ REFUSALS: Final[tuple[tuple[Callable[[Table], bool], str], ...]] = (
     ),
     (
         lambda table: bool(table.bucket_columns) or "spark.sql.sources.schema.numBuckets" in table.parameters,
-        "is bucketed ({buckets}): its files must follow Spark's bucket numbers, which is not supported; use a table"
-        " without CLUSTERED BY",
+        "is bucketed ({buckets}): files that follow bucket numbers are not supported; use a table without CLUSTERED BY",
     ),
     (
         lambda table: not _is_parquet(table),
@@ -52,8 +53,7 @@ REFUSALS: Final[tuple[tuple[Callable[[Table], bool], str], ...]] = (
     ),
     (
         lambda table: provider_of(table) != "hive" and _parameter(table, "spark.sql.partitionprovider") != "catalog",
-        "keeps its partitions in directory names instead of the metastore (made by Spark 2.0 or older, or with"
-        " spark.sql.hive.manageFilesourcePartitions=false): run MSCK REPAIR TABLE {name} first",
+        "keeps its partitions in directory names, not in the metastore: run MSCK REPAIR TABLE {name} first",
     ),
     (lambda table: not table.location, "has no location in the metastore"),
 )

@@ -51,4 +51,6 @@ def _field(column: Column) -> StructField:
     text = column.type.lower()
     limited = text.startswith(("char(", "varchar("))
     metadata: dict[str, Any] = {CHAR_VARCHAR: text} if limited else {}
-    return StructField(column.name, _parse_datatype_string("string" if limited else column.type), nullable=True, metadata=metadata)
+    return StructField(
+        column.name, _parse_datatype_string("string" if limited else column.type), nullable=True, metadata=metadata
+    )

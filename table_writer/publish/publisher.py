@@ -9,7 +9,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, StorageError, TableWriterError
+from table_writer.errors import (
+    ConflictError,
+    InvalidInputError,
+    MetastoreError,
+    OutcomeUnknownError,
+    StorageError,
+    TableWriterError,
+)
 from table_writer.log.rules import Standing, standing
 from table_writer.log.table_log import LogState, TableLog
 from table_writer.metastore.protocol import Metastore
@@ -83,7 +90,9 @@ class Publisher:
         self._retention = retention
         self._identity = identity
 
-    def publish(self, staged: StagedFiles, claiming: Callable[[], AbstractContextManager[Callable[[], None]]]) -> Published:
+    def publish(
+        self, staged: StagedFiles, claiming: Callable[[], AbstractContextManager[Callable[[], None]]]
+    ) -> Published:
         """Make readers see the staged files: all partitions at once, or none.
 
         Parameters
@@ -104,12 +113,14 @@ class Publisher:
             The metastore refused; nothing changed.
         """
         draft = self._draft(staged)
-        state = self._log.read_state(listed_after=min({staged.plan.base_version, *(v - 1 for v in staged.plan.in_doubt)}))
+        state = self._log.read_state(
+            listed_after=min({staged.plan.base_version, *(v - 1 for v in staged.plan.in_doubt)})
+        )
         while True:
             self._refuse_trimmed(staged.plan, state)
             waiting_for = self._first_in_doubt(draft, state, staged.plan)
             if waiting_for is not None:
-                self._recovery.settle(waiting_for, self._table(staged.plan), newest=state.newest)
+                self._settle_other(waiting_for, staged.plan, state)
             else:
                 look = self._look(staged.plan, replace(draft, version=state.newest + 1))
                 deadline = Deadline(self._publish_timeout_seconds)
@@ -118,6 +129,17 @@ class Publisher:
                         return self._carry_out(look, staged.plan, deadline, state)
                     lost()
             state = self._log.read_state(listed_after=state.listed_after)
+
+    def _settle_other(self, version: int, plan: WritePlan, state: LogState) -> None:
+        try:
+            self._recovery.settle(version, self._table(plan), newest=state.newest)
+        except OutcomeUnknownError as error:
+            raise MetastoreError(
+                f"version {version} of {plan.table.name}, left in doubt by another write of the same partitions, could"
+                f" not be settled: {error.message} Nothing of write {plan.write_id} was published.",
+                table=str(plan.table.name),
+                write_id=plan.write_id,
+            ) from error
 
     def _claim(self, entry: LogEntry) -> bool:
         try:
@@ -196,7 +218,10 @@ class Publisher:
         table = self._table(plan)
         now = self._metastore.get_partitions(table, [partition.values for partition in draft.partitions])
         replaced = replaced_locations(
-            self._store, plan.layout, [partition.location for partition in now.values()], datetime.now(UTC) + self._retention
+            self._store,
+            plan.layout,
+            [partition.location for partition in now.values()],
+            datetime.now(UTC) + self._retention,
         )
         partitions = tuple(
             replace(partition, old_location=_location_of(now, partition.values)) for partition in draft.partitions
@@ -208,7 +233,7 @@ class Publisher:
         table = self._metastore.get_table(plan.table.name)
         if table is None or table.created_at_seconds != plan.table.created_at_seconds:
             raise ConflictError(
-                f"{plan.table.name} was dropped while it was being written; nothing was published. Run the write again.",
+                f"{plan.table.name} was dropped while it was being written; nothing was published. Run it again.",
                 table=str(plan.table.name),
                 write_id=plan.write_id,
             )
@@ -218,8 +243,8 @@ class Publisher:
             plan.table.partition_columns,
         ):
             raise ConflictError(
-                f"{plan.table.name} was altered (location or columns) while it was being written; nothing was published."
-                " Run the write again.",
+                f"{plan.table.name} was altered (location or columns) while it was being written;"
+                " nothing was published. Run it again.",
                 table=str(plan.table.name),
                 write_id=plan.write_id,
             )
@@ -263,5 +288,3 @@ class Publisher:
 
 def _location_of(now: PartitionsNow, values: PartitionValues) -> str | None:
     return now[values].location if values in now else None
-
-

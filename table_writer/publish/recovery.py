@@ -115,7 +115,9 @@ class Recovery:
         now = self._metastore.get_partitions(table, [partition.values for partition in entry.partitions])
         states = {
             partition.values: partition_state(
-                partition, now[partition.values].location if partition.values in now else None, empty_of(self._layout, entry)
+                partition,
+                now[partition.values].location if partition.values in now else None,
+                empty_of(self._layout, entry),
             )
             for partition in entry.partitions
         }

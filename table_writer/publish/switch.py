@@ -101,7 +101,8 @@ class Switch:
             if missing:
                 self._in_time(entry, deadline)
                 placeholders = [
-                    Partition(values=partition.values, location=str(empty), parameters=NO_FILES) for partition in missing
+                    Partition(values=partition.values, location=str(empty), parameters=NO_FILES)
+                    for partition in missing
                 ]
                 self._metastore.add_partitions(table, placeholders)
                 present |= {partition.values: partition for partition in placeholders}

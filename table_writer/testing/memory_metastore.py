@@ -27,9 +27,9 @@ class MemoryMetastore:
     ----------
     on_call
         Called as ``on_call(method, phase)`` around each call, with the protocol's method name and the phase:
-        ``"before"`` or ``"after"``. What it raises reaches the caller: before, nothing has changed; after, the change is
-        made (raise a ``LostResponseError`` for a lost answer). It may use the metastore itself, as another process
-        would. Can be set later.
+        ``"before"`` or ``"after"``. What it raises reaches the caller: before, nothing has changed; after, the
+        change is made (raise a ``LostResponseError`` for a lost answer). It may use the metastore itself, as another
+        process would. Can be set later.
 
     Examples
     --------

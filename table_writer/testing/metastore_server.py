@@ -178,7 +178,8 @@ class MetastoreServer:
             "javax.jdo.option.ConnectionURL": f"jdbc:derby:{database};create=true",
             "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
             "datanucleus.schema.autoCreateAll": "true",
-            "datanucleus.connectionPoolingType": "HikariCP",  # without the default's jar, DROP DATABASE fails after its commit
+            # Spark lacks the jar of the default pool; without a pool DROP DATABASE fails after its commit.
+            "datanucleus.connectionPoolingType": "HikariCP",
             "hive.metastore.schema.verification": "false",
             "hive.async.log.enabled": "false",
             "hive.stats.autogather": "false",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from table_writer.errors import StorageError
 from table_writer.model.message import PendingUpload
@@ -19,6 +19,15 @@ def file_name(spec: UploadSpec, task_index: int, number: int) -> str:
     return f"part-{task_index:05d}-{spec.write_id}-{number}{spec.parquet.file_name_infix}.parquet"
 
 
+class FinishedFile(NamedTuple):
+    """A file whose last byte was written; its parts may still be on their way."""
+
+    sink: PartSink
+    partition_id: int
+    row_count: int
+    raw_size_bytes: int
+
+
 class Files:
     """Opens files and keeps what the commit message will say of those that are finished."""
 
@@ -27,22 +36,30 @@ class Files:
         self._task_index = task_index
         self._uploads = uploads
         self._ids = ids
-        self._finished: list[tuple[PartSink, int, int]] = []
+        self._finished: list[FinishedFile] = []
 
     def open(self, partition_id: int, number: int) -> PartSink:
         """Return where the bytes of a partition's file go."""
         name = file_name(self._spec, self._task_index, number)
         return self._uploads.open(f"{self._spec.key_prefix}{self._ids.directory(partition_id)}{name}")
 
-    def finished(self, partition_id: int, sink: PartSink, row_count: int) -> None:
+    def finished(self, file: FinishedFile) -> None:
         """Take note of a file that got its last byte."""
-        self._finished.append((sink, partition_id, row_count))
+        self._finished.append(file)
 
     def pending_uploads(self) -> tuple[PendingUpload, ...]:
         """Wait for all parts of all files."""
         return tuple(
-            sink.pending_upload(row_count=row_count, partition_values=self._ids.values(partition_id))
-            for sink, partition_id, row_count in self._finished
+            PendingUpload(
+                key=file.sink.key,
+                parts=tuple(part.result() for part in file.sink.parts),
+                upload_id=file.sink.upload_id,
+                size_bytes=file.sink.size_bytes,
+                row_count=file.row_count,
+                partition_values=self._ids.values(file.partition_id),
+                raw_size_bytes=file.raw_size_bytes,
+            )
+            for file in self._finished
         )
 
 
@@ -72,9 +89,9 @@ class PartitionFile:
         """End the file."""
         if self._sink is None or self._parquet is None:
             return
-        row_count = self._parquet.close()
+        row_count, raw_size_bytes = self._parquet.close()
         if row_count != self._row_count:
             raise StorageError(f"{self._sink.key} got {self._row_count} rows and holds {row_count}; run the write again")
         self._sink.finish()
-        self._files.finished(self._partition_id, self._sink, row_count)
+        self._files.finished(FinishedFile(self._sink, self._partition_id, row_count, raw_size_bytes))
         self._sink, self._parquet, self._row_count = None, None, 0

@@ -56,11 +56,12 @@ class ParquetFile:
         """Encode a table as a row group; what it needs of memory is one of its columns."""
         self._writer.write_table(with_schema(rows, self._schema))
 
-    def close(self) -> int:
-        """Write the footer; returns how many rows the file says it holds."""
+    def close(self) -> tuple[int, int]:
+        """Write the footer; returns what the file says it holds: rows, and bytes before compression."""
         footer = {"org.apache.spark.version": self._options.spark_version}
         footer["org.apache.spark.sql.parquet.row.metadata"] = self._options.spark_schema_json
         self._writer.add_key_value_metadata({key: value for key, value in footer.items() if value})
         self._writer.close()
-        row_count: int = self._metadata[0].num_rows
-        return row_count
+        metadata = self._metadata[0]
+        raw_size_bytes = sum(metadata.row_group(position).total_byte_size for position in range(metadata.num_row_groups))
+        return metadata.num_rows, raw_size_bytes

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 __all__ = ["MAX_DICTIONARY_BYTES", "columns_that_repeat"]
 
@@ -46,7 +45,7 @@ def _leaves(path: str, values: Any) -> Iterator[tuple[str, Any]]:
 
 def _repeats(values: Any, scale: float) -> bool:
     value_count = len(values) - values.null_count
-    distinct_count = pc.count_distinct(values, mode="only_valid").as_py()
+    distinct_count = len(values.unique()) - (values.null_count > 0)  # several times faster than count_distinct
     if distinct_count == value_count:
         return False
     all_values = value_count * scale

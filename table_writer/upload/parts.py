@@ -11,8 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from table_writer.errors import TableWriterError
-from table_writer.model.message import PendingUpload, UploadedPart
-from table_writer.model.table import PartitionValues
+from table_writer.model.message import UploadedPart
 from table_writer.model.upload_spec import MIN_PART_BYTES, UploadSpec
 from table_writer.storage.object_store import ObjectStore
 
@@ -36,11 +35,11 @@ class PartSink:
         self.key = key
         self.unsent_bytes = 0
         self.size_bytes = 0
+        self.upload_id = ""
+        self.parts: list[Future[UploadedPart]] = []
         self._uploads = uploads
         self._unsent: list[bytes] = []
-        self._parts: list[Future[UploadedPart]] = []
         self._creating = threading.Lock()
-        self._upload_id = ""
 
     def write(self, data: bytes) -> int:
         """Take encoded bytes; blocks while too many are being sent."""
@@ -61,15 +60,15 @@ class PartSink:
     @property
     def is_nearly_full(self) -> bool:
         """Whether the next row group belongs into another file."""
-        return len(self._parts) >= MAX_PARTS - SPARE_PARTS
+        return len(self.parts) >= MAX_PARTS - SPARE_PARTS
 
     def send(self) -> None:
         """Send all unsent bytes as one part."""
         body = self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)
-        number = len(self._parts) + 1
+        number = len(self.parts) + 1
         self._unsent.clear()
         self.unsent_bytes = 0
-        self._parts.append(self._uploads.send(self, number, body))
+        self.parts.append(self._uploads.send(self, number, body))
 
     def finish(self) -> None:
         """Send the last part."""
@@ -77,24 +76,12 @@ class PartSink:
             self.send()
         self._uploads.closed(self)
 
-    def upload_id(self, create: Callable[[str], str]) -> str:
-        """Return the upload's id, created by the first thread that asks."""
+    def created(self, create: Callable[[str], str]) -> str:
+        """Return the upload's id; the first thread that asks creates the upload."""
         with self._creating:
-            if not self._upload_id:
-                self._upload_id = create(self.key)
-            return self._upload_id
-
-    def pending_upload(self, *, row_count: int, partition_values: PartitionValues) -> PendingUpload:
-        """Return the upload when all its parts are there."""
-        parts = tuple(part.result() for part in self._parts)
-        return PendingUpload(
-            key=self.key,
-            upload_id=self._upload_id,
-            parts=parts,
-            size_bytes=self.size_bytes,
-            row_count=row_count,
-            partition_values=partition_values,
-        )
+            if not self.upload_id:
+                self.upload_id = create(self.key)
+            return self.upload_id
 
 
 class Uploads:
@@ -158,7 +145,7 @@ class Uploads:
 
     def _send(self, sink: PartSink, number: int, body: bytes) -> UploadedPart:
         try:
-            return self._store.upload_part(sink.key, sink.upload_id(self._create), number, body)
+            return self._store.upload_part(sink.key, sink.created(self._create), number, body)
         except BaseException as error:
             self._error = self._error or error
             raise

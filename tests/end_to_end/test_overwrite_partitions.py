@@ -93,7 +93,9 @@ def test_success_file_is_hadoops_json(spark: SparkSession, writer: TableWriter, 
     assert len(body["filenames"]) == result.files
 
 
-def test_nothing_of_a_failed_write_is_left(spark: SparkSession, writer: TableWriter, orders: str, lakehouse: Any) -> None:
+def test_nothing_of_a_failed_write_is_left(
+    spark: SparkSession, writer: TableWriter, orders: str, lakehouse: Any
+) -> None:
     from pyspark.sql import functions as F  # noqa: N812
 
     writer.overwrite_partitions(rows(spark, (1, "a", "d1")), orders)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
+from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore, ttypes
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TFramedTransport, TTransportException
 
 from table_writer.errors import LostResponseError, MetastoreError
 from table_writer.metastore.hive import HiveMetastore
@@ -200,6 +206,44 @@ def test_an_interrupted_answer_is_not_taken_for_the_next_one(hive: World, proxy:
     finally:
         signal.signal(signal.SIGALRM, previous)
     assert metastore.get_table(table.name) == hive.metastore.get_table(table.name)
+
+
+class OldMetastore:
+    """Knows one call, and no ``set_ugi``."""
+
+    def get_all_tables(self, database: str) -> list[str]:
+        raise ttypes.MetaException(f"no {database}\nat a.long.stack.Trace")
+
+
+def serve_one_framed_connection(listener: socket.socket, handler: object) -> None:
+    accepted, _ = listener.accept()
+    with accepted, contextlib.suppress(TTransportException):
+        end = TSocket()
+        end.setHandle(accepted)
+        protocol = TBinaryProtocol(TFramedTransport(end))
+        processor = ThriftHiveMetastore.Processor(handler)
+        while True:
+            processor.process(protocol, protocol)
+
+
+def test_a_framed_metastore_that_knows_no_users_is_spoken_to() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve_one_framed_connection, args=(listener, OldMetastore()))
+        server.start()
+        metastore = connect(f"thrift://127.0.0.1:{listener.getsockname()[1]}", user="etl", framed=True)
+        for _ in range(2):
+            with pytest.raises(
+                MetastoreError, match=r"refused get_all_tables: MetaException: no mart; .* \[table=mart\.\*\]"
+            ):
+                metastore.get_tables("mart")
+        assert metastore.call_counts() == {"set_ugi": 1, "get_all_tables": 2}
+        metastore.close()
+        server.join()
+
+
+def test_a_host_name_that_is_none_is_not_reachable() -> None:
+    with pytest.raises(MetastoreError, match="not reachable"):
+        connect(f"thrift://{'x' * 64}.invalid").get_tables("mart")
 
 
 def test_a_killed_metastore_that_is_back_is_used_again(tmp_path: Path) -> None:

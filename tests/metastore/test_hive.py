@@ -212,7 +212,7 @@ def wait_until_reachable(metastore: HiveMetastore) -> None:
     for _ in range(600):
         try:
             metastore.get_table(NOWHERE)
-        except MetastoreError:  # noqa: PERF203 - a server that is starting
+        except MetastoreError:
             time.sleep(0.2)
         else:
             return

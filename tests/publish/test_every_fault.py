@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from table_writer.errors import ConflictError, OutcomeUnknownError, TableWriterError
+from table_writer.errors import ConflictError, LostResponseError, OutcomeUnknownError, TableWriterError
 from table_writer.model.entry import Outcome
 
 from .world import DeathError, Fault, World
@@ -66,6 +66,7 @@ def test_readers_see_all_old_or_all_new_rows_and_a_second_run_succeeds(first: st
         assert seen == new
     if isinstance(raised, TableWriterError) and not isinstance(raised, OutcomeUnknownError):
         assert seen == OLD, "an error that promises that nothing is visible"
+        assert not world.services().log.read_state(listed_after=0).in_doubt, "nor may it become visible later"
     world.wait_out_claims()
     run_again(world, SHAPES[shape])
     assert world.rows() == new
@@ -94,6 +95,23 @@ def assert_published_entries_lead_to(world: World) -> None:
         assert world.partitions()[value].location == location
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["never applied", "applied late"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_answer_that_never_comes_is_an_unknown_outcome_that_the_next_write_settles(shape: str, late: bool) -> None:
+    world = started("ours")
+    call = "add_partitions" if shape == "adds" else "alter_partitions"
+    request = Fault("metastore", call, 1, "before", LostResponseError)
+    with world.inject(request, keep_call=late), pytest.raises(OutcomeUnknownError, match="table-writer recover"):
+        world.write(SHAPES[shape])
+    assert world.rows() == OLD
+    assert len(world.services().log.read_state().in_doubt) == 1
+    world.apply_kept_call()
+    world.wait_out_claims()
+    run_again(world, SHAPES[shape])
+    assert world.rows() == {**OLD, **SHAPES[shape]}
+    assert_published_entries_lead_to(world)
+
+
 @pytest.mark.parametrize("kind", [Exception, KeyboardInterrupt])
 def test_a_failure_before_the_claim_leaves_nothing_of_the_write(kind: type[BaseException]) -> None:
     world = started("ours")
@@ -112,5 +130,3 @@ def test_the_matrix_holds_every_call_of_a_write() -> None:
     called = {call for first in ("ours", "x") for shape in SHAPES for call in calls_of(shape, first)}
     assert {("metastore", "add_partitions"), ("metastore", "alter_partitions"), ("store", "put_if_absent")} <= called
     assert len(list(every_fault())) > 300
-
-

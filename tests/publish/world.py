@@ -62,7 +62,7 @@ class World:
     store: MemoryStore = field(default_factory=MemoryStore)
     metastore: MemoryMetastore = field(default_factory=MemoryMetastore)
     skipped_seconds: float = 0.0
-    calls: list[tuple[str, str]] = field(default_factory=list)
+    kept_call: Callable[[], object] = int
 
     def __post_init__(self) -> None:
         self.store.clock = lambda: time.time() + self.skipped_seconds
@@ -110,7 +110,9 @@ class World:
             created_at=datetime.now(UTC),
         )
 
-    def write(self, rows: Rows, *, plan: WritePlan | None = None, before_publish: Callable[[], object] = int) -> Published:
+    def write(
+        self, rows: Rows, *, plan: WritePlan | None = None, before_publish: Callable[[], object] = int
+    ) -> Published:
         """Do what ``TableWriter`` does after the plan, with the upload step replaced."""
         services = self.services()
         plan = plan or self.plan()
@@ -182,8 +184,11 @@ class World:
             yield calls
 
     @contextmanager
-    def inject(self, fault: Fault) -> Iterator[None]:
-        """Make one call fail. After a death every later call dies too."""
+    def inject(self, fault: Fault, *, keep_call: bool = False) -> Iterator[None]:
+        """Make one call fail. After a death every later call dies too.
+
+        With ``keep_call`` the failing metastore call is kept, as on a slow server, for ``apply_kept_call``.
+        """
         seen: Counter[str] = Counter()
         dead = False
 
@@ -205,8 +210,28 @@ class World:
 
             return called
 
-        with self._hooked(hook("store"), hook("metastore")):
+        with self._hooked(hook("store"), hook("metastore")), self._keeping(fault.call if keep_call else ""):
             yield
+
+    @contextmanager
+    def _keeping(self, call: str) -> Iterator[None]:
+        original = getattr(self.metastore, call, None)
+
+        def keep(*arguments: object) -> None:
+            self.kept_call = lambda: original(*arguments)  # type: ignore[misc]
+            original(*arguments)  # type: ignore[misc]
+
+        if call:
+            setattr(self.metastore, call, keep)
+        try:
+            yield
+        finally:
+            if call:
+                delattr(self.metastore, call)
+
+    def apply_kept_call(self) -> None:
+        """The server gets round to the call that its client has given up on."""
+        self.kept_call()
 
     @contextmanager
     def _hooked(self, store: Callable[[str, str], None], metastore: Callable[[str, str], None]) -> Iterator[None]:

@@ -48,7 +48,7 @@ class Script:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
-    def finish(self, seconds: float = 120) -> tuple[int, str, str]:
+    def finish(self, seconds: float = 300) -> tuple[int, str, str]:
         out, err = self.process.communicate(timeout=seconds)
         return self.process.returncode, out, err
 
@@ -154,6 +154,6 @@ def test_a_lakehouse_that_is_never_stopped_ends_with_the_interpreter(tmp_path: P
 
 def test_executors_in_their_own_processes_read_and_write_s3(tmp_path: Path) -> None:
     script = Script(tmp_path, f'with lakehouse(master="local-cluster[2,1,1024]") as lake:\n    {TABLE}')
-    assert script.finish(240)[0] == 0
+    assert script.finish()[0] == 0
     assert script.wait_until_alone() == []
     script.remove()

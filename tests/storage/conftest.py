@@ -1,0 +1,174 @@
+"""Stores for the contract tests, and an S3 endpoint whose every answer a test decides."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from table_writer.model.location import Location
+from table_writer.storage import LocalSettings, ObjectStore, S3Overrides, S3Settings, open_store, settings_for
+from table_writer.storage.s3 import S3Store
+from table_writer.storage.settings import StaticKeys
+from table_writer.testing.memory_store import MemoryStore
+from table_writer.testing.s3_server import S3Server
+
+BUCKET = "storage-tests"
+
+
+@dataclass
+class Place:
+    """A store and a directory in it that no other test uses."""
+
+    store: ObjectStore
+    directory: str  # ends in "/"
+    kind: str
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[S3Server]:
+    with S3Server("moto", bucket=BUCKET) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def versitygw() -> Iterator[S3Server]:
+    with S3Server("versitygw", bucket=BUCKET) as server:
+        yield server
+
+
+@pytest.fixture
+def open_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Place]:
+    def opened(kind: str) -> Place:
+        name = f"wh/{uuid.uuid4().hex}/_table_writer/"
+        if kind == "memory":
+            return Place(MemoryStore(), name, kind)
+        if kind == "local":
+            return Place(open_store(LocalSettings()), f"{str(tmp_path)[1:]}/{name}", kind)
+        server: S3Server = request.getfixturevalue(kind)
+        location = Location.parse(f"s3a://{BUCKET}/")
+        settings = settings_for(location, server.hadoop_settings(), S3Overrides(max_attempts=2))
+        return Place(open_store(settings), name, kind)
+
+    return opened
+
+
+@pytest.fixture(params=["memory", "local", "moto", "versitygw"])
+def place(request: pytest.FixtureRequest, open_place: Callable[[str], Place]) -> Place:
+    """Every store."""
+    return open_place(request.param)
+
+
+@pytest.fixture(params=["memory", "local", "versitygw"])
+def strict_place(request: pytest.FixtureRequest, open_place: Callable[[str], Place]) -> Place:
+    """Every store but moto, which accepts what S3 refuses, or answers 500 (docs: FACTS, section 5)."""
+    return open_place(request.param)
+
+
+@pytest.fixture(params=["memory", "moto", "versitygw"])
+def flat_place(request: pytest.FixtureRequest, open_place: Callable[[str], Place]) -> Place:
+    """Every store without directories: a key may end in ``/``."""
+    return open_place(request.param)
+
+
+@dataclass
+class Answer:
+    status: int = 200
+    body: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    drop: bool = False  # close the connection instead
+    truncate: bool = False  # announce more than is sent
+
+
+@dataclass
+class Request:
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class FakeS3:
+    """Gives the queued answers in order, whatever is asked, and remembers the requests."""
+
+    def __init__(self) -> None:
+        self.answers: deque[Answer] = deque()
+        self.requests: list[Request] = []
+        fake = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                fake.requests.append(Request(self.command, self.path, headers, body))
+                answer = fake.answers.popleft()
+                self.close_connection = answer.drop or answer.truncate
+                if answer.drop:
+                    return
+                data = answer.body.encode()
+                self.send_response(answer.status)
+                for name, value in answer.headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(data) + answer.truncate))
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(data)
+
+            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = answer  # noqa: N815
+
+            def log_message(self, *_: object) -> None:
+                """Keep quiet."""
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def answer(self, status: int = 200, body: str = "", **options: object) -> None:
+        self.answers.append(Answer(status, body, **options))
+
+    def error(self, status: int, code: str, message: str = "said the fake") -> None:
+        self.answer(status, f"<Error><Code>{code}</Code><Message>{message}</Message></Error>")
+
+    def object(self, body: str, **options: object) -> None:
+        headers = {"ETag": '"etag"', "Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT"}
+        self.answer(200, body, headers=headers, **options)
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def fake_s3() -> Iterator[FakeS3]:
+    fake = FakeS3()
+    yield fake
+    fake.close()
+    assert not fake.answers, "the code under test sent fewer requests than the test prepared answers for"
+
+
+@pytest.fixture
+def fake_settings(fake_s3: FakeS3) -> S3Settings:
+    return S3Settings(
+        bucket="mart",
+        endpoint_url=fake_s3.url,
+        region="us-east-1",
+        path_style=True,
+        credentials=(StaticKeys(access_key="AKIAME", secret_key="hush-hush"),),
+        max_attempts=1,
+        connect_timeout_seconds=2,
+        read_timeout_seconds=2,
+    )
+
+
+@pytest.fixture
+def fake_store(fake_settings: S3Settings) -> S3Store:
+    return S3Store(fake_settings, sleep=lambda _: None)

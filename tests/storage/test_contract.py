@@ -1,0 +1,455 @@
+"""What every store must do alike: memory, local files, S3 as moto and as versitygw understand it."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from table_writer.errors import InvalidInputError, StorageError
+from table_writer.model.message import UploadedPart
+from table_writer.storage import ObjectStore
+from tests.storage.conftest import Place
+
+MIB = 1024 * 1024
+ODD_NAMES = [
+    "sp ace",
+    "p+lus",
+    "per%41cent%",
+    "ünïcødé-Ω-😀-漢",
+    "q'uote(s)!*",
+    "tilde~",
+    "comma,semi;colon:at@",
+    "dollar$and&equals=",
+    "[brackets]{braces}^`|",
+    'double"quote',
+    "angle<>",
+    "back\\slash",
+    "hash#question?",
+    "dt=2024-01-01 00%3A00%3A00",
+    "x" * 200,
+]
+
+
+def upload(store: ObjectStore, key: str, *bodies: bytes) -> tuple[str, list[UploadedPart]]:
+    upload_id = store.create_upload(key)
+    parts = [store.upload_part(key, upload_id, number, body) for number, body in enumerate(bodies, start=1)]
+    return upload_id, parts
+
+
+def body_of(store: ObjectStore, key: str) -> bytes | None:
+    found = store.get(key)
+    return None if found is None else found.body
+
+
+def keys_below(place: Place, prefix: str = "", **options: str) -> list[str]:
+    found = place.store.list(place.directory + prefix, **options)
+    return [info.key.removeprefix(place.directory) for info in found]
+
+
+def in_parallel(calls: Sequence[Callable[[], object]], threads: int = 8) -> list[object]:
+    with ThreadPoolExecutor(threads) as pool:
+        return [future.result() for future in [pool.submit(call) for call in calls]]
+
+
+def race(calls: Sequence[Callable[[], object]]) -> list[object]:
+    """Run all calls at the same moment."""
+    start = threading.Barrier(len(calls))
+
+    def run(call: Callable[[], object]) -> object:
+        start.wait(10)
+        return call()
+
+    return in_parallel([lambda call=call: run(call) for call in calls], len(calls))
+
+
+# ---- objects
+
+
+def test_an_absent_key_is_none(place: Place) -> None:
+    assert place.store.get(f"{place.directory}a") is None
+    assert place.store.head(f"{place.directory}a") is None
+    assert keys_below(place) == []
+
+
+@pytest.mark.parametrize("body", [b"", b"x", bytes(range(256)) * 5_000], ids=["empty", "one byte", "1.2 MB"])
+def test_what_was_put_is_got(place: Place, body: bytes) -> None:
+    key = f"{place.directory}a/b"
+    place.store.put(key, body)
+    found = place.store.get(key)
+    assert found is not None
+    assert (found.body, found.info.size_bytes, found.info.key) == (body, len(body), key)
+    assert 0 <= found.age_seconds < 60
+
+
+def test_get_head_and_list_show_the_same_object(place: Place) -> None:
+    key = f"{place.directory}a/b"
+    place.store.put(key, b"12345")
+    found = place.store.get(key)
+    assert found is not None
+    head = place.store.head(key)
+    assert head is not None
+    (listed,) = place.store.list(place.directory)
+    seen = {(info.key, info.size_bytes, info.etag) for info in (found.info, head, listed)}
+    assert len(seen) == 1
+    assert '"' not in head.etag
+    assert abs(head.modified_at - datetime.now(UTC)) < timedelta(seconds=60)
+
+
+def test_a_put_replaces_and_changes_the_etag(place: Place) -> None:
+    key = f"{place.directory}a"
+    etags = set()
+    for body in (b"one", b"two", b"333"):
+        place.store.put(key, body)
+        head = place.store.head(key)
+        assert head is not None
+        etags.add(head.etag)
+    assert body_of(place.store, key) == b"333"
+    assert len(etags) == 3
+
+
+def test_an_object_ages(place: Place) -> None:
+    place.store.put(f"{place.directory}a", b"")
+    time.sleep(2.1)
+    found = place.store.get(f"{place.directory}a")
+    assert found is not None
+    assert 1 <= found.age_seconds < 60
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_odd_keys_survive_every_call(place: Place, name: str) -> None:
+    store, key = place.store, f"{place.directory}{name}/{name}"
+    store.put(key, b"1")
+    assert body_of(store, key) == b"1"
+    assert not store.put_if_absent(key, b"2")
+    assert [info.key for info in store.list(f"{place.directory}{name}/")] == [key]
+    assert list(store.list(place.directory, start_after=key)) == []
+    upload_id, parts = upload(store, key, b"part")
+    assert [(found.key, found.upload_id) for found in store.list_uploads(place.directory)] == [(key, upload_id)]
+    store.complete_upload(key, upload_id, parts)
+    assert body_of(store, key) == b"part"
+    store.delete([key])
+    assert store.head(key) is None
+
+
+# ---- conditional puts
+
+
+def test_put_if_absent_stores_only_where_nothing_is(place: Place) -> None:
+    key = f"{place.directory}log/1.json"
+    assert place.store.put_if_absent(key, b"first")
+    assert not place.store.put_if_absent(key, b"second")
+    assert body_of(place.store, key) == b"first"
+
+
+def test_put_if_absent_of_what_is_there_already_counts_as_ours(place: Place) -> None:
+    key = f"{place.directory}log/1.json"
+    assert place.store.put_if_absent(key, b"mine")
+    assert place.store.put_if_absent(key, b"mine")
+
+
+def test_put_if_absent_works_again_after_a_delete(place: Place) -> None:
+    key = f"{place.directory}log/1.json"
+    assert place.store.put_if_absent(key, b"first")
+    place.store.delete([key])
+    assert place.store.put_if_absent(key, b"second")
+    assert body_of(place.store, key) == b"second"
+
+
+@pytest.mark.parametrize("attempt", range(5))
+def test_of_eight_racing_claims_exactly_one_wins(place: Place, attempt: int) -> None:
+    key = f"{place.directory}log/{attempt}.json"
+    bodies = [f"writer {number}".encode() for number in range(8)]
+    won = race([lambda body=body: place.store.put_if_absent(key, body) for body in bodies])
+    assert sorted(won) == [False] * 7 + [True]
+    assert body_of(place.store, key) == bodies[won.index(True)]
+
+
+# ---- listing
+
+
+def test_a_listing_is_in_the_order_of_utf8_bytes(place: Place) -> None:
+    names = ["b", "a/x/y", "a.x", "a-x", "a0", "A", "a/y", "a/x.y", "ä", "z", "漢", "😀", "\ufb01", "a/x-y"]
+    for name in names:
+        place.store.put(f"{place.directory}{name}", b"")
+    expected = sorted(names, key=str.encode)
+    assert keys_below(place) == expected
+
+
+def test_a_listing_holds_only_what_is_below_the_prefix(place: Place) -> None:
+    for name in ("data/1/a", "data/1/b", "data/10/a", "data/2/a", "datum"):
+        place.store.put(f"{place.directory}{name}", b"")
+    assert keys_below(place, "data/1/") == ["data/1/a", "data/1/b"]
+    assert keys_below(place, "data/1") == ["data/1/a", "data/1/b", "data/10/a"]
+    assert keys_below(place, "dat") == ["data/1/a", "data/1/b", "data/10/a", "data/2/a", "datum"]
+    assert keys_below(place, "data/3/") == []
+
+
+@pytest.mark.parametrize(
+    ("start_after", "expected"),
+    [
+        ("log/3", ["log/4", "log/5"]),
+        ("log/35", ["log/4", "log/5"]),
+        ("log/", ["log/1", "log/2", "log/3", "log/4", "log/5"]),
+        ("log/5", []),
+        ("m", []),
+    ],
+)
+def test_start_after_need_not_exist(place: Place, start_after: str, expected: list[str]) -> None:
+    for number in range(1, 6):
+        place.store.put(f"{place.directory}log/{number}", b"")
+    assert keys_below(place, "log/", start_after=place.directory + start_after) == expected
+
+
+def test_a_key_that_ends_in_a_slash_is_not_listed(flat_place: Place) -> None:
+    flat_place.store.put(f"{flat_place.directory}dt=1/", b"")
+    flat_place.store.put(f"{flat_place.directory}dt=1/a", b"")
+    assert keys_below(flat_place) == ["dt=1/a"]
+
+
+def test_long_listings_come_in_pages_and_all_their_keys_can_be_deleted(place: Place) -> None:
+    store = place.store
+    names = [f"dt={number % 7}/{number:05d}" for number in range(2_100)]
+    in_parallel([lambda name=name: store.put(place.directory + name, b"") for name in names], 16)
+    page, more = store.list_page(place.directory)
+    assert (len(page), more) == (1_000, True)
+    before = store.request_counts()["ListObjectsV2"]
+    assert keys_below(place) == sorted(names)
+    assert store.request_counts()["ListObjectsV2"] - before == 3
+    last, more = store.list_page(place.directory, start_after=place.directory + sorted(names)[1_099])
+    assert (len(last), more) == (1_000, False)
+    store.delete([place.directory + name for name in (*names, "never/was")])
+    assert keys_below(place) == []
+
+
+# ---- deleting
+
+
+def test_deleting_is_exact_and_repeatable(place: Place) -> None:
+    for name in ("a", "ab", "b/c"):
+        place.store.put(f"{place.directory}{name}", b"")
+    for _ in range(2):
+        place.store.delete([f"{place.directory}a", f"{place.directory}b", f"{place.directory}none/x"])
+        assert keys_below(place) == ["ab", "b/c"]
+    place.store.delete([])
+
+
+# ---- multipart uploads
+
+
+def test_a_pending_upload_is_invisible(place: Place) -> None:
+    key = f"{place.directory}dt=1/a"
+    upload_id, _ = upload(place.store, key, b"part")
+    assert place.store.head(key) is None
+    assert place.store.get(key) is None
+    assert keys_below(place) == []
+    assert [(found.key, found.upload_id) for found in place.store.list_uploads(place.directory)] == [(key, upload_id)]
+
+
+def test_a_pending_upload_leaves_the_present_object_as_it_is(place: Place) -> None:
+    key = f"{place.directory}dt=1/a"
+    place.store.put(key, b"old")
+    upload_id, parts = upload(place.store, key, b"newer")
+    assert body_of(place.store, key) == b"old"
+    place.store.complete_upload(key, upload_id, parts)
+    assert body_of(place.store, key) == b"newer"
+
+
+def test_completing_joins_parts_of_five_mib_and_a_tail(place: Place) -> None:
+    key = f"{place.directory}dt=1/big"
+    bodies = [b"a" * 5 * MIB, b"b" * 5 * MIB, b"tail"]
+    upload_id = place.store.create_upload(key)
+    numbered = list(enumerate(bodies, start=1))
+    sent = in_parallel(
+        [
+            lambda number=number, body=body: place.store.upload_part(key, upload_id, number, memoryview(body))
+            for number, body in reversed(numbered)
+        ]
+    )
+    parts = sorted(sent, key=lambda part: part.number)
+    assert [(part.number, part.size_bytes) for part in parts] == [(1, 5 * MIB), (2, 5 * MIB), (3, 4)]
+    place.store.complete_upload(key, upload_id, parts)
+    assert body_of(place.store, key) == b"".join(bodies)
+    assert list(place.store.list_uploads(place.directory)) == []
+
+
+def test_a_part_that_is_sent_again_replaces_the_first(place: Place) -> None:
+    key = f"{place.directory}a"
+    upload_id, _ = upload(place.store, key, b"first")
+    again = place.store.upload_part(key, upload_id, 1, b"second")
+    place.store.complete_upload(key, upload_id, [again])
+    assert body_of(place.store, key) == b"second"
+
+
+def test_completing_again_succeeds_and_changes_nothing(place: Place) -> None:
+    key = f"{place.directory}a"
+    upload_id, parts = upload(place.store, key, b"body")
+    for _ in range(3):
+        place.store.complete_upload(key, upload_id, parts)
+    assert body_of(place.store, key) == b"body"
+
+
+def test_eight_racing_completions_of_one_upload_all_succeed(strict_place: Place) -> None:
+    key = f"{strict_place.directory}a"
+    upload_id, parts = upload(strict_place.store, key, b"x" * 5 * MIB, b"tail")
+    race([lambda: strict_place.store.complete_upload(key, upload_id, parts)] * 8)
+    assert body_of(strict_place.store, key) == b"x" * 5 * MIB + b"tail"
+    assert list(strict_place.store.list_uploads(strict_place.directory)) == []
+
+
+def test_two_uploads_of_one_key_are_apart(place: Place) -> None:
+    key = f"{place.directory}a"
+    first, first_parts = upload(place.store, key, b"first")
+    second, second_parts = upload(place.store, key, b"second")
+    assert {found.upload_id for found in place.store.list_uploads(place.directory)} == {first, second}
+    place.store.complete_upload(key, second, second_parts)
+    assert body_of(place.store, key) == b"second"
+    assert [found.upload_id for found in place.store.list_uploads(place.directory)] == [first]
+    place.store.complete_upload(key, first, first_parts)
+    assert body_of(place.store, key) == b"first"
+
+
+def test_an_aborted_upload_is_gone(place: Place) -> None:
+    key = f"{place.directory}dt=1/a"
+    upload_id, _ = upload(place.store, key, b"part")
+    for _ in range(3):
+        place.store.abort_upload(key, upload_id)
+        assert list(place.store.list_uploads(place.directory)) == []
+    assert place.store.head(key) is None
+
+
+def test_aborting_after_completing_leaves_the_object(place: Place) -> None:
+    key = f"{place.directory}a"
+    upload_id, parts = upload(place.store, key, b"body")
+    place.store.complete_upload(key, upload_id, parts)
+    place.store.abort_upload(key, upload_id)
+    assert body_of(place.store, key) == b"body"
+
+
+def test_completing_an_aborted_upload_names_the_usual_causes(strict_place: Place) -> None:
+    key = f"{strict_place.directory}a"
+    upload_id, parts = upload(strict_place.store, key, b"body")
+    strict_place.store.abort_upload(key, upload_id)
+    with pytest.raises(StorageError, match=r"committer.*s3guard uploads -abort.*AbortIncompleteMultipartUpload"):
+        strict_place.store.complete_upload(key, upload_id, parts)
+    assert strict_place.store.head(key) is None
+
+
+@pytest.mark.parametrize("kind", ["memory", "local"])  # versitygw answers 200 whenever the key has an object
+def test_a_gone_upload_does_not_pass_for_an_object_of_another_size(
+    kind: str, open_place: Callable[[str], Place]
+) -> None:
+    place = open_place(kind)
+    key = f"{place.directory}a"
+    place.store.put(key, b"someone else's")
+    upload_id, parts = upload(place.store, key, b"body")
+    place.store.abort_upload(key, upload_id)
+    with pytest.raises(StorageError, match="gone"):
+        place.store.complete_upload(key, upload_id, parts)
+
+
+def test_a_part_for_an_aborted_upload_is_refused(strict_place: Place) -> None:
+    key = f"{strict_place.directory}a"
+    upload_id = strict_place.store.create_upload(key)
+    strict_place.store.abort_upload(key, upload_id)
+    with pytest.raises(StorageError, match="gone"):
+        strict_place.store.upload_part(key, upload_id, 1, b"late")
+    assert list(strict_place.store.list_uploads(strict_place.directory)) == []
+
+
+def test_an_upload_is_completed_only_under_its_own_key(strict_place: Place) -> None:
+    upload_id, parts = upload(strict_place.store, f"{strict_place.directory}a", b"body")
+    with pytest.raises(StorageError):
+        strict_place.store.complete_upload(f"{strict_place.directory}b", upload_id, parts)
+    assert keys_below(strict_place) == []
+
+
+def test_an_upload_without_parts_is_not_completed(strict_place: Place) -> None:
+    key = f"{strict_place.directory}a"
+    upload_id = strict_place.store.create_upload(key)
+    with pytest.raises(StorageError):
+        strict_place.store.complete_upload(key, upload_id, [])
+    assert strict_place.store.head(key) is None
+
+
+def test_a_part_that_was_replaced_is_not_completed(strict_place: Place) -> None:
+    key = f"{strict_place.directory}a"
+    upload_id, parts = upload(strict_place.store, key, b"first")
+    strict_place.store.upload_part(key, upload_id, 1, b"other")
+    with pytest.raises(StorageError):
+        strict_place.store.complete_upload(key, upload_id, parts)
+
+
+# ---- listing uploads
+
+
+def test_uploads_are_listed_below_exactly_one_directory(place: Place) -> None:
+    mine = {upload(place.store, f"{place.directory}data/1/{name}", b"")[0] for name in ("a", "dt=1/b", "dt=1/x=2/c")}
+    upload(place.store, f"{place.directory}data/10/a", b"")
+    upload(place.store, f"{place.directory}data/1-2/a", b"")
+    assert {found.upload_id for found in place.store.list_uploads(f"{place.directory}data/1/")} == mine
+    assert len(list(place.store.list_uploads(place.directory))) == 5
+    assert list(place.store.list_uploads(f"{place.directory}data/3/")) == []
+
+
+@pytest.mark.parametrize("cut", ["", "/", "data"])
+def test_listing_uploads_by_a_shorter_prefix_is_refused_at_the_call(place: Place, cut: str) -> None:
+    prefix = "" if not cut else place.directory.removesuffix("/") if cut == "/" else f"{place.directory}data"
+    with pytest.raises(InvalidInputError, match="does not end in"):
+        place.store.list_uploads(prefix)
+    assert "ListMultipartUploads" not in place.store.request_counts()
+
+
+def test_more_uploads_than_one_page_holds_are_all_listed(place: Place) -> None:
+    keys = [f"{place.directory}data/dt={number % 5}/{number:04d}" for number in range(1_050)]
+    ids = in_parallel([lambda key=key: place.store.create_upload(key) for key in keys], 16)
+    found = {(upload.key, upload.upload_id) for upload in place.store.list_uploads(f"{place.directory}data/")}
+    assert found == set(zip(keys, ids, strict=True))
+    in_parallel([lambda key=key, each=each: place.store.abort_upload(key, each) for key, each in found], 16)
+    assert list(place.store.list_uploads(f"{place.directory}data/")) == []
+
+
+def test_an_upload_knows_when_it_was_started(strict_place: Place) -> None:
+    upload(strict_place.store, f"{strict_place.directory}a", b"x")
+    (found,) = strict_place.store.list_uploads(strict_place.directory)
+    assert found.initiated_at.tzinfo is UTC
+    assert abs(found.initiated_at - datetime.now(UTC)) < timedelta(seconds=60)
+
+
+# ---- the rest
+
+
+def test_every_request_is_counted_by_kind(place: Place) -> None:
+    key = f"{place.directory}a"
+    upload_id, parts = upload(place.store, key, b"part")
+    place.store.complete_upload(key, upload_id, parts)
+    place.store.get(key)
+    place.store.head(key)
+    place.store.put(key, b"")
+    assert place.store.request_counts() == {
+        "CreateMultipartUpload": 1,
+        "UploadPart": 1,
+        "CompleteMultipartUpload": 1,
+        "GetObject": 1,
+        "HeadObject": 1,
+        "PutObject": 1,
+    }
+
+
+def test_one_store_serves_many_threads(place: Place) -> None:
+    def roundtrip() -> bool:
+        key, body = f"{place.directory}dt=1/{uuid.uuid4().hex}", uuid.uuid4().bytes
+        upload_id, parts = upload(place.store, key, body)
+        place.store.complete_upload(key, upload_id, parts)
+        same = body_of(place.store, key) == body
+        place.store.delete([key])
+        return same
+
+    assert all(in_parallel([roundtrip] * 64, 16))
+    assert keys_below(place) == []
+    assert list(place.store.list_uploads(place.directory)) == []

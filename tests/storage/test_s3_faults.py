@@ -1,0 +1,359 @@
+"""What becomes of S3's bad answers, given by a server that answers as each test says."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import traceback
+from dataclasses import replace
+
+import pytest
+
+from table_writer.errors import InvalidInputError, StorageError
+from table_writer.model.message import UploadedPart
+from table_writer.storage.s3 import S3Store
+from table_writer.storage.settings import Anonymous, S3Settings
+from tests.storage.conftest import FakeS3
+
+PARTS = [UploadedPart(number=1, etag='"e"', size_bytes=4, checksum="yTuzdQ==")]
+
+
+def two_attempts(settings: S3Settings, **changes: object) -> S3Store:
+    return S3Store(replace(settings, max_attempts=2, **changes), sleep=lambda _: None)
+
+
+# ---- claims
+
+
+def test_a_claim_whose_answer_was_lost_is_ours_when_our_bytes_are_there(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    fake_s3.answer(drop=True)
+    fake_s3.object("ours")
+    assert fake_store.put_if_absent("log/1", b"ours")
+
+
+def test_a_claim_whose_answer_was_lost_is_not_ours_when_others_are_there(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    fake_s3.answer(drop=True)
+    fake_s3.object("theirs")
+    assert not fake_store.put_if_absent("log/1", b"ours")
+
+
+def test_a_claim_that_the_client_itself_repeated_is_ours_after_412(fake_s3: FakeS3, fake_settings: S3Settings) -> None:
+    fake_s3.answer(drop=True)
+    fake_s3.error(412, "PreconditionFailed")
+    fake_s3.object("ours")
+    store = two_attempts(fake_settings)
+    assert store.put_if_absent("log/1", b"ours")
+    assert store.request_counts() == {"PutObject": 2, "GetObject": 1}
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(409, "ConditionalRequestConflict"), (412, "PreconditionFailed"), (503, "SlowDown"), (0, "")]
+)
+def test_a_claim_that_is_not_there_is_sent_again(fake_s3: FakeS3, fake_store: S3Store, status: int, code: str) -> None:
+    if status:
+        fake_s3.error(status, code)
+    else:
+        fake_s3.answer(drop=True)
+    fake_s3.error(404, "NoSuchKey")
+    fake_s3.answer()
+    assert fake_store.put_if_absent("log/1", b"ours")
+    assert [request.headers.get("if-none-match") for request in fake_s3.requests] == ["*", None, "*"]
+
+
+def test_a_claim_without_an_end_to_the_conflicts_fails(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    for _ in range(5):
+        fake_s3.error(409, "ConditionalRequestConflict")
+        fake_s3.error(404, "NoSuchKey")
+    with pytest.raises(StorageError, match="ConditionalRequestConflict"):
+        fake_store.put_if_absent("log/1", b"ours")
+
+
+def test_a_claim_that_was_denied_is_not_read_back(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    fake_s3.error(403, "AccessDenied")
+    with pytest.raises(StorageError, match="s3:PutObject"):
+        fake_store.put_if_absent("log/1", b"ours")
+
+
+def test_a_store_without_conditional_puts_is_named(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    fake_s3.error(501, "NotImplemented", "A header you provided implies functionality that is not implemented")
+    with pytest.raises(InvalidInputError, match=f"{fake_s3.url} does not know conditional puts"):
+        fake_store.put_if_absent("log/1", b"ours")
+
+
+# ---- completing
+
+
+def test_an_error_inside_a_200_is_an_error(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    fake_s3.error(200, "InternalError", "We encountered an internal error. Please try again.")
+    with pytest.raises(StorageError, match="InternalError"):
+        fake_store.complete_upload("a", "id", PARTS)
+
+
+def test_an_error_inside_a_200_is_tried_again(fake_s3: FakeS3, fake_settings: S3Settings) -> None:
+    fake_s3.error(200, "InternalError")
+    fake_s3.answer(200, "<CompleteMultipartUploadResult><ETag>e</ETag></CompleteMultipartUploadResult>")
+    two_attempts(fake_settings).complete_upload("a", "id", PARTS)
+
+
+def test_a_completion_whose_answer_was_lost_is_found_done(fake_s3: FakeS3, fake_settings: S3Settings) -> None:
+    fake_s3.answer(drop=True)
+    fake_s3.error(404, "NoSuchUpload")
+    fake_s3.object("body")
+    two_attempts(fake_settings).complete_upload("a", "id", PARTS)
+
+
+def test_a_gone_upload_does_not_pass_for_an_object_of_another_size(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    fake_s3.error(404, "NoSuchUpload")
+    fake_s3.object("some other body")
+    with pytest.raises(StorageError, match=r"is gone.*AbortIncompleteMultipartUpload"):
+        fake_store.complete_upload("a", "id", PARTS)
+
+
+def test_slow_down_is_retried_and_every_retry_is_counted(fake_s3: FakeS3, fake_settings: S3Settings) -> None:
+    fake_s3.error(503, "SlowDown")
+    fake_s3.answer(200, "<CompleteMultipartUploadResult/>")
+    store = two_attempts(fake_settings)
+    store.complete_upload("a", "id", PARTS)
+    assert store.request_counts() == {"CompleteMultipartUpload": 2}
+
+
+# ---- reading
+
+
+def test_an_object_that_arrives_in_part_is_read_again(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    fake_s3.object("bod", truncate=True)
+    fake_s3.object("body")
+    found = fake_store.get("a")
+    assert found is not None
+    assert found.body == b"body"
+
+
+def test_an_object_that_never_arrives_whole_is_an_error(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    for _ in range(4):
+        fake_s3.object("bod", truncate=True)
+    with pytest.raises(StorageError, match="mart/a"):
+        fake_store.get("a")
+
+
+def test_the_age_of_an_object_comes_from_the_stores_own_clock(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    dates = {"ETag": '"e"', "Last-Modified": "Mon, 01 Jan 2024 00:00:00 GMT"}
+    fake_s3.answer(200, "", headers=dates)  # http.server adds its own Date
+    found = fake_store.get("a")
+    assert found is not None
+    assert found.age_seconds > 365 * 86_400
+
+
+def listing(keys: list[str], *, more: bool) -> str:
+    items = "".join(
+        f'<Contents><Key>{key}</Key><Size>1</Size><ETag>"e"</ETag><LastModified>2024-01-01T00:00:00.000Z</LastModified>'
+        "</Contents>"
+        for key in keys
+    )
+    return f"<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>{str(more).lower()}</IsTruncated>{items}</ListBucketResult>"
+
+
+def test_a_page_of_nothing_but_markers_is_never_handed_out_empty(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    fake_s3.answer(200, listing(["d/", "d/e/"], more=True))
+    fake_s3.answer(200, listing(["d/f"], more=False))
+    page, more = fake_store.list_page("d/")
+    assert ([info.key for info in page], more) == (["d/f"], False)
+    assert "start-after=d%2Fe%2F" in fake_s3.requests[1].path
+
+
+def test_keys_in_listings_are_decoded(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    fake_s3.answer(200, listing(["d/a+b%2Bc%01%0A%25", "d/%F0%9F%98%80"], more=False))
+    assert [info.key for info in fake_store.list("d/")] == ["d/a b+c\x01\n%", "d/😀"]
+
+
+def test_a_store_that_does_not_filter_by_prefix_endangers_nobody(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    fake_s3.answer(200, listing(["c/x", "d/y"], more=False))
+    assert [info.key for info in fake_store.list("d/")] == ["d/y"]
+    uploads = "".join(
+        f"<Upload><Key>{key}</Key><UploadId>1</UploadId><Initiated>2024-01-01T00:00:00.000Z</Initiated></Upload>"
+        for key in ("c/x", "d/y+z")
+    )
+    fake_s3.answer(200, f"<ListMultipartUploadsResult>{uploads}</ListMultipartUploadsResult>")
+    assert [upload.key for upload in fake_store.list_uploads("d/")] == ["d/y+z"]  # not encoded: the answer says nothing
+
+
+def test_pages_of_uploads_go_on_from_both_markers(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    def page(key: str, more: str) -> str:
+        return (
+            "<ListMultipartUploadsResult><EncodingType>url</EncodingType>"
+            f"<IsTruncated>{more}</IsTruncated><NextKeyMarker>{key}</NextKeyMarker><NextUploadIdMarker>7</NextUploadIdMarker>"
+            f"<Upload><Key>{key}</Key><UploadId>7</UploadId><Initiated>2024-01-01T00:00:00.000Z</Initiated></Upload>"
+            "</ListMultipartUploadsResult>"
+        )
+
+    fake_s3.answer(200, page("d/a%20b", "true"))
+    fake_s3.answer(200, page("d/c", "false"))
+    assert [upload.key for upload in fake_store.list_uploads("d/")] == ["d/a b", "d/c"]
+    assert "key-marker=d%2Fa%20b" in fake_s3.requests[1].path
+    assert "upload-id-marker=7" in fake_s3.requests[1].path
+
+
+# ---- deleting
+
+
+def deleted(*errors: tuple[str, str]) -> str:
+    inner = "".join(f"<Error><Key>{key}</Key><Code>{code}</Code><Message>m</Message></Error>" for key, code in errors)
+    return f"<DeleteResult>{inner}</DeleteResult>"
+
+
+def test_keys_that_s3_refused_to_delete_are_an_error(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    fake_s3.answer(200, deleted(("b", "AccessDenied"), ("c", "AccessDenied")))
+    with pytest.raises(StorageError, match=r"2 of 3 objects.*s3://mart/b: AccessDenied.*s3:DeleteObject"):
+        fake_store.delete(["a", "b", "c"])
+
+
+def test_keys_that_s3_could_not_delete_just_now_are_tried_again(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    fake_s3.answer(200, deleted(("b", "InternalError"), ("c", "NoSuchKey")))
+    fake_s3.answer(200, deleted())
+    fake_store.delete(["a", "b", "c"])
+    assert fake_s3.requests[1].body.count(b"<Key>") == 1
+
+
+def test_refusals_in_the_first_batch_keep_no_second_from_being_sent(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    fake_s3.answer(200, deleted(("0", "AccessDenied")))
+    fake_s3.answer(200, deleted())
+    with pytest.raises(StorageError, match="1 of 1500"):
+        fake_store.delete([str(number) for number in range(1_500)])
+    assert [request.body.count(b"<Key>") for request in fake_s3.requests] == [1_000, 500]
+
+
+def test_a_key_that_xml_cannot_hold_is_deleted_by_itself(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    fake_s3.answer(200, deleted())
+    fake_s3.answer(204)
+    fake_store.delete(["a\x01", "b"])
+    assert [(request.method, request.path) for request in fake_s3.requests] == [
+        ("POST", "/mart?delete"),
+        ("DELETE", "/mart/a%01"),
+    ]
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        (403, "AccessDenied", r"access denied.*need s3:GetObject and s3:ListBucket.*kms:Decrypt"),
+        (404, "NoSuchBucket", r"bucket does not exist at this endpoint"),
+        (400, "ExpiredToken", r"session token has expired"),
+        (403, "InvalidAccessKeyId", r"does not accept the keys"),
+        (403, "SignatureDoesNotMatch", r"does not accept the keys"),
+        (400, "AuthorizationHeaderMalformed", r"another region.*fs.s3a.endpoint.region"),
+        (403, "RequestTimeTooSkewed", r"clock of this machine"),
+        (503, "SlowDown", r"slow down"),
+        (503, "ServiceUnavailable", r"slow down"),
+        (500, "InternalError", r"S3 failed"),
+        (418, "Teapot", r"S3 refused: GetObject on s3://mart/a/b: Teapot \(HTTP 418\): said the fake"),
+    ],
+)
+def test_each_error_says_what_to_do(
+    fake_s3: FakeS3, fake_store: S3Store, status: int, code: str, expected: str
+) -> None:
+    fake_s3.error(status, code)
+    with pytest.raises(StorageError, match=expected) as caught:
+        fake_store.get("a/b")
+    assert "s3://mart/a/b" in str(caught.value)
+    assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("call", ["head", "get"])
+def test_a_missing_bucket_does_not_pass_for_a_missing_key(fake_s3: FakeS3, fake_store: S3Store, call: str) -> None:
+    if call == "get":
+        fake_s3.error(404, "NoSuchBucket")
+        with pytest.raises(StorageError):
+            fake_store.get("a")
+    else:
+        fake_s3.error(403, "")
+        with pytest.raises(StorageError, match="access denied"):
+            fake_store.head("a")
+
+
+def test_an_endpoint_that_is_not_there_is_named(fake_settings: S3Settings) -> None:
+    store = S3Store(replace(fake_settings, endpoint_url="http://127.0.0.1:1"))
+    with pytest.raises(StorageError, match=r"can't be reached.*127.0.0.1:1.*fs.s3a.endpoint"):
+        store.head("a")
+
+
+def test_no_secret_is_in_any_text(fake_s3: FakeS3, fake_settings: S3Settings) -> None:
+    settings = replace(fake_settings, proxy_url="http://me:hush-hush@127.0.0.1:1")
+    store = S3Store(settings)
+    with pytest.raises(StorageError, match="proxy") as caught:
+        store.put("a", b"")
+    shown = "".join(traceback.format_exception(caught.value)) + repr(store) + repr(settings) + str(vars(caught.value))
+    assert "hush-hush" not in shown
+    assert "AKIAME" not in shown
+
+
+# ---- what is sent
+
+
+def sent_headers(fake_s3: FakeS3) -> dict[str, str]:
+    return fake_s3.requests[-1].headers
+
+
+def test_encryption_acl_and_storage_class_go_with_every_new_object(fake_s3: FakeS3, fake_settings: S3Settings) -> None:
+    store = S3Store(
+        replace(
+            fake_settings,
+            encryption="aws:kms",
+            kms_key_id="arn:key",
+            acl="bucket-owner-full-control",
+            storage_class="INTELLIGENT_TIERING",
+            requester_pays=True,
+        )
+    )
+    expected = {
+        "x-amz-server-side-encryption": "aws:kms",
+        "x-amz-server-side-encryption-aws-kms-key-id": "arn:key",
+        "x-amz-acl": "bucket-owner-full-control",
+        "x-amz-storage-class": "INTELLIGENT_TIERING",
+        "x-amz-request-payer": "requester",
+    }
+    created = "<InitiateMultipartUploadResult><UploadId>7</UploadId></InitiateMultipartUploadResult>"
+    fake_s3.answer(200, created)
+    assert store.create_upload("a") == "7"
+    assert expected.items() <= sent_headers(fake_s3).items()
+    fake_s3.answer()
+    store.put("a", b"")
+    assert expected.items() <= sent_headers(fake_s3).items()
+    fake_s3.answer()
+    store.put_if_absent("a", b"")
+    assert expected.items() <= sent_headers(fake_s3).items()
+
+
+def test_parts_go_with_their_crc32_which_completing_repeats(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    fake_s3.answer(200, headers={"ETag": '"e"'})
+    part = fake_store.upload_part("a", "id", 1, memoryview(b"123456789"))
+    assert part.checksum == sent_headers(fake_s3)["x-amz-checksum-crc32"] == "y/Q5Jg=="
+    fake_s3.answer(200, "<CompleteMultipartUploadResult/>")
+    fake_store.complete_upload("a", "id", [part])
+    assert re.search(rb"<ChecksumCRC32>y/Q5Jg==</ChecksumCRC32>", fake_s3.requests[-1].body)
+
+
+def test_a_store_without_checksums_is_sent_none(fake_s3: FakeS3, fake_settings: S3Settings) -> None:
+    store = S3Store(replace(fake_settings, checksum=None))
+    fake_s3.answer(200, "<InitiateMultipartUploadResult><UploadId>7</UploadId></InitiateMultipartUploadResult>")
+    store.create_upload("a")
+    fake_s3.answer(200, headers={"ETag": '"e"'})
+    part = store.upload_part("a", "7", 1, b"123456789")
+    fake_s3.answer(200, "<CompleteMultipartUploadResult/>")
+    store.complete_upload("a", "7", [part])
+    fake_s3.answer()
+    store.put("a", b"x")
+    fake_s3.answer(200, deleted())
+    store.delete(["a"])
+    assert part.checksum == ""
+    assert not [name for request in fake_s3.requests for name in request.headers if "checksum" in name]
+    md5 = hashlib.md5(fake_s3.requests[-1].body, usedforsecurity=False).digest()
+    assert sent_headers(fake_s3)["content-md5"] == base64.b64encode(md5).decode()
+
+
+def test_anonymous_requests_carry_no_signature(fake_s3: FakeS3, fake_settings: S3Settings) -> None:
+    fake_s3.error(404, "NoSuchKey")
+    S3Store(replace(fake_settings, credentials=(Anonymous(),))).get("a")
+    assert "authorization" not in sent_headers(fake_s3)
