@@ -59,10 +59,13 @@ class Metastore(Protocol):
     def alter_partitions(self, table: Table, changes: Sequence[PartitionChange]) -> None:
         """Apply all changes in ONE call, or none.
 
+        What was read is written back whole, so partitions must be freshly read. Only one that this process itself has
+        just added may be given as it was added: there is nothing in it that the caller does not know.
+
         Raises
         ------
         InvalidInputError
-            A partition appears twice, or was not read from this metastore.
+            A partition appears twice.
         PartitionMissingError
             One of them does not exist; nothing changed.
         """

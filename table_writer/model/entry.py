@@ -120,18 +120,18 @@ class LogEntry:
                 ),
                 ("publish timeout is not positive", self.publish_timeout_seconds <= 0),
                 (
-                    "a recover entry names no earlier version",
-                    (self.operation is Operation.RECOVER) != self._settles_earlier,
+                    "a recover entry names no version",
+                    (self.operation is Operation.RECOVER) != (self.settles is not None),
+                ),
+                (
+                    "the version to settle is not an earlier one",
+                    not 1 <= (self.settles or 1) <= max(1, self.base_version),
                 ),
             )
             if wrong
         ]
         if problems:
             raise InvalidInputError(f"log entry {self.version} is not valid: {'; '.join(problems)}", table=self.table)
-
-    @property
-    def _settles_earlier(self) -> bool:
-        return self.settles is not None and 1 <= self.settles < self.version
 
     def to_json(self, root: Location) -> bytes:
         """Serialise for storage below ``root``; an entry that does not validate is never stored."""

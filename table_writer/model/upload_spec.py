@@ -42,8 +42,8 @@ class ParquetOptions:
         Of the codec; ``None`` takes Spark's: 3 for zstd, the codec's own for the others.
     timestamp_type
         ``spark.sql.parquet.outputTimestampType``, for TIMESTAMP; TIMESTAMP_NTZ is always INT64 micros, as in Spark.
-        Two cases differ from Spark, both readable by everything that reads Spark's files: with ``INT96``, a table that has
-        TIMESTAMP_NTZ columns too gets micros for both (Arrow knows INT96 for all timestamps of a file or for none);
+        Two cases differ from Spark, both readable by everything that reads Spark's files: with ``INT96``, a table that
+        has TIMESTAMP_NTZ columns too gets micros for both (Arrow knows INT96 for all timestamps of a file or for none);
         with ``TIMESTAMP_MILLIS``, a timestamp inside an array, map or struct is written as micros.
     spark_schema_json
         Spark's schema of the data columns (``StructType.json()``), for the footer. Empty: not written.
@@ -100,7 +100,7 @@ class UploadSpec:
         Files one task holds open at a time. Rows of further partitions wait on local disk (``SPARK_LOCAL_DIRS``),
         grouped by partition, when they do not fit into ``buffer_bytes``: still one file per partition and task.
     buffer_bytes
-        Rows that a task holds as Arrow while it collects row groups. When it is full the largest row groups are encoded.
+        Rows that a task holds as Arrow while it collects row groups. When it is full, the largest are encoded.
     row_group_bytes
         Rows (as Arrow) after which a row group is encoded, however much room there is. A row group holds at most
         1,048,576 rows.

@@ -252,7 +252,7 @@ class Publisher:
 
     def _first_in_doubt(self, draft: LogEntry, state: LogState, plan: WritePlan) -> int | None:
         """Compare with every entry this write has not seen settled; returns the oldest that must be settled first."""
-        unseen = {*range(plan.base_version + 1, state.newest + 1), *plan.in_doubt, *state.in_doubt}
+        unseen: set[int] = {*range(plan.base_version + 1, state.newest + 1), *plan.in_doubt, *state.in_doubt}
         for version in sorted(unseen):
             record = self._log.read(version)
             verdict = standing(record.entry, record.outcome, draft, plan.in_doubt)

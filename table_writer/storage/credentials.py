@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import botocore.session
-from botocore.credentials import (
-    AssumeRoleCredentialFetcher,
-    AssumeRoleWithWebIdentityProvider,
-    ContainerProvider,
-    CredentialProvider,
-    Credentials,
-    EnvProvider,
-    InstanceMetadataProvider,
-    RefreshableCredentials,
-)
+from botocore.credentials import AssumeRoleCredentialFetcher, Credentials, RefreshableCredentials
 from botocore.exceptions import BotoCoreError, ClientError
-from botocore.utils import InstanceMetadataFetcher
 
 from table_writer.errors import InvalidInputError
 from table_writer.storage.s3_errors import storage_error
@@ -38,9 +28,13 @@ from table_writer.storage.settings import (
 
 __all__ = ["resolve"]
 
-METADATA_TIMEOUT_SECONDS: Final = 1
-METADATA_ATTEMPTS: Final = 3
-MACHINE_METHODS: Final = frozenset({InstanceMetadataProvider.METHOD, ContainerProvider.METHOD})
+PROVIDERS: Final[Mapping[type, str]] = {  # what botocore calls them
+    Environment: "env",
+    Container: "container-role",
+    InstanceMetadata: "iam-role",
+    WebIdentity: "assume-role-with-web-identity",
+}
+MACHINE_METHODS: Final = frozenset({"iam-role", "container-role"})
 
 
 def resolve(sources: Sequence[CredentialSource], *, bucket: str, region: str) -> Credentials | None:
@@ -78,40 +72,22 @@ def _load(source: CredentialSource, *, bucket: str, region: str) -> Credentials 
         return Credentials(source.access_key, source.secret_key, source.session_token or None)
     if isinstance(source, AssumedRole):
         return _assume(source, bucket=bucket, region=region)
-    if isinstance(source, Profile):
-        return _from_profile(source)
-    if isinstance(source, DefaultChain):
-        found: Credentials | None = botocore.session.Session().get_credentials()
-        return found
-    loaded: Credentials | None = _provider(source, region).load()
+    # a profile is always named, since botocore lets environment keys win over one that it finds by itself
+    profile = (source.name or os.environ.get("AWS_PROFILE") or "default") if isinstance(source, Profile) else None
+    session = _session(region, profile)
+    if isinstance(source, Profile | DefaultChain):
+        loaded: Credentials | None = session.get_credentials()
+    else:
+        loaded = session.get_component("credential_provider").get_provider(PROVIDERS[type(source)]).load()
+    if isinstance(source, Profile) and loaded is not None and loaded.method in MACHINE_METHODS:
+        return None  # the machine's own role is not the profile's
     return loaded
 
 
-def _provider(source: CredentialSource, region: str) -> CredentialProvider:
-    if isinstance(source, Environment):
-        return EnvProvider()
-    if isinstance(source, Container):
-        return ContainerProvider()
-    if isinstance(source, InstanceMetadata):
-        return InstanceMetadataProvider(
-            InstanceMetadataFetcher(timeout=METADATA_TIMEOUT_SECONDS, num_attempts=METADATA_ATTEMPTS)
-        )
-    if isinstance(source, WebIdentity):
-        session = botocore.session.Session()
-        return AssumeRoleWithWebIdentityProvider(
-            load_config=lambda: session.full_config,
-            client_creator=functools.partial(session.create_client, region_name=region),
-            profile_name=session.get_config_variable("profile") or "default",
-        )
-    raise InvalidInputError(f"{source!r} is not a source of credentials")
-
-
-def _from_profile(source: Profile) -> Credentials | None:
-    session = botocore.session.Session(profile=source.name or os.environ.get("AWS_PROFILE") or "default")
-    found = session.get_credentials()
-    return (
-        None if found is None or found.method in MACHINE_METHODS else found
-    )  # the machine's role is not the profile's
+def _session(region: str, profile: str | None = None) -> botocore.session.Session:
+    session = botocore.session.Session(profile=profile)
+    session.set_config_variable("region", region)
+    return session
 
 
 def _assume(source: AssumedRole, *, bucket: str, region: str) -> Credentials:
@@ -124,7 +100,7 @@ def _assume(source: AssumedRole, *, bucket: str, region: str) -> Credentials:
         "Policy": source.policy,
         "ExternalId": source.external_id,
     }
-    session = botocore.session.Session()
+    session = _session(region)
     create: Callable[..., Any] = functools.partial(
         session.create_client,
         region_name=source.sts_region or region,

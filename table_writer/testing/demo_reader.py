@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,13 +32,19 @@ __all__ = ["Reader", "Tally", "content_by_month", "judge"]
 START_SECONDS: Final = 120.0
 QUERY_SECONDS: Final = 120.0
 
-Content = Mapping[int, tuple[int, int]]
-"""Month to the number of its rows and a checksum over all their columns."""
+Rows = tuple[int, int]
+"""How many rows, and a checksum over them."""
+Content = Mapping[int, Rows]
+"""What each month holds."""
+ABSENT: Final[Rows] = (0, 0)
+
+
+CHECKED: Final = ("month", "day", "carrier", "flight", "dep_time", "revision")
 
 
 def content_by_month(rows: DataFrame) -> dict[int, tuple[int, int]]:
-    """Count the rows of each month, and add up a hash over all columns: any other row gives another sum."""
-    checksum = F.sum(F.hash(*rows.columns).cast("bigint")).alias("checksum")
+    """Count the rows of each month, and add up a hash of each row's key, a value and its revision."""
+    checksum = F.sum(F.hash(*CHECKED).cast("bigint")).alias("checksum")
     counted = rows.groupBy("month").agg(F.count("*").alias("row_count"), checksum)
     return {row["month"]: (row["row_count"], row["checksum"]) for row in counted.collect()}
 
@@ -55,6 +61,7 @@ class Observation:
 class Tally:
     """What all queries saw, counted."""
 
+    overwrites: int
     queries: int
     failed: int
     with_rows_missing: int  # a month is absent, or has fewer rows than before and after
@@ -70,12 +77,13 @@ class Tally:
         return self.failed + self.with_rows_missing + self.with_half_switched
 
 
-def judge(observations: Sequence[Observation], before: Content, after: Content) -> Tally:
+def judge(observations: Sequence[Observation], before: Content, after: Content, *, overwrites: int) -> Tally:
     """Compare what was seen with the only two contents there ever were."""
     counts: Counter[str] = Counter()
     for seen in observations:
         counts.update(["failed"] if seen.error else _findings(seen.content, before, after))
     return Tally(
+        overwrites=overwrites,
         queries=len(observations),
         failed=counts["failed"],
         with_rows_missing=counts["with_rows_missing"],
@@ -88,15 +96,16 @@ def judge(observations: Sequence[Observation], before: Content, after: Content) 
 
 
 def _findings(content: Content, before: Content, after: Content) -> set[str]:
-    wrong = {month for month in before.keys() | content.keys() if content.get(month) not in (before.get(month), after.get(month))}
-    if wrong:
-        fewer = {month for month in wrong if _row_count(content, month) < min(_row_count(before, month), _row_count(after, month))}
-        return {"with_rows_missing"} if wrong == fewer else {"with_half_switched", *(["with_rows_missing"] if fewer else [])}
-    return {"before"} if content == before else {"after"} if content == after else {"with_some_switched"}
+    if content in (before, after):
+        return {"before" if content == before else "after"}
+    faults = {_fault(content.get(month, ABSENT), before[month], after[month]) for month in before} - {""}
+    return faults or {"with_some_switched"}
 
 
-def _row_count(content: Content, month: int) -> int:
-    return content.get(month, (0, 0))[0]
+def _fault(seen: Rows, before: Rows, after: Rows) -> str:
+    if seen in (before, after):
+        return ""
+    return "with_rows_missing" if seen[0] < min(before[0], after[0]) else "with_half_switched"
 
 
 @dataclass
@@ -110,6 +119,7 @@ class Reader:
     """
 
     lake: Lakehouse
+    observations: list[Observation] = field(default_factory=list, init=False)
     _lines: queue.SimpleQueue[str] = field(default_factory=queue.SimpleQueue, init=False)
 
     def __enter__(self) -> Self:
@@ -120,8 +130,8 @@ class Reader:
             "PYSPARK_SUBMIT_ARGS": "pyspark-shell",
         }
         with (self.lake.directory / "reader.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "table_writer.testing.demo_reader", self.lake.metastore_uri],  # noqa: S603  # ourselves
+            self._process = subprocess.Popen(  # noqa: S603  # ourselves
+                [sys.executable, "-m", "table_writer.testing.demo_reader", self.lake.metastore_uri],
                 env=os.environ | changes,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -146,15 +156,17 @@ class Reader:
         self._next(START_SECONDS)
 
     @contextmanager
-    def watching(self, table: str) -> Iterator[list[Observation]]:
-        """Let it query a table for the length of the block; the first query ends before the block begins."""
-        seen: list[Observation] = []
+    def watching(self, table: str) -> Iterator[Callable[[], int]]:
+        """Let it query a table for the length of the block; hands out how many queries have ended.
+
+        The first one ends before the block begins. Afterwards :attr:`observations` are all of them.
+        """
         self._send(table)
-        seen.append(_observation(self._next(QUERY_SECONDS)))
-        yield seen
+        self.observations = [_observation(self._next(QUERY_SECONDS))]
+        yield lambda: len(self.observations) + self._lines.qsize()
         self._send("")
         while line := self._next(QUERY_SECONDS):
-            seen.append(_observation(line))
+            self.observations.append(_observation(line))
 
     def _send(self, line: str) -> None:
         if self._process.stdin is not None:
@@ -175,9 +187,8 @@ class Reader:
 
 def _observation(line: str) -> Observation:
     stored = json.loads(line)
-    return Observation(
-        content={int(month): (rows, checksum) for month, (rows, checksum) in stored["content"].items()}, error=stored["error"]
-    )
+    content = {int(month): (row_count, checksum) for month, (row_count, checksum) in stored["content"].items()}
+    return Observation(content=content, error=stored["error"])
 
 
 def _query(spark: SparkSession, table: str) -> str:
@@ -186,8 +197,14 @@ def _query(spark: SparkSession, table: str) -> str:
         spark.catalog.refreshTable(table)
         content, error = content_by_month(spark.table(table)), ""
     except Exception as failure:  # noqa: BLE001  # whatever it is, this query failed
-        content, error = {}, str(failure).strip().partition("\n")[0][:300] or type(failure).__name__
+        content, error = {}, _cause(failure)
     return json.dumps({"content": content, "error": error})
+
+
+def _cause(failure: Exception) -> str:
+    lines = [line.strip() for line in str(failure).splitlines() if line.strip()] or [type(failure).__name__]
+    telling = [line for line in lines if "FileNotFound" in line or line.startswith("Caused by:")]
+    return [*telling, lines[0]][0][:300]
 
 
 def _commands() -> queue.SimpleQueue[str | None]:
@@ -211,14 +228,14 @@ def _serve(metastore_uri: str, out: IO[str]) -> None:
     )
     spark.sql("SHOW DATABASES").collect()
     commands = _commands()
-    print("ready", file=out, flush=True)  # noqa: T201  # this is the answer
+    print("ready", file=out, flush=True)
     while table := commands.get():
         while commands.empty():
-            print(_query(spark, table), file=out, flush=True)  # noqa: T201
+            print(_query(spark, table), file=out, flush=True)
             time.sleep(0.01)
         if commands.get() is None:
             break
-        print(file=out, flush=True)  # noqa: T201
+        print(file=out, flush=True)
     spark.stop()
 
 

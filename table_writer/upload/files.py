@@ -91,7 +91,9 @@ class PartitionFile:
             return
         row_count, raw_size_bytes = self._parquet.close()
         if row_count != self._row_count:
-            raise StorageError(f"{self._sink.key} got {self._row_count} rows and holds {row_count}; run the write again")
+            raise StorageError(
+                f"{self._sink.key} got {self._row_count} rows and holds {row_count}; run the write again"
+            )
         self._sink.finish()
         self._files.finished(FinishedFile(self._sink, self._partition_id, row_count, raw_size_bytes))
         self._sink, self._parquet, self._row_count = None, None, 0

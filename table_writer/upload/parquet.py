@@ -63,5 +63,7 @@ class ParquetFile:
         self._writer.add_key_value_metadata({key: value for key, value in footer.items() if value})
         self._writer.close()
         metadata = self._metadata[0]
-        raw_size_bytes = sum(metadata.row_group(position).total_byte_size for position in range(metadata.num_row_groups))
+        raw_size_bytes = sum(
+            metadata.row_group(position).total_byte_size for position in range(metadata.num_row_groups)
+        )
         return metadata.num_rows, raw_size_bytes

@@ -53,12 +53,15 @@ def _repeats(values: Any, scale: float) -> bool:
     width = values.nbytes / len(values) + 4 if _is_binary(values.type) else values.type.bit_width / 8
     dictionary_bytes = distinct * width
     index_bytes = all_values * max(1, math.ceil(math.log2(distinct))) / 8
-    return dictionary_bytes <= MAX_DICTIONARY_BYTES and dictionary_bytes + index_bytes < WORTHWHILE * all_values * width
+    is_smaller: bool = dictionary_bytes + index_bytes < WORTHWHILE * all_values * width
+    return is_smaller and dictionary_bytes <= MAX_DICTIONARY_BYTES
 
 
 def _is_binary(kind: Any) -> bool:
     types = pa.types
-    return bool(types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind))
+    return bool(
+        types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
+    )
 
 
 def _distinct_in_all(sampled: int, distinct: int, total: float) -> float:

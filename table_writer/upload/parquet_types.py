@@ -44,6 +44,11 @@ def file_type(kind: Any, *, column: str) -> Any:
     if types.is_map(kind):
         key = pa.field("key", file_type(kind.key_type, column=column), nullable=False)
         return pa.map_(key, pa.field("value", file_type(kind.item_type, column=column)))
+    return _without_children(kind, column=column)
+
+
+def _without_children(kind: Any, *, column: str) -> Any:
+    types = pa.types
     if types.is_timestamp(kind):
         return pa.timestamp("us") if kind.tz is None else MICROS
     if types.is_time64(kind):

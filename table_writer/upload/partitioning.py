@@ -55,7 +55,9 @@ class PartitionIds:
             else:
                 pairs = pc.add(pc.multiply(codes.cast(pa.int64()), len(values)), encoded.indices)
                 encoded = pc.dictionary_encode(pairs)  # as few numbers as there are, or more columns would overflow
-                found = [(*found[pair // len(values)], values[pair % len(values)]) for pair in encoded.dictionary.to_pylist()]
+                found = [
+                    (*found[pair // len(values)], values[pair % len(values)]) for pair in encoded.dictionary.to_pylist()
+                ]
                 codes = encoded.indices
         ids = pa.array([self._id_of(values) for values in found], type=pa.int32())
         return pa.repeat(ids[0], row_count) if codes is None else ids.take(codes)
@@ -68,8 +70,8 @@ class PartitionIds:
         key_bytes = len(f"{self._rest_of_key}{name}/".encode())
         if key_bytes > MAX_KEY_BYTES:
             raise InvalidInputError(
-                f"the key of a file in partition {name[:200]!r} would have {key_bytes} bytes; S3 allows {MAX_KEY_BYTES}. "
-                "Shorten the partition value or the table's location"
+                f"the key of a file in partition {name[:200]!r} would have {key_bytes} bytes; "
+                f"S3 allows {MAX_KEY_BYTES}. Shorten the partition value or the table's location"
             )
         self._ids[values] = len(self._values)
         self._values.append(values)

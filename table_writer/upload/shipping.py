@@ -1,4 +1,55 @@
-"""."""
+"""Executors that run on other machines get this package, once a Spark application."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import zipfile
+from pathlib import Path
+from typing import Final
+
 from pyspark import SparkContext
+
+import table_writer
+from table_writer.upload.probe import probe_executors
+
+__all__ = ["prepare_executors"]
+
+_prepared: Final[set[str]] = set()
+_preparing: Final = threading.Lock()
+
+
 def prepare_executors(context: SparkContext) -> None:
-    """."""
+    """Send this package to the executors and look whether they can run it; does nothing the second time.
+
+    In local mode the workers are children of this process: nothing to send, nothing to look for.
+
+    Raises
+    ------
+    InvalidInputError
+        The executors lack something; the message names the fix.
+    """
+    if (context.master or "").split("[")[0] == "local":
+        return
+    with _preparing:
+        if context.applicationId in _prepared:
+            return
+        _ship_package(context)
+        probe_executors(context)
+        _prepared.add(context.applicationId)
+
+
+def _ship_package(context: SparkContext) -> None:
+    package = Path(table_writer.__file__).parent
+    if not package.is_dir():
+        return  # imported from a zip: it came with --py-files, which executors get too
+    directory = Path(tempfile.mkdtemp(prefix="table_writer-package-"))
+    try:
+        archive = directory / "table_writer_package.zip"
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+            for source in sorted(package.rglob("*.py")):
+                file.write(source, source.relative_to(package.parent))
+        context.addPyFile(str(archive))  # copies it
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -104,4 +104,4 @@ def _disk_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError(f"local disk of an executor failed while rows waited there: {error}; see SPARK_LOCAL_DIRS") from error
+        raise StorageError(f"the local disk that rows wait on failed: {error}; see SPARK_LOCAL_DIRS") from error

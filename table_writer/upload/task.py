@@ -80,7 +80,7 @@ def _numbered(batches: Iterable[Any], spec: UploadSpec, ids: PartitionIds) -> It
     data_count = len(spec.data_columns)
     for chunk in in_chunks(batches):
         if chunk.num_columns != data_count + len(spec.partition_columns):
-            raise InvalidInputError(f"rows have {chunk.num_columns} columns, which are not the data and partition columns")
+            raise InvalidInputError(f"rows have {chunk.num_columns} columns, not the data and partition columns")
         rows = pa.RecordBatch.from_arrays(chunk.columns[:data_count], names=list(spec.data_columns))
         yield ids.of(chunk.columns[data_count:], chunk.num_rows), rows
 

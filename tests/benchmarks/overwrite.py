@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812 - as Spark documents it
 
 from table_writer.model.message import PendingUpload
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
@@ -24,6 +24,7 @@ from table_writer.upload.job import Uploader
 
 PARTITIONS = 30
 TASKS = 8
+STATES = ["new", "paid", "packed", "sent", "returned"]
 COMPLETING_THREADS = 16
 STATEMENT = """
 CREATE TABLE {table} (id BIGINT, customer_id INT, amount DECIMAL(10,2), price DOUBLE, status STRING, comment STRING,
@@ -43,7 +44,7 @@ def orders(spark: SparkSession, row_count: int) -> DataFrame:
         below(1_000_000, 3).cast("int").alias("customer_id"),
         (below(10_000_000, 5) / 100).cast("decimal(10,2)").alias("amount"),
         (below(1 << 30, 7) / 7.0).alias("price"),
-        F.element_at(F.array(*map(F.lit, ["new", "paid", "packed", "sent", "returned"])), (below(5, 11) + 1).cast("int")).alias("status"),
+        F.element_at(F.array(*map(F.lit, STATES)), (below(5, 11) + 1).cast("int")).alias("status"),
         F.concat(F.lit("order "), F.hex(below(1 << 24, 13))).alias("comment"),
         F.timestamp_seconds(F.lit(1_700_000_000) + below(86_400 * 365, 17)).alias("created_at"),
         below(100, 19).cast("int").alias("quantity"),
@@ -151,7 +152,8 @@ def main() -> None:
             for side in sides:
                 times[side.name].append(seconds(lambda side=side: side(rows)))
         best = {name: min(values) for name, values in times.items()}
-        print(f"{chosen.rows:,} rows, {len(rows.columns)} columns, {PARTITIONS} partitions, {TASKS} tasks, {chosen.server}")
+        shape = f"{chosen.rows:,} rows, {len(rows.columns)} columns, {PARTITIONS} partitions, {TASKS} tasks"
+        print(f"{shape}, {chosen.server}")
         print(f"{'overwrite':28}{'seconds':>9}{'times':>7}{'MB':>8}{'files':>7}   all runs")
         print(f"{'(making the rows)':28}{min(scans):9.2f}")
         for side in sides:

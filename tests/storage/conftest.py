@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import socketserver
 import threading
 import uuid
 from collections import deque
@@ -44,8 +45,8 @@ def versitygw() -> Iterator[S3Server]:
 
 
 @pytest.fixture
-def open_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Place]:
-    def opened(kind: str) -> Place:
+def open_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Place]:
+    def opened(kind: str, *, checksums: bool = True) -> Place:
         name = f"wh/{uuid.uuid4().hex}/_table_writer/"
         if kind == "memory":
             return Place(MemoryStore(), name, kind)
@@ -53,26 +54,26 @@ def open_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str]
             return Place(open_store(LocalSettings()), f"{str(tmp_path)[1:]}/{name}", kind)
         server: S3Server = request.getfixturevalue(kind)
         location = Location.parse(f"s3a://{BUCKET}/")
-        settings = settings_for(location, server.hadoop_settings(), S3Overrides(max_attempts=2))
+        settings = settings_for(location, server.hadoop_settings(), S3Overrides(max_attempts=2, checksums=checksums))
         return Place(open_store(settings), name, kind)
 
     return opened
 
 
 @pytest.fixture(params=["memory", "local", "moto", "versitygw"])
-def place(request: pytest.FixtureRequest, open_place: Callable[[str], Place]) -> Place:
+def place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
     """Every store."""
     return open_place(request.param)
 
 
 @pytest.fixture(params=["memory", "local", "versitygw"])
-def strict_place(request: pytest.FixtureRequest, open_place: Callable[[str], Place]) -> Place:
+def strict_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
     """Every store but moto, which accepts what S3 refuses, or answers 500 (docs: FACTS, section 5)."""
     return open_place(request.param)
 
 
 @pytest.fixture(params=["memory", "moto", "versitygw"])
-def flat_place(request: pytest.FixtureRequest, open_place: Callable[[str], Place]) -> Place:
+def flat_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
     """Every store without directories: a key may end in ``/``."""
     return open_place(request.param)
 
@@ -127,10 +128,10 @@ class FakeS3:
             def log_message(self, *_: object) -> None:
                 """Keep quiet."""
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)  # http.server asks DNS
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def answer(self, status: int = 200, body: str = "", **options: object) -> None:
         self.answers.append(Answer(status, body, **options))

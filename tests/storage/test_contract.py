@@ -7,14 +7,18 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
 from table_writer.storage import ObjectStore
-from tests.storage.conftest import Place
+
+if TYPE_CHECKING:
+    from tests.storage.conftest import Place
 
 MIB = 1024 * 1024
 ODD_NAMES = [
@@ -341,9 +345,7 @@ def test_completing_an_aborted_upload_names_the_usual_causes(strict_place: Place
 
 
 @pytest.mark.parametrize("kind", ["memory", "local"])  # versitygw answers 200 whenever the key has an object
-def test_a_gone_upload_does_not_pass_for_an_object_of_another_size(
-    kind: str, open_place: Callable[[str], Place]
-) -> None:
+def test_a_gone_upload_does_not_pass_for_an_object_of_another_size(kind: str, open_place: Callable[..., Place]) -> None:
     place = open_place(kind)
     key = f"{place.directory}a"
     place.store.put(key, b"someone else's")
@@ -453,3 +455,36 @@ def test_one_store_serves_many_threads(place: Place) -> None:
     assert all(in_parallel([roundtrip] * 64, 16))
     assert keys_below(place) == []
     assert list(place.store.list_uploads(place.directory)) == []
+
+
+# ---- checksums
+
+
+@pytest.mark.parametrize("kind", ["moto", "versitygw"])
+def test_without_checksums_all_calls_work_as_well(kind: str, open_place: Callable[..., Place]) -> None:
+    place = open_place(kind, checksums=False)
+    key = f"{place.directory}a"
+    upload_id, parts = upload(place.store, key, b"x" * 5 * MIB, b"tail")
+    assert [part.checksum for part in parts] == ["", ""]
+    place.store.complete_upload(key, upload_id, parts)
+    assert body_of(place.store, key) == b"x" * 5 * MIB + b"tail"
+    place.store.put(key, b"y")
+    assert not place.store.put_if_absent(key, b"z")
+    place.store.delete([key])
+    assert keys_below(place) == []
+
+
+@pytest.mark.parametrize("kind", ["moto", "versitygw"])
+def test_parts_carry_their_checksum(kind: str, open_place: Callable[..., Place]) -> None:
+    place = open_place(kind)
+    _, (part,) = upload(place.store, f"{place.directory}a", b"123456789")
+    assert part.checksum == "y/Q5Jg=="  # the CRC32 of the digits, as in every description of it
+
+
+def test_a_part_that_changed_on_its_way_is_not_completed(open_place: Callable[..., Place]) -> None:
+    place = open_place("versitygw")
+    key = f"{place.directory}a"
+    upload_id, (part,) = upload(place.store, key, b"123456789")
+    with pytest.raises(StorageError):
+        place.store.complete_upload(key, upload_id, [replace(part, checksum="AAAAAA==")])
+    assert place.store.head(key) is None

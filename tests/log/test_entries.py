@@ -1,0 +1,190 @@
+"""Entries check themselves: what is stored was valid, what is read is trusted only after a check."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from table_writer.errors import InvalidInputError
+from table_writer.log.table_log import TableLog
+from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedLocation, ReplacedObject
+from table_writer.model.location import Location
+from table_writer.model.write import TableLayout
+from table_writer.testing.memory_store import MemoryStore
+
+ROOT = Location.parse("s3a://lake/mart/orders")
+NOW = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def entry(version: int = 1, **changes: Any) -> LogEntry:
+    fields: dict[str, Any] = {
+        "table": "mart.orders",
+        "version": version,
+        "write_id": f"w{version}",
+        "operation": Operation.WRITE,
+        "mode": "overwrite_partitions",
+        "created_at": NOW,
+        "base_version": version - 1,
+        "publish_timeout_seconds": 300.0,
+        "partitions": (
+            EntryPartition(
+                values=("d1", "a/b %"),
+                old_location="s3://elsewhere/x/",
+                new_location="s3a://lake/mart/orders/_table_writer/data/w1/dt=d1/p=a%2Fb %25/",
+                rows=1,
+                bytes=2,
+                raw_bytes=3,
+                files=1,
+            ),
+        ),
+        "replaced": (
+            ReplacedLocation(
+                location="s3a://lake/mart/orders/dt=d1/",
+                delete_after=NOW,
+                objects=(ReplacedObject(key="mart/orders/dt=d1/part", size_bytes=7, etag="e"),),
+            ),
+        ),
+    }
+    return LogEntry(**{**fields, **changes})
+
+
+def test_an_entry_survives_storage() -> None:
+    assert LogEntry.from_json(entry().to_json(ROOT), root=ROOT, version=1) == entry()
+
+
+def test_locations_below_the_root_are_stored_relative_to_it() -> None:
+    text = entry().to_json(ROOT).decode()
+    assert '"new_location": "_table_writer/data/w1/' in text
+    moved = LogEntry.from_json(text.encode(), root=Location.parse("s3://copy/t"), version=1)
+    assert moved.partitions[0].new_location.startswith("s3://copy/t/_table_writer/data/w1/")
+    assert moved.partitions[0].old_location == "s3://elsewhere/x/"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"version": 0, "base_version": 0},
+        {"base_version": 1},
+        {"write_id": "../x"},
+        {"write_id": ""},
+        {"created_at": datetime(2024, 1, 1)},  # noqa: DTZ001  # that is the point
+        {"publish_timeout_seconds": 0},
+        {"operation": Operation.RECOVER},
+        {"operation": Operation.RECOVER, "settles": 1},
+        {"settles": 1},
+    ],
+    ids=str,
+)
+def test_an_entry_that_contradicts_itself_is_never_stored(changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        entry(**changes).to_json(ROOT)
+
+
+def test_a_partition_named_twice_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="twice"):
+        entry(partitions=entry().partitions * 2).to_json(ROOT)
+
+
+@given(cut=st.integers(min_value=0, max_value=len(entry().to_json(ROOT)) - 1))
+def test_a_truncated_entry_is_an_error_and_never_half_an_entry(cut: int) -> None:
+    with pytest.raises(InvalidInputError):
+        LogEntry.from_json(entry().to_json(ROOT)[:cut], root=ROOT, version=1)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("format", 2),
+        ("version", 2),
+        ("version", "x"),
+        ("operation", "drop"),
+        ("partitions", None),
+        ("partitions", [{"values": ["d1"], "old_location": None, "new_location": "../../x/"}]),
+        ("partitions", [1]),
+        ("tags", {"a": 1}),
+        ("writer", []),
+        ("created_at", "yesterday"),
+        ("write_id", None),
+    ],
+)
+def test_a_hostile_entry_is_an_error(field: str, value: object) -> None:
+    stored = json.loads(entry().to_json(ROOT))
+    stored[field] = value
+    with pytest.raises(InvalidInputError):
+        LogEntry.from_json(json.dumps(stored).encode(), root=ROOT, version=1)
+
+
+@pytest.mark.parametrize("where", ["new_location", "old_location"])
+def test_a_location_that_leaves_the_root_is_an_error(where: str) -> None:
+    stored = json.loads(entry().to_json(ROOT))
+    stored["partitions"][0][where] = "_table_writer/data/../../../other/"
+    with pytest.raises(InvalidInputError, match=r"\.\.|leaves"):
+        LogEntry.from_json(json.dumps(stored).encode(), root=ROOT, version=1)
+
+
+def log_of(store: MemoryStore) -> TableLog:
+    return TableLog(store, TableLayout(ROOT))
+
+
+def test_the_newest_version_takes_two_requests_however_long_the_log_is() -> None:
+    store = MemoryStore()
+    log = log_of(store)
+    for version in range(1, 701):
+        assert log.claim(entry(version))
+        log.settle(version, Outcome.PUBLISHED, write_id="w")
+        if version % 100 == 0:
+            log.remember_settled(log.read_state())
+    before = sum(store.request_counts().values())
+    state = log.read_state()
+    assert state.newest == 700
+    assert not state.in_doubt
+    assert sum(store.request_counts().values()) - before == 2
+
+
+def test_an_entry_without_outcome_is_in_doubt_however_old_it_is() -> None:
+    log = log_of(MemoryStore())
+    for version in range(1, 201):
+        log.claim(entry(version))
+        if version != 7:
+            log.settle(version, Outcome.PUBLISHED, write_id="w")
+        log.remember_settled(log.read_state())
+    assert log.read_state().in_doubt == {7}
+
+
+def test_a_slot_is_claimed_once() -> None:
+    log = log_of(MemoryStore())
+    assert log.claim(entry())
+    assert not log.claim(entry(write_id="other"))
+    assert log.claim(entry()), "a repeated claim of our own is ours"
+
+
+def test_the_first_outcome_stands() -> None:
+    log = log_of(MemoryStore())
+    log.claim(entry())
+    assert log.settle(1, Outcome.ABANDONED, write_id="a") is Outcome.ABANDONED
+    assert log.settle(1, Outcome.PUBLISHED, write_id="b") is Outcome.ABANDONED
+    assert log.outcome(1) is Outcome.ABANDONED
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"outcome": "maybe"}', b"[1]", b"\xff"])
+def test_an_unreadable_outcome_is_an_error_not_a_guess(body: bytes) -> None:
+    store = MemoryStore()
+    log = log_of(store)
+    log.claim(entry())
+    store.put(TableLayout(ROOT).outcome_key(1), body)
+    with pytest.raises(InvalidInputError):
+        log.read(1)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"version": "x"}'])
+def test_a_broken_hint_only_costs_a_longer_listing(body: bytes) -> None:
+    store = MemoryStore()
+    log = log_of(store)
+    log.claim(entry())
+    store.put(TableLayout(ROOT).settled_key, body)
+    assert log.read_state().newest == 1

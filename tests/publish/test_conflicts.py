@@ -1,0 +1,229 @@
+"""What concurrent writers do to each other: nothing, unless they want the same partition."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from table_writer.errors import ConflictError, MetastoreError, OutcomeUnknownError
+from table_writer.model.entry import Operation, Outcome
+from table_writer.model.table import Column
+from table_writer.publish.recovery import Recovery
+from table_writer.publish.switch import Deadline, Switch
+
+from .world import ROOT, TABLE, DeathError, Fault, World
+
+ONE = {"d1": frozenset({1})}
+TWO = {"d1": frozenset({2})}
+OTHER = {"d2": frozenset({3})}
+
+
+def test_writers_of_different_partitions_never_conflict() -> None:
+    world = World()
+    plan = world.plan()
+    world.write(ONE)
+    published = world.write(OTHER, plan=plan)
+    assert published.entry.version == 2
+    assert published.entry.base_version == 0
+    assert world.rows() == {**ONE, **OTHER}
+
+
+def test_of_two_writers_of_one_partition_the_first_to_publish_wins() -> None:
+    world = World()
+    plan = world.plan()
+    first = world.write(ONE)
+    with pytest.raises(ConflictError, match=first.entry.write_id):
+        world.write(TWO, plan=plan)
+    assert world.rows() == ONE
+    keys = [info.key for info in world.store.list("mart/orders/_table_writer/data/")]
+    assert all(first.entry.write_id in key for key in keys), "the loser's files are gone"
+
+
+def test_a_writer_that_loses_the_slot_to_another_partition_takes_the_next() -> None:
+    world = World()
+    barrier = threading.Barrier(8)
+    outcomes: list[int] = []
+
+    def one(number: int) -> None:
+        rows = {f"d{number}": frozenset({number})}
+        outcomes.append(world.write(rows, before_publish=barrier.wait).entry.version)
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == list(range(1, 9))
+    assert world.rows() == {f"d{number}": frozenset({number}) for number in range(8)}
+
+
+def test_of_many_racing_writers_of_one_partition_exactly_one_wins() -> None:
+    world = World()
+    barrier = threading.Barrier(8)
+    won: list[int] = []
+    lost: list[ConflictError] = []
+
+    def one(number: int) -> None:
+        try:
+            world.write({"d1": frozenset({number})}, before_publish=barrier.wait)
+            won.append(number)
+        except ConflictError as error:
+            lost.append(error)
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert len(lost) == 7
+    assert world.rows() == {"d1": frozenset(won)}
+
+
+def test_an_abandoned_entry_conflicts_with_nobody() -> None:
+    world = World()
+    plan = world.plan()
+    refuse = Fault("metastore", "add_partitions", 1, "before", Exception)
+    with world.inject(refuse), pytest.raises(MetastoreError):
+        world.write(ONE)
+    assert world.services().log.outcome(1) is Outcome.ABANDONED
+    assert world.write(TWO, plan=plan).entry.version == 2
+
+
+def test_a_claim_of_a_dead_writer_is_waited_for_then_recovered() -> None:
+    world = World()
+    world.write(ONE)
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write(TWO)
+    assert world.rows() == ONE
+    services = world.services()
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        world.skipped_seconds += 60
+
+    recovery = Recovery(
+        services.log,
+        world.metastore,
+        Switch(world.metastore, call_timeout_seconds=1),
+        world.layout,
+        identity={},
+        sleep=sleep,
+    )
+    recovery.settle(2, world.table, newest=2)
+    assert waits, "a claim is left alone until it has timed out"
+    assert world.rows() == TWO
+    record = services.log.read(3)
+    assert record.entry.operation is Operation.RECOVER
+    assert record.entry.settles == 2
+    assert services.log.outcome(2) is Outcome.PUBLISHED
+
+
+def test_rows_that_a_recovery_published_after_the_plan_are_a_conflict() -> None:
+    world = World()
+    world.write(ONE)
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write(TWO)
+    plan = world.plan()
+    assert plan.in_doubt == {2}
+    world.wait_out_claims()
+    with pytest.raises(ConflictError):
+        world.write({"d1": frozenset({4})}, plan=plan)
+    assert world.rows() == TWO
+    world.write({"d1": frozenset({4})})
+    assert world.rows() == {"d1": frozenset({4})}
+
+
+def test_recovery_leaves_alone_what_another_tool_moved() -> None:
+    world = World()
+    world.write({**ONE, **OTHER})
+    new = {"d1": frozenset({2}), "d2": frozenset({30})}
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write(new)
+    world.written_by_another_tool("d2", frozenset({99}))
+    world.wait_out_claims()
+    with pytest.raises(ConflictError):
+        world.write({"d1": frozenset({4})}, plan=world.plan())
+    assert world.rows() == {"d1": frozenset({2}), "d2": frozenset({99})}
+
+
+def test_recovering_twice_changes_nothing_more() -> None:
+    world = World()
+    with world.inject(Fault("store", "put_if_absent", 2, "before", DeathError)), pytest.raises(DeathError):
+        world.write(ONE)
+    services = world.services()
+    recovery = Recovery(
+        services.log, world.metastore, Switch(world.metastore, call_timeout_seconds=1), world.layout, identity={}
+    )
+    record = services.log.read(1)
+    recovery.recover(record, world.table, newest=1)
+    before = world.partitions()
+    recovery.recover(record, world.table, newest=2)
+    assert {value: one.location for value, one in world.partitions().items()} == {
+        value: one.location for value, one in before.items()
+    }
+    assert services.log.outcome(1) is Outcome.PUBLISHED
+
+
+def test_a_partition_dropped_before_the_switch_is_added_again() -> None:
+    world = World()
+    world.write({**ONE, **OTHER})
+    dropped = []
+
+    def drop(call: str, phase: str) -> None:
+        if call == "alter_partitions" and phase == "before" and not dropped:
+            dropped.append(True)
+            world.metastore.drop_partition(world.table, ("d1",))
+
+    world.metastore.on_call = drop
+    world.write({"d1": frozenset({5}), "d2": frozenset({6})})
+    world.metastore.on_call = None
+    assert world.rows() == {"d1": frozenset({5}), "d2": frozenset({6})}
+
+
+def test_a_table_that_was_dropped_and_created_meanwhile_is_a_conflict() -> None:
+    world = World()
+    plan = world.plan()
+    table = world.table
+    world.metastore.drop_table(TABLE)
+    world.metastore.create_table(replace(table, created_at_seconds=table.created_at_seconds + 5))
+    with pytest.raises(ConflictError, match="dropped"):
+        world.write(ONE, plan=plan)
+
+
+def test_a_table_whose_columns_changed_meanwhile_is_a_conflict() -> None:
+    world = World()
+    plan = world.plan()
+    world.metastore.create_table(replace(world.table, columns=(Column("id", "string"),)))
+    with pytest.raises(ConflictError, match="altered"):
+        world.write(ONE, plan=plan)
+
+
+def test_nothing_is_sent_after_the_claim_has_timed_out() -> None:
+    world = World()
+    now = [0.0]
+    deadline = Deadline(100, clock=lambda: now[0])
+    published = world.write(ONE)
+    now[0] = 99
+    with world.recording() as calls, pytest.raises(MetastoreError, match="not enough"):
+        Switch(world.metastore, call_timeout_seconds=2).apply(
+            world.table,
+            replace(published.entry, partitions=(replace(published.entry.partitions[0], new_location=f"{ROOT}late/"),)),
+            {("d1",): world.partitions()["d1"]},
+            world.layout.empty("late"),
+            deadline,
+        )
+    assert {call for _, call in calls} <= {"get_partitions"}
+
+
+def test_an_unknown_outcome_of_another_write_is_no_unknown_outcome_of_ours() -> None:
+    world = World()
+    with world.inject(Fault("metastore", "add_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write(ONE)
+    world.wait_out_claims()
+    lost = Fault("metastore", "add_partitions", 1, "before", OutcomeUnknownError)
+    with world.inject(lost), pytest.raises(MetastoreError, match="Nothing of write .* was published"):
+        world.write(TWO)

@@ -1,0 +1,227 @@
+"""Each source of credentials, from where it really reads; none asks a network other than this machine."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import socketserver
+import threading
+import traceback
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import boto3
+import pytest
+from botocore.credentials import Credentials, RefreshableCredentials
+
+from table_writer.errors import InvalidInputError, StorageError
+from table_writer.storage import S3Settings, open_store
+from table_writer.storage.credentials import resolve
+from table_writer.storage.settings import (
+    Anonymous,
+    AssumedRole,
+    Container,
+    CredentialSource,
+    DefaultChain,
+    Environment,
+    InstanceMetadata,
+    Profile,
+    StaticKeys,
+    WebIdentity,
+)
+from table_writer.testing.s3_server import S3Server
+
+STATIC = StaticKeys(access_key="AKIASTATIC", secret_key="hush-hush")
+
+
+@pytest.fixture(autouse=True)
+def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No AWS settings from outside, and no instance metadata."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    (tmp_path / "credentials").write_text(
+        "[default]\naws_access_key_id=AKIADEFAULT\naws_secret_access_key=s\n"
+        "[mart]\naws_access_key_id=AKIAMART\naws_secret_access_key=s\n"
+    )
+
+
+def found(*sources: CredentialSource) -> Credentials | None:
+    return resolve(sources, bucket="mart", region="us-east-1")
+
+
+def access_key(*sources: CredentialSource) -> str:
+    credentials = found(*sources)
+    assert credentials is not None
+    return str(credentials.get_frozen_credentials().access_key)
+
+
+def test_static_keys_are_taken_as_they_are() -> None:
+    credentials = found(StaticKeys(access_key="AKIA", secret_key="s", session_token="t"))
+    assert credentials is not None
+    assert (credentials.access_key, credentials.secret_key, credentials.token) == ("AKIA", "s", "t")
+
+
+def test_anonymous_is_no_credentials() -> None:
+    assert found(Anonymous()) is None
+
+
+def test_the_environment_is_read_where_the_store_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAENV")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    assert access_key(Environment()) == "AKIAENV"
+    assert access_key(DefaultChain()) == "AKIAENV"
+
+
+def test_a_source_that_has_nothing_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert access_key(Environment(), Container(), InstanceMetadata(), WebIdentity(), STATIC) == "AKIASTATIC"
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAHALF")  # without its secret key
+    assert access_key(Environment(), STATIC) == "AKIASTATIC"
+    assert access_key(Profile("unheard-of"), STATIC) == "AKIASTATIC"
+
+
+def test_a_profile_is_taken_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert access_key(Profile("mart")) == "AKIAMART"
+    assert access_key(Profile()) == "AKIADEFAULT"
+    monkeypatch.setenv("AWS_PROFILE", "mart")
+    assert access_key(Profile()) == "AKIAMART"
+    assert access_key(DefaultChain()) == "AKIAMART"
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAENV")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+    assert access_key(Profile()) == "AKIAMART"
+
+
+def test_nothing_found_says_what_was_tried_and_what_to_set() -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        open_store(S3Settings(bucket="mart", credentials=(Environment(), Profile("unheard-of"), InstanceMetadata())))
+    for named in ("bucket mart", "Environment", "unheard-of", "InstanceMetadata", "fs.s3a.access.key", "profile"):
+        assert named in str(caught.value)
+    first, *_ = traceback.format_exception(caught.value)
+    assert "botocore" not in first
+
+
+def test_a_profile_that_the_environment_names_wrongly_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "unheard-of")
+    with pytest.raises(InvalidInputError, match="unheard-of"):
+        open_store(S3Settings(bucket="mart", credentials=(STATIC,)))
+
+
+# ---- from servers on this machine
+
+
+class Metadata(socketserver.ThreadingTCPServer):
+    """Answers as the metadata services of EC2 and ECS do."""
+
+    daemon_threads = True
+    expires_at = (datetime.now(UTC) + timedelta(hours=6)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    class RequestHandlerClass(http.server.BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            keys = {"AccessKeyId": "AKIAROLE", "SecretAccessKey": "s", "Token": "t", "Expiration": Metadata.expires_at}
+            body = (
+                "role-name" if self.path.endswith("/security-credentials/") else json.dumps(keys | {"Code": "Success"})
+            )
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        do_GET = do_PUT = answer  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            """Keep quiet."""
+
+
+@pytest.fixture
+def metadata_url() -> Iterator[str]:
+    with Metadata(("127.0.0.1", 0), Metadata.RequestHandlerClass) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_a_container_role_is_renewable(metadata_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{metadata_url}/role")
+    assert access_key(Container()) == "AKIAROLE"
+    assert isinstance(found(Container()), RefreshableCredentials)
+
+
+def test_an_instance_role_is_renewable(metadata_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", metadata_url)
+    assert access_key(InstanceMetadata()) == "AKIAROLE"
+    assert isinstance(found(InstanceMetadata()), RefreshableCredentials)
+
+
+def test_the_machines_role_does_not_pass_for_a_profile(metadata_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{metadata_url}/role")
+    Path(os.environ["AWS_CONFIG_FILE"]).write_text("[profile empty]\nregion=eu-west-1\n")
+    assert access_key(Profile("empty"), STATIC) == "AKIASTATIC"
+
+
+def test_a_container_service_that_is_down_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1/role")
+    assert access_key(Container(), STATIC) == "AKIASTATIC"
+
+
+@pytest.fixture
+def role_arn(moto: S3Server) -> str:
+    iam = boto3.client(
+        "iam", endpoint_url=moto.endpoint_url, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="s"
+    )
+    try:
+        made = iam.create_role(RoleName="writer", AssumeRolePolicyDocument="{}")
+    except iam.exceptions.EntityAlreadyExistsException:
+        made = iam.get_role(RoleName="writer")
+    return str(made["Role"]["Arn"])
+
+
+def test_an_assumed_role_is_taken_from_sts_and_renewable(moto: S3Server, role_arn: str) -> None:
+    role = AssumedRole(
+        arn=role_arn,
+        sources=(Environment(), STATIC),
+        session_name="nightly",
+        duration_seconds=900,
+        policy='{"Version": "2012-10-17", "Statement": []}',
+        external_id="42",
+        sts_endpoint_url=moto.endpoint_url,
+    )
+    credentials = found(role)
+    assert isinstance(credentials, RefreshableCredentials)
+    assert access_key(role).startswith("ASIA")
+
+
+def test_a_store_opened_with_an_assumed_role_works(moto: S3Server, role_arn: str) -> None:
+    role = AssumedRole(arn=role_arn, sources=(STATIC,), sts_endpoint_url=moto.endpoint_url)
+    settings = S3Settings(
+        bucket=moto.bucket, endpoint_url=moto.endpoint_url, path_style=True, credentials=(role,), max_attempts=1
+    )
+    store = open_store(settings)
+    store.put("assumed/a", b"1")
+    assert [info.key for info in store.list("assumed/")] == ["assumed/a"]
+
+
+def test_an_sts_that_is_not_there_is_a_storage_error() -> None:
+    role = AssumedRole(
+        arn="arn:aws:iam::123456789012:role/writer", sources=(STATIC,), sts_endpoint_url="http://127.0.0.1:1"
+    )
+    with pytest.raises(StorageError, match="can't be reached"):
+        found(role)
+
+
+def test_a_role_is_not_assumed_anonymously() -> None:
+    with pytest.raises(InvalidInputError, match="anonymously"):
+        found(AssumedRole(arn="arn:aws:iam::123456789012:role/writer", sources=(Anonymous(),)))
+
+
+def test_a_web_identity_token_is_exchanged_at_sts(
+    moto: S3Server, role_arn: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("a token")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("AWS_ROLE_ARN", role_arn)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", moto.endpoint_url)
+    assert access_key(WebIdentity()).startswith("ASIA")

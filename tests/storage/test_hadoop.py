@@ -1,0 +1,364 @@
+"""Hadoop's settings mean here what they mean to S3A."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from table_writer.errors import InvalidInputError
+from table_writer.model.location import Location
+from table_writer.storage import LocalSettings, S3Overrides, S3Settings, committer_threads, part_bytes, settings_for
+from table_writer.storage.settings import (
+    Anonymous,
+    AssumedRole,
+    Container,
+    CredentialSource,
+    DefaultChain,
+    Environment,
+    InstanceMetadata,
+    Profile,
+    StaticKeys,
+    WebIdentity,
+)
+
+MART = Location.parse("s3a://mart/orders/")
+KEYS = {"access.key": "AKIAME", "secret.key": "hush-hush"}
+STATIC = StaticKeys(access_key="AKIAME", secret_key="hush-hush")
+S3A = "org.apache.hadoop.fs.s3a."
+V1 = "com.amazonaws.auth."
+V2 = "software.amazon.awssdk.auth.credentials."
+SIMPLE = f"{S3A}SimpleAWSCredentialsProvider"
+
+
+def s3a(values: dict[str, str]) -> dict[str, str]:
+    return {f"fs.s3a.{name}": value for name, value in values.items()}
+
+
+def read(overrides: S3Overrides | None = None, location: Location = MART, **values: str) -> S3Settings:
+    hadoop = s3a(KEYS | {name.replace("__", "-").replace("_", "."): value for name, value in values.items()})
+    settings = settings_for(location, hadoop, overrides or S3Overrides())
+    assert isinstance(settings, S3Settings)
+    return settings
+
+
+def sources(provider: str, **values: str) -> tuple[CredentialSource, ...]:
+    return read(aws_credentials_provider=provider, **values).credentials
+
+
+# ---- where
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
+def test_the_three_s3_schemes_are_one_store(scheme: str) -> None:
+    assert read(location=Location.parse(f"{scheme}://mart/orders")) == read()
+
+
+def test_file_is_local() -> None:
+    assert settings_for(Location.parse("file:///wh/orders"), {}) == LocalSettings()
+    assert settings_for(Location.parse("file:/wh/orders"), {}) == LocalSettings()
+
+
+def test_a_file_location_with_a_host_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="three slashes"):
+        settings_for(Location.parse("file://wh/orders"), {})
+
+
+@pytest.mark.parametrize("scheme", ["hdfs", "abfs", "abfss", "gs", "wasb", "oss", "viewfs"])
+def test_other_schemes_are_refused_by_name(scheme: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"{scheme}:// is not supported for now"):
+        settings_for(Location.parse(f"{scheme}://x/orders"), {})
+
+
+@pytest.mark.parametrize(
+    ("values", "url", "region"),
+    [
+        ({}, "", ""),
+        ({"endpoint": ""}, "", ""),
+        ({"endpoint": "minio:9000"}, "https://minio:9000", ""),
+        ({"endpoint": "minio:9000", "connection_ssl_enabled": "false"}, "http://minio:9000", ""),
+        ({"endpoint": "http://minio:9000/"}, "http://minio:9000", ""),
+        ({"endpoint": "https://minio", "connection_ssl_enabled": "false"}, "https://minio", ""),
+        ({"endpoint": "s3.amazonaws.com"}, "", ""),
+        ({"endpoint": "s3.eu-west-1.amazonaws.com"}, "", "eu-west-1"),
+        ({"endpoint": "https://s3-eu-west-1.amazonaws.com"}, "", "eu-west-1"),
+        ({"endpoint": "s3.cn-north-1.amazonaws.com.cn"}, "", "cn-north-1"),
+        ({"endpoint": "s3.eu-west-1.amazonaws.com", "endpoint_region": "eu-central-1"}, "", "eu-central-1"),
+        ({"endpoint": "bucket.vpce-1.s3.eu-west-1.vpce.amazonaws.com"},) * 1
+        + ("https://bucket.vpce-1.s3.eu-west-1.vpce.amazonaws.com", ""),
+        ({"endpoint_region": " eu-west-3 "}, "", "eu-west-3"),
+    ],
+)
+def test_endpoint_and_region(values: dict[str, str], url: str, region: str) -> None:
+    settings = read(**values)
+    assert (settings.endpoint_url, settings.region) == (url, region)
+
+
+# ---- per bucket
+
+
+def test_settings_of_the_bucket_win() -> None:
+    settings = read(
+        endpoint="http://everyone",
+        bucket_mart_endpoint="http://mart",
+        bucket_other_endpoint="http://other",
+        bucket_mart_access_key="AKIAMART",
+        bucket_mart_path_style_access="true",
+    )
+    assert settings.endpoint_url == "http://mart"
+    assert settings.path_style
+    assert settings.credentials[0] == StaticKeys(access_key="AKIAMART", secret_key="hush-hush")
+
+
+def test_a_bucket_with_dots_has_its_own_settings() -> None:
+    hadoop = s3a(KEYS | {"bucket.my.data.mart.endpoint": "http://dotted", "bucket.my.endpoint": "http://my"})
+    settings = settings_for(Location.parse("s3a://my.data.mart/x"), hadoop)
+    assert isinstance(settings, S3Settings)
+    assert settings.endpoint_url == "http://dotted"
+
+
+def test_an_old_name_for_the_bucket_wins_over_a_new_name_for_all() -> None:
+    settings = read(
+        encryption_algorithm="SSE-KMS", encryption_key="all", bucket_mart_server__side__encryption_key="mart"
+    )
+    assert (settings.encryption, settings.kms_key_id) == ("aws:kms", "mart")
+
+
+def test_an_access_point_takes_the_place_of_the_bucket() -> None:
+    arn = "arn:aws:s3:eu-west-1:1:accesspoint/mart"
+    assert read(bucket_mart_accesspoint_arn=arn).bucket == arn
+
+
+# ---- encryption, acl, storage class
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, ("", "")),
+        ({"encryption_algorithm": "AES256"}, ("AES256", "")),
+        ({"encryption_algorithm": "SSE-KMS"}, ("aws:kms", "")),
+        ({"encryption_algorithm": "SSE-KMS", "encryption_key": "arn:key"}, ("aws:kms", "arn:key")),
+        ({"encryption_algorithm": "DSSE-KMS", "encryption_key": "arn:key"}, ("aws:kms:dsse", "arn:key")),
+        ({"server__side__encryption__algorithm": "SSE-KMS", "server__side__encryption_key": "k"}, ("aws:kms", "k")),
+    ],
+)
+def test_encryption(values: dict[str, str], expected: tuple[str, str]) -> None:
+    settings = read(**values)
+    assert (settings.encryption, settings.kms_key_id) == expected
+
+
+def test_the_encryption_context_is_sent_as_json() -> None:
+    settings = read(encryption_algorithm="SSE-KMS", encryption_context="team=mart, env=prod=1")
+    assert json.loads(base64.b64decode(settings.kms_context)) == {"team": "mart", "env": "prod=1"}
+
+
+@pytest.mark.parametrize("algorithm", ["SSE-C", "CSE-KMS", "CSE-CUSTOM", "ROT13"])
+def test_encryption_with_keys_that_s3_does_not_hold_is_refused(algorithm: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"{algorithm} is not supported") as caught:
+        read(encryption_algorithm=algorithm, encryption_key="secret-material")
+    assert "secret-material" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "acl"),
+    [("", ""), ("BucketOwnerFullControl", "bucket-owner-full-control"), ("private", "private"), ("Private", "private")],
+)
+def test_canned_acls(name: str, acl: str) -> None:
+    assert read(acl_default=name).acl == acl
+
+
+def test_an_unknown_acl_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="LogDeliveryWrite"):
+        read(acl_default="LogDeliveryWrite")
+
+
+def test_storage_class_and_requester_pays() -> None:
+    settings = read(create_storage_class="intelligent_tiering", requester_pays_enabled="true")
+    assert settings.storage_class == "INTELLIGENT_TIERING"
+    assert settings.requester_pays
+
+
+# ---- connection
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("200000", 200), ("5s", 5), ("2m", 120), ("1500 ms", 1.5), (" 200S ", 200), ("1h", 3600)]
+)
+def test_timeouts_in_hadoops_spelling(text: str, seconds: float) -> None:
+    assert read(connection_timeout=text).read_timeout_seconds == pytest.approx(seconds)
+    assert read(connection_establish_timeout=text).connect_timeout_seconds == pytest.approx(seconds)
+
+
+def test_a_timeout_of_zero_which_means_forever_to_hadoop_stays_the_default() -> None:
+    assert read(connection_timeout="0").read_timeout_seconds == read().read_timeout_seconds
+
+
+def test_attempts_and_connections() -> None:
+    settings = read(attempts_maximum="20", connection_maximum="500")
+    assert (settings.max_attempts, settings.max_connections) == (20, 500)
+
+
+@pytest.mark.parametrize("name", ["connection_timeout", "attempts_maximum"])
+def test_a_value_that_cannot_be_read_is_named_but_not_shown(name: str) -> None:
+    with pytest.raises(InvalidInputError, match=name.replace("_", r"\.")) as caught:
+        read(**{name: "soon"})
+    assert "soon" not in str(caught.value)
+
+
+def test_a_proxy_with_a_password_is_escaped() -> None:
+    settings = read(proxy_host="proxy", proxy_port="3128", proxy_username="me", proxy_password="p@ss/word")
+    assert settings.proxy_url == "http://me:p%40ss%2Fword@proxy:3128"
+    assert read(proxy_host="proxy", proxy_ssl_enabled="true").proxy_url == "https://proxy:443"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [(None, None), ("64M", 67_108_864), ("5242880", 5_242_880), ("128m", 134_217_728), ("1G", 2**30)]
+)
+def test_part_size_in_hadoops_spelling(text: str | None, size: int | None) -> None:
+    hadoop = {} if text is None else {"fs.s3a.multipart.size": "1", "fs.s3a.bucket.mart.multipart.size": text}
+    assert part_bytes(MART, hadoop) == size
+
+
+@pytest.mark.parametrize(("text", "threads"), [(None, None), ("32", 32), ("-4", None), ("0", None)])
+def test_committer_threads(text: str | None, threads: int | None) -> None:
+    assert committer_threads(MART, {} if text is None else {"fs.s3a.committer.threads": text}) == threads
+
+
+# ---- credentials
+
+TEMPORARY = StaticKeys(access_key="AKIAME", secret_key="hush-hush", session_token="token")
+EVERY_PROVIDER = {
+    SIMPLE: (STATIC,),
+    f"{S3A}TemporaryAWSCredentialsProvider": (TEMPORARY,),
+    f"{S3A}AnonymousAWSCredentialsProvider": (Anonymous(),),
+    f"{S3A}SharedInstanceCredentialProvider": (Container(), InstanceMetadata()),
+    f"{S3A}auth.IAMInstanceCredentialsProvider": (Container(), InstanceMetadata()),
+    f"{S3A}auth.ProfileAWSCredentialsProvider": (Profile("mart-writer"),),
+    f"{V1}AnonymousAWSCredentials": (Anonymous(),),
+    f"{V1}EnvironmentVariableCredentialsProvider": (Environment(),),
+    f"{V1}InstanceProfileCredentialsProvider": (InstanceMetadata(),),
+    f"{V1}ContainerCredentialsProvider": (Container(),),
+    f"{V1}EC2ContainerCredentialsProviderWrapper": (Container(), InstanceMetadata()),
+    f"{V1}WebIdentityTokenCredentialsProvider": (WebIdentity(),),
+    f"{V1}DefaultAWSCredentialsProviderChain": (DefaultChain(),),
+    f"{V1}profile.ProfileCredentialsProvider": (Profile(),),
+    f"{V2}AnonymousCredentialsProvider": (Anonymous(),),
+    f"{V2}EnvironmentVariableCredentialsProvider": (Environment(),),
+    f"{V2}InstanceProfileCredentialsProvider": (InstanceMetadata(),),
+    f"{V2}ContainerCredentialsProvider": (Container(),),
+    f"{V2}WebIdentityTokenFileCredentialsProvider": (WebIdentity(),),
+    f"{V2}DefaultCredentialsProvider": (DefaultChain(),),
+    f"{V2}ProfileCredentialsProvider": (Profile(),),
+}
+
+
+@pytest.mark.parametrize("provider", list(EVERY_PROVIDER))
+def test_every_provider_has_its_source(provider: str) -> None:
+    assert sources(provider, session_token="token", auth_profile_name="mart-writer") == EVERY_PROVIDER[provider]
+
+
+def test_without_a_list_s3as_own_default_holds() -> None:
+    assert read().credentials == (STATIC, Environment(), Container(), InstanceMetadata())
+    assert read(session_token="token").credentials[0] == TEMPORARY
+
+
+def test_a_list_keeps_its_order_and_passes_over_keys_that_are_not_set() -> None:
+    listed = f"{S3A}TemporaryAWSCredentialsProvider,\n   {V1}EnvironmentVariableCredentialsProvider , {SIMPLE},"
+    assert sources(listed) == (Environment(), STATIC)
+
+
+def test_an_unknown_class_is_named_with_the_way_out() -> None:
+    with pytest.raises(InvalidInputError, match=r"com\.acme\.VaultProvider.*access_key and secret_key, or profile"):
+        sources("com.acme.VaultProvider")
+
+
+def test_explicit_credentials_make_the_list_irrelevant() -> None:
+    keys = S3Overrides(access_key="AKIAOTHER", secret_key="other", session_token="t")
+    unknown = {"aws_credentials_provider": "com.acme.VaultProvider"}
+    assert read(keys, **unknown).credentials == (
+        StaticKeys(access_key="AKIAOTHER", secret_key="other", session_token="t"),
+    )
+    assert read(S3Overrides(profile="mart"), **unknown).credentials == (Profile("mart"),)
+
+
+def test_half_of_an_explicit_key_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="both or none"):
+        read(S3Overrides(access_key="AKIAOTHER"))
+
+
+def test_a_provider_without_its_keys_says_which_to_set() -> None:
+    with pytest.raises(InvalidInputError, match=r"fs\.s3a\.access\.key.*hadoop\.security\.credential\.provider\.path"):
+        settings_for(MART, {"fs.s3a.aws.credentials.provider": SIMPLE})
+
+
+def test_an_assumed_role_with_all_its_settings() -> None:
+    role = {
+        "assumed_role_arn": "arn:aws:iam::1:role/writer",
+        "assumed_role_session_name": "nightly",
+        "assumed_role_session_duration": "1h",
+        "assumed_role_policy": "{}",
+        "assumed_role_external_id": "42",
+        "assumed_role_sts_endpoint": "sts.eu-west-1.amazonaws.com",
+        "assumed_role_sts_endpoint_region": "eu-west-1",
+        "assumed_role_credentials_provider": f"{SIMPLE},{V2}EnvironmentVariableCredentialsProvider",
+    }
+    assert sources(f"{S3A}auth.AssumedRoleCredentialProvider", **role) == (
+        AssumedRole(
+            arn="arn:aws:iam::1:role/writer",
+            sources=(STATIC, Environment()),
+            session_name="nightly",
+            duration_seconds=3600,
+            policy="{}",
+            external_id="42",
+            sts_endpoint_url="https://sts.eu-west-1.amazonaws.com",
+            sts_region="eu-west-1",
+        ),
+    )
+
+
+def test_an_assumed_role_by_default_lasts_half_an_hour_and_uses_the_simple_keys() -> None:
+    (role,) = sources(f"{S3A}auth.AssumedRoleCredentialProvider", assumed_role_arn="arn")
+    assert isinstance(role, AssumedRole)
+    assert (role.duration_seconds, role.sources) == (1800, (STATIC, Environment()))
+
+
+def test_a_role_that_needs_itself_is_refused() -> None:
+    provider = f"{S3A}auth.AssumedRoleCredentialProvider"
+    with pytest.raises(InvalidInputError, match="itself"):
+        sources(provider, assumed_role_arn="arn", assumed_role_credentials_provider=provider)
+
+
+# ---- overrides
+
+
+def test_the_writers_own_config_wins() -> None:
+    overrides = S3Overrides(
+        endpoint_url="http://mine",
+        region="eu-west-1",
+        path_style=False,
+        checksums=False,
+        verify_tls="/ca.pem",
+        connect_timeout_seconds=1,
+        read_timeout_seconds=2,
+        max_attempts=3,
+        max_connections=4,
+    )
+    settings = read(
+        overrides,
+        endpoint="http://theirs",
+        endpoint_region="us-east-1",
+        path_style_access="true",
+        connection_timeout="200s",
+        attempts_maximum="20",
+    )
+    assert (settings.endpoint_url, settings.region, settings.path_style) == ("http://mine", "eu-west-1", False)
+    assert (settings.checksum, settings.verify_tls) == (None, "/ca.pem")
+    assert (settings.connect_timeout_seconds, settings.read_timeout_seconds) == (1, 2)
+    assert (settings.max_attempts, settings.max_connections) == (3, 4)
+
+
+def test_no_secret_of_the_overrides_is_in_their_repr() -> None:
+    shown = repr(S3Overrides(access_key="AKIAME", secret_key="hush-hush", session_token="quiet"))
+    assert not any(secret in shown for secret in ("AKIAME", "hush-hush", "quiet"))

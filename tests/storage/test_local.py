@@ -1,0 +1,172 @@
+"""What is particular to files: no leftovers, no half files, Hadoop's checksum files."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from table_writer.errors import InvalidInputError, StorageError
+from table_writer.storage.local import LocalStore
+
+WRITE = "_table_writer/data/1"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "wh").mkdir()
+    return tmp_path / "wh"
+
+
+@pytest.fixture
+def store() -> LocalStore:
+    return LocalStore()
+
+
+def key(path: Path) -> str:
+    return str(path)[1:]
+
+
+def tree(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
+
+
+def pending(store: LocalStore, path: Path, body: bytes = b"x") -> tuple[str, list]:
+    upload_id = store.create_upload(key(path))
+    return upload_id, [store.upload_part(key(path), upload_id, 1, body)]
+
+
+def test_an_aborted_upload_leaves_no_file_and_no_directory(store: LocalStore, root: Path) -> None:
+    upload_id, _ = pending(store, root / WRITE / "dt=1/a")
+    assert tree(root)
+    store.abort_upload(key(root / WRITE / "dt=1/a"), upload_id)
+    assert tree(root) == []
+    assert root.is_dir()
+
+
+def test_a_completed_upload_leaves_nothing_but_the_file(store: LocalStore, root: Path) -> None:
+    upload_id, parts = pending(store, root / WRITE / "dt=1/a")
+    store.complete_upload(key(root / WRITE / "dt=1/a"), upload_id, parts)
+    assert tree(root / WRITE) == ["dt=1", "dt=1/a"]
+
+
+def test_puts_leave_nothing_but_the_file(store: LocalStore, root: Path) -> None:
+    store.put(key(root / "_table_writer/owner.json"), b"1")
+    store.put_if_absent(key(root / "_table_writer/owner.json"), b"2")
+    assert tree(root) == ["_table_writer", "_table_writer/owner.json"]
+
+
+def test_deleting_the_last_object_removes_empty_directories_of_table_writer(store: LocalStore, root: Path) -> None:
+    for name in ("dt=1/a", "dt=1/b", "dt=2/c"):
+        store.put(key(root / WRITE / name), b"")
+    store.delete([key(root / WRITE / "dt=1/a"), key(root / WRITE / "dt=2/c")])
+    assert tree(root / WRITE) == ["dt=1", "dt=1/b"]
+    store.delete([key(root / WRITE / "dt=1/b")])
+    assert tree(root) == []
+
+
+def test_deleting_the_last_object_keeps_directories_that_may_be_a_tables(store: LocalStore, root: Path) -> None:
+    store.put(key(root / "orders/dt=1/hour=2/a"), b"")
+    store.put(key(root / "plain/a"), b"")
+    store.delete([key(root / "orders/dt=1/hour=2/a"), key(root / "plain/a")])
+    assert tree(root) == ["orders", "plain"]
+
+
+def test_listings_show_no_pending_uploads_and_no_checksum_files(store: LocalStore, root: Path) -> None:
+    pending(store, root / "dt=1/a")
+    (root / "dt=1/.b.crc").write_bytes(b"crc")
+    (root / "dt=1/.hidden").write_bytes(b"as S3 would list it")
+    assert [info.key for info in store.list(key(root) + "/")] == [key(root / "dt=1/.hidden")]
+
+
+@pytest.mark.parametrize("how", ["put", "complete"])
+def test_a_replaced_object_loses_the_checksum_file_of_the_old_one(store: LocalStore, root: Path, how: str) -> None:
+    path = root / "_SUCCESS"
+    path.write_bytes(b"")
+    (root / "._SUCCESS.crc").write_bytes(b"of the old one")
+    if how == "put":
+        store.put(key(path), b"new")
+    else:
+        upload_id, parts = pending(store, path, b"new")
+        store.complete_upload(key(path), upload_id, parts)
+    assert tree(root) == ["_SUCCESS"]
+
+
+def test_a_claim_that_lost_leaves_the_checksum_file_alone(store: LocalStore, root: Path) -> None:
+    (root / "a").write_bytes(b"theirs")
+    (root / ".a.crc").write_bytes(b"theirs too")
+    assert not store.put_if_absent(key(root / "a"), b"ours")
+    assert tree(root) == [".a.crc", "a"]
+
+
+def test_deleting_takes_the_checksum_file_along(store: LocalStore, root: Path) -> None:
+    (root / "dt=1").mkdir()
+    (root / "dt=1/a").write_bytes(b"")
+    (root / "dt=1/.a.crc").write_bytes(b"")
+    store.delete([key(root / "dt=1/a")])
+    assert tree(root) == []
+
+
+def test_a_directory_is_no_object(store: LocalStore, root: Path) -> None:
+    assert store.get(key(root)) is None
+    assert store.head(key(root)) is None
+    store.delete([key(root)])
+    assert root.is_dir()
+
+
+def test_a_put_that_was_killed_half_way_shows_as_an_upload_and_can_be_aborted(store: LocalStore, root: Path) -> None:
+    path = root / WRITE / "a"
+    left = path.parent / ".uploads" / ("0" * 32) / "a"
+    left.mkdir(parents=True)
+    (left / "00001").write_bytes(b"half")
+    (found,) = store.list_uploads(key(root) + "/")
+    assert found.key == key(path)
+    store.abort_upload(found.key, found.upload_id)
+    assert tree(root) == []
+
+
+def test_a_completion_that_was_killed_half_way_can_be_repeated(store: LocalStore, root: Path) -> None:
+    path = root / WRITE / "a"
+    upload_id = store.create_upload(key(path))
+    parts = [store.upload_part(key(path), upload_id, number, b"part") for number in (1, 2)]
+    (path.parent / ".uploads" / upload_id / "a" / "whole-1").write_bytes(b"pa")
+    store.complete_upload(key(path), upload_id, parts)
+    assert path.read_bytes() == b"partpart"
+    assert tree(path.parent) == ["a"]
+
+
+def test_the_clock_decides_the_age(root: Path) -> None:
+    (root / "a").write_bytes(b"")
+    os.utime(root / "a", (1_000, 1_000))
+    found = LocalStore(clock=lambda: 1_090.0).get(key(root / "a"))
+    assert found is not None
+    assert found.age_seconds == pytest.approx(90)
+
+
+@pytest.mark.parametrize("bad", ["a//b", "a/../b", "a/./b", "/a", "a/", "a\0b", "a/.uploads/b"])
+def test_a_key_that_no_file_can_have_is_refused(store: LocalStore, bad: str) -> None:
+    with pytest.raises(InvalidInputError, match="can't be a key"):
+        store.put(bad, b"")
+
+
+@pytest.mark.parametrize("bad", ["", "../../etc", "0" * 31, "x" * 32])
+def test_an_upload_id_of_another_store_is_refused(store: LocalStore, root: Path, bad: str) -> None:
+    with pytest.raises(InvalidInputError, match="not an upload id"):
+        store.abort_upload(key(root / "a"), bad)
+
+
+def test_what_the_file_system_refuses_is_a_storage_error(store: LocalStore, root: Path) -> None:
+    (root / "file").write_bytes(b"")
+    with pytest.raises(StorageError, match="file:///"):
+        store.put(key(root / "file/below"), b"")
+    with pytest.raises(StorageError, match="failed"):
+        store.put(key(root / ("x" * 300)), b"")
+
+
+def test_new_files_have_the_mode_that_the_umask_asks_for(store: LocalStore, root: Path) -> None:
+    upload_id, parts = pending(store, root / "a")
+    store.complete_upload(key(root / "a"), upload_id, parts)
+    (root / "reference").write_bytes(b"")
+    assert stat.S_IMODE((root / "a").stat().st_mode) == stat.S_IMODE((root / "reference").stat().st_mode)

@@ -1,0 +1,65 @@
+"""The double's own faculties: faults and a clock. Its S3 semantics are in test_contract.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from table_writer.errors import StorageError
+from table_writer.testing.memory_store import REQUESTS, MemoryStore
+
+
+def every_call(store: MemoryStore) -> dict[str, list[str]]:
+    """Call everything once; return which hooks ran, by operation."""
+    seen: dict[str, list[str]] = {}
+    store.on_call = lambda operation, phase, key: seen.setdefault(operation, []).append(f"{phase} {key}")
+    upload_id = store.create_upload("d/a")
+    part = store.upload_part("d/a", upload_id, 1, b"x")
+    store.complete_upload("d/a", upload_id, [part])
+    store.abort_upload("d/a", upload_id)
+    store.put("d/b", b"")
+    store.put_if_absent("d/c", b"")
+    store.get("d/a")
+    store.head("d/a")
+    store.list_page("d/")
+    store.list_uploads("d/")
+    store.delete(["d/a"])
+    return seen
+
+
+def test_the_hook_runs_before_and_after_every_operation() -> None:
+    seen = every_call(MemoryStore())
+    assert set(seen) == set(REQUESTS)
+    for calls in seen.values():
+        assert [call.split()[0] for call in calls] == ["before", "after"]
+
+
+@pytest.mark.parametrize(("phase", "stored"), [("before", False), ("after", True)])
+def test_a_fault_before_takes_no_effect_and_a_fault_after_does(phase: str, stored: bool) -> None:
+    store = MemoryStore()
+
+    def fail(operation: str, at: str, _key: str) -> None:
+        if (operation, at) == ("put", phase):
+            raise StorageError("injected")
+
+    store.on_call = fail
+    with pytest.raises(StorageError, match="injected"):
+        store.put("a", b"1")
+    assert (store.head("a") is not None) == stored
+
+
+def test_objects_age_by_the_given_clock() -> None:
+    now = [1_000.0]
+    store = MemoryStore(clock=lambda: now[0])
+    store.put("a", b"")
+    now[0] += 3_600
+    found = store.get("a")
+    assert found is not None
+    assert found.age_seconds == 3_600
+
+
+def test_a_small_part_in_the_middle_is_refused_as_s3_does() -> None:
+    store = MemoryStore()
+    upload_id = store.create_upload("a")
+    parts = [store.upload_part("a", upload_id, number, b"small") for number in (1, 2)]
+    with pytest.raises(StorageError, match="EntityTooSmall"):
+        store.complete_upload("a", upload_id, parts)
