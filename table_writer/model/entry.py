@@ -125,7 +125,7 @@ class LogEntry:
                 ),
                 (
                     "the version to settle is not an earlier one",
-                    not 1 <= (self.settles or 1) <= max(1, self.base_version),
+                    self.settles is not None and not 1 <= self.settles <= self.base_version,
                 ),
             )
             if wrong
