@@ -29,7 +29,7 @@ class TableWriterConfig:
         How long one metastore call may take.
     publish_timeout_seconds
         How long a claim is this writer's alone; after it others recover it. At least twice the metastore's timeout plus
-        one minute, since a publish that adds and replaces partitions sends two calls.
+        five seconds, since a publish that adds and replaces partitions sends two calls.
     hadoop
         Hadoop settings (``fs.s3a.*``, also per bucket, ``hive.metastore.*``) that win over the session's. Not shown:
         credentials may be among them.
@@ -88,8 +88,8 @@ class TableWriterConfig:
             ("metastore_timeout_seconds", lambda value: value > 0, "positive"),
             (
                 "publish_timeout_seconds",
-                lambda value: value >= 2 * self.metastore_timeout_seconds + 60,
-                "at least 2 x metastore_timeout_seconds + 60",
+                lambda value: value >= 2 * self.metastore_timeout_seconds + 5,
+                "at least 2 x metastore_timeout_seconds + 5",
             ),
             (
                 "part_size_bytes",

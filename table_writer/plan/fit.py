@@ -76,22 +76,28 @@ def fit(df: DataFrame, schema: StructType, table: str, partition_columns: Sequen
     SchemaMismatchError
         Names every column that is missing, extra, there twice, or of a type that does not fit.
     """
-    problems = _name_problems(df, schema)
+    _refuse(_name_problems(df, schema), table)
     given = {field.name.lower(): field for field in df.schema}
+    problems = [
+        problem
+        for field in schema
+        for problem in _type_problems(given[field.name.lower()].dataType, field.dataType, field.name)
+    ]
+    _refuse(problems, table)
     columns: list[Column] = []
     partitions = {name.lower() for name in partition_columns}
     for field in schema:
-        source = given.get(field.name.lower())
-        if source is None:
-            continue
-        problems += _type_problems(source.dataType, field.dataType, field.name)
+        source = given[field.name.lower()]
         column = _limited(_converted(df[_quoted(source.name)], source.dataType, field.dataType), field)
         columns.append((column.cast("string") if field.name.lower() in partitions else column).alias(field.name))
+    return df.select(*columns)
+
+
+def _refuse(problems: Sequence[str], table: str) -> None:
     if problems:
         raise SchemaMismatchError(
             f"the DataFrame does not fit table {table}, nothing was written: {'; '.join(problems)}.", table=table
         )
-    return df.select(*columns)
 
 
 def _quoted(name: str) -> str:

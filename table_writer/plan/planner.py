@@ -81,6 +81,11 @@ class Planner:
         SchemaMismatchError
             The DataFrame does not fit the table.
         """
+        if not isinstance(df, DataFrame):
+            raise InvalidInputError(
+                f"expected a Spark DataFrame, got a {type(df).__name__}: spark.createDataFrame(...) makes one",
+                table=str(self._table.name),
+            )
         if df.isStreaming:
             raise InvalidInputError(
                 "a streaming DataFrame cannot be written in one call: write each batch with"

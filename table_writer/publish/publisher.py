@@ -33,7 +33,7 @@ __all__ = ["Published", "Publisher"]
 
 logger = logging.getLogger(__name__)
 
-ABANDON_SECONDS: Final = 30.0  # giving up takes a few calls; with less time left, recovery settles the entry
+ABANDON_SECONDS: Final = 5.0  # giving up takes a few calls; with less time left, recovery settles the entry
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

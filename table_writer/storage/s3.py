@@ -241,10 +241,14 @@ class S3Store:
     def _uploads(self, prefix: str) -> Iterator[UploadInfo]:
         markers: dict[str, Any] = {}
         while True:
-            with self._errors(prefix):
+            try:
                 answer = self._client.list_multipart_uploads(
                     **self._bucket, Prefix=prefix, EncodingType="url", MaxUploads=PAGE_KEYS, **markers
                 )
+            except (BotoCoreError, ClientError) as error:
+                if error_code(error) == "InvalidArgument" and markers.pop("UploadIdMarker", ""):
+                    continue  # versitygw 1.8 pages by key alone; uploads of one key on two pages are seen next time
+                raise storage_error(error, self._settings.bucket, prefix) from error
             decode = unquote_plus if answer.get("EncodingType") == "url" else str
             for item in answer.get("Uploads", []):
                 key = decode(item["Key"])

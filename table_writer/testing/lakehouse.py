@@ -6,7 +6,6 @@ import atexit
 import logging
 import os
 import signal
-import subprocess
 import sys
 import threading
 import warnings
@@ -21,11 +20,12 @@ import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
+from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
-from table_writer.testing.jars import find_java, s3a_jars
+from table_writer.testing.jars import find_java, s3a_jars, spark_home
 from table_writer.testing.metastore_server import MetastoreServer
-from table_writer.testing.processes import LOCALHOST, LakehouseError, ScratchDirectory
+from table_writer.testing.processes import LOCALHOST, ChildProcess, LakehouseError, ScratchDirectory
 from table_writer.testing.s3_server import S3Server, S3ServerName
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ _logger = logging.getLogger(__name__)
 
 SPARK_LOG_NAME: Final = "spark.log"
 Storage = Literal["s3", "file"]
-JVM_EXIT_SECONDS: Final = 10
+START_TIMEOUT_SECONDS: Final = 120
+GATEWAY_NAME: Final = "gateway"  # file in which Spark's Java says how to reach it
+FOREIGN_VARIABLES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")  # of a cluster this host may belong to
 MAX_SOCKET_DIRECTORY_LENGTH: Final = 60  # Unix: 104 to 108 characters with the name, for which Spark takes 42
 LOG_SETTINGS: Final = """\
 status = error
@@ -168,8 +170,13 @@ def lakehouse(
         hadoop = s3.hadoop_settings() if s3 else {}
         metastore = MetastoreServer(warehouse=warehouse, directory=metastore_directory, settings=hadoop, jars=jars)
         settings = _spark_settings(master, warehouse, jars, hadoop, scratch.path) | dict(spark_conf or {})
-        with _spark_environment(scratch.path, settings):
-            spark = _start_together(s3, metastore, scratch.path, undo)
+        java = _launch_java(scratch.path, settings, undo)  # each start below goes on while the next ones begin
+        if s3:
+            s3.wait_until_ready()  # the metastore makes its warehouse there
+        undo.callback(metastore.stop)
+        metastore.launch()
+        spark = _start_spark(java, scratch.path, metastore.uri, undo)
+        metastore.wait_until_ready()
         client = s3.client() if s3 else None
         if client:
             undo.callback(client.close)
@@ -186,23 +193,15 @@ def lakehouse(
     return lake
 
 
-def _start_together(s3: S3Server | None, metastore: MetastoreServer, directory: Path, undo: ExitStack) -> SparkSession:
-    """While Spark's Java starts, so does S3; while Spark starts in it, so does the metastore, which needs S3."""
-    gateway = _launch_java(directory, undo)
-    if s3:
-        s3.wait_until_ready()
-    undo.callback(metastore.stop)
-    metastore.launch()
-    spark = _start_spark(gateway, metastore.uri, undo)
-    metastore.wait_until_ready()
-    return spark
-
-
 def _refuse_second_spark() -> None:
     if SparkContext._active_spark_context is not None:
         raise LakehouseError("a Spark session runs in this process already: stop it first, the lakehouse has its own")
-    if SparkContext._gateway is not None:
-        _close_java(SparkContext._gateway)  # idle: left by a session that was stopped, with its settings
+    if SparkContext._gateway is not None:  # idle: left by a session that was stopped, with its settings
+        process = SparkContext._gateway.proc
+        _forget_gateway(SparkContext._gateway)
+        if process is not None:
+            process.stdin.close()  # which ends it
+            process.wait()
 
 
 def _spark_settings(
@@ -233,55 +232,66 @@ def _spark_settings(
     return settings
 
 
-@contextmanager
-def _spark_environment(directory: Path, settings: Mapping[str, str]) -> Iterator[None]:
-    """Point Spark at its own configuration, through files: the keys in it don't show up on a command line."""
-    lines = []
-    for name, value in settings.items():
-        escaped = value.replace("\\", "\\\\").replace("\n", "\\n")
-        lines.append(f"{name} {escaped}\n")
-    (directory / "spark-defaults.conf").write_text("".join(lines))
+def _launch_java(directory: Path, settings: Mapping[str, str], undo: ExitStack) -> ChildProcess:
+    """Launch the Java that Spark will run in, as ``pyspark`` would, but as a child that surely ends."""
+    lines = [f"{name} {_escape_property(value)}\n" for name, value in settings.items()]
+    (directory / "spark-defaults.conf").write_text("".join(lines))  # in a file, keys don't show up on a command line
     (directory / "log4j2.properties").write_text(LOG_SETTINGS)
-    changes = {
+    environment = {name: value for name, value in os.environ.items() if name not in FOREIGN_VARIABLES}
+    environment |= {
         "SPARK_CONF_DIR": str(directory),
         "SPARK_LOCAL_IP": LOCALHOST,
+        "SPARK_CONNECT_MODE": "0",
         "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_SUBMIT_ARGS": "pyspark-shell",
-        "HADOOP_CONF_DIR": None,
-        "YARN_CONF_DIR": None,
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(directory / GATEWAY_NAME),
     }
-    before = {name: os.environ.get(name) for name in changes}
-    _set_environment(changes)
-    try:
-        yield
-    finally:
-        _set_environment(before)
+    java = ChildProcess("Spark's Java", directory / SPARK_LOG_NAME)
+    undo.callback(java.stop)
+    submit = spark_home() / "bin" / "spark-submit"
+    java.launch([str(submit), "pyspark-shell"], directory=Path.cwd(), environment=environment)
+    return java
 
 
-def _set_environment(changes: Mapping[str, str | None]) -> None:
-    for name, value in changes.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
-
-
-def _launch_java(directory: Path, undo: ExitStack) -> Any:
-    with (directory / SPARK_LOG_NAME).open("ab") as log:
-        gateway = launch_gateway(popen_kwargs={"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
-    undo.callback(_close_java, gateway)
-    return gateway
-
-
-def _start_spark(gateway: Any, metastore_uri: str, undo: ExitStack) -> SparkSession:
-    conf = SparkConf(loadDefaults=False).set("spark.hadoop.hive.metastore.uris", metastore_uri)
+def _start_spark(java: ChildProcess, directory: Path, metastore_uri: str, undo: ExitStack) -> SparkSession:
+    connection = directory / GATEWAY_NAME
+    java.wait_until_ready(connection.is_file, timeout_seconds=START_TIMEOUT_SECONDS)
+    with connection.open("rb") as file:
+        port, secret = read_int(file), UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
+    connection.unlink()
     if threading.current_thread() is threading.main_thread():
         undo.callback(_restore_interrupt, signal.getsignal(signal.SIGINT))  # Spark sets its own
-    context = SparkContext(conf=conf, gateway=gateway)
+    environment = {
+        "PYSPARK_GATEWAY_PORT": str(port),
+        "PYSPARK_GATEWAY_SECRET": secret,
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    with _environment(environment):
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]
+        undo.callback(_forget_gateway, gateway)
+        conf = SparkConf(loadDefaults=False).set("spark.hadoop.hive.metastore.uris", metastore_uri)
+        context = SparkContext(conf=conf, gateway=gateway)
     undo.callback(context.stop)
     session = SparkSession.builder.getOrCreate()
     undo.callback(_stop_spark, session)
     return session
+
+
+def _escape_property(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+@contextmanager
+def _environment(changes: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _restore_interrupt(handler: Any) -> None:
@@ -300,17 +310,7 @@ def _stop_spark(session: SparkSession) -> None:
             SparkSession._activeSession = None
 
 
-def _close_java(gateway: Any) -> None:
-    """End Spark's Java process: it waits for the end of its standard input."""
+def _forget_gateway(gateway: Any) -> None:
     gateway.shutdown()
     SparkContext._gateway = None
     SparkContext._jvm = None
-    process = getattr(gateway, "proc", None)
-    if process is None:
-        return
-    process.stdin.close()
-    try:
-        process.wait(JVM_EXIT_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

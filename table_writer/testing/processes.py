@@ -8,6 +8,7 @@ import functools
 import os
 import queue
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -112,20 +114,16 @@ class ChildProcess:
 
     def stop(self, *, grace_seconds: float = 5) -> None:
         """End the process: SIGTERM, after ``grace_seconds`` SIGKILL. Does nothing if it has ended."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(grace_seconds)
-        except subprocess.TimeoutExpired:
-            self.kill()
+        if self._process is not None and self.running:
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(grace_seconds)
+        self.kill()
 
     def kill(self) -> None:
         """End the process at once, as a crash would (SIGKILL). Does nothing if it has ended."""
-        if self._process is None:
-            return
-        self._process.kill()
-        self._process.wait()
+        if self._process is not None:
+            _kill(self._process)
 
     def _log_tail(self) -> str:
         try:
@@ -211,13 +209,21 @@ class _Spawner:
     def _kill_all(self) -> None:
         if os.getpid() == self._owner_pid:  # a fork leaves them alone
             for process in self._started:
-                process.kill()  # does nothing to one whose end was noticed
-                process.wait()
+                _kill(process)
 
 
 def _kill_unclaimed(future: Future[_Process]) -> None:
     if future.exception() is None:
-        future.result().kill()
+        _kill(future.result())
+
+
+def _kill(process: _Process) -> None:
+    """End the process and what it has started; each process here leads a group of its own."""
+    if process.stdin is not None and not process.stdin.closed:  # else this was done
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.stdin.close()
+    process.wait()
 
 
 def _popen(command: Sequence[str], directory: Path, environment: dict[str, str], log_path: Path) -> _Process:
@@ -228,7 +234,7 @@ def _popen(command: Sequence[str], directory: Path, environment: dict[str, str],
             command,
             cwd=directory,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # stays open: Spark's Java ends when it is closed
             stdout=log,
             stderr=log,
             start_new_session=True,  # Ctrl-C goes to the terminal's process group

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
 from table_writer.errors import StorageError
@@ -15,12 +12,11 @@ from table_writer.model.message import CommitMessage
 from table_writer.model.partition_name import partition_name
 from table_writer.model.upload_spec import UploadSpec
 from table_writer.upload.failures import translated
+from table_writer.upload.interrupt import run_interruptibly
 from table_writer.upload.shipping import prepare_executors
 from table_writer.upload.task import MESSAGE_COLUMN, MESSAGE_SCHEMA, map_function
 
 __all__ = ["Uploader", "check_messages"]
-
-_logger = logging.getLogger(__name__)
 
 
 class Uploader:
@@ -49,8 +45,9 @@ class Uploader:
         """
         context = rows.sparkSession.sparkContext
         prepare_executors(context)
-        with _cancelled_with_us(context, f"table_writer-{spec.write_id}"), translated(spec):
-            collected = rows.mapInArrow(map_function(spec), MESSAGE_SCHEMA).collect()
+        job = rows.mapInArrow(map_function(spec), MESSAGE_SCHEMA)
+        with translated(spec):
+            collected = run_interruptibly(context, job.collect, tag=f"table_writer-{spec.write_id}")
         messages = [CommitMessage.from_bytes(bytes(row[MESSAGE_COLUMN])) for row in collected]
         return check_messages(messages, spec)
 
@@ -81,16 +78,3 @@ def check_messages(messages: Sequence[CommitMessage], spec: UploadSpec) -> tuple
     if twice:
         raise StorageError(f"two tasks wrote {twice[0]}", write_id=spec.write_id)
     return ordered
-
-
-@contextmanager
-def _cancelled_with_us(context: SparkContext, tag: str) -> Iterator[None]:
-    """Tag the Spark jobs of this thread; cancel them when it leaves by an error, for example Ctrl-C."""
-    context.addJobTag(tag)
-    try:
-        yield
-    except BaseException:
-        context.cancelJobsWithTag(tag)
-        raise
-    finally:
-        context.removeJobTag(tag)

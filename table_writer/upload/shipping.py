@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import tempfile
 import threading
@@ -45,11 +46,9 @@ def _ship_package(context: SparkContext) -> None:
     if not package.is_dir():
         return  # imported from a zip: it came with --py-files, which executors get too
     directory = Path(tempfile.mkdtemp(prefix="table_writer-package-"))
-    try:
-        archive = directory / "table_writer_package.zip"
-        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-            for source in sorted(package.rglob("*.py")):
-                file.write(source, source.relative_to(package.parent))
-        context.addPyFile(str(archive))  # copies it
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)  # executors that join later fetch it from here
+    archive = directory / "table_writer_package.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for source in sorted(package.rglob("*.py")):
+            file.write(source, source.relative_to(package.parent))
+    context.addPyFile(str(archive))

@@ -3,124 +3,167 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from chispa import assert_df_equality
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
-from table_writer import TableWriter, WriteResult
+from table_writer import ConflictError, InvalidInputError, TableWriter, TableWriterConfig
+from table_writer.testing import Lakehouse
 
-
-@pytest.fixture(scope="module")
-def spark(lakehouse: Any) -> SparkSession:
-    return lakehouse.spark
-
-
-@pytest.fixture
-def orders(spark: SparkSession, lakehouse_database: str) -> str:
-    name = f"{lakehouse_database}.orders"
-    spark.sql(f"CREATE TABLE {name} (id BIGINT, note STRING, dt STRING) USING parquet PARTITIONED BY (dt)")
-    return name
-
-
-@pytest.fixture
-def writer(spark: SparkSession) -> TableWriter:
-    return TableWriter(spark)
-
-
-def rows(spark: SparkSession, *values: tuple[int, str, str]) -> DataFrame:
-    return spark.createDataFrame(list(values), "id BIGINT, note STRING, dt STRING")
-
-
-def content(spark: SparkSession, table: str) -> set[tuple[Any, ...]]:
-    return {tuple(row) for row in spark.table(table).collect()}
+Rows = Callable[..., Any]
+Content = Callable[[str], set[tuple[Any, ...]]]
+Keys = Callable[[str], set[str]]
 
 
 def test_first_write_adds_and_second_replaces_only_its_partitions(
-    spark: SparkSession, writer: TableWriter, orders: str
+    writer: TableWriter, orders: str, rows: Rows, content: Content
 ) -> None:
-    first = writer.overwrite_partitions(rows(spark, (1, "a", "d1"), (2, "b", "d2"), (3, "c", "d3")), orders)
+    first = writer.overwrite_partitions(rows((1, "a", "d1"), (2, "b", "d2"), (3, "c", "d3")), orders)
     assert [partition.name for partition in first.added] == ["dt=d1", "dt=d2", "dt=d3"]
     assert first.replaced == ()
-    second = writer.overwrite_partitions(rows(spark, (20, "B", "d2"), (40, "D", "d4")), orders)
+    second = writer.overwrite_partitions(rows((20, "B", "d2"), (40, "D", "d4")), orders)
     assert [partition.name for partition in second.replaced] == ["dt=d2"]
     assert [partition.name for partition in second.added] == ["dt=d4"]
-    assert content(spark, orders) == {(1, "a", "d1"), (20, "B", "d2"), (3, "c", "d3"), (40, "D", "d4")}
+    assert content(orders) == {(1, "a", "d1"), (20, "B", "d2"), (3, "c", "d3"), (40, "D", "d4")}
     assert (first.version, second.version) == (1, 2)
 
 
-def test_a_dataframe_may_read_the_table_it_overwrites(spark: SparkSession, writer: TableWriter, orders: str) -> None:
-    writer.overwrite_partitions(rows(spark, (1, "a", "d1"), (2, "b", "d2")), orders)
+def test_a_dataframe_may_read_the_table_it_overwrites(
+    spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, content: Content
+) -> None:
+    writer.overwrite_partitions(rows((1, "a", "d1"), (2, "b", "d2")), orders)
     table = spark.table(orders)
     writer.overwrite_partitions(table.withColumn("id", table.id + 100), orders)
-    assert content(spark, orders) == {(101, "a", "d1"), (102, "b", "d2")}
+    assert content(orders) == {(101, "a", "d1"), (102, "b", "d2")}
 
 
-def test_result_counts_every_request_and_call(spark: SparkSession, writer: TableWriter, orders: str) -> None:
-    writer.overwrite_partitions(rows(spark, (1, "a", "d1"), (2, "b", "d2")).coalesce(1), orders)
-    result = writer.overwrite_partitions(rows(spark, (1, "a", "d1"), (2, "b", "d2")).coalesce(1), orders)
-    assert result.files == 2
-    assert result.metastore_calls == {
-        "get_table_req": 2,
-        "get_partitions_by_names": 1,
-        "alter_partitions_with_environment_context": 1,
-    }
-    assert sum(result.storage_requests.values()) <= 3 * result.files + 30
-
-
-def test_statistics_of_partitions_are_exact(
-    spark: SparkSession, writer: TableWriter, orders: str, lakehouse: Any
+@pytest.mark.parametrize(
+    ("second", "changing"),
+    [
+        ([(1, "a", "d1"), (2, "b", "d2")], {"alter_partitions_with_environment_context": 1}),
+        ([(1, "a", "d3")], {"add_partitions_req": 1}),
+        ([(1, "a", "d1"), (3, "c", "d3")], {"add_partitions_req": 1, "alter_partitions_with_environment_context": 1}),
+    ],
+    ids=["replaces", "adds", "mixes"],
+)
+def test_a_write_takes_one_changing_call_or_two_and_three_requests_a_file(
+    writer: TableWriter, orders: str, rows: Rows, second: list[Any], changing: dict[str, int]
 ) -> None:
-    result = writer.overwrite_partitions(rows(spark, (1, "a", "d1"), (2, "b", "d1")), orders)
+    writer.overwrite_partitions(rows((1, "a", "d1"), (2, "b", "d2")), orders)
+    result = writer.overwrite_partitions(rows(*second).coalesce(1), orders)
+    assert result.metastore_calls == {"get_table_req": 2, "get_partitions_by_names": 1, **changing}
+    uploads = ("CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload")
+    assert {name: result.storage_requests[name] for name in uploads} == dict.fromkeys(uploads, result.files)
+    assert sum(result.storage_requests.values()) == 3 * result.files + 10
+
+
+def test_statistics_of_partitions_are_exact(spark: SparkSession, writer: TableWriter, orders: str, rows: Rows) -> None:
+    result = writer.overwrite_partitions(rows((1, "a", "d1"), (2, "b", "d1")), orders)
     described = {row[0]: row[1] for row in spark.sql(f"DESCRIBE EXTENDED {orders} PARTITION (dt='d1')").collect()}
-    parameters = described["Partition Parameters"]
-    assert "numRows=2" in parameters
-    assert f"totalSize={result.bytes}" in parameters
-    assert f"table_writer.write_id={result.write_id}" in parameters
+    assert "numRows=2" in described["Partition Parameters"]
+    assert f"totalSize={result.bytes}" in described["Partition Parameters"]
+    assert f"table_writer.write_id={result.write_id}" in described["Partition Parameters"]
     assert described["Partition Statistics"] == f"{result.bytes} bytes, 2 rows"
 
 
-def test_success_file_is_hadoops_json(spark: SparkSession, writer: TableWriter, orders: str, lakehouse: Any) -> None:
-    result = writer.overwrite_partitions(rows(spark, (1, "a", "d1")), orders)
-    location = spark.sql(f"DESCRIBE FORMATTED {orders}").where("col_name = 'Location'").first()[1]
-    key = location.split("/", 3)[3] + "/_SUCCESS"
-    body = json.loads(lakehouse.s3.get_object(Bucket=lakehouse.bucket, Key=key)["Body"].read())
+def test_success_file_is_hadoops_json(
+    writer: TableWriter, orders: str, rows: Rows, keys_below: Keys, lakehouse: Lakehouse
+) -> None:
+    result = writer.overwrite_partitions(rows((1, "a", "d1")), orders)
+    assert "_SUCCESS" in keys_below(orders)
+    body = json.loads(success_of(lakehouse, orders))
     assert body["name"] == "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
     assert body["committer"] == "table_writer"
     assert body["jobId"] == result.write_id
     assert len(body["filenames"]) == result.files
 
 
-def test_nothing_of_a_failed_write_is_left(
-    spark: SparkSession, writer: TableWriter, orders: str, lakehouse: Any
-) -> None:
-    from pyspark.sql import functions as F  # noqa: N812
+def success_of(lakehouse: Lakehouse, table: str) -> bytes:
+    described = lakehouse.spark.sql(f"DESCRIBE FORMATTED {table}").where("col_name = 'Location'").first()
+    assert described is not None
+    key = described[1].split("/", 3)[3] + "/_SUCCESS"
+    return lakehouse.s3.get_object(Bucket=lakehouse.bucket, Key=key)["Body"].read()
 
-    writer.overwrite_partitions(rows(spark, (1, "a", "d1")), orders)
-    before = keys_below(lakehouse, spark, orders)
-    failing = rows(spark, *[(n, "x", f"d{n % 3}") for n in range(1000)]).withColumn(
+
+def test_no_success_file_where_hadoop_is_told_not_to_write_one(
+    spark: SparkSession, orders: str, rows: Rows, keys_below: Keys
+) -> None:
+    config = TableWriterConfig(hadoop={"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"})
+    TableWriter(spark, config=config).overwrite_partitions(rows((1, "a", "d1")), orders)
+    assert "_SUCCESS" not in keys_below(orders)
+
+
+def test_nothing_of_a_failed_write_is_left(
+    spark: SparkSession,
+    writer: TableWriter,
+    orders: str,
+    rows: Rows,
+    content: Content,
+    keys_below: Keys,
+    lakehouse: Lakehouse,
+) -> None:
+    writer.overwrite_partitions(rows((1, "a", "d1")), orders)
+    before = keys_below(orders)
+    failing = rows(*[(n, "x", f"d{n % 3}") for n in range(1000)]).withColumn(
         "note", F.when(F.col("id") == 999, F.raise_error("broken row")).otherwise("x")
     )
     with pytest.raises(Exception, match="broken row"):
         writer.overwrite_partitions(failing, orders)
-    assert keys_below(lakehouse, spark, orders) == before
+    assert keys_below(orders) == before
     assert "Uploads" not in lakehouse.s3.list_multipart_uploads(Bucket=lakehouse.bucket)
-    assert content(spark, orders) == {(1, "a", "d1")}
+    assert content(orders) == {(1, "a", "d1")}
 
 
-def keys_below(lakehouse: Any, spark: SparkSession, table: str) -> set[str]:
-    location = spark.sql(f"DESCRIBE FORMATTED {table}").where("col_name = 'Location'").first()[1]
-    prefix = location.split("/", 3)[3] + "/"
-    found: Iterator[dict[str, Any]] = lakehouse.s3.get_paginator("list_objects_v2").paginate(
-        Bucket=lakehouse.bucket, Prefix=prefix
-    )
-    return {entry["Key"] for page in found for entry in page.get("Contents", []) if not entry["Key"].endswith("/")}
+def test_an_empty_dataframe_is_an_error_unless_it_may_be_empty(
+    writer: TableWriter, orders: str, rows: Rows, content: Content, keys_below: Keys
+) -> None:
+    writer.overwrite_partitions(rows((1, "a", "d1")), orders)
+    before = keys_below(orders)
+    empty = rows((1, "a", "d1")).where("id > 1")
+    with pytest.raises(InvalidInputError, match="if_empty='ignore'"):
+        writer.overwrite_partitions(empty, orders)
+    result = writer.overwrite_partitions(empty, orders, if_empty="ignore")
+    assert result.version is None
+    assert "nothing changed" in repr(result)
+    assert content(orders) == {(1, "a", "d1")}
+    assert keys_below(orders) == before
 
 
-def test_result_reads_well(spark: SparkSession, writer: TableWriter, orders: str) -> None:
-    result: WriteResult = writer.overwrite_partitions(rows(spark, (1, "a", "d<1>")), orders)
+def test_the_second_of_two_overlapping_writes_is_a_conflict(
+    spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, content: Content
+) -> None:
+    other = TableWriter(spark)
+
+    def publish_first(batch: Any) -> Any:
+        other.overwrite_partitions(rows((7, "winner", "d1")), orders)
+        return batch
+
+    writer.overwrite_partitions(rows((1, "a", "d1")), orders)
+    plan = writer._services.open_table(orders).planner().plan  # the moment between plan and publish, held open
+    planned = plan(rows((8, "loser", "d1")), mode_of(writer))
+    publish_first(None)
+    services = writer._services.open_table(orders)
+    from table_writer.upload.job import Uploader
+    from table_writer.writer import _OpenWrite
+
+    with pytest.raises(ConflictError, match="dt=d1"), _OpenWrite(services, planned.plan) as write:
+        staged = write.complete(Uploader().upload(planned.rows, planned.spec))
+        services.publisher().publish(staged, write.claiming)
+    assert content(orders) == {(7, "winner", "d1")}
+
+
+def mode_of(_: TableWriter) -> Any:
+    from table_writer.model.write import WriteMode
+
+    return WriteMode.OVERWRITE_PARTITIONS
+
+
+def test_result_reads_well(spark: SparkSession, writer: TableWriter, orders: str, rows: Rows) -> None:
+    result = writer.overwrite_partitions(rows((1, "a", "d<1>")), orders)
     assert "1 partition(s) added, 0 replaced, 1 rows in 1 files" in repr(result)
     assert "dt=d&lt;1&gt;" in result._repr_html_()
-    assert_df_equality(spark.table(orders), rows(spark, (1, "a", "d<1>")), ignore_nullable=True)
+    assert_df_equality(spark.table(orders), rows((1, "a", "d<1>")), ignore_nullable=True)

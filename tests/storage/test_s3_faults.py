@@ -373,3 +373,16 @@ def test_over_tls_the_checksum_replaces_hashing_for_the_signature(fake_settings:
     store.put("a", b"123456789")
     assert sent[0].headers["x-amz-content-sha256"] == b"UNSIGNED-PAYLOAD"
     assert sent[0].headers["x-amz-checksum-crc32"] == b"y/Q5Jg=="
+
+
+def test_a_store_that_pages_uploads_by_key_alone_is_paged_so(fake_s3: FakeS3, fake_store: S3Store) -> None:
+    page = (
+        "<ListMultipartUploadsResult><IsTruncated>true</IsTruncated>"
+        "<NextKeyMarker>d/a</NextKeyMarker><NextUploadIdMarker>7</NextUploadIdMarker></ListMultipartUploadsResult>"
+    )
+    fake_s3.answer(200, page)
+    fake_s3.error(400, "InvalidArgument", "Invalid uploadId marker")
+    fake_s3.answer(200, "<ListMultipartUploadsResult/>")
+    assert list(fake_store.list_uploads("d/")) == []
+    assert ["upload-id-marker" in request.path for request in fake_s3.requests] == [False, True, False]
+    assert "key-marker=d%2Fa" in fake_s3.requests[2].path

@@ -129,7 +129,7 @@ def test_a_lakehouse_whose_java_was_killed_still_stops_and_the_next_one_starts(t
 import os, signal
 try:
     with lakehouse() as lake:
-        os.kill(lake.spark.sparkContext._gateway.proc.pid, signal.SIGKILL)
+        os.kill(lake.spark._jvm.java.lang.ProcessHandle.current().pid(), signal.SIGKILL)
         lake.metastore.kill()
         raise LookupError("the error of the test")
 except LookupError:

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from table_writer import TableWriter
+from table_writer.testing import Lakehouse
+
+
+@pytest.fixture(scope="session")
+def spark(lakehouse: Lakehouse) -> SparkSession:
+    return lakehouse.spark
+
+
+@pytest.fixture(scope="session")
+def writer(spark: SparkSession) -> TableWriter:
+    return TableWriter(spark)
+
+
+@pytest.fixture
+def make_table(spark: SparkSession, lakehouse_database: str) -> Callable[..., str]:
+    """Create a table in the test's own database; the DDL says ``{name}`` and may say ``{location}``."""
+
+    def make(ddl: str, name: str = "orders", location: str = "") -> str:
+        full = f"{lakehouse_database}.{name}"
+        spark.sql(ddl.format(name=full, location=location))
+        return full
+
+    return make
+
+
+@pytest.fixture
+def orders(make_table: Callable[..., str]) -> str:
+    return make_table("CREATE TABLE {name} (id BIGINT, note STRING, dt STRING) USING parquet PARTITIONED BY (dt)")
+
+
+@pytest.fixture
+def rows(spark: SparkSession) -> Callable[..., Any]:
+    return lambda *values: spark.createDataFrame(list(values), "id BIGINT, note STRING, dt STRING")
+
+
+@pytest.fixture
+def content(spark: SparkSession) -> Callable[[str], set[tuple[Any, ...]]]:
+    return lambda table: {tuple(row) for row in spark.table(table).collect()}
+
+
+@pytest.fixture
+def keys_below(spark: SparkSession, lakehouse: Lakehouse) -> Callable[[str], set[str]]:
+    """Return the objects below a table's location, without the marker keys that end in a slash."""
+
+    def keys(table: str) -> set[str]:
+        described = spark.sql(f"DESCRIBE FORMATTED {table}").where("col_name = 'Location'").first()
+        assert described is not None
+        prefix = described[1].split("/", 3)[3] + "/"
+        pages = lakehouse.s3.get_paginator("list_objects_v2").paginate(Bucket=lakehouse.bucket, Prefix=prefix)
+        found = {entry["Key"].removeprefix(prefix) for page in pages for entry in page.get("Contents", [])}
+        return {key for key in found if key and not key.endswith("/")}
+
+    return keys

@@ -1,0 +1,62 @@
+"""A writer in a process of its own that kills itself, by SIGKILL, at a named moment.
+
+``python killed_writer.py SETTINGS.json TABLE MOMENT``, where the settings are those of a running lakehouse's session.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from table_writer import TableWriter, TableWriterConfig
+from table_writer.complete import Completer
+from table_writer.log.table_log import TableLog
+from table_writer.publish.switch import Switch
+
+MOMENTS: dict[str, tuple[type, str, str]] = {
+    "before complete": (Completer, "complete", "before"),
+    "after complete": (Completer, "complete", "after"),
+    "before the claim": (TableLog, "claim", "before"),
+    "after the claim": (TableLog, "claim", "after"),
+    "before the switch": (Switch, "apply", "before"),
+    "after the switch": (Switch, "apply", "after"),
+    "after its outcome": (TableLog, "settle", "after"),
+}
+
+
+def die(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dying(method: Callable[..., Any], phase: str) -> Callable[..., Any]:
+    def call(*arguments: Any, **named: Any) -> Any:
+        if phase == "before":
+            die()
+        answer = method(*arguments, **named)
+        die()
+        return answer
+
+    return call
+
+
+def main(settings: str, table: str, moment: str) -> None:
+    builder = SparkSession.builder
+    for name, value in json.loads(Path(settings).read_text()).items():
+        builder = builder.config(name, value)
+    spark = builder.enableHiveSupport().getOrCreate()
+    kind, name, phase = MOMENTS[moment]
+    setattr(kind, name, dying(getattr(kind, name), phase))
+    config = TableWriterConfig(metastore_timeout_seconds=1, publish_timeout_seconds=7)
+    df = spark.sql("SELECT 100L AS id, 'new' AS note, 'd1' AS dt UNION ALL SELECT 300L, 'new', 'd3'")
+    TableWriter(spark, config=config).overwrite_partitions(df, table)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

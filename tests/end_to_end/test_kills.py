@@ -1,0 +1,78 @@
+"""The driver is killed by SIGKILL at every step of a write, on real parts."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from table_writer import ConflictError, TableWriter
+
+from .killed_writer import MOMENTS
+
+WRITER = Path(__file__).with_name("killed_writer.py")
+OLD = {(1, "old", "d1"), (2, "old", "d2")}
+NEW = {(100, "new", "d1"), (2, "old", "d2"), (300, "new", "d3")}
+EARLY = {"before complete", "after complete", "before the claim"}
+SWITCHED = {"after the switch", "after its outcome"}
+OF_THE_PROCESS = ("spark.app.", "spark.driver.host", "spark.driver.port", "spark.executor.id", "spark.submit")
+
+
+def kill_a_writer(spark: SparkSession, table: str, moment: str, directory: Path) -> None:
+    session = {
+        name: value for name, value in spark.sparkContext.getConf().getAll() if not name.startswith(OF_THE_PROCESS)
+    }
+    settings = directory / "session.json"
+    settings.write_text(json.dumps(session))
+    done = subprocess.run(
+        [sys.executable, str(WRITER), str(settings), table, moment],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, "\n".join(
+        line for line in done.stderr.splitlines() if "\tat " not in line
+    )[-3000:]
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param(
+            moment,
+            marks=[] if moment in {"before complete", "before the switch", "after the switch"} else [pytest.mark.slow],
+        )
+        for moment in MOMENTS
+    ],
+)
+def test_after_a_kill_readers_see_all_old_or_all_new_rows_and_the_next_run_succeeds(
+    moment: str,
+    spark: SparkSession,
+    writer: TableWriter,
+    orders: str,
+    rows: Callable[..., Any],
+    content: Callable[[str], set[tuple[Any, ...]]],
+    tmp_path: Path,
+) -> None:
+    writer.overwrite_partitions(rows(*OLD), orders)
+    kill_a_writer(spark, orders, moment, tmp_path)
+    spark.catalog.refreshTable(orders)
+    assert content(orders) == (NEW if moment in SWITCHED else OLD)
+    again = rows((100, "new", "d1"), (300, "new", "d3"))
+    try:
+        result = writer.overwrite_partitions(again, orders)
+    except ConflictError:
+        assert moment not in EARLY, "nothing was claimed, so there is nothing to conflict with"
+        result = writer.overwrite_partitions(again, orders)
+    assert result.rows == 2
+    assert content(orders) == NEW
+    assert not writer._services.open_table(orders).log.read_state().in_doubt

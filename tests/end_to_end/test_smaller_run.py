@@ -1,0 +1,91 @@
+"""The main job on local files: what also runs on Spark 3.5, which most clusters still have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from table_writer import InvalidInputError, SchemaMismatchError, TableWriter
+
+pytestmark = pytest.mark.spark35
+
+DDL = (
+    "CREATE TABLE {name} (id BIGINT, price DECIMAL(10,2), tags ARRAY<STRING>, info STRUCT<a: INT, b: STRING>,"
+    " m MAP<STRING, INT>, at TIMESTAMP, day DATE, code CHAR(3), dt STRING) USING parquet PARTITIONED BY (dt)"
+    " LOCATION 'file://{location}'"
+)
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
+    database = f"smaller_{tmp_path.name.replace('-', '_')[-40:]}".lower()
+    spark.sql(f"CREATE DATABASE {database} LOCATION 'file://{tmp_path}/db'")
+    spark.sql(DDL.format(name=f"{database}.orders", location=f"{tmp_path}/orders"))
+    yield f"{database}.orders"
+    spark.sql(f"DROP DATABASE {database} CASCADE")
+
+
+def row(number: int, partition: str) -> tuple[Any, ...]:
+    at, day = datetime(1890, 1, 1, 12, 30), date(1500, 2, 3)  # noqa: DTZ001  # Spark's local time
+    return (number, Decimal(f"{number}.25"), ["x", None], (number, "y"), {"k": number}, at, day, "ab", partition)
+
+
+def test_spark_reads_back_what_was_written_and_only_its_partitions_change(
+    spark: SparkSession, writer: TableWriter, table: str
+) -> None:
+    schema = spark.table(table).schema
+    old = spark.createDataFrame([row(1, "d1"), row(2, "a b/c=ü%")], schema)
+    writer.overwrite_partitions(old, table)
+    result = writer.overwrite_partitions(spark.createDataFrame([row(3, "d1"), row(4, "d9")], schema), table)
+    assert {p.name for p in result.replaced} == {"dt=d1"}
+    assert {p.name for p in result.added} == {"dt=d9"}
+    read = {r.id: tuple(r) for r in spark.table(table).collect()}
+    padded = {
+        number: (*row(number, partition)[:7], "ab ", partition)
+        for number, partition in ((2, "a b/c=ü%"), (3, "d1"), (4, "d9"))
+    }
+    assert read == padded
+
+
+def test_hives_own_parquet_tables_too(spark: SparkSession, writer: TableWriter, table: str) -> None:
+    hive = f"{table}_hive"
+    spark.sql(f"CREATE TABLE {hive} (id INT) PARTITIONED BY (dt STRING, hour INT) STORED AS PARQUET")
+    writer.overwrite_partitions(spark.sql("SELECT 7 AS hour, 'd' AS dt, 1 AS id"), hive)
+    assert [tuple(r) for r in spark.table(hive).collect()] == [(1, "d", 7)]
+
+
+def test_what_spark_wrote_is_replaced_and_stays_on_disk(
+    spark: SparkSession, writer: TableWriter, table: str, tmp_path: Path
+) -> None:
+    df = spark.createDataFrame([row(1, "d1")], spark.table(table).schema)
+    df.write.insertInto(table)
+    before = set((tmp_path / "orders" / "dt=d1").iterdir())
+    result = writer.overwrite_partitions(df.withColumn("id", df.id + 1), table)
+    assert [p.replaced for p in result.partitions] == [True]
+    assert set((tmp_path / "orders" / "dt=d1").iterdir()) == before
+    assert [r.id for r in spark.table(table).collect()] == [2]
+
+
+def test_a_bad_call_writes_nothing(spark: SparkSession, writer: TableWriter, table: str, tmp_path: Path) -> None:
+    with pytest.raises(SchemaMismatchError, match="missing"):
+        writer.overwrite_partitions(spark.sql("SELECT 1L AS id, 'd' AS dt"), table)
+    with pytest.raises(InvalidInputError, match="does not exist"):
+        writer.overwrite_partitions(spark.sql("SELECT 1L AS id, 'd' AS dt"), f"{table}_nowhere")
+    assert not (tmp_path / "orders" / "_table_writer").exists()
+
+
+def test_a_value_too_long_for_its_char_column_fails_the_write(
+    spark: SparkSession, writer: TableWriter, table: str, tmp_path: Path
+) -> None:
+    values = list(row(1, "d1"))
+    values[7] = "abcd"
+    df = spark.createDataFrame([tuple(values)], spark.table(table).schema)
+    with pytest.raises(Exception, match=r"code is char\(3\)"):
+        writer.overwrite_partitions(df, table)
+    assert not list((tmp_path / "orders" / "_table_writer").rglob("*.parquet"))

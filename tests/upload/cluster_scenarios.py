@@ -1,0 +1,161 @@
+"""Run on a local cluster by ``test_on_a_cluster.py``; prints what happened as JSON. Not a test by itself.
+
+The executors are processes of their own, in another directory, without this package on their path.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, sys.argv[1])
+
+import pyarrow.parquet as pq
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as Spark documents it
+
+from table_writer.errors import TableWriterError
+from table_writer.model.upload_spec import ParquetOptions, UploadSpec
+from table_writer.storage import LocalSettings, open_store
+from table_writer.upload.job import Uploader
+
+MIB = 1024 * 1024
+ROWS = 40_000
+TASKS = 4
+store = open_store(LocalSettings())
+root = Path(tempfile.mkdtemp(dir=sys.argv[2]))
+
+
+def spec_for(name: str) -> UploadSpec:
+    return UploadSpec(
+        write_id=name,
+        key_prefix=f"{str(root).lstrip('/')}/{name}/",
+        store=LocalSettings(),
+        data_columns=("id", "payload"),
+        partition_columns=("dt",),
+        parquet=ParquetOptions(compression="none"),
+        part_size_bytes=5 * MIB,
+        buffer_bytes=2 * MIB,
+        row_group_bytes=1 * MIB,
+    )
+
+
+def rows_with(spark: SparkSession, disturb: Callable[[int, int, int], None]) -> DataFrame:
+    """Rows of 2 KB; ``disturb(partition, attempt, row)`` runs for each on the way."""
+
+    def touch(row: int) -> int:
+        context = TaskContext.get()
+        disturb(context.partitionId(), context.attemptNumber(), row)
+        return row
+
+    payload = F.rpad(F.sha2(F.col("id").cast("string"), 512), 2000, "x")
+    touched = F.udf(touch, "long")(F.col("id"))
+    return spark.range(0, ROWS, 1, TASKS).select(touched.alias("id"), payload.alias("payload"), F.lit("a").alias("dt"))
+
+
+def run(name: str, rows: DataFrame) -> dict[str, Any]:
+    started = time.monotonic()
+    spec = spec_for(name)
+    found: dict[str, Any] = {}
+    try:
+        messages = Uploader().upload(rows, spec)
+    except (TableWriterError, Exception) as error:  # noqa: BLE001 - the scenario reports it
+        found |= {"error": type(error).__name__, "text": str(error)[:2000], "cause": type(error.__cause__).__name__}
+    except KeyboardInterrupt:
+        found |= {"error": "KeyboardInterrupt"}
+    else:
+        pending = {(entry.key, entry.upload_id) for entry in store.list_uploads(spec.key_prefix)}
+        ours = {(upload.key, upload.upload_id) for message in messages for upload in message.uploads}
+        for message in messages:
+            for upload in message.uploads:
+                store.complete_upload(upload.key, upload.upload_id, upload.parts)
+        ids = [row for key, _ in ours for row in pq.read_table(f"/{key}", partitioning=None)["id"].to_pylist()]
+        found["tasks"] = [message.task_index for message in messages]
+        found["attempts"] = [message.attempt_id for message in messages]
+        found["rows_are_right"] = sorted(ids) == list(range(ROWS))
+        found["delivered_are_pending"] = ours <= pending
+        found["left_by_others"] = len(pending - ours)
+    found["seconds"] = time.monotonic() - started
+    found["uploads_after"] = len(list(store.list_uploads(spec.key_prefix)))
+    return found
+
+
+def fail_once(partition: int, attempt: int, row: int) -> None:
+    if (partition, attempt) == (1, 0) and row % (ROWS // TASKS) == 9_000:
+        raise ValueError("first attempt")
+
+
+def fail_always(partition: int, attempt: int, row: int) -> None:
+    if partition == 1 and row % (ROWS // TASKS) == 9_000:
+        raise ZeroDivisionError("the user's own bug")
+
+
+def hang_once(partition: int, attempt: int, row: int) -> None:
+    if (partition, attempt) == (3, 0) and row % (ROWS // TASKS) == 9_900:
+        time.sleep(120)
+
+
+def lose_executor(partition: int, attempt: int, row: int) -> None:
+    if (partition, attempt) == (2, 0) and row % (ROWS // TASKS) == 9_900:
+        daemon = os.getppid()
+        fields = Path(f"/proc/{daemon}/stat").read_text().rsplit(")", 1)[1].split()
+        os.kill(int(fields[1]), signal.SIGKILL)  # the executor's Java process
+        time.sleep(60)
+
+
+def hang_always(partition: int, attempt: int, row: int) -> None:
+    if row % (ROWS // TASKS) == 9_900:
+        time.sleep(120)
+
+
+def interrupt_soon() -> None:
+    threading.Timer(8, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+
+def main() -> None:
+    builder = SparkSession.builder.master("local-cluster[2,1,1024]")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.speculation": "true",
+        "spark.speculation.interval": "200ms",
+        "spark.speculation.minTaskRuntime": "3s",
+        "spark.speculation.quantile": "0.5",
+        "spark.local.dir": str(root / "spark"),
+        "spark.sql.warehouse.dir": str(root / "warehouse"),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    found: dict[str, Any] = {}
+    try:
+        found["retry"] = run("retry", rows_with(spark, fail_once))
+        found["speculation"] = run("speculation", rows_with(spark, hang_once))
+        found["lost executor"] = run("lost", rows_with(spark, lose_executor))
+        found["users error"] = run("users", rows_with(spark, fail_always))
+        long_value = F.when(F.col("id") % 10_000 == 9_999, F.repeat(F.lit("x"), 1100)).otherwise("a")
+        found["our error"] = run("ours", rows_with(spark, lambda *_: None).withColumn("dt", long_value))
+        interrupt_soon()
+        found["interrupt"] = run("interrupt", rows_with(spark, hang_always))
+        before = len(list(store.list_uploads(spec_for("interrupt").key_prefix)))
+        time.sleep(5)
+        found["interrupt"]["uploads_later"] = len(list(store.list_uploads(spec_for("interrupt").key_prefix))) - before
+        found["interrupt"]["session_works"] = spark.range(10).count() == 10
+    finally:
+        Path(sys.argv[2], "found.json").write_text(json.dumps(found))
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

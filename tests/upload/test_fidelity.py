@@ -1,0 +1,261 @@
+"""Our files against those that Spark writes of the same rows: same schema, same values for every reader."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from table_writer.model.upload_spec import ParquetOptions, UploadSpec
+from table_writer.storage import LocalSettings, open_store
+from table_writer.upload.job import Uploader
+
+NAN, INF = math.nan, math.inf
+OLD_DATES = [date(1, 1, 1), date(1582, 10, 4), date(1582, 10, 15), date(1899, 12, 31), date(1970, 1, 1), date(9999, 12, 31)]
+MOMENTS = [
+    datetime(1, 1, 2, 3, 4, 5, 678901, tzinfo=UTC),
+    datetime(1582, 10, 10, 1, 2, 3, 1, tzinfo=UTC),
+    datetime(1677, 1, 1, tzinfo=UTC),
+    datetime(1883, 11, 18, 12, 0, 0, 999999, tzinfo=UTC),
+    datetime(1900, 1, 1, tzinfo=UTC),
+    datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    datetime(1970, 1, 1, tzinfo=UTC),
+    datetime(2024, 3, 31, 1, 30, 0, 1, tzinfo=UTC),
+    datetime(2262, 4, 12, tzinfo=UTC),
+    datetime(9998, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+]
+LOCAL = [moment.replace(tzinfo=None) for moment in MOMENTS]
+
+COLUMNS: dict[str, tuple[str, list[Any]]] = {
+    "byte": ("tinyint", [-128, 127, 0, None]),
+    "short": ("smallint", [-32768, 32767, None]),
+    "int": ("int", [-(2**31), 2**31 - 1, 0, None]),
+    "long": ("bigint", [-(2**63), 2**63 - 1, 0, None]),
+    "float": ("float", [0.0, -0.0, 1.5, NAN, INF, -INF, None]),
+    "double": ("double", [0.0, -0.0, 1e-300, NAN, INF, -INF, None]),
+    "boolean": ("boolean", [True, False, None]),
+    "string": ("string", ["", " ", "ä€😀", "a\x00b", "x" * 5000, None]),
+    "binary": ("binary", [b"", b"\x00\xff", b"x" * 300, None]),
+    "date": ("date", [*OLD_DATES, None]),
+    "decimal_4": ("decimal(4,2)", [Decimal("-99.99"), Decimal("0.01"), None]),
+    "decimal_9": ("decimal(9,0)", [Decimal(-999999999), Decimal(7), None]),
+    "decimal_10": ("decimal(10,2)", [Decimal("12345678.90"), None]),
+    "decimal_18": ("decimal(18,18)", [Decimal("-0.999999999999999999"), None]),
+    "decimal_19": ("decimal(19,3)", [Decimal("-1234567890123456.789"), None]),
+    "decimal_38": ("decimal(38,10)", [Decimal("-9999999999999999999999999999.9999999999"), Decimal(0), None]),
+    "array": ("array<int>", [[], [1, None, 2], None]),
+    "array_of_arrays": ("array<array<string>>", [[["a"], [], None], [], None]),
+    "map": ("map<string,int>", [{}, {"a": 1, "b": None}, None]),
+    "struct": ("struct<a:int,b:struct<c:string,d:array<double>>>", [(1, ("x", [0.5, None])), (None, None), None]),
+    "array_of_structs": ("array<struct<k:string,v:decimal(12,4)>>", [[("a", Decimal("1.5000")), None], [], None]),
+    "map_of_arrays": ("map<int,array<date>>", [{1: [date(1500, 2, 3), None]}, {}, None]),
+}
+TIMESTAMPS: dict[str, tuple[str, list[Any]]] = {
+    "timestamp": ("timestamp", [*MOMENTS, None]),
+    "timestamps": ("array<timestamp>", [MOMENTS, [None], [], None]),
+}
+LOCAL_TIMESTAMPS: dict[str, tuple[str, list[Any]]] = {
+    "local": ("timestamp_ntz", [*LOCAL, None]),
+    "locals": ("array<timestamp_ntz>", [LOCAL, [None], [], None]),
+}
+
+
+def table(spark: SparkSession, columns: dict[str, tuple[str, list[Any]]]) -> DataFrame:
+    """One row per position; columns that have fewer values start again."""
+    count = max(len(values) for _, values in columns.values())
+    rows = [
+        (position, *(values[position % len(values)] for _, values in columns.values())) for position in range(count + 3)
+    ]
+    types = ", ".join(f"`{name}` {kind}" for name, (kind, _) in columns.items())
+    return spark.createDataFrame(rows, f"row int, {types}").coalesce(1)
+
+
+def write_ours(rows: DataFrame, directory: Path, **options: Any) -> Path:
+    spec = UploadSpec(
+        write_id="w1",
+        key_prefix=f"{str(directory).lstrip('/')}/w1/",
+        store=LocalSettings(),
+        data_columns=tuple(rows.columns),
+        partition_columns=(),
+        parquet=ParquetOptions(
+            spark_schema_json=rows.schema.json(), spark_version=rows.sparkSession.version, **options
+        ),
+    )
+    store = open_store(spec.store)
+    for message in Uploader().upload(rows, spec):
+        for upload in message.uploads:
+            store.complete_upload(upload.key, upload.upload_id, upload.parts)
+    (file,) = (directory / "w1").glob("*.parquet")
+    return file
+
+
+def write_sparks(rows: DataFrame, directory: Path) -> Path:
+    rows.write.parquet(f"file://{directory}/spark")
+    (file,) = (directory / "spark").glob("*.parquet")
+    return file
+
+
+@pytest.fixture
+def spark(lakehouse) -> Iterator[SparkSession]:
+    """A session whose settings a test may change."""
+    session = lakehouse.spark
+    names = (
+        "spark.sql.session.timeZone",
+        "spark.sql.parquet.outputTimestampType",
+        "spark.sql.parquet.enableVectorizedReader",
+        "spark.sql.parquet.compression.codec",
+        "spark.sql.parquet.writeLegacyFormat",
+    )
+    before = {name: session.conf.get(name) for name in names}
+    yield session
+    for name, value in before.items():
+        session.conf.set(name, value)
+
+
+def parquet_schema(file: Path) -> list[str]:
+    text = str(pq.ParquetFile(file).schema).split("\n", 1)[1]
+    lines = [re.sub(r"field_id=-?\d+ ", "", line) for line in text.splitlines()]
+    return lines[1:]  # the first names the root: spark_schema or schema
+
+
+def read_by_spark(spark: SparkSession, file: Path, schema: StructType, *, vectorized: bool) -> list[str]:
+    spark.conf.set("spark.sql.parquet.enableVectorizedReader", str(vectorized).lower())
+    back = spark.read.parquet(f"file://{file}")
+    assert back.schema == schema
+    # As text made by Spark: Python cannot hold every moment, and compares NaN and -0.0 its own way.
+    texts = [f"to_json(named_struct('{name}', `{name}`)) AS `{name}`" for name in back.columns]
+    binary = [f"hex(`{name}`) AS `{name}_bytes`" for name, kind in back.dtypes if kind == "binary"]
+    return sorted(map(str, back.selectExpr(*texts, *binary).collect()))
+
+
+def read_by_arrow(file: Path) -> list[str]:
+    return sorted(map(repr, pq.read_table(file, partitioning=None, coerce_int96_timestamp_unit="us").to_pylist()))
+
+
+def read_by_duckdb(file: Path) -> list[str]:
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    relation = connection.sql(f"FROM read_parquet('{file}')")
+    texts = ", ".join(f'CAST("{name}" AS VARCHAR)' for name in relation.columns)
+    types = list(map(str, relation.types))
+    return [*types, *sorted(map(repr, connection.sql(f"SELECT {texts} FROM relation").fetchall()))]
+
+
+def assert_same_for_every_reader(spark: SparkSession, rows: DataFrame, ours: Path, sparks: Path) -> None:
+    for vectorized in (True, False):
+        expected = read_by_spark(spark, sparks, rows.schema, vectorized=vectorized)
+        assert read_by_spark(spark, ours, rows.schema, vectorized=vectorized) == expected
+    assert read_by_arrow(ours) == read_by_arrow(sparks)
+    assert read_by_duckdb(ours) == read_by_duckdb(sparks)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.slow
+def test_a_column_reads_as_sparks_own(spark, tmp_path, name):
+    rows = table(spark, {name: COLUMNS[name]})
+    ours, sparks = write_ours(rows, tmp_path), write_sparks(rows, tmp_path)
+    assert parquet_schema(ours) == parquet_schema(sparks)
+    assert_same_for_every_reader(spark, rows, ours, sparks)
+
+
+def test_a_table_of_all_types_reads_as_sparks_own(spark, tmp_path):
+    rows = table(spark, COLUMNS | TIMESTAMPS)
+    ours, sparks = write_ours(rows, tmp_path), write_sparks(rows, tmp_path)
+    assert parquet_schema(ours) == parquet_schema(sparks)
+    assert_same_for_every_reader(spark, rows, ours, sparks)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
+@pytest.mark.parametrize("kind", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
+def test_moments_of_all_ages_read_as_sparks_own(spark, tmp_path, zone, kind):
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    spark.conf.set("spark.sql.parquet.outputTimestampType", kind)
+    columns = {"timestamp": TIMESTAMPS["timestamp"]} if kind == "TIMESTAMP_MILLIS" else TIMESTAMPS
+    rows = table(spark, columns)
+    ours, sparks = write_ours(rows, tmp_path, timestamp_type=kind), write_sparks(rows, tmp_path)
+    assert parquet_schema(ours) == parquet_schema(sparks)
+    assert_same_for_every_reader(spark, rows, ours, sparks)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_local_timestamps_are_micros_whatever_moments_are(spark, tmp_path, zone):
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    rows = table(spark, LOCAL_TIMESTAMPS)
+    ours, sparks = write_ours(rows, tmp_path, timestamp_type="INT96"), write_sparks(rows, tmp_path)
+    assert parquet_schema(ours) == parquet_schema(sparks)
+    assert_same_for_every_reader(spark, rows, ours, sparks)
+
+
+def test_int96_beside_local_timestamps_becomes_micros_with_the_same_values(spark, tmp_path):
+    rows = table(spark, TIMESTAMPS | LOCAL_TIMESTAMPS)
+    ours = write_ours(rows, tmp_path, timestamp_type="INT96")
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    sparks = write_sparks(rows, tmp_path)
+    assert parquet_schema(ours) == parquet_schema(sparks)
+    assert_same_for_every_reader(spark, rows, ours, sparks)
+
+
+def test_millis_inside_a_nested_column_stay_micros(spark, tmp_path):
+    rows = table(spark, {"timestamps": TIMESTAMPS["timestamps"]})
+    ours = write_ours(rows, tmp_path, timestamp_type="TIMESTAMP_MILLIS")
+    assert "microseconds" in "".join(parquet_schema(ours))
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4_raw"])
+def test_every_codec_reads_as_sparks_own_and_is_spelled_like_it(spark, tmp_path, codec):
+    spark.conf.set("spark.sql.parquet.compression.codec", codec)
+    rows = table(spark, {name: COLUMNS[name] for name in ("string", "long")})
+    ours, sparks = write_ours(rows, tmp_path, compression=codec), write_sparks(rows, tmp_path)
+    assert "".join(ours.suffixes) == "." + sparks.name.split(".", 1)[1]
+    assert_same_for_every_reader(spark, rows, ours, sparks)
+
+
+def test_the_legacy_format_writes_decimals_as_fixed(spark, tmp_path):
+    spark.conf.set("spark.sql.parquet.writeLegacyFormat", "true")
+    rows = table(spark, {name: column for name, column in COLUMNS.items() if name.startswith("decimal")})
+    ours, sparks = write_ours(rows, tmp_path, legacy_format=True), write_sparks(rows, tmp_path)
+    assert parquet_schema(ours) == parquet_schema(sparks)
+    assert_same_for_every_reader(spark, rows, ours, sparks)
+
+
+def test_columns_that_are_never_null_are_optional_all_the_same(spark, tmp_path):
+    rows = spark.range(5).selectExpr("id", "array(id) a", "named_struct('x', id) s", "map(id, id) m").coalesce(1)
+    ours = write_ours(rows, tmp_path)
+    required = [line.strip() for line in parquet_schema(ours) if "required" in line]
+    assert required == ["required int64 key;"]
+
+
+def test_statistics_are_there_for_every_column(spark, tmp_path):
+    rows = table(spark, {name: COLUMNS[name] for name in ("int", "string", "date", "decimal_10", "boolean")})
+    group = pq.read_metadata(write_ours(rows, tmp_path)).row_group(0)
+    assert all(group.column(position).is_stats_set for position in range(group.num_columns))
+    assert all(group.column(position).has_column_index for position in range(group.num_columns))
+
+
+def test_strings_that_arrow_calls_large_read_as_sparks_own(spark, tmp_path):
+    name = "spark.sql.execution.arrow.useLargeVarTypes"
+    spark.conf.set(name, "true")
+    try:
+        rows = table(spark, {name: COLUMNS[name] for name in ("string", "binary", "array_of_arrays")})
+        ours, sparks = write_ours(rows, tmp_path), write_sparks(rows, tmp_path)
+    finally:
+        spark.conf.unset(name)
+    assert parquet_schema(ours) == parquet_schema(sparks)
+    assert_same_for_every_reader(spark, rows, ours, sparks)
+
+
+def test_old_arrow_readers_get_plain_types(spark, tmp_path):
+    schema = pq.read_schema(write_ours(table(spark, COLUMNS), tmp_path))
+    assert schema.field("string").type == pa.string()
+    assert b"ARROW:schema" not in (schema.metadata or {})

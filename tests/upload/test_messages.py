@@ -1,0 +1,82 @@
+"""What the driver believes of the tasks' messages, and what it makes of their failures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from pyspark.errors import PythonException
+
+from table_writer.errors import InvalidInputError, StorageError
+from table_writer.model.message import CommitMessage, PendingUpload, UploadedPart
+from table_writer.upload.failures import translated
+from table_writer.upload.job import check_messages
+
+PREFIX = "mart/orders/_table_writer/data/w1/"
+
+
+def message(task_index: int, *, key: str = "", write_id: str = "w1") -> CommitMessage:
+    upload = PendingUpload(
+        key=key or f"{PREFIX}dt=a/part-{task_index:05d}-w1-0.parquet",
+        upload_id=f"u{task_index}",
+        parts=(UploadedPart(number=1, etag="e", size_bytes=5),),
+        size_bytes=5,
+        row_count=2,
+        partition_values=("a",),
+    )
+    return CommitMessage(write_id=write_id, task_index=task_index, attempt_id=9, row_count=2, uploads=(upload,))
+
+
+def test_messages_come_back_in_the_order_of_tasks(spec):
+    given = [message(2), message(0), message(1)]
+    assert [entry.task_index for entry in check_messages(given, spec())] == [0, 1, 2]
+
+
+def test_no_task_is_no_message(spec):
+    assert check_messages([], spec()) == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ([message(0), message(2)], r"exactly once each: \[0, 2\]"),
+        ([message(1)], r"exactly once each: \[1\]"),
+        ([message(0), message(0)], r"exactly once each: \[0, 0\]"),
+        ([message(0), message(1, write_id="w2")], "write w2"),
+        ([message(0), replace(message(1), uploads=message(0).uploads)], "two tasks wrote"),
+        ([message(0, key="mart/orders/_table_writer/data/w2/dt=a/x.parquet")], "not a file of partition"),
+        ([message(0, key=f"{PREFIX}dt=b/x.parquet")], "not a file of partition"),
+        ([message(0, key=f"{PREFIX}dt=a/../dt=b/x.parquet")], "not a file of partition"),
+        ([replace(message(0), row_count=3)], "read 3 rows but its files hold 2"),
+    ],
+)
+def test_messages_that_contradict_each_other_are_refused(spec, given, complaint):
+    with pytest.raises(StorageError, match=complaint):
+        check_messages(given, spec())
+
+
+def traceback_of(text: str) -> PythonException:
+    return PythonException(f"\n  An exception was thrown from the Python worker.\nTraceback (most recent call last):\n{text}\n")
+
+
+def test_an_error_of_ours_is_itself_again(spec):
+    original = traceback_of('  File "x.py"\ntable_writer.errors.InvalidInputError: the key is long: 1030 bytes')
+    with pytest.raises(InvalidInputError) as caught, translated(spec()):
+        raise original
+    assert caught.value.message == "the key is long: 1030 bytes"
+    assert caught.value.write_id == "w1"
+    assert caught.value.__cause__ is original
+
+
+def test_the_last_of_chained_errors_is_the_one(spec):
+    text = "table_writer.errors.InvalidInputError: first\n\nDuring handling\n\ntable_writer.errors.StorageError: second"
+    with pytest.raises(StorageError, match="second"), translated(spec()):
+        raise traceback_of(text)
+
+
+@pytest.mark.parametrize("text", ["ZeroDivisionError: division by zero", "ValueError: not table_writer.errors at all"])
+def test_failures_of_the_users_code_pass_unchanged(spec, text):
+    original = traceback_of(text)
+    with pytest.raises(PythonException) as caught, translated(spec()):
+        raise original
+    assert caught.value is original
