@@ -78,14 +78,17 @@ class TableServices:
     def publisher(self) -> Publisher:
         """Step 5."""
         switch = Switch(self.metastore, call_timeout_seconds=self.config.metastore_timeout_seconds)
-        recovery = Recovery(self.log, self.metastore, switch, self.layout, identity=self.identity)
+        timeout = self.config.publish_timeout_seconds
+        recovery = Recovery(
+            self.log, self.metastore, switch, self.layout, publish_timeout_seconds=timeout, identity=self.identity
+        )
         return Publisher(
             self.store,
             self.log,
             self.metastore,
             switch,
             recovery,
-            publish_timeout_seconds=self.config.publish_timeout_seconds,
+            publish_timeout_seconds=timeout,
             retention=self._retention(),
             identity=self.identity,
         )

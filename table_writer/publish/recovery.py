@@ -35,6 +35,8 @@ class Recovery:
         Services of the table.
     layout
         Paths of the table.
+    publish_timeout_seconds
+        How long a recover entry is its claimant's alone.
     identity
         Who recovers, for the log.
     sleep
@@ -48,6 +50,7 @@ class Recovery:
         switch: Switch,
         layout: TableLayout,
         *,
+        publish_timeout_seconds: float,
         identity: Mapping[str, str],
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -55,6 +58,7 @@ class Recovery:
         self._metastore = metastore
         self._switch = switch
         self._layout = layout
+        self._publish_timeout_seconds = publish_timeout_seconds
         self._identity = identity
         self._sleep = sleep
 
@@ -86,7 +90,7 @@ class Recovery:
             The metastore refused; the entry stays in doubt.
         """
         original = record.entry
-        deadline = Deadline(original.publish_timeout_seconds)
+        deadline = Deadline(self._publish_timeout_seconds)
         claimed = replace(
             original,
             version=newest + 1,
@@ -95,6 +99,7 @@ class Recovery:
             created_at=datetime.now(UTC),
             base_version=newest,
             settles=original.version,
+            publish_timeout_seconds=self._publish_timeout_seconds,
             writer=dict(self._identity),
         )
         if not self._log.claim(claimed):

@@ -6,6 +6,7 @@ empty line comes, and prints one line of JSON per query.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -31,6 +32,7 @@ __all__ = ["Reader", "Tally", "content_by_month", "judge"]
 
 START_SECONDS: Final = 120.0
 QUERY_SECONDS: Final = 120.0
+ENDED: Final = "ended"
 
 Rows = tuple[int, int]
 """How many rows, and a checksum over them."""
@@ -144,7 +146,8 @@ class Reader:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._process.stdin is not None:
-            self._process.stdin.close()  # it ends with its standard input
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()  # it ends with its standard input
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
@@ -163,26 +166,39 @@ class Reader:
         """
         self._send(table)
         self.observations = [_observation(self._next(QUERY_SECONDS))]
-        yield lambda: len(self.observations) + self._lines.qsize()
+        yield self._query_count
         self._send("")
         while line := self._next(QUERY_SECONDS):
             self.observations.append(_observation(line))
 
+    def _query_count(self) -> int:
+        if self._process.poll() is not None:
+            raise self._lost()
+        return len(self.observations) + self._lines.qsize()
+
     def _send(self, line: str) -> None:
-        if self._process.stdin is not None:
-            self._process.stdin.write(f"{line}\n")
-            self._process.stdin.flush()
+        if self._process.stdin is None or self._process.poll() is not None:
+            raise self._lost()
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
 
     def _receive(self, lines: IO[str]) -> None:
         for line in lines:
             self._lines.put(line.strip())
+        self._lines.put(ENDED)
 
     def _next(self, timeout_seconds: float) -> str:
         try:
-            return self._lines.get(timeout=timeout_seconds)
+            line = self._lines.get(timeout=timeout_seconds)
         except queue.Empty:
-            log = Path(self.lake.directory, "reader.log").read_text(errors="replace")
-            raise LakehouseError(f"the reader does not answer; the end of its log:\n{log[-3000:]}") from None
+            raise self._lost() from None
+        if line == ENDED:
+            raise self._lost()
+        return line
+
+    def _lost(self) -> LakehouseError:
+        log = Path(self.lake.directory, "reader.log").read_text(errors="replace")
+        return LakehouseError(f"the reader does not answer; the end of its log:\n{log[-3000:]}")
 
 
 def _observation(line: str) -> Observation:

@@ -44,7 +44,7 @@ _S3A_COORDINATES: Final = {
         "software.amazon.awssdk:s3-transfer-manager:2.29.52",
         "software.amazon.awssdk:sts:2.29.52",
         "software.amazon.awssdk:apache-client:2.29.52",
-        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.0",
+        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.2.1",
     ),
 }
 _EXCLUDES: Final = (

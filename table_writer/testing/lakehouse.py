@@ -245,11 +245,23 @@ def _launch_java(directory: Path, settings: Mapping[str, str], undo: ExitStack) 
         "PYSPARK_PYTHON": sys.executable,
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(directory / GATEWAY_NAME),
     }
+    home = spark_home()
+    if settings["spark.master"].startswith("local-cluster"):
+        home = _link_spark_home(home, directory / "spark")
+        environment["SPARK_HOME"] = str(home)
     java = ChildProcess("Spark's Java", directory / SPARK_LOG_NAME)
     undo.callback(java.stop)
-    submit = spark_home() / "bin" / "spark-submit"
-    java.launch([str(submit), "pyspark-shell"], directory=Path.cwd(), environment=environment)
+    java.launch([str(home / "bin" / "spark-submit"), "pyspark-shell"], directory=Path.cwd(), environment=environment)
     return java
+
+
+def _link_spark_home(home: Path, links: Path) -> Path:
+    """Make a Spark home of links, for a local cluster: it works in ``work/`` there, not inside the installed Spark."""
+    links.mkdir()
+    for entry in home.iterdir():
+        if entry.name != "work":
+            (links / entry.name).symlink_to(entry)
+    return links
 
 
 def _start_spark(java: ChildProcess, directory: Path, metastore_uri: str, undo: ExitStack) -> SparkSession:

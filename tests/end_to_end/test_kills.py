@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -22,18 +23,25 @@ OLD = {(1, "old", "d1"), (2, "old", "d2")}
 NEW = {(100, "new", "d1"), (2, "old", "d2"), (300, "new", "d3")}
 EARLY = {"before complete", "after complete", "before the claim"}
 SWITCHED = {"after the switch", "after its outcome"}
-OF_THE_PROCESS = ("spark.app.", "spark.driver.host", "spark.driver.port", "spark.executor.id", "spark.submit")
+OF_ANY_SESSION = (
+    "spark.hadoop.",
+    "spark.sql.",
+    "spark.jars",
+    "spark.master",
+    "spark.driver.bindAddress",
+    "spark.driver.host",
+    "spark.ui.",
+)
 
 
 def kill_a_writer(spark: SparkSession, table: str, moment: str, directory: Path) -> None:
-    session = {
-        name: value for name, value in spark.sparkContext.getConf().getAll() if not name.startswith(OF_THE_PROCESS)
-    }
+    session = {name: value for name, value in spark.sparkContext.getConf().getAll() if name.startswith(OF_ANY_SESSION)}
     settings = directory / "session.json"
     settings.write_text(json.dumps(session))
     done = subprocess.run(
         [sys.executable, str(WRITER), str(settings), table, moment],
         cwd=directory,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
         capture_output=True,
         text=True,
         timeout=300,

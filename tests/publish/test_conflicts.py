@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, MetastoreError, OutcomeUnknownError
 from table_writer.model.entry import Operation, Outcome
 from table_writer.model.table import Column
@@ -110,6 +111,7 @@ def test_a_claim_of_a_dead_writer_is_waited_for_then_recovered() -> None:
         world.metastore,
         Switch(world.metastore, call_timeout_seconds=1),
         world.layout,
+        publish_timeout_seconds=60,
         identity={},
         sleep=sleep,
     )
@@ -156,7 +158,12 @@ def test_recovering_twice_changes_nothing_more() -> None:
         world.write(ONE)
     services = world.services()
     recovery = Recovery(
-        services.log, world.metastore, Switch(world.metastore, call_timeout_seconds=1), world.layout, identity={}
+        services.log,
+        world.metastore,
+        Switch(world.metastore, call_timeout_seconds=1),
+        world.layout,
+        publish_timeout_seconds=60,
+        identity={},
     )
     record = services.log.read(1)
     recovery.recover(record, world.table, newest=1)
@@ -227,3 +234,15 @@ def test_an_unknown_outcome_of_another_write_is_no_unknown_outcome_of_ours() -> 
     lost = Fault("metastore", "add_partitions", 1, "before", OutcomeUnknownError)
     with world.inject(lost), pytest.raises(MetastoreError, match=r"Nothing of write .* was published"):
         world.write(TWO)
+
+
+def test_a_recoverer_has_its_own_time_however_little_the_dead_writer_had() -> None:
+    world = World()
+    hasty = TableWriterConfig(metastore_timeout_seconds=1, publish_timeout_seconds=7)
+    with world.inject(Fault("metastore", "add_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write(ONE, config=hasty)
+    world.wait_out_claims()
+    world.write(OTHER)
+    with pytest.raises(ConflictError):
+        world.write(TWO, plan=replace(world.plan(), in_doubt=frozenset({1})))
+    assert world.rows() == {**ONE, **OTHER}

@@ -86,7 +86,7 @@ class World:
     def layout(self) -> TableLayout:
         return TableLayout(Location.parse(ROOT))
 
-    def services(self) -> TableServices:
+    def services(self, config: TableWriterConfig | None = None) -> TableServices:
         return TableServices(
             table=self.table,
             layout=self.layout,
@@ -94,7 +94,7 @@ class World:
             store_settings=None,  # type: ignore[arg-type]  # only executors open stores by it
             metastore=self.metastore,
             session=SessionSettings(hadoop={}, spark_version="4.3.0", application_id="app-1"),
-            config=TableWriterConfig(),
+            config=config or TableWriterConfig(),
         )
 
     def plan(self) -> WritePlan:
@@ -111,10 +111,15 @@ class World:
         )
 
     def write(
-        self, rows: Rows, *, plan: WritePlan | None = None, before_publish: Callable[[], object] = int
+        self,
+        rows: Rows,
+        *,
+        plan: WritePlan | None = None,
+        before_publish: Callable[[], object] = int,
+        config: TableWriterConfig | None = None,
     ) -> Published:
         """Do what ``TableWriter`` does after the plan, with the upload step replaced."""
-        services = self.services()
+        services = self.services(config)
         plan = plan or self.plan()
         with _OpenWrite(services, plan) as write:
             staged = write.complete((self._upload(plan, rows),))

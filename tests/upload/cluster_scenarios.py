@@ -29,7 +29,7 @@ from table_writer.storage import LocalSettings, open_store
 from table_writer.upload.job import Uploader
 
 MIB = 1024 * 1024
-ROWS = 40_000
+ROWS = 24_000
 TASKS = 4
 store = open_store(LocalSettings())
 root = Path(tempfile.mkdtemp(dir=sys.argv[2]))
@@ -90,22 +90,22 @@ def run(name: str, rows: DataFrame) -> dict[str, Any]:
 
 
 def fail_once(partition: int, attempt: int, row: int) -> None:
-    if (partition, attempt) == (1, 0) and row % (ROWS // TASKS) == 9_000:
+    if (partition, attempt) == (1, 0) and row % (ROWS // TASKS) == 4_500:
         raise ValueError("first attempt")
 
 
 def fail_always(partition: int, attempt: int, row: int) -> None:
-    if partition == 1 and row % (ROWS // TASKS) == 9_000:
+    if partition == 1 and row % (ROWS // TASKS) == 4_500:
         raise ZeroDivisionError("the user's own bug")
 
 
 def hang_once(partition: int, attempt: int, row: int) -> None:
-    if (partition, attempt) == (3, 0) and row % (ROWS // TASKS) == 9_900:
+    if (partition, attempt) == (3, 0) and row % (ROWS // TASKS) == 5_800:
         time.sleep(120)
 
 
 def lose_executor(partition: int, attempt: int, row: int) -> None:
-    if (partition, attempt) == (2, 0) and row % (ROWS // TASKS) == 9_900:
+    if (partition, attempt) == (2, 0) and row % (ROWS // TASKS) == 5_800:
         daemon = os.getppid()
         fields = Path(f"/proc/{daemon}/stat").read_text().rsplit(")", 1)[1].split()
         os.kill(int(fields[1]), signal.SIGKILL)  # the executor's Java process
@@ -113,12 +113,12 @@ def lose_executor(partition: int, attempt: int, row: int) -> None:
 
 
 def hang_always(partition: int, attempt: int, row: int) -> None:
-    if row % (ROWS // TASKS) == 9_900:
+    if row % (ROWS // TASKS) == 5_800:
         time.sleep(120)
 
 
 def interrupt_soon() -> None:
-    threading.Timer(8, os.kill, (os.getpid(), signal.SIGINT)).start()
+    threading.Timer(12, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
 def main() -> None:
@@ -129,6 +129,9 @@ def main() -> None:
         "spark.speculation.interval": "200ms",
         "spark.speculation.minTaskRuntime": "3s",
         "spark.speculation.quantile": "0.5",
+        "spark.speculation.multiplier": "1.5",
+        "spark.speculation.efficiency.enabled": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
         "spark.local.dir": str(root / "spark"),
         "spark.sql.warehouse.dir": str(root / "warehouse"),
         "spark.driver.host": "127.0.0.1",
@@ -144,7 +147,7 @@ def main() -> None:
         found["speculation"] = run("speculation", rows_with(spark, hang_once))
         found["lost executor"] = run("lost", rows_with(spark, lose_executor))
         found["users error"] = run("users", rows_with(spark, fail_always))
-        long_value = F.when(F.col("id") % 10_000 == 9_999, F.repeat(F.lit("x"), 1100)).otherwise("a")
+        long_value = F.when(F.col("id") % 6_000 == 5_999, F.repeat(F.lit("x"), 1100)).otherwise("a")
         found["our error"] = run("ours", rows_with(spark, lambda *_: None).withColumn("dt", long_value))
         interrupt_soon()
         found["interrupt"] = run("interrupt", rows_with(spark, hang_always))
