@@ -12,7 +12,7 @@
     │   ├── PartitionExistsError    the call would add a partition that exists
     │   ├── PartitionMissingError   the call would alter a partition that does not exist
     │   └── LostResponseError       the call was sent and no answer came: it may have been applied
-    └── OutcomeUnknownError    do not retry, do not delete: ``table-writer recover TABLE``
+    └── OutcomeUnknownError    do not retry, do not delete: ``TableWriter.recover(TABLE)``
 
 Handlers choose by class, machines by :attr:`TableWriterError.code`, people by the message, which names
 the table, the ``write_id`` and the next action.

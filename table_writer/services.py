@@ -75,20 +75,31 @@ class TableServices:
         threads = self.config.complete_threads or configured or COMPLETE_THREADS
         return Completer(self.store, threads=threads)
 
+    def switch(self) -> Switch:
+        """The one call of step 5."""
+        return Switch(self.metastore, call_timeout_seconds=self.config.metastore_timeout_seconds)
+
+    def recovery(self) -> Recovery:
+        """Settles what dead writers left in doubt."""
+        timeout = self.config.publish_timeout_seconds
+        return Recovery(
+            self.log,
+            self.metastore,
+            self.switch(),
+            self.layout,
+            publish_timeout_seconds=timeout,
+            identity=self.identity,
+        )
+
     def publisher(self) -> Publisher:
         """Step 5."""
-        switch = Switch(self.metastore, call_timeout_seconds=self.config.metastore_timeout_seconds)
-        timeout = self.config.publish_timeout_seconds
-        recovery = Recovery(
-            self.log, self.metastore, switch, self.layout, publish_timeout_seconds=timeout, identity=self.identity
-        )
         return Publisher(
             self.store,
             self.log,
             self.metastore,
-            switch,
-            recovery,
-            publish_timeout_seconds=timeout,
+            self.switch(),
+            self.recovery(),
+            publish_timeout_seconds=self.config.publish_timeout_seconds,
             retention=self._retention(),
             identity=self.identity,
         )

@@ -113,6 +113,42 @@ class TableWriter:
         """
         return self._write(df, table, WriteMode.OVERWRITE_PARTITIONS, if_empty)
 
+    def recover(self, table: str) -> tuple[int, ...]:
+        """Settle every publish of a table that was left in doubt, by a dead driver or a lost answer.
+
+        A publish whose metastore call was applied is recorded as published; one whose call was not is rolled forward.
+        Partitions that another tool has moved since are left alone. Waits for publishes whose time is not over yet, so
+        it is safe while writers are at work; calling it again changes nothing.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+
+        Returns
+        -------
+        tuple of int
+            The versions that were in doubt and are settled now.
+
+        Raises
+        ------
+        MetastoreError, StorageError, OutcomeUnknownError
+            It could not be settled yet; call again.
+
+        Examples
+        --------
+        >>> writer.recover("mart.orders")                                        # doctest: +SKIP
+        (7,)
+        """
+        services = self._services.open_table(table)
+        recovery, log = services.recovery(), services.log
+        first = log.read_state()
+        state = first
+        while state.in_doubt:
+            recovery.settle(min(state.in_doubt), services.table, newest=state.newest)
+            state = log.read_state(listed_after=first.listed_after)
+        return tuple(sorted(first.in_doubt))
+
     def adopt(self, table: str) -> None:
         """Declare that the files below a table's root are this table's, after it was renamed or created again.
 

@@ -108,7 +108,7 @@ class UploadSpec:
     Notes
     -----
     **Memory** of one Python worker (one running task), beside what the interpreter, Arrow and boto3 take by
-    themselves (about 140 MiB)::
+    themselves (about 175 MiB)::
 
         1.5 × buffer_bytes                                  rows, and their copies while room is made
         + 4 × chunk_bytes                                   rows that are being split by partition
@@ -116,7 +116,7 @@ class UploadSpec:
         + upload_threads × part_size_bytes                  parts being sent
 
     ``chunk_bytes`` is 16 MiB, or what Spark sends in one Arrow batch where that is more
-    (``spark.sql.execution.arrow.maxRecordsPerBatch`` × the size of a row). With the defaults that is 516 MiB at the
+    (``spark.sql.execution.arrow.maxRecordsPerBatch`` × the size of a row). With the defaults that is 420 MiB at the
     most, whatever the sizes of tasks, partitions and files. ``tests/benchmarks/memory.py`` measures it.
     """
 

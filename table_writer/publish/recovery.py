@@ -43,7 +43,7 @@ class Recovery:
         Waits between two looks; a double in tests.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # one parameter per service: they are what a test replaces
         self,
         log: TableLog,
         metastore: Metastore,

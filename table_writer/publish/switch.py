@@ -151,9 +151,9 @@ def outcome_unknown(entry: LogEntry, error: TableWriterError) -> OutcomeUnknownE
     """Say that nobody knows, and what to do."""
     return OutcomeUnknownError(
         f"it is not known whether write {entry.write_id} of {entry.table} was published (version {entry.version}):"
-        f" {error.message} Do not retry and do not delete anything; its files are kept. The next write of these"
-        f" partitions settles it once {entry.publish_timeout_seconds:g} s have passed, or run:"
-        f" table-writer recover {entry.table}",
+        f" {error.message} Do not retry and do not delete anything; its files are kept. To settle it, call"
+        f" TableWriter(spark).recover({entry.table!r}); the next write of these partitions would do so too, once"
+        f" {entry.publish_timeout_seconds:g} s have passed.",
         table=entry.table,
         write_id=entry.write_id,
     )

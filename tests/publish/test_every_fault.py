@@ -101,7 +101,7 @@ def test_an_answer_that_never_comes_is_an_unknown_outcome_that_the_next_write_se
     world = started("ours")
     call = "add_partitions" if shape == "adds" else "alter_partitions"
     request = Fault("metastore", call, 1, "before", LostResponseError)
-    with world.inject(request, keep_call=late), pytest.raises(OutcomeUnknownError, match="table-writer recover"):
+    with world.inject(request, keep_call=late), pytest.raises(OutcomeUnknownError, match="recover"):
         world.write(SHAPES[shape])
     assert world.rows() == OLD
     assert len(world.services().log.read_state().in_doubt) == 1

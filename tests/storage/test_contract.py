@@ -208,6 +208,7 @@ def test_start_after_need_not_exist(place: Place, start_after: str, expected: li
     for number in range(1, 6):
         place.store.put(f"{place.directory}log/{number}", b"")
     assert keys_below(place, "log/", start_after=place.directory + start_after) == expected
+    assert keys_below(place, "", start_after=place.directory + start_after) == expected
 
 
 def test_a_key_that_ends_in_a_slash_is_not_listed(flat_place: Place) -> None:

@@ -236,6 +236,8 @@ def test_a_key_that_xml_cannot_hold_is_deleted_by_itself(fake_s3: FakeS3, fake_s
         ("POST", "/mart?delete"),
         ("DELETE", "/mart/a%01"),
     ]
+    assert b"<Key>b</Key>" in fake_s3.requests[0].body
+    assert b"<Key>a" not in fake_s3.requests[0].body
 
 
 # ---- errors
