@@ -6,7 +6,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-spark35 check bench docs notebooks clean versitygw
+.PHONY: help demo test test-slow test-spark35 check bench docs clean versitygw
 
 help:  ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16

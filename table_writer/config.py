@@ -25,8 +25,11 @@ class TableWriterConfig:
     ----------
     metastore_uris
         ``thrift://host:port``, several for failover. Default: ``hive.metastore.uris``.
+    metastore_ca_file
+        PEM file to trust, for ``hive.metastore.use.SSL=true``: Python cannot read Java's trust stores.
     metastore_timeout_seconds
-        How long one metastore call may take.
+        How long one metastore call may take. Not Spark's ``hive.metastore.client.socket.timeout`` of ten minutes: a
+        claim lasts twice as long, and a dead writer's claim is waited for.
     publish_timeout_seconds
         How long a claim is this writer's alone; after it others recover it. At least twice the metastore's timeout plus
         five seconds, since a publish that adds and replaces partitions sends two calls.
@@ -36,7 +39,8 @@ class TableWriterConfig:
     s3
         What of S3 is to be said here and not in Hadoop's words: credentials, profile, timeouts, checksums.
     part_size_bytes
-        Goal for the size of one uploaded part. Default: ``fs.s3a.multipart.size``.
+        Goal for the size of one uploaded part. Default: ``fs.s3a.multipart.size``, at most 16 MiB, since every task
+        keeps several parts in memory.
     upload_threads
         Threads that send parts, per Spark task.
     complete_threads
@@ -68,6 +72,7 @@ class TableWriterConfig:
     """
 
     metastore_uris: tuple[str, ...] | None = None
+    metastore_ca_file: str = ""
     metastore_timeout_seconds: float = 120.0
     publish_timeout_seconds: float = 300.0
     hadoop: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -30,7 +30,7 @@ from table_writer.storage import ObjectStore, StoreSettings, committer_threads, 
 
 __all__ = ["SessionServices", "TableServices"]
 
-COMPLETE_THREADS = 16  # completing is waiting for S3: more threads than S3A's 8 cost nothing and take half the time
+COMPLETE_THREADS = 8  # Hadoop's default of fs.s3a.committer.threads, for stores that are not S3
 RETENTION_PROPERTY = "table_writer.retention"
 
 
@@ -100,7 +100,7 @@ class TableServices:
             self.switch(),
             self.recovery(),
             publish_timeout_seconds=self.config.publish_timeout_seconds,
-            retention=self._retention(),
+            retention=self.retention,
             identity=self.identity,
         )
 
@@ -109,17 +109,22 @@ class TableServices:
         wanted = self.session.hadoop.get("mapreduce.fileoutputcommitter.marksuccessfuljobs", "true")
         return wanted.lower() != "false" if self.config.mark_success is None else self.config.mark_success
 
-    def _retention(self) -> timedelta:
+    @cached_property
+    def retention(self) -> timedelta:
+        """How long replaced data stays: the table's property wins over the config."""
         text = self.table.parameters.get(RETENTION_PROPERTY)
         if text is None:
             return self.config.retention
         try:
-            return timedelta(hours=float(text))
-        except (ValueError, OverflowError) as error:
+            retention = timedelta(hours=float(text))
+        except (ValueError, OverflowError):
+            retention = timedelta(days=-1)
+        if retention < timedelta(0):
             raise InvalidInputError(
                 f"table property {RETENTION_PROPERTY}={text!r} of {self.table.name} is not a number of hours",
                 table=str(self.table.name),
-            ) from error
+            )
+        return retention
 
 
 class SessionServices:
@@ -161,7 +166,7 @@ class SessionServices:
         table = require_writable(self.metastore.get_table(name), name, self.metastore.uri)
         layout = TableLayout(Location.parse(table.location), self._config.directory_name)
         settings = settings_for(layout.root, self._session.hadoop, self._config.s3)
-        return TableServices(
+        services = TableServices(
             table=table,
             layout=layout,
             store=self._open_object_store(settings),
@@ -170,9 +175,11 @@ class SessionServices:
             session=self._session,
             config=self._config,
         )
+        _ = services.retention  # a property that cannot be read is a bad call too
+        return services
 
 
 def _metastore_settings(session: SessionSettings, config: TableWriterConfig) -> MetastoreSettings:
     uris = {"hive.metastore.uris": ",".join(config.metastore_uris)} if config.metastore_uris else {}
-    settings = MetastoreSettings.from_hadoop({**session.hadoop, **uris})
+    settings = MetastoreSettings.from_hadoop({**session.hadoop, **uris}, ca_file=config.metastore_ca_file)
     return replace(settings, timeout_seconds=config.metastore_timeout_seconds)

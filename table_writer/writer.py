@@ -181,7 +181,7 @@ class TableWriter:
                 return _nothing_written(planned.plan, if_empty, watch)
             with watch.step("publish"):
                 published = services.publisher().publish(staged, write.claiming)
-        notes = (*published.notes, *_after(services, staged, published, self._spark))
+        notes = (*planned.plan.notes, *published.notes, *_after(services, staged, published, self._spark))
         return _result(planned.plan, published, notes, watch)
 
 

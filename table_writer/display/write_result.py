@@ -40,7 +40,7 @@ class WriteResult:
     partitions
         What readers see now, in the order of the values.
     seconds
-        Per step: plan, upload, complete, check, publish.
+        Per step: plan, upload, complete, publish.
     storage_requests, metastore_calls
         Sent by this write, by kind, executors included.
     notes

@@ -106,6 +106,7 @@ class WritePlan:
     created_at: datetime
     spellings: dict[PartitionValues, PartitionValues] = field(default_factory=dict)
     """Partitions the metastore spells otherwise than Spark would (``01`` for 1): Spark's values to the metastore's."""
+    notes: tuple[str, ...] = ()  # what a person should know of the table
 
     @property
     def data_location(self) -> Location:

@@ -95,7 +95,7 @@ class Planner:
         schema = table_schema(self._table)
         partition_names = [column.name for column in self._table.partition_columns]
         rows = fit(df, schema, str(self._table.name), partition_names)
-        self._own_root()
+        notes = self._own_root()
         state = self._log.read_state()
         data_schema = StructType(schema.fields[: -len(partition_names)])
         plan = WritePlan(
@@ -107,18 +107,22 @@ class Planner:
             base_version=state.newest,
             in_doubt=state.in_doubt,
             created_at=datetime.now(UTC),
+            notes=notes,
             spellings=self._spellings(StructType(schema.fields[-len(partition_names) :])),
         )
         return Planned(plan=plan, rows=rows, spec=self._spec(plan, data_schema, rows))
 
-    def _own_root(self) -> None:
+    def _own_root(self) -> tuple[str, ...]:
         """Settle whose files these are; at the first write, also that no other table's are in the way."""
+        notes: list[str] = []
 
         def first_write() -> None:
             tables = self._metastore.get_tables(self._table.name.database)
             refuse_nested_roots(self._store, self._layout, self._table, tables)
+            notes.extend(_stray_files(self._store, self._layout))
 
         claim_root(self._store, self._layout, Owner.of(self._table, self._metastore.uri), first_write=first_write)
+        return tuple(notes)
 
     def _spellings(self, partition_schema: StructType) -> dict[PartitionValues, PartitionValues]:
         """Map Spark's spelling of integers to the metastore's, where another tool wrote ``01`` for 1."""
@@ -164,6 +168,16 @@ class Planner:
             row_group_bytes=self._config.row_group_bytes
             or int(self._session.hadoop.get("parquet.block.size", 128 * MIB)),
         )
+
+
+def _stray_files(store: ObjectStore, layout: TableLayout) -> list[str]:
+    """Report files that belong to no partition; markers such as ``_SUCCESS`` are no data."""
+    names = [key.rpartition("/")[2] for key in store.list_files(layout.root.key)]
+    data = [name for name in names if not name.startswith(("_", "."))]
+    if not data:
+        return []
+    shown = ", ".join(data[:3]) + (", …" if len(data) > 3 else "")
+    return [f"{len(data)} file(s) lie directly in {layout.root}: {shown}. No partition reads them; they stay."]
 
 
 def _usual_integer(value: str) -> str:

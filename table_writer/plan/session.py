@@ -12,7 +12,7 @@ from table_writer.errors import InvalidInputError
 
 __all__ = ["SessionSettings", "read_session"]
 
-PREFIXES: Final = ("fs.s3a.", "hive.metastore.", "mapreduce.fileoutputcommitter.", "parquet.")
+PREFIXES: Final = ("fs.s3a.", "hive.metastore.", "hive.imetastoreclient.", "mapreduce.fileoutputcommitter.", "parquet.")
 SECRETS: Final = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
 PROVIDER_PATHS: Final = ("hadoop.security.credential.provider.path", "fs.s3a.security.credential.provider.path")
 

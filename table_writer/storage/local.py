@@ -104,6 +104,15 @@ class LocalStore:
         """Iterate over all objects below the prefix, page by page, lazily."""
         return every_page(self.list_page, prefix, start_after)
 
+    def list_files(self, directory: str) -> Sequence[str]:
+        """Return the keys directly in a directory."""
+        with self._call("ListObjectsV2", require_directory(directory)[:-1]) as path:
+            try:
+                with os.scandir(path) as entries:
+                    return sorted(entry.path[1:] for entry in entries if entry.is_file() and not _is_crc(entry.name))
+            except NO_FILE:
+                return []
+
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects, and directories of table_writer and of partitions that are empty then."""
         refused: list[StorageError] = []

@@ -83,6 +83,9 @@ class ObjectStore(Protocol):
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Iterate over all objects below the prefix, page by page, lazily."""
 
+    def list_files(self, directory: str) -> Sequence[str]:
+        """Return the keys directly in a directory, which must end in ``/``; what lies deeper costs nothing."""
+
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects, in batches; a missing one is no error; a refused one is raised when the others are gone."""
 
@@ -114,10 +117,11 @@ class ObjectStore(Protocol):
         """
 
 
-def require_directory(prefix: str) -> None:
-    """Refuse a prefix that could match what other writers wrote."""
+def require_directory(prefix: str) -> str:
+    """Return the prefix; refuse one that could match what other writers wrote."""
     if not prefix.endswith("/"):
-        raise InvalidInputError(f"uploads are only listed below a directory; {prefix!r} does not end in '/'")
+        raise InvalidInputError(f"only a directory can be listed like this; {prefix!r} does not end in '/'")
+    return prefix
 
 
 def every_page(

@@ -36,6 +36,7 @@ REQUESTS: Final = {
     "get": "GetObject",
     "head": "HeadObject",
     "list_page": "ListObjectsV2",
+    "list_files": "ListObjectsV2",
     "delete": "DeleteObjects",
     "create_upload": "CreateMultipartUpload",
     "upload_part": "UploadPart",
@@ -129,6 +130,12 @@ class MemoryStore:
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Iterate over all objects below the prefix, page by page, lazily."""
         return every_page(self.list_page, prefix, start_after)
+
+    def list_files(self, directory: str) -> Sequence[str]:
+        """Return the keys directly in a directory."""
+        with self._call("list_files", require_directory(directory)):
+            below = sorted(key for key in self._objects if key.startswith(directory) and not key.endswith("/"))
+            return [key for key in below if "/" not in key.removeprefix(directory)]
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects; a missing one is no error."""

@@ -41,7 +41,7 @@ class ForgetfulStore:
     def create_upload(self, key: str) -> str:
         return f"upload of {key}"
 
-    def upload_part(self, key: str, upload_id: str, number: int, body: bytes) -> UploadedPart:  # noqa: ARG002
+    def upload_part(self, key: str, upload_id: str, number: int, body: bytes) -> UploadedPart:
         time.sleep(SECONDS_PER_PART)
         return UploadedPart(number=number, etag="etag", size_bytes=len(body))
 

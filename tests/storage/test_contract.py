@@ -458,6 +458,17 @@ def test_one_store_serves_many_threads(place: Place) -> None:
     assert list(place.store.list_uploads(place.directory)) == []
 
 
+def test_files_directly_in_a_directory_are_listed_and_nothing_deeper(place: Place) -> None:
+    for name in ("a", "b/c", "b/d/e", "z z", "ü"):
+        place.store.put(f"{place.directory}{name}", b"x")
+    assert sorted(place.store.list_files(place.directory)) == sorted(
+        f"{place.directory}{name}" for name in ("a", "z z", "ü")
+    )
+    assert list(place.store.list_files(f"{place.directory}nothing/")) == []
+    with pytest.raises(InvalidInputError):
+        place.store.list_files(place.directory.rstrip("/"))
+
+
 # ---- checksums
 
 

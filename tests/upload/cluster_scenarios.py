@@ -1,6 +1,7 @@
-"""Run on a local cluster by ``test_on_a_cluster.py``; prints what happened as JSON. Not a test by itself.
+"""What happens to uploads on a cluster; run by ``test_on_a_cluster.py``, writes ``found.json``. Not a test by itself.
 
-The executors are processes of their own, in another directory, without this package on their path.
+The cluster has two hosts, 127.0.0.1 and 127.0.0.2. Executors are processes of their own, in another directory, without
+this package on their path.
 """
 
 from __future__ import annotations
@@ -8,17 +9,21 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, sys.argv[1])
 
 import pyarrow.parquet as pq
+import pyspark
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as Spark documents it
@@ -52,14 +57,13 @@ def spec_for(name: str) -> UploadSpec:
 def rows_with(spark: SparkSession, disturb: Callable[[int, int, int], None]) -> DataFrame:
     """Rows of 2 KB; ``disturb(partition, attempt, row)`` runs for each on the way."""
 
-    def touch(row: int) -> int:
+    def touch(row: int) -> str:
         context = TaskContext.get()
         disturb(context.partitionId(), context.attemptNumber(), row)
-        return row
+        return f"{row:0>2000}"
 
-    payload = F.rpad(F.sha2(F.col("id").cast("string"), 512), 2000, "x")
-    touched = F.udf(touch, "long")(F.col("id"))
-    return spark.range(0, ROWS, 1, TASKS).select(touched.alias("id"), payload.alias("payload"), F.lit("a").alias("dt"))
+    payload = F.udf(touch, "string")(F.col("id"))
+    return spark.range(0, ROWS, 1, TASKS).select("id", payload.alias("payload"), F.lit("a").alias("dt"))
 
 
 def run(name: str, rows: DataFrame) -> dict[str, Any]:
@@ -106,6 +110,7 @@ def hang_once(partition: int, attempt: int, row: int) -> None:
 
 def lose_executor(partition: int, attempt: int, row: int) -> None:
     if (partition, attempt) == (2, 0) and row % (ROWS // TASKS) == 5_800:
+        time.sleep(5)  # lets the rows before this one reach the store
         daemon = os.getppid()
         fields = Path(f"/proc/{daemon}/stat").read_text().rsplit(")", 1)[1].split()
         os.kill(int(fields[1]), signal.SIGKILL)  # the executor's Java process
@@ -121,10 +126,41 @@ def interrupt_soon() -> None:
     threading.Timer(12, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
+@contextmanager
+def cluster() -> Iterator[str]:
+    """A master and two workers; on two hosts, since Spark runs no second attempt on the host of the first."""
+    home = Path(pyspark.__file__).parent
+    with ExitStack() as undo, socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+        reserved.close()
+
+        def start(kind: str, *arguments: str) -> None:
+            package = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
+            command = [str(home / "bin/spark-class"), package, *arguments, "--webui-port", "0"]
+            environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_DAEMON_MEMORY": "256m"}
+            process = subprocess.Popen(command, env=environment, cwd=root)
+            undo.callback(process.wait)
+            undo.callback(process.terminate)
+
+        start("Master", "--host", "127.0.0.1", "--port", str(port))
+        for host in ("127.0.0.1", "127.0.0.2"):
+            start("Worker", "--host", host, "--cores", "1", "--memory", "1g", f"spark://127.0.0.1:{port}")
+        yield f"spark://127.0.0.1:{port}"
+
+
 def main() -> None:
-    builder = SparkSession.builder.master("local-cluster[2,1,1024]")
+    with cluster() as master:
+        run_all(master)
+
+
+def run_all(master: str) -> None:
+    builder = SparkSession.builder.master(master)
     settings = {
         "spark.ui.enabled": "false",
+        "spark.executor.memory": "700m",
+        "spark.cores.max": "2",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "90s",
         "spark.speculation": "true",
         "spark.speculation.interval": "200ms",
         "spark.speculation.minTaskRuntime": "3s",

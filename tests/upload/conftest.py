@@ -26,7 +26,7 @@ class RecordingStore:
         self.parts: dict[str, dict[int, bytes]] = {}
         self.aborted: list[str] = []
         self.counts: Counter[str] = Counter()
-        self.fail: Callable[[str, int], bool] = lambda operation, nth: False  # noqa: ARG005
+        self.fail: Callable[[str, int], bool] = lambda operation, nth: False
 
     def _request(self, operation: str) -> None:
         with self.lock:

@@ -22,7 +22,14 @@ from table_writer.storage import LocalSettings, open_store
 from table_writer.upload.job import Uploader
 
 NAN, INF = math.nan, math.inf
-OLD_DATES = [date(1, 1, 1), date(1582, 10, 4), date(1582, 10, 15), date(1899, 12, 31), date(1970, 1, 1), date(9999, 12, 31)]
+OLD_DATES = [
+    date(1, 1, 1),
+    date(1582, 10, 4),
+    date(1582, 10, 15),
+    date(1899, 12, 31),
+    date(1970, 1, 1),
+    date(9999, 12, 31),
+]
 MOMENTS = [
     datetime(1, 1, 2, 3, 4, 5, 678901, tzinfo=UTC),
     datetime(1582, 10, 10, 1, 2, 3, 1, tzinfo=UTC),

@@ -56,7 +56,9 @@ def test_messages_that_contradict_each_other_are_refused(spec, given, complaint)
 
 
 def traceback_of(text: str) -> PythonException:
-    return PythonException(f"\n  An exception was thrown from the Python worker.\nTraceback (most recent call last):\n{text}\n")
+    return PythonException(
+        f"\n  An exception was thrown from the Python worker.\nTraceback (most recent call last):\n{text}\n"
+    )
 
 
 def test_an_error_of_ours_is_itself_again(spec):

@@ -46,7 +46,7 @@ def test_rows_that_lie_together_are_not_copied() -> None:
 
 @pytest.mark.parametrize("column_count", [1, 2, 3, 5])
 def test_several_columns_group_as_tuples_do(column_count: int) -> None:
-    draw = random.Random(column_count)  # noqa: S311
+    draw = random.Random(column_count)
     alphabet = ["x", "y/ß", "'", None, "", " ", "10", *map(str, range(300))]
     columns = {f"c{position}": draw.choices(alphabet, k=5000) for position in range(column_count)}
     expected: dict[tuple[str, ...], list[int]] = {}
@@ -76,7 +76,7 @@ def test_a_directory_is_escaped_as_hive_does() -> None:
 def test_a_key_longer_than_s3_takes_names_the_partition() -> None:
     ids = PartitionIds(["dt"], rest_of_key="k" * 100)
     ids.of([pa.array(["ß" * 460])], 1)  # 100 + 3 + 920 + 1 = 1,024 bytes
-    with pytest.raises(InvalidInputError, match="dt=ßßß.* 1025 bytes.*1024"):
+    with pytest.raises(InvalidInputError, match=r"dt=ßßß.* 1025 bytes.*1024"):
         ids.of([pa.array(["ß" * 460 + "x"])], 1)
 
 

@@ -120,7 +120,9 @@ def test_a_file_that_nears_the_last_part_is_continued_in_another(store, spec, up
 
 
 @pytest.mark.parametrize("partition_count", [8, 9, 100, 2000])
-def test_partitions_beyond_the_open_files_get_one_file_each(store, spec, upload, partition_count, tmp_path, monkeypatch):
+def test_partitions_beyond_the_open_files_get_one_file_each(
+    store, spec, upload, partition_count, tmp_path, monkeypatch
+):
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     rows_each = 40_000 // partition_count
     message = upload(batches(partition_count, rows_each), spec(max_open_files=8, buffer_bytes=MIB // 4))
@@ -137,7 +139,9 @@ def test_a_partition_that_dominates_stays_off_the_disk(store, spec, upload, monk
     )
     rows = [f"d{row % 500}" if row % 4 == 0 else "large" for row in range(60_000)]
     given = [
-        pa.record_batch({"id": list(range(start, start + 10_000)), "name": ["x" * 20] * 10_000, "dt": rows[start : start + 10_000]})
+        pa.record_batch(
+            {"id": list(range(start, start + 10_000)), "name": ["x" * 20] * 10_000, "dt": rows[start : start + 10_000]}
+        )
         for start in range(0, 60_000, 10_000)
     ]
     message = upload(given, spec(max_open_files=4, buffer_bytes=MIB))
@@ -243,7 +247,9 @@ def test_python_holds_no_more_than_the_parts_under_way(store, spec, upload):
         return parts_module.UploadedPart(number=number, etag="e", size_bytes=len(body))
 
     store.upload_part = forget
-    chosen = spec(part_size_bytes=5 * MIB, upload_threads=2, row_group_bytes=8 * MIB, buffer_bytes=8 * MIB, max_open_files=1)
+    chosen = spec(
+        part_size_bytes=5 * MIB, upload_threads=2, row_group_bytes=8 * MIB, buffer_bytes=8 * MIB, max_open_files=1
+    )
     given = list(batches(1, 80_000, payload_bytes=800))
     tracemalloc.start()
     upload(iter(given), chosen)
