@@ -97,6 +97,23 @@ def test_with_one_thread_nothing_starts_after_the_failure() -> None:
     assert ledger.items("do") == {0, 1, 2, 3, 4}
 
 
+def test_of_several_failures_the_first_is_raised_and_the_others_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    both_started, first_failed = threading.Barrier(2), threading.Event()
+
+    def do(item: int) -> None:
+        both_started.wait(5)
+        if item == 1:
+            first_failed.wait(5)
+            time.sleep(0.05)
+            raise StorageError("second")
+        first_failed.set()
+        raise StorageError("first")
+
+    with pytest.raises(StorageError, match="first"):
+        run_all([0, 1], do=do, undo=lambda _: None, skip=lambda _: None, threads=2)
+    assert caplog.messages == ["failed as well: second"]
+
+
 def test_items_in_flight_are_waited_for_before_the_first_compensation() -> None:
     others_started, events = threading.Barrier(3), []
 

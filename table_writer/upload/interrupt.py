@@ -64,7 +64,7 @@ def _end_tasks(context: SparkContext, tag: str) -> None:
 
 def _active_tasks(context: SparkContext, tag: str) -> int:
     tracker = context.statusTracker()
-    jobs: Any = tracker._jtracker.sc().statusTracker().getJobIdsForTag(tag)  # noqa: SLF001 - Python's lacks tags
+    jobs: Any = context._jsc.sc().statusTracker().getJobIdsForTag(tag)  # noqa: SLF001 - Python's lacks tags
     jobs_known = [tracker.getJobInfo(job) for job in jobs]
     stages = [tracker.getStageInfo(stage) for job in jobs_known if job is not None for stage in job.stageIds]
     return sum(stage.numActiveTasks for stage in stages if stage is not None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -170,3 +171,24 @@ def test_new_files_have_the_mode_that_the_umask_asks_for(store: LocalStore, root
     store.complete_upload(key(root / "a"), upload_id, parts)
     (root / "reference").write_bytes(b"")
     assert stat.S_IMODE((root / "a").stat().st_mode) == stat.S_IMODE((root / "reference").stat().st_mode)
+
+
+def test_the_etag_changes_even_where_size_and_time_do_not(store: LocalStore, root: Path) -> None:
+    etags = set()
+    for body in (b"one", b"two"):
+        store.put(key(root / "a"), body)
+        os.utime(root / "a", ns=(10**18, 10**18))
+        found = store.head(key(root / "a"))
+        assert found is not None
+        etags.add(found.etag)
+    assert len(etags) == 2
+
+
+def test_threads_that_empty_and_fill_one_directory_do_not_disturb_each_other(store: LocalStore, root: Path) -> None:
+    def fill_and_empty(number: int) -> None:
+        path = key(root / WRITE / "dt=1" / str(number))
+        store.abort_upload(path, store.create_upload(path))
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(fill_and_empty, range(5_000)))
+    assert tree(root) == []

@@ -57,7 +57,7 @@ def spec_for(name: str) -> UploadSpec:
 def rows_with(spark: SparkSession, disturb: Callable[[int, int, int], None]) -> DataFrame:
     """Rows of 2 KB; ``disturb(partition, attempt, row)`` runs for each on the way."""
 
-    def touch(row: int) -> str:
+    def touch(row):
         context = TaskContext.get()
         disturb(context.partitionId(), context.attemptNumber(), row)
         return f"{row:0>2000}"
@@ -114,7 +114,7 @@ def lose_executor(partition: int, attempt: int, row: int) -> None:
         daemon = os.getppid()
         fields = Path(f"/proc/{daemon}/stat").read_text().rsplit(")", 1)[1].split()
         os.kill(int(fields[1]), signal.SIGKILL)  # the executor's Java process
-        time.sleep(60)
+        os.killpg(0, signal.SIGKILL)  # its Python workers: the one that uploads, and this one
 
 
 def hang_always(partition: int, attempt: int, row: int) -> None:
