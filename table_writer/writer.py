@@ -21,6 +21,7 @@ from table_writer.model.partition_name import partition_name
 from table_writer.model.write import StagedFiles, WriteMode, WritePlan
 from table_writer.publish.publisher import Published
 from table_writer.publish.success import success_json
+from table_writer.refresh import refresh_session
 from table_writer.services import SessionServices, TableServices
 from table_writer.stopwatch import Stopwatch
 from table_writer.upload.job import Uploader
@@ -181,7 +182,12 @@ class TableWriter:
                 return _nothing_written(planned.plan, if_empty, watch)
             with watch.step("publish"):
                 published = services.publisher().publish(staged, write.claiming)
-        notes = (*planned.plan.notes, *published.notes, *_after(services, staged, published, self._spark))
+        notes = (
+            *planned.plan.notes,
+            *published.notes,
+            *_marked(services, staged, published),
+            *refresh_session(self._spark, services.table, planned.plan.write_id),
+        )
         return _result(planned.plan, published, notes, watch)
 
 
@@ -244,24 +250,16 @@ def _nothing_written(plan: WritePlan, if_empty: IfEmpty, watch: Stopwatch) -> Wr
     )
 
 
-def _after(services: TableServices, staged: StagedFiles, published: Published, spark: SparkSession) -> tuple[str, ...]:
-    """What follows a publish is best effort: a failure is a note in the result, for readers have switched already."""
-    notes: list[str] = []
-    table = services.table
-    if services.marks_success():
-        names = [upload.key for uploads in staged.by_partition().values() for upload in uploads]
-        try:
-            services.store.put(services.layout.success_key, success_json(published.entry, names, services.layout.root))
-        except StorageError as error:
-            notes.append(f"_SUCCESS was not written: {error.message}")
+def _marked(services: TableServices, staged: StagedFiles, published: Published) -> tuple[str, ...]:
+    """Write ``_SUCCESS`` where it is wanted. A failure is a note in the result, for readers have switched already."""
+    if not services.marks_success():
+        return ()
+    names = [upload.key for uploads in staged.by_partition().values() for upload in uploads]
     try:
-        spark.catalog.refreshTable(f"`{table.name.database}`.`{table.name.name}`")
-    except Exception as error:  # Spark raises what it likes here, and the write is done
-        logger.warning(
-            "write_id=%s refreshing the table in this session failed", published.entry.write_id, exc_info=True
-        )
-        notes.append(f"this session may show old rows until REFRESH TABLE {table.name}: {type(error).__name__}")
-    return tuple(notes)
+        services.store.put(services.layout.success_key, success_json(published.entry, names, services.layout.root))
+    except StorageError as error:
+        return (f"_SUCCESS was not written: {error.message}",)
+    return ()
 
 
 def _result(plan: WritePlan, published: Published, notes: tuple[str, ...], watch: Stopwatch) -> WriteResult:

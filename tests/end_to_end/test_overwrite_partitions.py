@@ -70,6 +70,21 @@ def test_statistics_of_partitions_are_exact(spark: SparkSession, writer: TableWr
     assert described["Partition Statistics"] == f"{result.bytes} bytes, 2 rows"
 
 
+def test_statistics_of_the_table_that_are_wrong_now_are_removed(
+    spark: SparkSession, writer: TableWriter, orders: str, rows: Rows
+) -> None:
+    writer.overwrite_partitions(rows((1, "a", "d1")), orders)
+    spark.sql(f"ANALYZE TABLE {orders} COMPUTE STATISTICS")
+    assert "spark.sql.statistics.numRows" in parameters_of(writer, orders)
+    result = writer.overwrite_partitions(rows((1, "a", "d1"), (2, "b", "d1")), orders)
+    assert result.notes == ()
+    assert not [name for name in parameters_of(writer, orders) if name.startswith("spark.sql.statistics")]
+
+
+def parameters_of(writer: TableWriter, table: str) -> dict[str, str]:
+    return dict(writer._services.open_table(table).table.parameters)
+
+
 def test_success_file_is_hadoops_json(
     writer: TableWriter, orders: str, rows: Rows, keys_below: Keys, lakehouse: Lakehouse
 ) -> None:
