@@ -62,8 +62,7 @@ def resolve(sources: Sequence[CredentialSource], *, bucket: str, region: str) ->
     raise InvalidInputError(
         f"no S3 credentials for bucket {bucket} (tried {'; '.join(tried)}). Set fs.s3a.access.key and "
         "fs.s3a.secret.key, or fs.s3a.aws.credentials.provider, or give access_key and "
-        "secret_key, or profile, in the writer's config. Keys in a "
-        "Hadoop credential file (hadoop.security.credential.provider.path) are not read."
+        "secret_key, or profile, in the writer's config."
     )
 
 

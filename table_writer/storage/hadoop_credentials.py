@@ -55,8 +55,7 @@ def credential_sources(values: HadoopValues) -> Sources:
     if not sources:
         raise InvalidInputError(
             f"none of the credential providers {', '.join(names)} can provide: fs.s3a.access.key and fs.s3a.secret.key "
-            "are not set. Set them, or give access_key and secret_key or profile in the writer's config. Keys in a "
-            "Hadoop credential file (hadoop.security.credential.provider.path) are not read."
+            "are not set. Set them, or give access_key and secret_key or profile in the writer's config."
         )
     return sources
 

@@ -105,7 +105,7 @@ def s3a_jars() -> tuple[Path, ...]:
     directory = _cache_directory() / f"s3a-spark-{version}-{digest}"
     if not directory.is_dir():
         directory.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(directory.with_suffix(".lock")):
+        with _locked(directory.parent / f"{directory.name}.lock"):
             if not directory.is_dir():  # another process may have made it meanwhile
                 _resolve(coordinates, directory)
     return tuple(sorted(directory.glob("*.jar")))
