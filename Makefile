@@ -47,7 +47,7 @@ endif
 $(VENV)-spark35/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-spark35
 	$(VENV)-spark35/bin/python -m pip install --quiet --upgrade pip
-	$(VENV)-spark35/bin/python -m pip install --quiet --editable '.[testing]' 'pyspark>=3.5,<3.6' 'numpy<2'
+	$(VENV)-spark35/bin/python -m pip install --quiet --editable '.[testing]' 'pyspark>=3.5,<3.6'
 	touch $@
 
 test-spark35: $(VENV)-spark35/.ready  ## The smaller run on Spark 3.5

@@ -132,7 +132,7 @@ class Reader:
             "PYSPARK_SUBMIT_ARGS": "pyspark-shell",
         }
         with (self.lake.directory / "reader.log").open("ab") as log:
-            self._process = subprocess.Popen(  # noqa: S603  # ourselves
+            self._process = subprocess.Popen(  # ourselves
                 [sys.executable, "-m", "table_writer.testing.demo_reader", self.lake.metastore_uri],
                 env=os.environ | changes,
                 stdin=subprocess.PIPE,

@@ -129,7 +129,7 @@ class _Exchange:
 
     def _forward_calls(self) -> None:
         while data := self._client.recv(1 << 16):
-            self._cut = self._cut or self._proxy._take_cut(data)  # noqa: SLF001 - one class in two parts
+            self._cut = self._cut or self._proxy._take_cut(data)
             if self._cut == "before":
                 return
             if self._cut == "middle":

@@ -44,16 +44,19 @@ def run_interruptibly(context: SparkContext, work: Callable[[], Answer], *, tag:
     try:
         return outcome.result()
     except BaseException:
-        _end_tasks(context, tag)
+        _end_tasks(context, tag, outcome)
         raise
 
 
-def _end_tasks(context: SparkContext, tag: str) -> None:
-    """Cancel and wait, so that whoever cleans up next finds every upload there will be."""
+def _end_tasks(context: SparkContext, tag: str, outcome: Future[Any]) -> None:
+    """Cancel and wait, so that whoever cleans up next finds the uploads of these tasks.
+
+    A Python worker can outlive its task by the seconds it takes to notice; what it leaves is vacuum's.
+    """
     try:
         context.cancelJobsWithTag(tag)
         deadline = time.monotonic() + LAST_TASKS_SECONDS
-        while _active_tasks(context, tag):
+        while not outcome.done() or _active_tasks(context, tag):
             if time.monotonic() > deadline:
                 _logger.warning("tasks of %s still run %.0f s after they were cancelled", tag, LAST_TASKS_SECONDS)
                 return

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from table_writer import InvalidInputError, SchemaMismatchError, TableWriter
 
@@ -64,6 +65,7 @@ def test_what_spark_wrote_is_replaced_and_stays_on_disk(
     spark: SparkSession, writer: TableWriter, table: str, tmp_path: Path
 ) -> None:
     df = spark.createDataFrame([row(1, "d1")], spark.table(table).schema)
+    df = df.withColumn("at", F.lit(datetime(2024, 1, 1))).withColumn("day", F.lit(date(2024, 1, 1)))  # noqa: DTZ001
     df.write.insertInto(table)
     before = set((tmp_path / "orders" / "dt=d1").iterdir())
     result = writer.overwrite_partitions(df.withColumn("id", df.id + 1), table)

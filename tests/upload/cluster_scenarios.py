@@ -55,12 +55,12 @@ def spec_for(name: str) -> UploadSpec:
 
 
 def rows_with(spark: SparkSession, disturb: Callable[[int, int, int], None]) -> DataFrame:
-    """Rows of 2 KB; ``disturb(partition, attempt, row)`` runs for each on the way."""
+    """Rows of 4 KB; ``disturb(partition, attempt, row)`` runs for each on the way."""
 
     def touch(row):
         context = TaskContext.get()
         disturb(context.partitionId(), context.attemptNumber(), row)
-        return f"{row:0>2000}"
+        return f"{row:0>4000}"
 
     payload = F.udf(touch, "string")(F.col("id"))
     return spark.range(0, ROWS, 1, TASKS).select("id", payload.alias("payload"), F.lit("a").alias("dt"))
@@ -187,6 +187,7 @@ def run_all(master: str) -> None:
         found["our error"] = run("ours", rows_with(spark, lambda *_: None).withColumn("dt", long_value))
         interrupt_soon()
         found["interrupt"] = run("interrupt", rows_with(spark, hang_always))
+        time.sleep(5)  # a Python worker takes a moment to notice that its task is gone
         before = len(list(store.list_uploads(spec_for("interrupt").key_prefix)))
         time.sleep(5)
         found["interrupt"]["uploads_later"] = len(list(store.list_uploads(spec_for("interrupt").key_prefix))) - before
