@@ -20,7 +20,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, sys.argv[1])
+if __name__ == "__main__":
+    sys.path.insert(0, sys.argv[1])
 
 import pyarrow.parquet as pq
 import pyspark
@@ -37,7 +38,7 @@ MIB = 1024 * 1024
 ROWS = 24_000
 TASKS = 4
 store = open_store(LocalSettings())
-root = Path(tempfile.mkdtemp(dir=sys.argv[2]))
+root = Path(tempfile.mkdtemp(dir=sys.argv[2])) if __name__ == "__main__" else Path()
 
 
 def spec_for(name: str) -> UploadSpec:
