@@ -13,6 +13,7 @@ from table_writer.storage import S3Overrides
 __all__ = ["TableWriterConfig"]
 
 MIB: Final = 1024 * 1024
+DAY_SECONDS: Final = 86_400
 MIN_PART_BYTES: Final = 5 * MIB  # S3: every part but the last
 MAX_PART_BYTES: Final = 5 * 1024 * MIB  # S3: any part
 
@@ -93,8 +94,8 @@ class TableWriterConfig:
             ("metastore_timeout_seconds", lambda value: value > 0, "positive"),
             (
                 "publish_timeout_seconds",
-                lambda value: value >= 2 * self.metastore_timeout_seconds + 5,
-                "at least 2 x metastore_timeout_seconds + 5",
+                lambda value: 2 * self.metastore_timeout_seconds + 5 <= value <= DAY_SECONDS,
+                "at least 2 x metastore_timeout_seconds + 5, and at most a day",
             ),
             (
                 "part_size_bytes",

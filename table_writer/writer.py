@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Literal, Self
 
@@ -13,7 +13,7 @@ from table_writer.complete import Completer
 from table_writer.config import TableWriterConfig
 from table_writer.display.write_result import PartitionResult, WriteResult
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.log.owner import Owner
+from table_writer.log.owner import Owner, require_owner
 from table_writer.log.registration import Registration
 from table_writer.model.entry import EntryPartition
 from table_writer.model.message import CommitMessage
@@ -114,12 +114,12 @@ class TableWriter:
         """
         return self._write(df, table, WriteMode.OVERWRITE_PARTITIONS, if_empty)
 
-    def recover(self, table: str) -> tuple[int, ...]:
+    def recover(self, table: str) -> Mapping[int, str]:
         """Settle every publish of a table that was left in doubt, by a dead driver or a lost answer.
 
         A publish whose metastore call was applied is recorded as published; one whose call was not is rolled forward.
-        Partitions that another tool has moved since are left alone. Waits for publishes whose time is not over yet, so
-        it is safe while writers are at work; calling it again changes nothing.
+        Partitions that another tool has moved since are left alone, with a warning in the log. It waits for publishes
+        whose time is not over yet and is safe while writers are at work; calling it again changes nothing.
 
         Parameters
         ----------
@@ -128,8 +128,9 @@ class TableWriter:
 
         Returns
         -------
-        tuple of int
-            The versions that were in doubt and are settled now.
+        mapping of int to str
+            The versions that were in doubt, with how they ended: ``"published"``, or ``"abandoned"`` where another tool
+            has moved all their partitions. A write whose version is not there was never claimed: run it again.
 
         Raises
         ------
@@ -139,16 +140,18 @@ class TableWriter:
         Examples
         --------
         >>> writer.recover("mart.orders")                                        # doctest: +SKIP
-        (7,)
+        {7: 'published'}
         """
         services = self._services.open_table(table)
+        require_owner(services.store, services.layout, Owner.of(services.table, services.metastore.uri))
         recovery, log = services.recovery(), services.log
         first = log.read_state()
         state = first
         while state.in_doubt:
             recovery.settle(min(state.in_doubt), services.table, newest=state.newest)
             state = log.read_state(listed_after=first.listed_after)
-        return tuple(sorted(first.in_doubt))
+        outcomes = {version: log.outcome(version) for version in sorted(first.in_doubt)}
+        return {version: outcome.value for version, outcome in outcomes.items() if outcome}
 
     def adopt(self, table: str) -> None:
         """Declare that the files below a table's root are this table's, after it was renamed or created again.

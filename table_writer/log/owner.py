@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.location import Location
 from table_writer.model.table import Table
 from table_writer.model.write import TableLayout
-from table_writer.storage.object_store import ObjectStore
+from table_writer.storage.object_store import ObjectStore, StoredObject
 
-__all__ = ["Owner", "claim_root", "refuse_nested_roots"]
+__all__ = ["Owner", "claim_root", "refuse_nested_roots", "require_owner"]
 
 OWNER_FORMAT = 1
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,14 +86,29 @@ def claim_root(
     InvalidInputError
         Another table's files are there, or the store ignores conditional puts.
     """
-    table = f"{owner.database}.{owner.name}"
-    where = f"{layout.own}owner.json"
     stored = store.get(layout.owner_key)
     if stored is None:
         first_write()
         _probe_conditional_put(store, layout)
         store.put_if_absent(layout.owner_key, owner.to_json())
         stored = store.get(layout.owner_key)
+    _refuse_other(stored, layout, owner)
+
+
+def require_owner(store: ObjectStore, layout: TableLayout, owner: Owner) -> None:
+    """Refuse files of another table; a table that was never written by this library has none.
+
+    Raises
+    ------
+    InvalidInputError
+        Another table's files are there.
+    """
+    _refuse_other(store.get(layout.owner_key), layout, owner)
+
+
+def _refuse_other(stored: StoredObject | None, layout: TableLayout, owner: Owner) -> None:
+    table = f"{owner.database}.{owner.name}"
+    where = f"{layout.own}owner.json"
     found = Owner.from_json(stored.body, where) if stored else owner
     if found.identity != owner.identity:
         raise InvalidInputError(
@@ -130,7 +147,10 @@ def refuse_nested_roots(store: ObjectStore, layout: TableLayout, table: Table, o
     for other in others:
         if other.name == table.name or not other.location or "VIEW" in other.kind:
             continue
-        theirs = Location.parse(other.location)
+        try:
+            theirs = Location.parse(other.location)
+        except InvalidInputError:
+            continue  # no location that anything could lie below
         if theirs.contains(layout.root) or layout.root.contains(theirs):
             raise InvalidInputError(
                 f"the locations of {table.name} ({layout.root}) and {other.name} ({theirs}) contain each other;"
@@ -140,8 +160,16 @@ def refuse_nested_roots(store: ObjectStore, layout: TableLayout, table: Table, o
     segments = layout.root.key.split("/")[:-2]
     for depth in range(len(segments), 0, -1):
         above = Location(layout.root.scheme, layout.root.bucket, "/".join(segments[:depth]) + "/")
-        if store.head(TableLayout(above, layout.directory_name).owner_key) is not None:
+        if _is_root(store, TableLayout(above, layout.directory_name)):
             raise InvalidInputError(
                 f"{layout.root} lies inside {above}, which is another table's root; move one of the tables",
                 table=str(table.name),
             )
+
+
+def _is_root(store: ObjectStore, layout: TableLayout) -> bool:
+    try:
+        return store.head(layout.owner_key) is not None
+    except StorageError as error:  # a policy may allow this table's prefix and nothing above it
+        logger.info("cannot look whether %s is a table root: %s", layout.root, error)
+        return False

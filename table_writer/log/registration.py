@@ -28,10 +28,17 @@ def writer_identity(application_id: str) -> dict[str, str]:
     return {
         "host": socket.gethostname(),
         "pid": str(os.getpid()),
-        "user": getpass.getuser(),
+        "user": _user(),
         "application_id": application_id,
         "library_version": __version__,
     }
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container that runs under a number without a name
+        return str(os.getuid())
 
 
 class Registration:

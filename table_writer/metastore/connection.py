@@ -11,7 +11,7 @@ import random
 import ssl
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -22,6 +22,7 @@ from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TTransportException
 
 from table_writer.errors import LostResponseError, MetastoreError
+from table_writer.metastore.protocol import nothing
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.metastore.wire import Wire
 
@@ -30,6 +31,14 @@ __all__ = ["Connection", "RefusedError"]
 MAX_REASON_CHARACTERS: Final = 300  # Hive quotes whole partitions, with all their columns, in its messages
 
 logger = logging.getLogger(__name__)
+
+
+NEVER_STARTED: Final = (
+    TApplicationException.UNKNOWN_METHOD,
+    TApplicationException.INVALID_MESSAGE_TYPE,
+    TApplicationException.WRONG_METHOD_NAME,
+    TApplicationException.INVALID_PROTOCOL,
+)
 
 
 class RefusedError(MetastoreError):
@@ -120,8 +129,10 @@ class Connection:
             table=table,
         ) from last
 
-    def change(self, method: str, *arguments: object, table: str) -> None:
+    def change(self, method: str, *arguments: object, table: str, before_send: Callable[[], None] = nothing) -> None:
         """Send a changing call exactly once, on a connection that was open a moment ago.
+
+        ``before_send`` has its say after all waiting for the lock and for a connection.
 
         Raises
         ------
@@ -134,9 +145,18 @@ class Connection:
         """
         with self._lock:
             self._ensure_connected(table)
+            before_send()
             uri = self.uri
             try:
                 self._call(method, arguments, table)
+            except RefusedError as refused:
+                if _is_no_refusal(refused.reason):
+                    raise LostResponseError(
+                        f"metastore at {uri} answered {method} with an error of its own: {refused.message}; the change"
+                        " may or may not have been applied, read it back before doing anything else",
+                        table=table,
+                    ) from refused
+                raise
             except _NoAnswerError as broken:
                 if not broken.sent:
                     raise MetastoreError(
@@ -229,6 +249,11 @@ class Connection:
         if self._wire is not None:
             self._wire.close()
         self._wire = self._client = None
+
+
+def _is_no_refusal(reason: BaseException) -> bool:
+    """Whether an answer says nothing of the change: a proxy whose own server went away answers like this too."""
+    return isinstance(reason, TApplicationException) and reason.type not in NEVER_STARTED
 
 
 def _describe(error: Exception) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -13,6 +13,7 @@ from hmsclient.genthrift.hive_metastore import ttypes
 from table_writer.errors import PartitionExistsError, PartitionMissingError
 from table_writer.metastore.connection import Connection, RefusedError
 from table_writer.metastore.hive_objects import altered_partition, new_partition, partition_from, table_from
+from table_writer.metastore.protocol import nothing
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.metastore.validation import validate_additions, validate_changes, validate_values
 from table_writer.model.partition_name import partition_name, partition_values
@@ -120,7 +121,9 @@ class HiveMetastore:
             found |= {partition.values: partition for partition in map(partition_from, answer)}
         return found
 
-    def add_partitions(self, table: Table, partitions: Sequence[Partition]) -> None:
+    def add_partitions(
+        self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = nothing
+    ) -> None:
         """Add all partitions with the table's columns and SerDe in ONE call, or none.
 
         The server makes each location's directory where it is missing. Give ``numFiles`` and ``totalSize`` as
@@ -137,7 +140,7 @@ class HiveMetastore:
             needResult=False,
         )
         try:
-            self._connection.change("add_partitions_req", request, table=str(table.name))
+            self._connection.change("add_partitions_req", request, table=str(table.name), before_send=before_send)
         except RefusedError as refused:
             if isinstance(refused.reason, ttypes.AlreadyExistsException):
                 raise PartitionExistsError(
@@ -146,7 +149,9 @@ class HiveMetastore:
                 ) from refused.reason
             raise
 
-    def alter_partitions(self, table: Table, changes: Sequence[PartitionChange]) -> None:
+    def alter_partitions(
+        self, table: Table, changes: Sequence[PartitionChange], *, before_send: Callable[[], None] = nothing
+    ) -> None:
         """Apply all changes in ONE call, or none, without a look at the file system."""
         validate_changes(table, changes)
         if not changes:
@@ -159,6 +164,7 @@ class HiveMetastore:
                 [altered_partition(table, change) for change in changes],
                 ttypes.EnvironmentContext({"DO_NOT_UPDATE_STATS": "true"}),
                 table=str(table.name),
+                before_send=before_send,
             )
         except RefusedError as refused:
             if MISSING_PARTITION.search(str(getattr(refused.reason, "message", ""))):

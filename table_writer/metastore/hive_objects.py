@@ -22,13 +22,19 @@ def table_from(native: Any) -> Table:
     """Describe a ``ttypes.Table``. A view has no location: it becomes the empty text."""
     storage = native.sd or ttypes.StorageDescriptor()
     serde = storage.serdeInfo or ttypes.SerDeInfo()
+    parameters = dict(native.parameters or {})
+    location = storage.location
+    if (
+        "spark.sql.sources.provider" in parameters
+    ):  # sd.location may be a placeholder: HiveExternalCatalog reads ``path``
+        location = next((v for k, v in (serde.parameters or {}).items() if k.lower() == "path"), location)
     return Table(
         name=TableName(native.dbName, native.tableName),
         kind=native.tableType or "",
-        location=_with_slash(storage.location),
+        location=_with_slash(location),
         columns=_columns(storage.cols),
         partition_columns=_columns(native.partitionKeys),
-        parameters=dict(native.parameters or {}),
+        parameters=parameters,
         input_format=storage.inputFormat or "",
         output_format=storage.outputFormat or "",
         serde=serde.serializationLib or "",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table, TableName
 
-__all__ = ["Metastore"]
+__all__ = ["Metastore", "nothing"]
+
+
+def nothing() -> None:
+    """Do nothing."""
 
 
 class Metastore(Protocol):
@@ -43,8 +47,12 @@ class Metastore(Protocol):
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
         """Read partitions by value, 250 a call; those that do not exist are absent from the answer."""
 
-    def add_partitions(self, table: Table, partitions: Sequence[Partition]) -> None:
+    def add_partitions(
+        self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = nothing
+    ) -> None:
         """Add all partitions with the table's columns and SerDe in ONE call, or none.
+
+        ``before_send`` runs when nothing more can delay the request; what it raises keeps the request from being sent.
 
         Their parameters should hold ``numFiles`` and ``totalSize``: without both, a metastore lists each location.
 
@@ -56,7 +64,9 @@ class Metastore(Protocol):
             One of them exists; nothing changed unless the server applied an earlier attempt of its own.
         """
 
-    def alter_partitions(self, table: Table, changes: Sequence[PartitionChange]) -> None:
+    def alter_partitions(
+        self, table: Table, changes: Sequence[PartitionChange], *, before_send: Callable[[], None] = nothing
+    ) -> None:
         """Apply all changes in ONE call, or none.
 
         What was read is written back whole, so partitions must be freshly read. Only one that this process itself has

@@ -1,1 +1,1 @@
-"""."""
+"""The nouns: frozen, picklable, no I/O, importing nothing of their siblings."""

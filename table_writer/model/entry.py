@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from table_writer.errors import InvalidInputError, TableWriterError
@@ -197,10 +197,6 @@ class LogEntry:
         if entry.version != version:
             raise InvalidInputError(f"{where} says it is version {entry.version}: the file was moved or copied")
         return entry
-
-    def delete_after(self, retention: timedelta) -> datetime:
-        """When a location that this entry replaces may be deleted."""
-        return self.created_at + retention
 
 
 def _text(value: object) -> str:

@@ -102,6 +102,7 @@ class WritePlan:
     layout: TableLayout
     schema: str  # of the data columns, Spark's JSON
     base_version: int
+    hint: int  # up to here the log was known to be settled, and was not listed
     in_doubt: frozenset[int]  # versions that were in doubt when the plan was made: published later, they conflict
     created_at: datetime
     spellings: dict[PartitionValues, PartitionValues] = field(default_factory=dict)

@@ -49,6 +49,8 @@ WIDER: Final[dict[type[DataType], tuple[type[DataType], ...]]] = {
     FloatType: (DoubleType,),
     DateType: (TimestampType, TimestampNTZType),
 }
+LIMIT: Final = re.compile(r"(char|varchar)\((\d+)\)")
+SPELLED_ALIKE: Final = (DateType, ByteType, ShortType, IntegerType, LongType)  # cheaper to send than their text
 STORABLE: Final = (
     *(BinaryType, BooleanType, ByteType, DateType, DecimalType, DoubleType, FloatType, IntegerType, LongType),
     *(ShortType, StringType, TimestampNTZType, TimestampType),
@@ -56,9 +58,10 @@ STORABLE: Final = (
 
 
 def fit(df: DataFrame, schema: StructType, table: str, partition_columns: Sequence[str]) -> DataFrame:
-    """Return the DataFrame with exactly the table's columns, order and types; partition columns become strings.
+    """Return the DataFrame with exactly the table's columns, order and types.
 
-    Partition values are turned into text by Spark itself, as its own writer does it.
+    Partition values are turned into text by Spark itself, as its own writer does it; integers and dates, whose text is
+    the same everywhere, stay as they are.
 
     Parameters
     ----------
@@ -78,7 +81,8 @@ def fit(df: DataFrame, schema: StructType, table: str, partition_columns: Sequen
     """
     _refuse(_name_problems(df, schema), table)
     given = {field.name.lower(): field for field in df.schema}
-    problems = [
+    limited = [field.name for field in schema if _has_nested_limit(field)]
+    problems = [f"column {name} has char(n) or varchar(n) inside, which is not supported" for name in limited] + [
         problem
         for field in schema
         for problem in _type_problems(given[field.name.lower()].dataType, field.dataType, field.name)
@@ -89,7 +93,8 @@ def fit(df: DataFrame, schema: StructType, table: str, partition_columns: Sequen
     for field in schema:
         source = given[field.name.lower()]
         column = _limited(_converted(df[_quoted(source.name)], source.dataType, field.dataType), field)
-        columns.append((column.cast("string") if field.name.lower() in partitions else column).alias(field.name))
+        as_text = field.name.lower() in partitions and not isinstance(field.dataType, SPELLED_ALIKE)
+        columns.append((column.cast("string") if as_text else column).alias(field.name))
     return df.select(*columns)
 
 
@@ -126,6 +131,7 @@ def _type_problems(given: DataType, wanted: DataType, path: str) -> list[str]:
     if isinstance(given, StructType) and isinstance(wanted, StructType):
         fields = {field.name.lower(): field for field in given}
         names = {field.name.lower() for field in wanted}
+        twice = [f"struct {path} has fields that differ only by case"] if len(fields) < len(given) else []
         absent = [f"field {path}.{field.name} is missing" for field in wanted if field.name.lower() not in fields]
         extra = [f"field {path}.{field.name} is not in the table" for field in given if field.name.lower() not in names]
         inner = [
@@ -134,7 +140,7 @@ def _type_problems(given: DataType, wanted: DataType, path: str) -> list[str]:
             if field.name.lower() in fields
             for problem in _type_problems(fields[field.name.lower()].dataType, field.dataType, f"{path}.{field.name}")
         ]
-        return [*absent, *extra, *inner]
+        return [*twice, *absent, *extra, *inner]
     if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
         return _type_problems(given.elementType, wanted.elementType, f"{path}.element")
     if isinstance(given, MapType) and isinstance(wanted, MapType):
@@ -143,7 +149,7 @@ def _type_problems(given: DataType, wanted: DataType, path: str) -> list[str]:
             *_type_problems(given.valueType, wanted.valueType, f"{path}.value"),
         ]
     if not isinstance(wanted, (*STORABLE, StructType, ArrayType, MapType)):
-        return [f"column {path} has type {wanted.simpleString()}, which cannot be written to Parquet"]
+        return [f"column {path} has type {wanted.simpleString()}, which is not supported"]
     if not _widens(given, wanted):
         return [f"column {path} is {given.simpleString()} in the DataFrame and {wanted.simpleString()} in the table"]
     return []
@@ -197,9 +203,14 @@ def _same(given: DataType, wanted: DataType) -> bool:
     return given == wanted
 
 
+def _has_nested_limit(field: StructField) -> bool:
+    limits = str(field.metadata.get(CHAR_VARCHAR, ""))
+    return "char(" in limits and LIMIT.fullmatch(limits) is None
+
+
 def _limited(column: Column, field: StructField) -> Column:
     """Enforce ``char(n)`` and ``varchar(n)`` as Spark does: trailing blanks may go, more is an error of the task."""
-    limit = re.fullmatch(r"(char|varchar)\((\d+)\)", field.metadata.get(CHAR_VARCHAR, ""))
+    limit = LIMIT.fullmatch(str(field.metadata.get(CHAR_VARCHAR, "")))
     if limit is None:
         return column
     kind, length = limit[1], int(limit[2])

@@ -72,7 +72,7 @@ class Planner:
         self._config = config
 
     def plan(self, df: DataFrame, mode: WriteMode) -> Planned:
-        """Fix everything that a write needs; every bad call fails here, before a byte is written.
+        """Fix everything that a write needs; every bad call fails here, before a byte of data is written.
 
         Raises
         ------
@@ -89,28 +89,33 @@ class Planner:
         if df.isStreaming:
             raise InvalidInputError(
                 "a streaming DataFrame cannot be written in one call: write each batch with"
-                " df.writeStream.foreachBatch(lambda batch, _: writer.overwrite_partitions(batch, table))",
+                " df.writeStream.foreachBatch(lambda batch, _:"
+                " writer.overwrite_partitions(batch, table, if_empty='ignore'))",
                 table=str(self._table.name),
             )
         schema = table_schema(self._table)
         partition_names = [column.name for column in self._table.partition_columns]
         rows = fit(df, schema, str(self._table.name), partition_names)
+        data_schema = StructType(schema.fields[: -len(partition_names)])
+        write_id = new_write_id()
+        spec = self._spec(write_id, data_schema, rows)
+        spellings = self._spellings(StructType(schema.fields[-len(partition_names) :]))
         notes = self._own_root()
         state = self._log.read_state()
-        data_schema = StructType(schema.fields[: -len(partition_names)])
         plan = WritePlan(
-            write_id=new_write_id(),
+            write_id=write_id,
             mode=mode,
             table=self._table,
             layout=self._layout,
             schema=data_schema.json(),
             base_version=state.newest,
+            hint=state.listed_after,
             in_doubt=state.in_doubt,
             created_at=datetime.now(UTC),
             notes=notes,
-            spellings=self._spellings(StructType(schema.fields[-len(partition_names) :])),
+            spellings=spellings,
         )
-        return Planned(plan=plan, rows=rows, spec=self._spec(plan, data_schema, rows))
+        return Planned(plan=plan, rows=rows, spec=spec)
 
     def _own_root(self) -> tuple[str, ...]:
         """Settle whose files these are; at the first write, also that no other table's are in the way."""
@@ -144,30 +149,35 @@ class Planner:
             spelled[usual] = values
         return {usual: values for usual, values in spelled.items() if usual != values}
 
-    def _spec(self, plan: WritePlan, data_schema: StructType, rows: DataFrame) -> UploadSpec:
+    def _spec(self, write_id: str, data_schema: StructType, rows: DataFrame) -> UploadSpec:
         configured = self._config.part_size_bytes or part_bytes(self._layout.root, self._session.hadoop)
         conf = rows.sparkSession.conf
         partition_count = len(self._table.partition_columns)
         return UploadSpec(
-            write_id=plan.write_id,
-            key_prefix=plan.data_location.key,
+            write_id=write_id,
+            key_prefix=self._layout.data(write_id).key,
             store=self._store_settings,
             data_columns=tuple(rows.columns[:-partition_count]),
-            partition_columns=tuple(rows.columns[-partition_count:]),
+            partition_columns=tuple(column.name for column in self._table.partition_columns),
             parquet=ParquetOptions(
                 compression=_codec(self._table, conf.get("spark.sql.parquet.compression.codec", "snappy") or "snappy"),
                 timestamp_type=conf.get("spark.sql.parquet.outputTimestampType", "INT96") or "INT96",
                 spark_schema_json=data_schema.json(),
                 spark_version=self._session.spark_version,
-                legacy_format=conf.get("spark.sql.parquet.writeLegacyFormat", "false") == "true",
+                legacy_format=(conf.get("spark.sql.parquet.writeLegacyFormat", "false") or "").lower() == "true",
             ),
             part_size_bytes=self._config.part_size_bytes or min(configured or LARGEST_PART_BYTES, LARGEST_PART_BYTES),
             upload_threads=self._config.upload_threads,
             max_open_files=self._config.max_open_files,
             buffer_bytes=self._config.buffer_bytes,
-            row_group_bytes=self._config.row_group_bytes
-            or int(self._session.hadoop.get("parquet.block.size", 128 * MIB)),
+            row_group_bytes=self._config.row_group_bytes or self._block_size_bytes(),
         )
+
+    def _block_size_bytes(self) -> int:
+        text = self._session.hadoop.get("parquet.block.size", str(128 * MIB))
+        if not text.isdecimal():
+            raise InvalidInputError(f"parquet.block.size={text!r} is not a number of bytes")
+        return int(text)
 
 
 def _stray_files(store: ObjectStore, layout: TableLayout) -> list[str]:

@@ -7,6 +7,7 @@ knows neither case nor all of Spark's types, and goes back to Hive's columns whe
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql.types import StructField, StructType, _parse_datatype_string
@@ -22,9 +23,11 @@ CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's metadata key: the type is
 def table_schema(table: Table) -> StructType:
     """Return data columns followed by partition columns, with Spark's types, case, order and metadata."""
     stored = _stored_schema(table)
-    if stored is None or (provider_of(table) == "hive" and _names(stored) != _hive_names(table)):
-        return StructType([_field(column) for column in (*table.columns, *table.partition_columns)])
     partition_names = [column.name.lower() for column in table.partition_columns]
+    if stored is None or provider_of(table) == "hive":
+        hives = StructType([_field(column) for column in (*table.columns, *table.partition_columns)])
+        if stored is None or _plain(stored, partition_names) != _plain(hives, partition_names):
+            return hives
     data = [field for field in stored if field.name.lower() not in partition_names]
     by_name = {field.name.lower(): field for field in stored}
     return StructType(data + [by_name[name] for name in partition_names])
@@ -39,12 +42,10 @@ def _stored_schema(table: Table) -> StructType | None:
     return None if text is None else StructType.fromJson(json.loads(text))
 
 
-def _names(schema: StructType) -> set[str]:
-    return {field.name.lower() for field in schema}
-
-
-def _hive_names(table: Table) -> set[str]:
-    return {column.name.lower() for column in (*table.columns, *table.partition_columns)}
+def _plain(schema: StructType, partition_names: Sequence[str]) -> list[str]:
+    """Describe columns for Spark's comparison: partition columns last; case and nullability don't count."""
+    last = sorted(schema, key=lambda field: field.name.lower() in partition_names)
+    return [f"{field.name} {field.dataType.simpleString()}".lower() for field in last]
 
 
 def _field(column: Column) -> StructField:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
 
 from table_writer.errors import (
     ConflictError,
@@ -21,19 +20,18 @@ from table_writer.log.rules import Standing, standing
 from table_writer.log.table_log import LogState, TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
+from table_writer.model.message import PendingUpload
 from table_writer.model.partition_name import partition_name
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.write import StagedFiles, WritePlan
 from table_writer.publish.recovery import Recovery
-from table_writer.publish.replaced import replaced_locations
-from table_writer.publish.switch import Deadline, PartitionsNow, Switch, outcome_unknown
+from table_writer.publish.replaced import Replaced, replaced_locations
+from table_writer.publish.switch import ABANDON_SECONDS, Deadline, PartitionsNow, Switch, outcome_unknown
 from table_writer.storage.object_store import ObjectStore
 
 __all__ = ["Published", "Publisher"]
 
 logger = logging.getLogger(__name__)
-
-ABANDON_SECONDS: Final = 5.0  # giving up takes a few calls; with less time left, recovery settles the entry
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,36 +150,37 @@ class Publisher:
         try:
             self._switch.apply(look.table, entry, look.now, plan.layout.empty(entry.write_id), deadline)
         except (MetastoreError, InvalidInputError) as refusal:
-            self._give_up(look, plan, deadline, refusal)
+            self._give_up(entry, deadline, refusal)
             raise
-        return Published(entry=entry, notes=look.notes + self._settle(entry, state))
+        except KeyboardInterrupt as stopped:
+            stopped.add_note(outcome_unknown(entry, InvalidInputError("it was interrupted.")).message)
+            raise
+        return Published(entry=entry, notes=look.notes + self._settle(entry, state, plan))
 
-    def _settle(self, entry: LogEntry, state: LogState) -> tuple[str, ...]:
+    def _settle(self, entry: LogEntry, state: LogState, plan: WritePlan) -> tuple[str, ...]:
         """Record the outcome. Readers have switched already, so nothing that fails here is a failure of the write."""
         try:
             self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id)
-            self._log.remember_settled(replace(state, newest=entry.version))
-        except StorageError as error:
+            self._log.remember_settled(replace(state, newest=entry.version, listed_after=plan.hint))
+        except TableWriterError as error:
             logger.warning("write_id=%s published, but its outcome was not recorded: %s", entry.write_id, error)
             return (f"published, but the log could not record it ({error.message}); the next write settles it.",)
         return ()
 
-    def _give_up(self, look: _Look, plan: WritePlan, deadline: Deadline, refusal: TableWriterError) -> None:
-        """After a refusal: take back the empty partitions, then record that nothing was published.
+    def _give_up(self, entry: LogEntry, deadline: Deadline, refusal: TableWriterError) -> None:
+        """After a refusal, record that nothing was published: only while the claim is ours alone.
 
-        Only while the claim is ours alone. Later, somebody may already be rolling the entry forward.
+        Later, somebody may already be rolling the entry forward. For the same reason partitions that were added empty
+        stay: a drop that arrives late would remove a partition that others have published since.
         """
-        entry = look.entry
         if not deadline.allows(ABANDON_SECONDS):
             raise outcome_unknown(entry, refusal) from refusal
-        added = [partition.values for partition in entry.partitions if partition.values not in look.now]
         try:
-            for values, partition in self._metastore.get_partitions(look.table, added).items():
-                if partition.location == str(plan.layout.empty(entry.write_id)):
-                    self._metastore.drop_partition(look.table, values)
-            self._log.settle(entry.version, Outcome.ABANDONED, write_id=entry.write_id)
-        except (MetastoreError, StorageError) as failure:
+            stands = self._log.settle(entry.version, Outcome.ABANDONED, write_id=entry.write_id)
+        except TableWriterError as failure:
             logger.warning("write_id=%s giving up failed: %s", entry.write_id, failure)
+            raise outcome_unknown(entry, refusal) from refusal
+        if stands is not Outcome.ABANDONED:
             raise outcome_unknown(entry, refusal) from refusal
 
     def _draft(self, staged: StagedFiles) -> LogEntry:
@@ -191,7 +190,7 @@ class Publisher:
             EntryPartition(
                 values=plan.spellings.get(values, values),
                 old_location=None,
-                new_location=str(plan.data_location.child(partition_name(names, values))),
+                new_location=_directory_of(uploads, plan, partition_name(names, values)),
                 rows=sum(upload.row_count for upload in uploads),
                 bytes=sum(upload.size_bytes for upload in uploads),
                 raw_bytes=sum(upload.raw_size_bytes for upload in uploads),
@@ -216,18 +215,23 @@ class Publisher:
     def _look(self, plan: WritePlan, draft: LogEntry) -> _Look:
         """Read the table and the partitions again: the only look that a claim is based on."""
         table = self._table(plan)
-        now = self._metastore.get_partitions(table, [partition.values for partition in draft.partitions])
-        replaced = replaced_locations(
-            self._store,
-            plan.layout,
-            [partition.location for partition in now.values()],
-            datetime.now(UTC) + self._retention,
-        )
+        values = [partition.values for partition in draft.partitions]
+        now = self._metastore.get_partitions(table, values)
+        replaced = self._replaced(plan, now)
+        while replaced.listed_files:  # listing takes time, in which another tool may have moved a partition
+            before, now = now, self._metastore.get_partitions(table, values)
+            if _locations(before) == _locations(now):
+                break
+            replaced = self._replaced(plan, now)
         partitions = tuple(
             replace(partition, old_location=_location_of(now, partition.values)) for partition in draft.partitions
         )
         entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=replaced.locations)
         return _Look(table, now, entry, replaced.notes)
+
+    def _replaced(self, plan: WritePlan, now: PartitionsNow) -> Replaced:
+        locations = [partition.location for partition in now.values()]
+        return replaced_locations(self._store, plan.layout, locations, datetime.now(UTC) + self._retention)
 
     def _table(self, plan: WritePlan) -> Table:
         table = self._metastore.get_table(plan.table.name)
@@ -284,6 +288,22 @@ class Publisher:
                 table=str(plan.table.name),
                 write_id=plan.write_id,
             )
+
+
+def _directory_of(uploads: Sequence[PendingUpload], plan: WritePlan, name: str) -> str:
+    """Return where readers will look, which must be where the files are."""
+    location = plan.data_location.child(name)
+    if not all(upload.key.startswith(location.key) for upload in uploads):
+        raise StorageError(
+            f"files of partition {name} are not below {location}; nothing was published",
+            table=str(plan.table.name),
+            write_id=plan.write_id,
+        )
+    return str(location)
+
+
+def _locations(now: PartitionsNow) -> dict[PartitionValues, str]:
+    return {values: partition.location for values, partition in now.items()}
 
 
 def _location_of(now: PartitionsNow, values: PartitionValues) -> str | None:

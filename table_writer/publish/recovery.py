@@ -16,7 +16,7 @@ from table_writer.model.entry import LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import Table
 from table_writer.model.write import TableLayout, new_write_id
-from table_writer.publish.switch import Deadline, Switch
+from table_writer.publish.switch import ABANDON_SECONDS, Deadline, Switch, outcome_unknown
 
 __all__ = ["Recovery"]
 
@@ -70,7 +70,7 @@ class Recovery:
         wait = FIRST_WAIT_SECONDS
         record = self._log.read(version)
         while record.outcome is None and not claim_is_over(record.entry, record.age_seconds):
-            logger.info("version=%d is being published by write_id=%s; waiting", version, record.entry.write_id)
+            logger.warning("version=%d is being published by write_id=%s; waiting", version, record.entry.write_id)
             self._sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT_SECONDS)
             record = self._log.read(version)
@@ -108,7 +108,9 @@ class Recovery:
             outcome = self._roll_forward(claimed, table, deadline)
         except OutcomeUnknownError:
             raise
-        except MetastoreError:
+        except MetastoreError as refusal:
+            if not deadline.allows(ABANDON_SECONDS):  # somebody may already be recovering this recovery
+                raise outcome_unknown(claimed, refusal) from refusal
             self._log.settle(claimed.version, Outcome.ABANDONED, write_id=claimed.write_id)
             raise
         # the original first: should we die in between, the recover entry is still there to be recovered

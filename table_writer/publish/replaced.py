@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +21,11 @@ class Replaced:
 
     locations: tuple[ReplacedLocation, ...]
     notes: tuple[str, ...]
+
+    @property
+    def listed_files(self) -> bool:
+        """Whether files of other tools were listed, which takes a request for every 1,000."""
+        return any(replaced.objects for replaced in self.locations)
 
 
 def replaced_locations(
@@ -64,13 +70,13 @@ def _objects_by_location(
     store: ObjectStore, layout: TableLayout, wanted: Sequence[Location]
 ) -> dict[Location, list[ObjectInfo]]:
     """List several directories of one root in as few requests as their order in the listing allows."""
-    ordered = sorted(wanted, key=lambda location: location.key.encode())
+    ordered = sorted(wanted, key=lambda location: location.key)
+    starts = [location.key for location in ordered]
     groups: dict[Location, list[ObjectInfo]] = {location: [] for location in ordered}
     for found in _skip_scan(store, layout, ordered):
-        for location in ordered:
-            if found.key.startswith(location.key):
-                groups[location].append(found)
-                break
+        before = bisect_right(starts, found.key)
+        if before and found.key.startswith(starts[before - 1]):
+            groups[ordered[before - 1]].append(found)
     return groups
 
 

@@ -21,10 +21,11 @@ from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table
 from table_writer.publish.parameters import new_parameters, stale_parameters
 
-__all__ = ["Deadline", "PartitionsNow", "Switch", "boot_seconds", "outcome_unknown"]
+__all__ = ["ABANDON_SECONDS", "Deadline", "PartitionsNow", "Switch", "boot_seconds", "outcome_unknown"]
 
 logger = logging.getLogger(__name__)
 
+ABANDON_SECONDS: Final = 5.0  # giving up is one put; with less time left, recovery settles the entry
 NO_FILES: Final = {"numFiles": "0", "numRows": "0", "totalSize": "0", "rawDataSize": "0"}
 """With its figures given, the metastore does not list an added location for them."""
 
@@ -85,31 +86,35 @@ class Switch:
         MetastoreError
             The metastore refused; nothing changed.
         """
+
+        def in_time() -> None:
+            self._require_time(entry, deadline)
+
         try:
             if now:
-                self._alter(table, entry, now, empty, deadline)
+                self._alter(table, entry, now, empty, in_time)
             else:
-                self._in_time(entry, deadline)
-                self._metastore.add_partitions(table, [_added(entry, partition) for partition in entry.partitions])
+                added = [_added(entry, partition) for partition in entry.partitions]
+                self._metastore.add_partitions(table, added, before_send=in_time)
         except MetastoreError as error:
             self._settle(table, entry, empty, error)
 
-    def _alter(self, table: Table, entry: LogEntry, now: PartitionsNow, empty: Location, deadline: Deadline) -> None:
+    def _alter(
+        self, table: Table, entry: LogEntry, now: PartitionsNow, empty: Location, in_time: Callable[[], None]
+    ) -> None:
         present = dict(now)
         for _ in range(3):  # another tool may drop a partition between our look and the alter
             missing = [partition for partition in entry.partitions if partition.values not in present]
             if missing:
-                self._in_time(entry, deadline)
                 placeholders = [
                     Partition(values=partition.values, location=str(empty), parameters=NO_FILES)
                     for partition in missing
                 ]
-                self._metastore.add_partitions(table, placeholders)
+                self._metastore.add_partitions(table, placeholders, before_send=in_time)
                 present |= {partition.values: partition for partition in placeholders}
-            self._in_time(entry, deadline)
             try:
                 changes = [_changed(entry, partition, present[partition.values]) for partition in entry.partitions]
-                return self._metastore.alter_partitions(table, changes)
+                return self._metastore.alter_partitions(table, changes, before_send=in_time)
             except PartitionMissingError:
                 logger.warning("write_id=%s a partition vanished before the switch; adding it again", entry.write_id)
                 present = dict(self._metastore.get_partitions(table, [p.values for p in entry.partitions]))
@@ -119,7 +124,7 @@ class Switch:
             write_id=entry.write_id,
         )
 
-    def _in_time(self, entry: LogEntry, deadline: Deadline) -> None:
+    def _require_time(self, entry: LogEntry, deadline: Deadline) -> None:
         if not deadline.allows(self._call_timeout_seconds):
             raise MetastoreError(
                 f"{entry.publish_timeout_seconds:g} s were not enough to publish; nothing was sent after them."

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from table_writer.errors import MetastoreError, PartitionExistsError, PartitionMissingError
+from table_writer.metastore.protocol import nothing
 from table_writer.metastore.validation import validate_additions, validate_changes, validate_values
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table, TableName
 
@@ -99,10 +100,12 @@ class MemoryMetastore:
             stored = self._of(table.name)
             return {one: stored[one] for one in values if one in stored}
 
-    def add_partitions(self, table: Table, partitions: Sequence[Partition]) -> None:
+    def add_partitions(
+        self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = nothing
+    ) -> None:
         """Add all partitions, or none."""
         validate_additions(table, partitions)
-        with self._call("add_partitions", "add_partitions_req", calls=min(len(partitions), 1)):
+        with self._call("add_partitions", "add_partitions_req", calls=min(len(partitions), 1), before_send=before_send):
             stored = self._of(table.name)
             for one in partitions:
                 if one.values in stored:
@@ -110,11 +113,13 @@ class MemoryMetastore:
             for one in partitions:
                 self.put_partition(table.name, replace(one, parameters={**_ddl_time(), **one.parameters}))
 
-    def alter_partitions(self, table: Table, changes: Sequence[PartitionChange]) -> None:
+    def alter_partitions(
+        self, table: Table, changes: Sequence[PartitionChange], *, before_send: Callable[[], None] = nothing
+    ) -> None:
         """Apply all changes, or none; as in Hive, what was read is written back whole."""
         validate_changes(table, changes)
         method = "alter_partitions_with_environment_context"
-        with self._call("alter_partitions", method, calls=min(len(changes), 1)):
+        with self._call("alter_partitions", method, calls=min(len(changes), 1), before_send=before_send):
             stored = self._of(table.name)
             for change in changes:
                 if change.partition.values not in stored:
@@ -133,8 +138,11 @@ class MemoryMetastore:
             self._partitions.get(table.name, {}).pop(values, None)
 
     @contextmanager
-    def _call(self, method: str, thrift_method: str, *, calls: int = 1) -> Iterator[None]:
+    def _call(
+        self, method: str, thrift_method: str, *, calls: int = 1, before_send: Callable[[], None] = nothing
+    ) -> Iterator[None]:
         """Count a call and give the hook its turns; the hook runs outside the lock, as other processes do."""
+        before_send()
         if self.on_call is not None:
             self.on_call(method, "before")
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from table_writer.model.upload_spec import CHUNK_BYTES
 __all__ = ["PartitionIds", "in_chunks", "rows_by_partition"]
 
 CHUNK_ROWS: Final = 200_000
+EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 MAX_KEY_BYTES: Final = 1024  # S3: a key in UTF-8
 
 
@@ -41,12 +43,15 @@ class PartitionIds:
         return f"{name}/" if name else ""
 
     def of(self, columns: Sequence[Any], row_count: int) -> Any:
-        """Return the partition of every row, an Arrow array of int32, given the partition columns as strings."""
+        """Return the partition of every row, an Arrow array of int32, given the partition columns.
+
+        They are strings as Spark formats them, or integers and dates, whose text is the same everywhere.
+        """
         codes = None  # of each row, into found; None while all rows agree
         found: list[PartitionValues] = [()]
         for column in columns:
             encoded = pc.dictionary_encode(column, null_encoding="encode")
-            values = [value or NULL_PARTITION for value in encoded.dictionary.to_pylist()]
+            values = _texts(encoded.dictionary)
             if len(values) == 1:
                 found = [(*known, values[0]) for known in found]
             elif codes is None:
@@ -76,6 +81,23 @@ class PartitionIds:
         self._ids[values] = len(self._values)
         self._values.append(values)
         return self._ids[values]
+
+
+def _texts(values: Any) -> list[str]:
+    """Spell partition values as Spark does; null and the empty string are Hive's null partition."""
+    if pa.types.is_date32(values.type):
+        days = values.cast(pa.int32()).to_pylist()
+        return [NULL_PARTITION if day is None else _date_text(day) for day in days]
+    return [NULL_PARTITION if value is None or value == "" else str(value) for value in values.to_pylist()]
+
+
+def _date_text(days: int) -> str:
+    try:
+        return date.fromordinal(days + EPOCH_ORDINAL).isoformat()
+    except (ValueError, OverflowError) as error:
+        raise InvalidInputError(
+            f"a partition's date lies {days} days from 1970; only the years 1 to 9999 can be written"
+        ) from error
 
 
 def rows_by_partition(ids: Any, rows: Any) -> Iterator[tuple[int, Any]]:

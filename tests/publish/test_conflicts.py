@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from table_writer.config import TableWriterConfig
-from table_writer.errors import ConflictError, MetastoreError, OutcomeUnknownError
+from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
+from table_writer.log.owner import Owner, claim_root, require_owner
 from table_writer.model.entry import Operation, Outcome
 from table_writer.model.table import Column
 from table_writer.publish.recovery import Recovery
@@ -44,7 +46,7 @@ def test_of_two_writers_of_one_partition_the_first_to_publish_wins() -> None:
 
 def test_a_writer_that_loses_the_slot_to_another_partition_takes_the_next() -> None:
     world = World()
-    barrier = threading.Barrier(8)
+    barrier = threading.Barrier(8, timeout=60)
     outcomes: list[int] = []
 
     def one(number: int) -> None:
@@ -62,7 +64,7 @@ def test_a_writer_that_loses_the_slot_to_another_partition_takes_the_next() -> N
 
 def test_of_many_racing_writers_of_one_partition_exactly_one_wins() -> None:
     world = World()
-    barrier = threading.Barrier(8)
+    barrier = threading.Barrier(8, timeout=60)
     won: list[int] = []
     lost: list[ConflictError] = []
 
@@ -246,3 +248,51 @@ def test_a_recoverer_has_its_own_time_however_little_the_dead_writer_had() -> No
     with pytest.raises(ConflictError):
         world.write(TWO, plan=replace(world.plan(), in_doubt=frozenset({1})))
     assert world.rows() == {**ONE, **OTHER}
+
+
+def test_the_hint_is_kept_up_with_so_that_the_log_is_not_listed_from_its_start() -> None:
+    world = World()
+    for number in range(120):
+        world.write({f"d{number}": frozenset({number})})
+    assert world.services().log.read_state().listed_after >= 50
+
+
+def test_a_table_that_took_the_place_of_another_is_not_recovered_into() -> None:
+    world = World()
+    services = world.services()
+    claim_root(world.store, world.layout, Owner.of(world.table, "m"))
+    world.metastore.create_table(replace(world.table, created_at_seconds=world.table.created_at_seconds + 5))
+    with pytest.raises(InvalidInputError, match="adopt"):
+        require_owner(world.store, world.layout, Owner.of(world.table, services.metastore.uri))
+
+
+def test_a_call_that_waited_past_its_claim_is_not_sent() -> None:
+    world = World()
+    world.write(ONE)
+    now = [0.0]
+    deadline = Deadline(100, clock=lambda: now[0])
+    draft = world.write(TWO).entry
+    late = replace(draft, partitions=(replace(draft.partitions[0], new_location=f"{ROOT}late/"),))
+    send = world.metastore.alter_partitions
+
+    def slow(*arguments: object, before_send: Callable[[], None]) -> None:
+        now[0] = 99  # another thread's call held the connection
+        send(*arguments, before_send=before_send)  # type: ignore[arg-type]
+
+    world.metastore.alter_partitions = slow  # type: ignore[method-assign, assignment]
+    with pytest.raises(MetastoreError, match="not enough"):
+        Switch(world.metastore, call_timeout_seconds=2).apply(
+            world.table, late, {("d1",): world.partitions()["d1"]}, world.layout.empty("late"), deadline
+        )
+    assert world.rows() == TWO
+
+
+def test_partitions_that_a_refused_mix_added_empty_stay_and_show_no_rows() -> None:
+    world = World()
+    world.write(ONE)
+    refuse = Fault("metastore", "alter_partitions", 1, "before", Exception)
+    with world.inject(refuse), pytest.raises(MetastoreError):
+        world.write({**TWO, **OTHER})
+    assert world.rows() == ONE
+    world.write({**TWO, **OTHER})
+    assert world.rows() == {**TWO, **OTHER}

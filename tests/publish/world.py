@@ -106,6 +106,7 @@ class World:
             layout=self.layout,
             schema="",
             base_version=state.newest,
+            hint=state.listed_after,
             in_doubt=state.in_doubt,
             created_at=datetime.now(UTC),
         )
@@ -222,9 +223,9 @@ class World:
     def _keeping(self, call: str) -> Iterator[None]:
         original = getattr(self.metastore, call, None)
 
-        def keep(*arguments: object) -> None:
+        def keep(*arguments: object, **named: object) -> None:
             self.kept_call = lambda: original(*arguments)  # type: ignore[misc]
-            original(*arguments)  # type: ignore[misc]
+            original(*arguments, **named)  # type: ignore[misc]
 
         if call:
             setattr(self.metastore, call, keep)
