@@ -44,7 +44,6 @@ class Completer:
         write_id: str,
         data_prefix: str,
         messages: Sequence[CommitMessage],
-        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         """Complete every upload that the messages name.
 
@@ -59,8 +58,6 @@ class Completer:
             ``…/data/<write_id>/``, which all keys must lie below.
         messages
             One per task.
-        progress
-            Called with the files completed so far and their total, one call at a time.
 
         Raises
         ------
@@ -69,11 +66,9 @@ class Completer:
         """
         uploads = _checked(write_id, data_prefix, messages)
         logger.info("write_id=%s: completing %d uploads below %s", write_id, len(uploads), data_prefix)
-        report = _counted(progress, len(uploads))
 
         def complete_one(upload: PendingUpload) -> None:
             self._store.complete_upload(upload.key, upload.upload_id, upload.parts)
-            report()
 
         def undo_one(upload: PendingUpload) -> None:
             try:
@@ -279,20 +274,6 @@ def _write_id(data_prefix: str) -> str:
     if not data_prefix.endswith("/") or not above or not write_id:
         raise InvalidInputError(f"{data_prefix!r} is not the data prefix of one write: expected …/data/<write_id>/")
     return write_id
-
-
-def _counted(progress: Callable[[int, int], None] | None, total_count: int) -> Callable[[], None]:
-    lock = threading.Lock()
-    done_count = 0
-
-    def report() -> None:
-        nonlocal done_count
-        with lock:
-            done_count += 1
-            if progress is not None:
-                progress(done_count, total_count)
-
-    return report
 
 
 def _batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
