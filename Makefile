@@ -51,7 +51,7 @@ $(VENV)-spark35/.ready: pyproject.toml
 	touch $@
 
 test-spark35: $(VENV)-spark35/.ready  ## The smaller run on Spark 3.5
-	$(VENV)-spark35/bin/python -m pytest -m spark35 tests
+	$(VENV)-spark35/bin/python -m pytest -m spark35 --lakehouse-s3=none tests/end_to_end
 
 clean:  ## Remove what the targets above made
 	rm -rf $(VENV) $(VENV)-spark35 docs/_build build dist *.egg-info
