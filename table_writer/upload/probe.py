@@ -41,8 +41,8 @@ def probe_executors(context: SparkContext) -> None:
     if lacking:
         raise InvalidInputError(
             f"{'; '.join(lacking)}. Install table_writer's requirements where executors run "
-            "(pip install 'pyarrow>=21' 'boto3>=1.36', or ship an environment with spark.archives), "
-            "and start the session again"
+            "(pip install 'pyarrow>=21' 'boto3>=1.36', or ship an environment with spark.archives), or set "
+            "spark.pyspark.python (or PYSPARK_PYTHON) to an interpreter that has them, and start the session again"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import shutil
+import sys
 import tempfile
 import threading
 import zipfile
@@ -24,14 +25,14 @@ _preparing: Final = threading.Lock()
 def prepare_executors(context: SparkContext) -> None:
     """Send this package to the executors and look whether they can run it; does nothing the second time.
 
-    In local mode the workers are children of this process: nothing to send, nothing to look for.
+    In local mode with this very interpreter the workers are children of this process: nothing to send or to look for.
 
     Raises
     ------
     InvalidInputError
         The executors lack something; the message names the fix.
     """
-    if (context.master or "").split("[")[0] == "local":
+    if workers_are_like_us(context):
         return
     with _preparing:
         if context.applicationId in _prepared:
@@ -39,6 +40,15 @@ def prepare_executors(context: SparkContext) -> None:
         _ship_package(context)
         probe_executors(context)
         _prepared.add(context.applicationId)
+
+
+def workers_are_like_us(context: SparkContext) -> bool:
+    """Whether Python workers run on this machine with this interpreter.
+
+    Without ``PYSPARK_PYTHON`` Spark starts whatever ``python3`` is on the path, which need not be this environment's.
+    """
+    worker = shutil.which(context.pythonExec)
+    return (context.master or "").split("[")[0] == "local" and worker == sys.executable
 
 
 def _ship_package(context: SparkContext) -> None:

@@ -41,7 +41,7 @@ def kill_a_writer(spark: SparkSession, table: str, moment: str, directory: Path)
     done = subprocess.run(
         [sys.executable, str(WRITER), str(settings), table, moment],
         cwd=directory,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         timeout=300,
