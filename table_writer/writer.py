@@ -53,8 +53,8 @@ class TableWriter:
     Examples
     --------
     >>> from table_writer import TableWriter
-    >>> writer = TableWriter(spark)                                              # doctest: +SKIP
-    >>> writer.overwrite_partitions(df, "mart.orders")                           # doctest: +SKIP
+    >>> TableWriter(spark).overwrite_partitions(df, "mart.orders").rows
+    2
     """
 
     def __init__(
@@ -108,8 +108,8 @@ class TableWriter:
 
         Examples
         --------
-        >>> result = writer.overwrite_partitions(df, "mart.orders")              # doctest: +SKIP
-        >>> [partition.name for partition in result.replaced]                    # doctest: +SKIP
+        >>> result = TableWriter(spark).overwrite_partitions(df, "mart.orders")
+        >>> [partition.name for partition in result.replaced]
         ['dt=2024-01-01']
         """
         return self._write(df, table, WriteMode.OVERWRITE_PARTITIONS, if_empty)
@@ -139,8 +139,8 @@ class TableWriter:
 
         Examples
         --------
-        >>> writer.recover("mart.orders")                                        # doctest: +SKIP
-        {7: 'published'}
+        >>> TableWriter(spark).recover("mart.orders")
+        {}
         """
         services = self._services.open_table(table)
         require_owner(services.store, services.layout, Owner.of(services.table, services.metastore.uri))
