@@ -1,6 +1,19 @@
 from __future__ import annotations
 
+import signal
+
 import pytest
+
+
+def pytest_configure() -> None:
+    """Let the processes that tests start hear signals.
+
+    Under nohup, or in the background of a script, SIGHUP and SIGINT are ignored, and children inherit that; a handler of
+    our own becomes the default in them.
+    """
+    for number in (signal.SIGHUP, signal.SIGINT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

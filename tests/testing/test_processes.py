@@ -20,9 +20,7 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="children are tied to their parent by Linux's prctl")
 
 PARENT = """
-import os, signal, sys, time
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup, or in the background of a script, both are ignored
-signal.signal(signal.SIGINT, signal.default_int_handler)
+import os, sys, time
 from pathlib import Path
 from table_writer.testing.processes import ChildProcess, ScratchDirectory
 scratch = ScratchDirectory("test", parent=Path(sys.argv[1]))
