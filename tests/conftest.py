@@ -8,8 +8,8 @@ import pytest
 def pytest_configure() -> None:
     """Let the processes that tests start hear signals.
 
-    Under nohup, or in the background of a script, SIGHUP and SIGINT are ignored, and children inherit that; a handler of
-    our own becomes the default in them.
+    Under nohup, or in the background of a script, SIGHUP and SIGINT are ignored, and children inherit that; a handler
+    of our own becomes the default in them.
     """
     for number in (signal.SIGHUP, signal.SIGINT):
         if signal.getsignal(number) is signal.SIG_IGN:
