@@ -28,6 +28,7 @@ from table_writer.version import __version__
 if TYPE_CHECKING:
     from table_writer.config import TableWriterConfig
     from table_writer.display.write_result import PartitionResult, WriteResult
+    from table_writer.maintenance import Maintenance
     from table_writer.storage import S3Overrides
     from table_writer.writer import TableWriter
 
@@ -35,6 +36,7 @@ __all__ = [
     "CheckFailedError",
     "ConflictError",
     "InvalidInputError",
+    "Maintenance",
     "MetastoreError",
     "OutcomeUnknownError",
     "PartitionResult",
@@ -50,6 +52,7 @@ __all__ = [
 
 # Executors import this package for step 2 alone: they need neither the driver's modules nor a metastore client.
 _ON_FIRST_USE = {
+    "Maintenance": "table_writer.maintenance",
     "PartitionResult": "table_writer.display.write_result",
     "S3Overrides": "table_writer.storage",
     "TableWriter": "table_writer.writer",

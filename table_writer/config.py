@@ -10,7 +10,7 @@ from typing import Any, Final
 from table_writer.errors import InvalidInputError
 from table_writer.storage import S3Overrides
 
-__all__ = ["TableWriterConfig"]
+__all__ = ["SessionSettings", "TableWriterConfig"]
 
 MIB: Final = 1024 * 1024
 DAY_SECONDS: Final = 86_400
@@ -56,6 +56,9 @@ class TableWriterConfig:
     retention
         How long replaced data stays for queries that still read it. The table property ``table_writer.retention``
         (in hours) wins.
+    heartbeat_seconds
+        How often a running write gives a sign of life. One that has missed five, and is older than a vacuum's age, is
+        taken for dead.
     directory_name
         Name of the directory below the table root that holds this library's files; starts with ``_``.
     mark_success
@@ -85,6 +88,7 @@ class TableWriterConfig:
     buffer_bytes: int = 128 * MIB
     row_group_bytes: int | None = None
     retention: timedelta = timedelta(days=3)
+    heartbeat_seconds: float = 60.0
     directory_name: str = "_table_writer"
     mark_success: bool | None = None
 
@@ -107,6 +111,7 @@ class TableWriterConfig:
             ("max_open_files", lambda value: value >= 1, "at least 1"),
             ("buffer_bytes", lambda value: value >= MIB, "at least 1 MiB"),
             ("row_group_bytes", lambda value: value is None or value >= MIB, "at least 1 MiB"),
+            ("heartbeat_seconds", lambda value: 0 < value <= 3600, "positive, at most an hour"),
             ("retention", lambda value: value >= timedelta(0), "not negative"),
             (
                 "directory_name",
@@ -117,3 +122,22 @@ class TableWriterConfig:
         for name, holds, expected in rules:
             if not holds(getattr(self, name)):
                 raise InvalidInputError(f"{name}={getattr(self, name)!r}: expected {expected}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SessionSettings:
+    """A session's settings as plain data.
+
+    Parameters
+    ----------
+    hadoop
+        The Hadoop settings Spark itself would write with, ``hive-site.xml`` included; holds credentials.
+    spark_version
+        For example ``4.3.0``; empty without Spark.
+    application_id
+        Spark's own name of the application.
+    """
+
+    hadoop: Mapping[str, str] = field(repr=False)
+    spark_version: str = ""
+    application_id: str = ""

@@ -1,4 +1,4 @@
-"""The one factory: real services for a Spark session and a table. Everything else is handed its services."""
+"""The one factory: real services for a metastore and a table. Everything else is handed its services."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache, cached_property
 
-from pyspark.sql import SparkSession
-
 from table_writer.complete import Completer
-from table_writer.config import TableWriterConfig
+from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError
-from table_writer.log.registration import writer_identity
+from table_writer.log.registration import Registration, writer_identity
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.location import Location
 from table_writer.model.table import Table, TableName
-from table_writer.model.write import TableLayout
-from table_writer.plan.planner import Planner
-from table_writer.plan.session import SessionSettings, read_session
-from table_writer.plan.table_check import require_writable
+from table_writer.model.write import TableLayout, WritePlan
+from table_writer.publish.claimed import ClaimedEntries
 from table_writer.publish.publisher import Publisher
 from table_writer.publish.recovery import Recovery
+from table_writer.publish.restore import Restore
+from table_writer.publish.rollback import Rollback
 from table_writer.publish.switch import Switch
 from table_writer.storage import ObjectStore, StoreSettings, committer_threads, open_store, settings_for
+from table_writer.vacuum.sweep import Vacuum
 
-__all__ = ["SessionServices", "TableServices"]
+__all__ = ["Services", "TableServices", "require_table"]
 
 COMPLETE_THREADS = 8  # Hadoop's default of fs.s3a.committer.threads, for stores that are not S3
 RETENTION_PROPERTY = "table_writer.retention"
@@ -36,7 +35,7 @@ RETENTION_PROPERTY = "table_writer.retention"
 
 @dataclass(frozen=True, kw_only=True)
 class TableServices:
-    """The services that one write to one table needs."""
+    """The services that work on one table needs."""
 
     table: Table
     layout: TableLayout
@@ -56,28 +55,20 @@ class TableServices:
         """The table's log."""
         return TableLog(self.store, self.layout)
 
-    def planner(self) -> Planner:
-        """Step 1."""
-        return Planner(
-            self.table,
-            self.layout,
-            self.store,
-            self.store_settings,
-            self.log,
-            self.metastore,
-            session=self.session,
-            config=self.config,
-        )
-
     def completer(self) -> Completer:
         """Step 3."""
         configured = committer_threads(self.layout.root, self.session.hadoop)
         threads = self.config.complete_threads or configured or COMPLETE_THREADS
         return Completer(self.store, threads=threads)
 
-    def switch(self) -> Switch:
-        """The one call of step 5."""
-        return Switch(self.metastore, call_timeout_seconds=self.config.metastore_timeout_seconds)
+    def registration(self, plan: WritePlan) -> Registration:
+        """The sign of life of a write."""
+        return Registration(self.store, plan, self.identity, heartbeat_seconds=self.config.heartbeat_seconds)
+
+    def claimed(self) -> ClaimedEntries:
+        """Carries out what was claimed: the one call of step 5, and its outcome."""
+        timeout = self.config.metastore_timeout_seconds
+        return ClaimedEntries(self.log, Switch(self.metastore, self.layout, call_timeout_seconds=timeout))
 
     def recovery(self) -> Recovery:
         """Settles what dead writers left in doubt."""
@@ -85,7 +76,7 @@ class TableServices:
         return Recovery(
             self.log,
             self.metastore,
-            self.switch(),
+            self.claimed(),
             self.layout,
             publish_timeout_seconds=timeout,
             identity=self.identity,
@@ -97,10 +88,47 @@ class TableServices:
             self.store,
             self.log,
             self.metastore,
-            self.switch(),
+            self.claimed(),
             self.recovery(),
             publish_timeout_seconds=self.config.publish_timeout_seconds,
             retention=self.retention,
+            identity=self.identity,
+        )
+
+    def rollback(self) -> Rollback:
+        """Puts partitions back to an earlier version."""
+        return Rollback(
+            self.store,
+            self.log,
+            self.metastore,
+            self.claimed(),
+            self.recovery(),
+            self.layout,
+            publish_timeout_seconds=self.config.publish_timeout_seconds,
+            retention=self.retention,
+            identity=self.identity,
+        )
+
+    def restore(self) -> Restore:
+        """Adds partitions that the metastore has lost."""
+        return Restore(
+            self.store,
+            self.log,
+            self.metastore,
+            self.claimed(),
+            self.recovery(),
+            publish_timeout_seconds=self.config.publish_timeout_seconds,
+            identity=self.identity,
+        )
+
+    def vacuum(self) -> Vacuum:
+        """Step 6."""
+        return Vacuum(
+            self.store,
+            self.log,
+            self.metastore,
+            self.layout,
+            publish_timeout_seconds=self.config.publish_timeout_seconds,
             identity=self.identity,
         )
 
@@ -112,68 +140,90 @@ class TableServices:
     @cached_property
     def retention(self) -> timedelta:
         """How long replaced data stays: the table's property wins over the config."""
-        text = self.table.parameters.get(RETENTION_PROPERTY)
+        of_table = self.hours_property(RETENTION_PROPERTY)
+        return self.config.retention if of_table is None else of_table
+
+    def hours_property(self, name: str) -> timedelta | None:
+        """Return a table property that is a number of hours, ``None`` if the table does not have it.
+
+        Raises
+        ------
+        InvalidInputError
+            It is no number, or negative.
+        """
+        text = self.table.parameters.get(name)
         if text is None:
-            return self.config.retention
+            return None
         try:
-            retention = timedelta(hours=float(text))
+            hours = timedelta(hours=float(text))
         except (ValueError, OverflowError):
-            retention = timedelta(days=-1)
-        if retention < timedelta(0):
+            hours = timedelta(days=-1)
+        if hours < timedelta(0):
             raise InvalidInputError(
-                f"table property {RETENTION_PROPERTY}={text!r} of {self.table.name} is not a number of hours",
+                f"table property {name}={text!r} of {self.table.name} is not a number of hours",
                 table=str(self.table.name),
             )
-        return retention
+        return hours
 
 
-class SessionServices:
-    """Opens services for the tables of one Spark session.
+def require_table(table: Table | None, name: TableName, metastore_uri: str) -> Table:
+    """Return the table; refuse one that is not there or has no files of its own."""
+    if table is None:
+        raise InvalidInputError(f"there is no table {name} in the metastore at {metastore_uri}", table=str(name))
+    if not table.location or "VIEW" in table.kind:
+        raise InvalidInputError(f"{name} is a view ({table.kind}): it has no log of its own", table=str(name))
+    return table
+
+
+class Services:
+    """Opens services for the tables of one metastore.
 
     Parameters
     ----------
-    spark, config
-        The session, and what the user says beside its settings.
+    session, config
+        Hadoop's settings, and what the user says beside them.
     open_metastore, open_object_store
         Replaced by doubles in tests.
     """
 
     def __init__(
         self,
-        spark: SparkSession,
+        session: SessionSettings,
         config: TableWriterConfig,
         *,
         open_metastore: Callable[[MetastoreSettings], Metastore] = HiveMetastore,
         open_object_store: Callable[[StoreSettings], ObjectStore] = open_store,
     ) -> None:
-        self._spark = spark
-        self._config = config
-        self._session = read_session(spark, config.hadoop)
-        self.metastore = open_metastore(_metastore_settings(self._session, config))
+        self.session = session
+        self.config = config
+        self.metastore = open_metastore(_metastore_settings(session, config))
         self._open_object_store = cache(open_object_store)  # a client of S3 takes 100 to 200 ms to make
 
-    def open_table(self, text: str) -> TableServices:
+    def open_table(
+        self,
+        name: TableName,
+        require: Callable[[Table | None, TableName, str], Table] = require_table,
+    ) -> TableServices:
         """Look a table up and open its store.
 
         Raises
         ------
         InvalidInputError
-            The table does not exist or cannot be written, or its store is not supported.
+            The table does not exist or is not what is required, or its store is not supported.
         MetastoreError, StorageError
             One of the two cannot be reached.
         """
-        name = TableName.parse(text, default_database=self._spark.catalog.currentDatabase())
-        table = require_writable(self.metastore.get_table(name), name, self.metastore.uri)
-        layout = TableLayout(Location.parse(table.location), self._config.directory_name)
-        settings = settings_for(layout.root, self._session.hadoop, self._config.s3)
+        table = require(self.metastore.get_table(name), name, self.metastore.uri)
+        layout = TableLayout(Location.parse(table.location), self.config.directory_name)
+        settings = settings_for(layout.root, self.session.hadoop, self.config.s3)
         services = TableServices(
             table=table,
             layout=layout,
             store=self._open_object_store(settings),
             store_settings=settings,
             metastore=self.metastore,
-            session=self._session,
-            config=self._config,
+            session=self.session,
+            config=self.config,
         )
         _ = services.retention  # a property that cannot be read is a bad call too
         return services

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Literal, Self
 
@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from table_writer.complete import Completer
 from table_writer.config import TableWriterConfig
+from table_writer.display.reports import RecoverReport
 from table_writer.display.write_result import PartitionResult, WriteResult
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.log.owner import Owner, require_owner
-from table_writer.log.registration import Registration
+from table_writer.maintenance import Maintenance
 from table_writer.model.entry import EntryPartition
 from table_writer.model.message import CommitMessage
 from table_writer.model.partition_name import partition_name
@@ -22,7 +22,8 @@ from table_writer.model.write import StagedFiles, WriteMode, WritePlan
 from table_writer.publish.publisher import Published
 from table_writer.publish.success import success_json
 from table_writer.refresh import refresh_session
-from table_writer.services import SessionServices, TableServices
+from table_writer.services import TableServices
+from table_writer.spark_services import SessionServices
 from table_writer.stopwatch import Stopwatch
 from table_writer.upload.job import Uploader
 
@@ -114,12 +115,10 @@ class TableWriter:
         """
         return self._write(df, table, WriteMode.OVERWRITE_PARTITIONS, if_empty)
 
-    def recover(self, table: str) -> Mapping[int, str]:
-        """Settle every publish of a table that was left in doubt, by a dead driver or a lost answer.
+    def recover(self, table: str) -> RecoverReport:
+        """Settle every publish of a table that was left in doubt, and put right what the metastore applied late.
 
-        A publish whose metastore call was applied is recorded as published; one whose call was not is rolled forward.
-        Partitions that another tool has moved since are left alone, with a warning in the log. It waits for publishes
-        whose time is not over yet and is safe while writers are at work; calling it again changes nothing.
+        The same as :meth:`Maintenance.recover`, with the session's settings.
 
         Parameters
         ----------
@@ -128,9 +127,8 @@ class TableWriter:
 
         Returns
         -------
-        mapping of int to str
-            The versions that were in doubt, with how they ended: ``"published"``, or ``"abandoned"`` where another tool
-            has moved all their partitions. A write whose version is not there was never claimed: run it again.
+        RecoverReport
+            ``settled`` has the versions that were in doubt, with how they ended.
 
         Raises
         ------
@@ -139,19 +137,10 @@ class TableWriter:
 
         Examples
         --------
-        >>> TableWriter(spark).recover("mart.orders")
+        >>> TableWriter(spark).recover("mart.orders").settled
         {}
         """
-        services = self._services.open_table(table)
-        require_owner(services.store, services.layout, Owner.of(services.table, services.metastore.uri))
-        recovery, log = services.recovery(), services.log
-        first = log.read_state()
-        state = first
-        while state.in_doubt:
-            recovery.settle(min(state.in_doubt), services.table, newest=state.newest)
-            state = log.read_state(listed_after=first.listed_after)
-        outcomes = {version: log.outcome(version) for version in sorted(first.in_doubt)}
-        return {version: outcome.value for version, outcome in outcomes.items() if outcome}
+        return Maintenance(services=self._services.services).recover(str(self._services.table_name(table)))
 
     def adopt(self, table: str) -> None:
         """Declare that the files below a table's root are this table's, after it was renamed or created again.
@@ -163,9 +152,7 @@ class TableWriter:
         table
             ``database.table``.
         """
-        services = self._services.open_table(table)
-        owner = Owner.of(services.table, services.metastore.uri)
-        services.store.put(services.layout.owner_key, owner.to_json())
+        Maintenance(services=self._services.services).adopt(str(self._services.table_name(table)))
 
     def _write(self, df: DataFrame, table: str, mode: WriteMode, if_empty: IfEmpty) -> WriteResult:
         if if_empty not in ("error", "ignore"):
@@ -174,7 +161,7 @@ class TableWriter:
         with watch.step("plan"):
             services = self._services.open_table(table)
             watch.follow(services.store)
-            planned = services.planner().plan(df, mode)
+            planned = self._services.planner(services).plan(df, mode)
         with _OpenWrite(services, planned.plan) as write:
             with watch.step("upload"):
                 messages = self._uploader.upload(planned.rows, planned.spec)
@@ -201,7 +188,7 @@ class _OpenWrite:
         self._completer: Completer = services.completer()
         self._plan = plan
         self._exit = ExitStack()
-        self._registration = Registration(services.store, plan, services.identity)
+        self._registration = services.registration(plan)
         self._claim_sent = False
 
     def __enter__(self) -> Self:
@@ -272,9 +259,9 @@ def _result(plan: WritePlan, published: Published, notes: tuple[str, ...], watch
         return PartitionResult(
             name=partition_name(names, partition.values),
             values=partition.values,
-            location=partition.new_location,
+            location=partition.new_location or "",
             replaced=partition.old_location is not None,
-            rows=partition.rows,
+            rows=partition.rows or 0,
             bytes=partition.bytes,
             files=partition.files,
         )

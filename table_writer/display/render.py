@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Final
 
@@ -21,16 +21,22 @@ class Summary:
     rows: tuple[tuple[str, ...], ...]
     lines: tuple[str, ...]
 
+    shown_count: int = SHOWN_ROWS
+
     @property
     def shown(self) -> tuple[tuple[str, ...], ...]:
         """The first rows."""
-        return self.rows[:SHOWN_ROWS]
+        return self.rows[: self.shown_count]
 
     @property
     def closing(self) -> tuple[str, ...]:
         """What stands below the table."""
         hidden = len(self.rows) - len(self.shown)
         return ((f"… and {hidden:,} more",) if hidden else ()) + self.lines
+
+    def with_all_rows(self) -> Summary:
+        """Return the same with no row left out."""
+        return replace(self, shown_count=len(self.rows))
 
 
 def size(count: float) -> str:

@@ -8,19 +8,23 @@ import logging
 import os
 import socket
 import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from table_writer.errors import StorageError
-from table_writer.model.write import WritePlan
+from table_writer.model.write import TableLayout, WritePlan
 from table_writer.storage.object_store import ObjectStore
 from table_writer.version import __version__
 
-__all__ = ["Registration", "writer_identity"]
+__all__ = ["Registered", "Registration", "read_registrations", "writer_identity"]
 
 logger = logging.getLogger(__name__)
 
-HEARTBEAT_SECONDS: Final = 60.0
+MISSED_HEARTBEATS: Final = 5  # so many in a row and the writer is taken for dead, if it is old enough as well
+LONGEST_HEARTBEAT_SECONDS: Final = 3600.0  # what a registration may claim, and what one that cannot be read gets
 
 
 def writer_identity(application_id: str) -> dict[str, str]:
@@ -28,6 +32,7 @@ def writer_identity(application_id: str) -> dict[str, str]:
     return {
         "host": socket.gethostname(),
         "pid": str(os.getpid()),
+        "process": _process(os.getpid()),
         "user": _user(),
         "application_id": application_id,
         "library_version": __version__,
@@ -41,14 +46,88 @@ def _user() -> str:
         return str(os.getuid())
 
 
+def _process(pid: int) -> str:
+    """Name a process so that no other ever has the name: boot, PID namespace, PID, start; empty where not Linux."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        namespace = Path("/proc/self/ns/pid").readlink()
+        started = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]  # proc(5): field 22, starttime
+    except (OSError, IndexError):
+        return ""
+    return f"{boot}/{namespace}/{pid}/{started}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Registered:
+    """A registration as another process finds it."""
+
+    write_id: str
+    key: str
+    age_seconds: float  # since the last heartbeat, by the store's clock
+    renewed_every_seconds: float
+    writer: Mapping[str, str] = field(default_factory=dict)
+
+    def is_dead(self, older_than_seconds: float) -> bool:
+        """Whether nothing will come of the write any more.
+
+        It has missed several heartbeats and is older than asked for; or its process ran on this very machine and is
+        gone.
+        """
+        silent = self.age_seconds > max(older_than_seconds, MISSED_HEARTBEATS * self.renewed_every_seconds)
+        return silent or (self.age_seconds >= older_than_seconds and self._process_is_gone())
+
+    def _process_is_gone(self) -> bool:
+        here, there = _process(os.getpid()), self.writer.get("process", "")
+        pid = self.writer.get("pid", "")
+        same_place = here and there.rsplit("/", 2)[0] == here.rsplit("/", 2)[0]
+        return bool(same_place and pid.isdecimal() and _process(int(pid)) != there)
+
+
+def read_registrations(store: ObjectStore, layout: TableLayout) -> dict[str, Registered]:
+    """Read the signs of all writes that are running, staged or dead, by ``write_id``."""
+    found: dict[str, Registered] = {}
+    for info in store.list(layout.registrations.key):
+        write_id, suffix, rest = info.key.removeprefix(layout.registrations.key).partition(".json")
+        stored = store.get(info.key) if suffix and not rest else None
+        if stored is not None:
+            body = _fields(stored.body)
+            found[write_id] = Registered(
+                write_id=write_id,
+                key=info.key,
+                age_seconds=stored.age_seconds,
+                renewed_every_seconds=_heartbeat(body.get("renewed_every_seconds")),
+                writer={str(name): str(value) for name, value in _dict(body.get("writer")).items()},
+            )
+    return found
+
+
+def _fields(body: bytes) -> dict[str, Any]:
+    try:
+        return _dict(json.loads(body))
+    except ValueError:  # half written by hand: its age still tells when it was put
+        return {}
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _heartbeat(value: object) -> float:
+    known = isinstance(value, int | float) and 0 < value <= LONGEST_HEARTBEAT_SECONDS
+    return float(value) if known and isinstance(value, int | float) else LONGEST_HEARTBEAT_SECONDS
+
+
 class Registration:
     """Registers a write on entering, renews it from a thread, removes it on leaving.
 
     The heartbeat is the object's LastModified: no two hosts' clocks are ever compared.
     """
 
-    def __init__(self, store: ObjectStore, plan: WritePlan, identity: dict[str, str]) -> None:
+    def __init__(
+        self, store: ObjectStore, plan: WritePlan, identity: dict[str, str], *, heartbeat_seconds: float
+    ) -> None:
         self._store = store
+        self._heartbeat_seconds = heartbeat_seconds
         self._key = plan.layout.registration_key(plan.write_id)
         self._write_id = plan.write_id
         self._body = json.dumps(
@@ -60,6 +139,7 @@ class Registration:
                 "base_version": plan.base_version,
                 "created_at": plan.created_at.isoformat(),
                 "state": "running",
+                "renewed_every_seconds": heartbeat_seconds,
                 "writer": identity,
             }
         ).encode()
@@ -82,7 +162,7 @@ class Registration:
             logger.warning("write_id=%s its registration %s was not removed: %s", self._write_id, self._key, failure)
 
     def _renew(self) -> None:
-        while not self._stopped.wait(HEARTBEAT_SECONDS):
+        while not self._stopped.wait(self._heartbeat_seconds):
             try:
                 self._store.put(self._key, self._body)
             except StorageError as error:

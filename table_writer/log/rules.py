@@ -8,8 +8,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection
 
-from table_writer.model.entry import EntryPartition, LogEntry, Outcome
-from table_writer.model.location import Location
+from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
+from table_writer.model.location import Location, PlaceSet
+from table_writer.model.write import TableLayout
 
 __all__ = ["PartitionState", "Standing", "claim_is_over", "partition_state", "standing"]
 
@@ -20,6 +21,7 @@ class Standing(enum.Enum):
     UNRELATED = "its partitions are others, or it was abandoned"
     EARLIER = "it was settled before this write was planned"
     CONFLICT = "it published a partition of this write after this write was planned"
+    DELETED = "it is a vacuum that deletes files of this write"
     IN_DOUBT = "it may yet publish a partition of this write: wait, then recover it"
 
 
@@ -35,12 +37,22 @@ def standing(entry: LogEntry, outcome: Outcome | None, draft: LogEntry, in_doubt
     in_doubt_at_plan
         Versions that were in doubt at that time. One that was published since may hold rows this write never saw.
     """
+    if entry.operation is Operation.VACUUM:
+        seen = entry.version <= draft.base_version and entry.version not in in_doubt_at_plan
+        meets = not seen and outcome is not Outcome.ABANDONED and _deletes_of(entry, draft)
+        return Standing.DELETED if meets else Standing.UNRELATED
     if outcome is Outcome.ABANDONED or entry.partition_values.isdisjoint(draft.partition_values):
         return Standing.UNRELATED
     if outcome is None:
         return Standing.IN_DOUBT
     seen = entry.version <= draft.base_version and entry.version not in in_doubt_at_plan
     return Standing.EARLIER if seen else Standing.CONFLICT
+
+
+def _deletes_of(vacuum: LogEntry, draft: LogEntry) -> bool:
+    deleted = PlaceSet(Location.parse(one.location).place for one in vacuum.deletes)
+    wanted = (partition.new_location for partition in draft.partitions)
+    return any(deleted.holds(Location.parse(location).place) for location in wanted if location is not None)
 
 
 def claim_is_over(entry: LogEntry, age_seconds: float) -> bool:
@@ -55,13 +67,17 @@ def claim_is_over(entry: LogEntry, age_seconds: float) -> bool:
 class PartitionState(enum.Enum):
     """Where one partition of an entry stands in the metastore."""
 
-    DONE = "at its new location"
-    BEFORE = "where it was before the entry: the change can be applied"
+    DONE = "as the entry wants it"
+    EMPTIED = "without rows, and still to be dropped"
+    BEFORE = "as it was before the entry: the change can be applied"
     SUPERSEDED = "at a location the entry does not know: another tool was there"
 
 
-def partition_state(partition: EntryPartition, current_location: str | None, empty: Location) -> PartitionState:
+def partition_state(partition: EntryPartition, current_location: str | None, layout: TableLayout) -> PartitionState:
     """Decide by the location alone; parameters of one reply may come from another moment.
+
+    A partition at a placeholder has no rows. It is where a publish adds partitions that did not exist, and where a
+    rollback puts those it is about to drop.
 
     Parameters
     ----------
@@ -69,13 +85,19 @@ def partition_state(partition: EntryPartition, current_location: str | None, emp
         What the entry wants.
     current_location
         Where the metastore points now, ``None`` if the partition does not exist.
-    empty
-        The location at which the entry first adds partitions that did not exist.
+    layout
+        Paths of the table.
     """
     if current_location is None:
+        if partition.new_location is None:
+            return PartitionState.DONE
         return PartitionState.BEFORE if partition.old_location is None else PartitionState.SUPERSEDED
     current = Location.parse(current_location)
-    if current.same_place(Location.parse(partition.new_location)):
+    if partition.new_location is None and layout.is_placeholder(current):
+        return PartitionState.EMPTIED
+    if partition.new_location is not None and current.same_place(Location.parse(partition.new_location)):
         return PartitionState.DONE
-    before = empty if partition.old_location is None else Location.parse(partition.old_location)
-    return PartitionState.BEFORE if current.same_place(before) else PartitionState.SUPERSEDED
+    if partition.old_location is None:
+        return PartitionState.BEFORE if layout.is_placeholder(current) else PartitionState.SUPERSEDED
+    before = current.same_place(Location.parse(partition.old_location))
+    return PartitionState.BEFORE if before else PartitionState.SUPERSEDED

@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
 from table_writer.errors import InvalidInputError, StorageError
+from table_writer.log.history import History, SlotRecord
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore
 
-__all__ = ["LogState", "SlotRecord", "TableLog"]
+__all__ = ["LogState", "TableLog"]
 
 logger = logging.getLogger(__name__)
 
 HINT_EVERY_VERSIONS: Final = 50  # one listing page holds 500 entries with their outcomes: a hint this old costs nothing
+READ_THREADS: Final = 16  # a whole log is read at once; each entry is two small requests
+MAX_ENTRY_BYTES: Final = 256 * 1024 * 1024  # some 500,000 partitions; anything larger was not written by this library
 SLOT: Final = re.compile(r"(\d{20})\.(json|done)")
 
 
@@ -28,21 +33,12 @@ class LogState:
     newest: int  # 0: nothing was ever claimed
     in_doubt: frozenset[int]
     listed_after: int  # versions up to here were settled and not listed
-    oldest_listed: int  # the first slot found, 0 when none was
+    versions: frozenset[int]  # the slots found; those that a vacuum has trimmed are missing
 
     @property
     def settled(self) -> int:
         """The newest version up to which nothing is in doubt."""
         return min(self.in_doubt) - 1 if self.in_doubt else self.newest
-
-
-@dataclass(frozen=True, slots=True)
-class SlotRecord:
-    """An entry as it was found, with its outcome and its age on the store's own clock."""
-
-    entry: LogEntry
-    outcome: Outcome | None
-    age_seconds: float
 
 
 class TableLog:
@@ -74,14 +70,31 @@ class TableLog:
         outcomes: set[int] = set()
         for found in self._store.list(self._layout.log_prefix, start_after=self._layout.entry_key(start)):
             slot = SLOT.fullmatch(found.key.removeprefix(self._layout.log_prefix))
+            if found.size_bytes > MAX_ENTRY_BYTES:
+                raise InvalidInputError(f"{found.key} has {found.size_bytes:,} bytes: that is no log entry; look at it")
             if slot is not None:
                 (entries if slot[2] == "json" else outcomes).add(int(slot[1]))
         return LogState(
             newest=max(entries, default=start),
             in_doubt=frozenset(entries - outcomes),
             listed_after=start,
-            oldest_listed=min(entries, default=0),
+            versions=frozenset(entries),
         )
+
+    def read_history(self, state: LogState | None = None) -> History:
+        """Read every record that is left in the log: two requests an entry, several at once.
+
+        Entries that a vacuum trims meanwhile are left out: nothing depends on them.
+
+        Parameters
+        ----------
+        state
+            What a listing of the whole log has just shown; by default it is listed now.
+        """
+        listed = sorted((state or self.read_state(listed_after=0)).versions)
+        with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="log") as pool:
+            records = pool.map(self._read, listed)
+            return History(self._layout, [record for record in records if record is not None])
 
     def read(self, version: int) -> SlotRecord:
         """Read one entry with its outcome.
@@ -91,27 +104,50 @@ class TableLog:
         InvalidInputError
             The entry is not there, or not valid.
         """
+        record = self._read(version)
+        if record is None:
+            raise InvalidInputError(f"log entry {version} below {self._layout.root} is not there any more")
+        return record
+
+    def _read(self, version: int) -> SlotRecord | None:
         if version in self._settled_records:
             return self._settled_records[version]
         stored = self._store.get(self._layout.entry_key(version))
         if stored is None:
-            raise InvalidInputError(f"log entry {version} below {self._layout.root} is not there any more")
+            return None
         entry = LogEntry.from_json(stored.body, root=self._layout.root, version=version)
-        record = SlotRecord(entry=entry, outcome=self.outcome(version), age_seconds=stored.age_seconds)
-        if record.outcome is not None:
-            self._settled_records[version] = record
+        settled = self._read_outcome(version)
+        if settled is None:
+            return SlotRecord(entry, None, stored.age_seconds)
+        outcome, settled_by, settled_age_seconds = settled
+        record = SlotRecord(entry, outcome, stored.age_seconds, settled_by, settled_age_seconds)
+        self._settled_records[version] = record
         return record
 
     def outcome(self, version: int) -> Outcome | None:
         """Return how an entry ended, ``None`` while it is in doubt."""
-        stored = self._store.get(self._layout.outcome_key(version))
+        settled = self._read_outcome(version)
+        return settled[0] if settled else None
+
+    def _read_outcome(self, version: int) -> tuple[Outcome, str, float] | None:
+        key = self._layout.outcome_key(version)
+        stored = self._store.get(key)
         if stored is None:
             return None
         try:
-            return Outcome(json.loads(stored.body)["outcome"])
+            body = json.loads(stored.body)
+            return Outcome(body["outcome"]), str(body["settled_by"]), stored.age_seconds
         except (ValueError, KeyError, TypeError) as error:
-            key = self._layout.outcome_key(version)
             raise InvalidInputError(f"the outcome at {key} cannot be read: {error}") from error
+
+    def trim(self, versions: Iterable[int]) -> None:
+        """Delete entries on which nothing depends any more.
+
+        The entry goes before its outcome: an entry without an outcome would be in doubt.
+        """
+        ordered = sorted(versions)
+        self._store.delete([self._layout.entry_key(version) for version in ordered])
+        self._store.delete([self._layout.outcome_key(version) for version in ordered])
 
     def claim(self, entry: LogEntry) -> bool:
         """Put an entry into its slot; exactly one of several claimants gets ``True``."""

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from hmsclient.genthrift.hive_metastore import ttypes
+from thrift.Thrift import TApplicationException
 
 from table_writer.errors import PartitionExistsError, PartitionMissingError
 from table_writer.metastore.connection import Connection, RefusedError
@@ -26,6 +27,9 @@ ALL: Final = -1  # of an i16: the largest number that could be asked for is 32,7
 
 # What alter_partitions answers when a partition is missing: Hive 2.3 and 3 wrap the error, 4 counts.
 MISSING_PARTITION: Final = re.compile(r"NoSuchObjectException|not matching with old parts size|partition values=\[")
+
+NO_VERSION: Final = "3.0"  # what getVersion answers up to Hive 3.1.3, whatever the version
+NEW_IN_2_3_10: Final = "hive.metastore.client.connection.timeout"
 
 T = TypeVar("T")
 
@@ -80,6 +84,26 @@ class HiveMetastore:
         """Close the connection; a later call opens a new one."""
         self._connection.close()
 
+    def server_version(self) -> str:
+        """Return the metastore's version as far as three reads can tell it, else the empty string.
+
+        Notes
+        -----
+        ``getVersion`` answers the constant ``"3.0"`` in Hive 2.3.9, 2.3.10 and 3.1.3, and the real version in 4.0.1.
+        Where it is the constant, two more calls decide:
+
+        * ``get_index_names``: Hive 3 has no indexes any more and does not know the call; Hive 2 does;
+        * ``get_config_value`` of a property that 2.3.10 brought with a default: older ones have no value for it,
+          unless someone wrote it into their ``hive-site.xml``.
+
+        2.3.10 was asked; of the others the byte code was read.
+        """
+        try:
+            version = str(self._connection.read("getVersion", table=""))
+        except RefusedError:
+            return ""
+        return version if version != NO_VERSION else self._version_by_calls()
+
     def call_counts(self) -> Mapping[str, int]:
         """Return how many calls were sent so far, by Thrift method, repeated reads and ``set_ugi`` included."""
         return self._connection.counts()
@@ -120,6 +144,10 @@ class HiveMetastore:
             )
             found |= {partition.values: partition for partition in map(partition_from, answer)}
         return found
+
+    def get_all_partitions(self, table: Table) -> Mapping[PartitionValues, Partition]:
+        """Read all partitions, their names first; one that vanishes in between is absent."""
+        return self.get_partitions(table, self.get_partition_names(table.name))
 
     def add_partitions(
         self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = nothing
@@ -174,15 +202,36 @@ class HiveMetastore:
                 ) from refused.reason
             raise
 
-    def drop_partition(self, table: Table, values: PartitionValues) -> None:
+    def drop_partition(
+        self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = nothing
+    ) -> None:
         """Drop one partition from the metastore, leaving its data; one that does not exist is no error."""
         try:
             self._connection.change(
-                "drop_partition", table.name.database, table.name.name, list(values), False, table=str(table.name)
+                "drop_partition",
+                table.name.database,
+                table.name.name,
+                list(values),
+                False,
+                table=str(table.name),
+                before_send=before_send,
             )
         except RefusedError as refused:
             if not isinstance(refused.reason, ttypes.NoSuchObjectException):
                 raise
+
+    def _version_by_calls(self) -> str:
+        """Tell the servers apart that do not say their version; the table asked for need not exist."""
+        try:
+            self._connection.read("get_index_names", "default", "none", 1, table="")
+        except RefusedError as refused:
+            unknown = getattr(refused.reason, "type", None) == TApplicationException.UNKNOWN_METHOD
+            return "3" if isinstance(refused.reason, TApplicationException) and unknown else ""
+        try:
+            is_last = bool(self._connection.read("get_config_value", NEW_IN_2_3_10, "", table=""))
+        except RefusedError:
+            is_last = False
+        return "2.3.10" if is_last else "2.3"
 
 
 # INSERT_ONLY_TABLES, newer than hmsclient. Without it Hive 3 and 4 refuse a whole batch of tables for one of that kind.

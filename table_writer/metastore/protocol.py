@@ -32,6 +32,17 @@ class Metastore(Protocol):
     def uri(self) -> str:
         """The address used, for messages; no credentials."""
 
+    def close(self) -> None:
+        """Close the connection; a later call opens a new one."""
+
+    def server_version(self) -> str:
+        """Return the version of the metastore as far as it can be told without a change, else the empty string.
+
+        A version number, from a single digit (``"3"``) to what a distribution calls its own (``"3.1.3000.7.2"``). Of
+        Hive 2.3, ``"2.3.10"`` is the last release and ``"2.3"`` any before it. From it follows whether
+        ``alter_table`` honours ``expected_parameter_key``: 2.3.10 and 4 do, earlier 2.3 and 3 ignore it silently.
+        """
+
     def call_counts(self) -> Mapping[str, int]:
         """Return how many calls were sent so far, by Thrift method."""
 
@@ -46,6 +57,9 @@ class Metastore(Protocol):
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
         """Read partitions by value, 250 a call; those that do not exist are absent from the answer."""
+
+    def get_all_partitions(self, table: Table) -> Mapping[PartitionValues, Partition]:
+        """Read all partitions, their names first; one that vanishes in between is absent, a new one may be as well."""
 
     def add_partitions(
         self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = nothing
@@ -80,5 +94,7 @@ class Metastore(Protocol):
             One of them does not exist; nothing changed.
         """
 
-    def drop_partition(self, table: Table, values: PartitionValues) -> None:
+    def drop_partition(
+        self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = nothing
+    ) -> None:
         """Drop one partition from the metastore, leaving its data; one that does not exist is no error."""

@@ -18,36 +18,50 @@ from table_writer.errors import InvalidInputError, TableWriterError
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 
-__all__ = ["EntryPartition", "LogEntry", "Operation", "Outcome", "ReplacedLocation", "ReplacedObject"]
+__all__ = [
+    "DeletedLocation",
+    "EntryPartition",
+    "LogEntry",
+    "Operation",
+    "Outcome",
+    "ReplacedLocation",
+    "ReplacedObject",
+]
 
 ENTRY_FORMAT: Final = 1
 WRITE_ID: Final = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z._-]{0,79}")
 
 
 class Operation(enum.Enum):
-    """What an entry does to the partitions it names."""
+    """What an entry does."""
 
-    WRITE = "write"  # points them at new rows
-    RECOVER = "recover"  # finishes an entry whose writer is gone
+    WRITE = "write"  # points partitions at new rows
+    RECOVER = "recover"  # does again what another entry says: its writer is gone, or a late call has undone it
+    ROLLBACK = "rollback"  # points partitions at rows they had before
+    RESTORE = "restore"  # adds partitions that the metastore has lost
+    VACUUM = "vacuum"  # deletes locations; no partition changes
 
 
 class Outcome(enum.Enum):
     """How an entry ended; the first one recorded stands. An entry without an outcome is in doubt."""
 
-    PUBLISHED = "published"  # readers look at its new locations, or did until a later entry
+    PUBLISHED = "published"  # it was carried out: readers look at its new locations, or did until a later entry
     ABANDONED = "abandoned"  # it changed nothing and never will
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EntryPartition:
-    """One partition of an entry: where readers looked, where they will look, and what is there."""
+    """One partition of an entry: where readers looked, where they will look, and what is there.
+
+    What other tools wrote has ``None`` for the figures that its listing does not show.
+    """
 
     values: PartitionValues
     old_location: str | None  # None: the partition did not exist
-    new_location: str
-    rows: int
+    new_location: str | None  # None: the partition will not exist
+    rows: int | None
     bytes: int
-    raw_bytes: int  # before compression
+    raw_bytes: int | None  # before compression
     files: int
 
 
@@ -74,6 +88,18 @@ class ReplacedLocation:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DeletedLocation:
+    """A location that a vacuum deletes.
+
+    ``replaced_by`` is the version after which readers did not look there any more; ``None`` for the directory of a
+    write that never claimed an entry. No entry may point readers at a location that an earlier one deletes.
+    """
+
+    location: str
+    replaced_by: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LogEntry:
     """One record of a table's log, claimed before the metastore changes."""
 
@@ -87,6 +113,7 @@ class LogEntry:
     publish_timeout_seconds: float  # others leave the entry alone for this long
     partitions: tuple[EntryPartition, ...]
     replaced: tuple[ReplacedLocation, ...] = ()
+    deletes: tuple[DeletedLocation, ...] = ()
     schema: str = ""
     settles: int | None = None  # a recover entry names the version it finishes
     idempotency_key: str = ""
@@ -116,12 +143,17 @@ class LogEntry:
                 ("a partition is named twice", len(self.partition_values) != len(self.partitions)),
                 (
                     "a partition has a negative figure",
-                    any(min(p.rows, p.bytes, p.raw_bytes, p.files) < 0 for p in self.partitions),
+                    any(min(p.rows or 0, p.bytes, p.raw_bytes or 0, p.files) < 0 for p in self.partitions),
                 ),
                 ("publish timeout is not positive", self.publish_timeout_seconds <= 0),
                 (
                     "a recover entry names no version",
                     (self.operation is Operation.RECOVER) != (self.settles is not None),
+                ),
+                (
+                    "only a vacuum deletes, and it changes no partition",
+                    bool(self.deletes) != (self.operation is Operation.VACUUM)
+                    or (bool(self.partitions) and self.operation is Operation.VACUUM),
                 ),
                 (
                     "the version to settle is not an earlier one",
@@ -153,6 +185,10 @@ class LogEntry:
                 "schema": self.schema,
                 "partitions": [_partition_to_json(partition, root) for partition in self.partitions],
                 "replaced": [_replaced_to_json(replaced, root) for replaced in self.replaced],
+                "deletes": [
+                    {"location": _shorten(deleted.location, root), "replaced_by": deleted.replaced_by}
+                    for deleted in self.deletes
+                ],
                 "writer": dict(self.writer),
             },
             ensure_ascii=False,
@@ -181,12 +217,19 @@ class LogEntry:
                 created_at=datetime.fromisoformat(stored["created_at"]),
                 base_version=int(stored["base_version"]),
                 publish_timeout_seconds=float(stored["publish_timeout_seconds"]),
-                settles=None if stored["settles"] is None else int(stored["settles"]),
+                settles=_number(stored["settles"]),
                 idempotency_key=_text(stored["idempotency_key"]),
                 tags={_text(key): _text(value) for key, value in stored["tags"].items()},
                 schema=_text(stored["schema"]),
                 partitions=tuple(_partition_from_json(partition, root) for partition in stored["partitions"]),
                 replaced=tuple(_replaced_from_json(replaced, root) for replaced in stored["replaced"]),
+                deletes=tuple(
+                    DeletedLocation(
+                        location=_lengthen(_text(deleted["location"]), root),
+                        replaced_by=_number(deleted["replaced_by"]),
+                    )
+                    for deleted in stored["deletes"]
+                ),
                 writer={_text(key): _text(value) for key, value in stored["writer"].items()},
             )
         except TableWriterError:
@@ -205,6 +248,10 @@ def _text(value: object) -> str:
     return value
 
 
+def _number(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
 def _shorten(location: str, root: Location) -> str:
     parsed = Location.parse(location)
     return root.relative_key(parsed) if root.contains(parsed) else str(parsed)
@@ -219,11 +266,11 @@ def _lengthen(text: str, root: Location) -> str:
 
 
 def _partition_to_json(partition: EntryPartition, root: Location) -> dict[str, Any]:
-    old = partition.old_location
+    old, new = partition.old_location, partition.new_location
     return {
         "values": list(partition.values),
         "old_location": None if old is None else _shorten(old, root),
-        "new_location": _shorten(partition.new_location, root),
+        "new_location": None if new is None else _shorten(new, root),
         "rows": partition.rows,
         "bytes": partition.bytes,
         "raw_bytes": partition.raw_bytes,
@@ -232,14 +279,14 @@ def _partition_to_json(partition: EntryPartition, root: Location) -> dict[str, A
 
 
 def _partition_from_json(stored: Mapping[str, Any], root: Location) -> EntryPartition:
-    old = stored["old_location"]
+    old, new = stored["old_location"], stored["new_location"]
     return EntryPartition(
         values=tuple(_text(value) for value in stored["values"]),
         old_location=None if old is None else _lengthen(_text(old), root),
-        new_location=_lengthen(_text(stored["new_location"]), root),
-        rows=int(stored["rows"]),
+        new_location=None if new is None else _lengthen(_text(new), root),
+        rows=_number(stored["rows"]),
         bytes=int(stored["bytes"]),
-        raw_bytes=int(stored["raw_bytes"]),
+        raw_bytes=_number(stored["raw_bytes"]),
         files=int(stored["files"]),
     )
 

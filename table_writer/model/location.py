@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from table_writer.errors import InvalidInputError
 
-__all__ = ["Location"]
+__all__ = ["Location", "Place", "PlaceSet"]
 
 S3_SCHEMES: Final = frozenset(
     {"s3", "s3a", "s3n"}
 )  # three spellings of one store: Hadoop's old and new connectors, EMR's
+
+
+Place = tuple[str, str, str]
+"""Store, bucket and key: what two spellings of one location have in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class Location:
         return f"{self.scheme}://{self.bucket}/{self.key}"
 
     @property
-    def place(self) -> tuple[str, str, str]:
+    def place(self) -> Place:
         """What decides whether two locations are one: the three S3 schemes are the same store."""
         return ("s3" if self.scheme in S3_SCHEMES else self.scheme, self.bucket, self.key)
 
@@ -89,3 +94,38 @@ class Location:
         if not self.contains(other):
             raise InvalidInputError(f"{other} is not below {self}")
         return other.key.removeprefix(self.key)
+
+
+class PlaceSet:
+    """Places that must not be touched, nor anything around or below them.
+
+    Examples
+    --------
+    >>> live = PlaceSet([Location.parse("s3a://mart/orders/dt=1/").place])
+    >>> live.meets(Location.parse("s3://mart//orders/dt=1/hour=2/").place), live.meets(("s3", "mart", "orders/"))
+    (True, True)
+    >>> live.meets(Location.parse("s3n://mart/orders/dt=11/").place), live.holds(("s3", "mart", "orders/dt=1/a"))
+    (False, True)
+    """
+
+    def __init__(self, places: Iterable[Place]) -> None:
+        self._places = frozenset(places)
+        self._above = frozenset(above for place in self._places for above in _and_above(place))
+
+    def meets(self, place: Place) -> bool:
+        """Whether the place is one of these, lies below one, or has one below it."""
+        return place in self._above or self.holds(place)
+
+    def holds(self, place: Place) -> bool:
+        """Whether the place (of a directory or of an object) is one of these or lies below one."""
+        return any(above in self._places for above in _and_above(place))
+
+
+def _and_above(place: Place) -> Iterable[Place]:
+    store, bucket, key = place
+    yield place
+    end = key.rstrip("/").rfind("/")
+    while end >= 0:
+        yield store, bucket, key[: end + 1]
+        end = key.rfind("/", 0, end)
+    yield store, bucket, ""

@@ -68,15 +68,34 @@ class TableLayout:
 
     def registration_key(self, write_id: str) -> str:
         """The sign that a write is running or staged."""
-        return f"{self.own.key}writes/{write_id}.json"
+        return f"{self.registrations.key}{write_id}.json"
 
     def data(self, write_id: str) -> Location:
         """All uploads and objects of one write, and nothing else."""
-        return self.own.child("data", write_id)
+        return self.all_data.child(write_id)
 
     def empty(self, write_id: str) -> Location:
         """A location that never holds a file."""
-        return self.own.child("empty", write_id)
+        return self.all_empty.child(write_id)
+
+    @property
+    def all_data(self) -> Location:
+        """Where every write has its own directory."""
+        return self.own.child("data")
+
+    @property
+    def all_empty(self) -> Location:
+        """Where every write has a location without files."""
+        return self.own.child("empty")
+
+    @property
+    def registrations(self) -> Location:
+        """The signs of all writes that are running or staged."""
+        return self.own.child("writes")
+
+    def is_placeholder(self, location: Location) -> bool:
+        """Whether partitions at this location have no rows: no file ever lies there."""
+        return self.all_empty.contains(location)
 
     def write_id_of(self, location: Location) -> str | None:
         """Return whose data a location is, ``None`` when other tools wrote it: the location alone decides."""

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pyspark.sql import DataFrame
 from pyspark.sql.types import IntegralType, StructType
 
-from table_writer.config import TableWriterConfig
+from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError
 from table_writer.log.owner import Owner, claim_root, refuse_nested_roots
 from table_writer.log.table_log import TableLog
@@ -18,7 +18,6 @@ from table_writer.model.table import PartitionValues, Table
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.model.write import TableLayout, WriteMode, WritePlan, new_write_id
 from table_writer.plan.fit import fit
-from table_writer.plan.session import SessionSettings
 from table_writer.plan.table_schema import table_schema
 from table_writer.storage import ObjectStore, StoreSettings, part_bytes
 

@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from table_writer.config import SessionSettings
 from table_writer.errors import InvalidInputError
 
-__all__ = ["SessionSettings", "read_session"]
+__all__ = ["read_session"]
 
 PREFIXES: Final = ("fs.s3a.", "hive.metastore.", "hive.imetastoreclient.", "mapreduce.fileoutputcommitter.", "parquet.")
 SECRETS: Final = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
 PROVIDER_PATHS: Final = ("hadoop.security.credential.provider.path", "fs.s3a.security.credential.provider.path")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SessionSettings:
-    """A session's settings as plain data.
-
-    Parameters
-    ----------
-    hadoop
-        The Hadoop settings Spark itself would write with, ``hive-site.xml`` included; holds credentials.
-    spark_version
-        For example ``4.3.0``.
-    application_id
-        Spark's own name of the application.
-    """
-
-    hadoop: Mapping[str, str] = field(repr=False)
-    spark_version: str
-    application_id: str
 
 
 def read_session(spark: SparkSession, overrides: Mapping[str, str]) -> SessionSettings:

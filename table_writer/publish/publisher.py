@@ -10,23 +10,22 @@ from datetime import UTC, datetime, timedelta
 
 from table_writer.errors import (
     ConflictError,
-    InvalidInputError,
     MetastoreError,
     OutcomeUnknownError,
     StorageError,
-    TableWriterError,
 )
 from table_writer.log.rules import Standing, standing
 from table_writer.log.table_log import LogState, TableLog
 from table_writer.metastore.protocol import Metastore
-from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
+from table_writer.model.entry import EntryPartition, LogEntry, Operation
 from table_writer.model.message import PendingUpload
 from table_writer.model.partition_name import partition_name
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.write import StagedFiles, WritePlan
+from table_writer.publish.claimed import ClaimedEntries
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.replaced import Replaced, replaced_locations
-from table_writer.publish.switch import ABANDON_SECONDS, Deadline, PartitionsNow, Switch, outcome_unknown
+from table_writer.publish.switch import Deadline, PartitionsNow, outcome_unknown
 from table_writer.storage.object_store import ObjectStore
 
 __all__ = ["Published", "Publisher"]
@@ -57,7 +56,7 @@ class Publisher:
 
     Parameters
     ----------
-    store, log, metastore, switch, recovery
+    store, log, metastore, claimed, recovery
         Services of the table.
     publish_timeout_seconds
         How long the claim is ours alone.
@@ -72,7 +71,7 @@ class Publisher:
         store: ObjectStore,
         log: TableLog,
         metastore: Metastore,
-        switch: Switch,
+        claimed: ClaimedEntries,
         recovery: Recovery,
         *,
         publish_timeout_seconds: float,
@@ -82,7 +81,7 @@ class Publisher:
         self._store = store
         self._log = log
         self._metastore = metastore
-        self._switch = switch
+        self._claimed = claimed
         self._recovery = recovery
         self._publish_timeout_seconds = publish_timeout_seconds
         self._retention = retention
@@ -146,42 +145,10 @@ class Publisher:
             raise outcome_unknown(entry, error) from error
 
     def _carry_out(self, look: _Look, plan: WritePlan, deadline: Deadline, state: LogState) -> Published:
-        entry = look.entry
-        try:
-            self._switch.apply(look.table, entry, look.now, plan.layout.empty(entry.write_id), deadline)
-        except (MetastoreError, InvalidInputError) as refusal:
-            self._give_up(entry, deadline, refusal)
-            raise
-        except KeyboardInterrupt as stopped:
-            stopped.add_note(outcome_unknown(entry, InvalidInputError("it was interrupted.")).message)
-            raise
-        return Published(entry=entry, notes=look.notes + self._settle(entry, state, plan))
-
-    def _settle(self, entry: LogEntry, state: LogState, plan: WritePlan) -> tuple[str, ...]:
-        """Record the outcome. Readers have switched already, so nothing that fails here is a failure of the write."""
-        try:
-            self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id)
-            self._log.remember_settled(replace(state, newest=entry.version, listed_after=plan.hint))
-        except TableWriterError as error:
-            logger.warning("write_id=%s published, but its outcome was not recorded: %s", entry.write_id, error)
-            return (f"published, but the log could not record it ({error.message}); the next write settles it.",)
-        return ()
-
-    def _give_up(self, entry: LogEntry, deadline: Deadline, refusal: TableWriterError) -> None:
-        """After a refusal, record that nothing was published: only while the claim is ours alone.
-
-        Later, somebody may already be rolling the entry forward. For the same reason partitions that were added empty
-        stay: a drop that arrives late would remove a partition that others have published since.
-        """
-        if not deadline.allows(ABANDON_SECONDS):
-            raise outcome_unknown(entry, refusal) from refusal
-        try:
-            stands = self._log.settle(entry.version, Outcome.ABANDONED, write_id=entry.write_id)
-        except TableWriterError as failure:
-            logger.warning("write_id=%s giving up failed: %s", entry.write_id, failure)
-            raise outcome_unknown(entry, refusal) from refusal
-        if stands is not Outcome.ABANDONED:
-            raise outcome_unknown(entry, refusal) from refusal
+        notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline)
+        if not notes:
+            self._log.remember_settled(replace(state, newest=look.entry.version, listed_after=plan.hint))
+        return Published(entry=look.entry, notes=look.notes + notes)
 
     def _draft(self, staged: StagedFiles) -> LogEntry:
         plan = staged.plan
@@ -264,6 +231,13 @@ class Publisher:
                 return version
             if verdict is Standing.CONFLICT:
                 raise self._conflict(record.entry, draft, plan)
+            if verdict is Standing.DELETED:
+                raise ConflictError(
+                    f"a vacuum (version {version}) has given up write {draft.write_id} of {draft.table}, which gave no"
+                    " sign of life for too long, and deletes its files; nothing was published. Run it again.",
+                    table=draft.table,
+                    write_id=draft.write_id,
+                )
         return None
 
     def _conflict(self, entry: LogEntry, draft: LogEntry, plan: WritePlan) -> ConflictError:
@@ -280,8 +254,7 @@ class Publisher:
         )
 
     def _refuse_trimmed(self, plan: WritePlan, state: LogState) -> None:
-        first_unseen = plan.base_version + 1
-        if state.newest >= first_unseen and state.oldest_listed > first_unseen:
+        if not state.versions.issuperset(range(plan.base_version + 1, state.newest + 1)):
             raise ConflictError(
                 f"the log of {plan.table.name} was trimmed past version {plan.base_version}, at which this write was"
                 " planned; what happened since cannot be told. Nothing was published; run it again.",

@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Final
 
-from table_writer.errors import MetastoreError, OutcomeUnknownError
-from table_writer.log.rules import PartitionState, claim_is_over, partition_state
-from table_writer.log.table_log import SlotRecord, TableLog
+from table_writer.errors import MetastoreError
+from table_writer.log.history import History, Placement, SlotRecord
+from table_writer.log.rules import PartitionState, claim_is_over
+from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
-from table_writer.model.entry import LogEntry, Operation, Outcome
-from table_writer.model.location import Location
-from table_writer.model.table import Table
+from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
+from table_writer.model.table import PartitionValues, Table
 from table_writer.model.write import TableLayout, new_write_id
-from table_writer.publish.switch import ABANDON_SECONDS, Deadline, Switch, outcome_unknown
+from table_writer.publish.claimed import ClaimedEntries
+from table_writer.publish.switch import Deadline, PartitionsNow, states
 
-__all__ = ["Recovery"]
+__all__ = ["Recovered", "Recovery"]
 
 logger = logging.getLogger(__name__)
 
 FIRST_WAIT_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 5.0
+TO_DO: Final = frozenset({PartitionState.BEFORE, PartitionState.EMPTIED})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recovered:
+    """An entry that was done again."""
+
+    version: int
+    recovered_as: int  # the version of the recover entry
+    outcome: Outcome
+    partitions: tuple[PartitionValues, ...]  # that this recovery has switched
+    superseded: tuple[PartitionValues, ...]  # moved by another tool meanwhile: left alone
 
 
 class Recovery:
@@ -31,7 +45,7 @@ class Recovery:
 
     Parameters
     ----------
-    log, metastore, switch
+    log, metastore, claimed
         Services of the table.
     layout
         Paths of the table.
@@ -47,7 +61,7 @@ class Recovery:
         self,
         log: TableLog,
         metastore: Metastore,
-        switch: Switch,
+        claimed: ClaimedEntries,
         layout: TableLayout,
         *,
         publish_timeout_seconds: float,
@@ -56,13 +70,13 @@ class Recovery:
     ) -> None:
         self._log = log
         self._metastore = metastore
-        self._switch = switch
+        self._claimed = claimed
         self._layout = layout
         self._publish_timeout_seconds = publish_timeout_seconds
         self._identity = identity
         self._sleep = sleep
 
-    def settle(self, version: int, table: Table, *, newest: int) -> None:
+    def settle(self, version: int, table: Table, *, newest: int) -> Recovered | None:
         """Wait until an entry is settled, or recover it once its claim has timed out.
 
         Returns when something changed: the caller reads the log again.
@@ -74,13 +88,25 @@ class Recovery:
             self._sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT_SECONDS)
             record = self._log.read(version)
-        if record.outcome is None:
-            self.recover(record, table, newest=newest)
+        return self.recover(record, table, newest=newest) if record.outcome is None else None
 
-    def recover(self, record: SlotRecord, table: Table, *, newest: int) -> None:
-        """Roll an entry forward, partition by partition, as far as no other tool has been there.
+    def recover(
+        self, record: SlotRecord, table: Table, *, newest: int, behind: Sequence[EntryPartition] = ()
+    ) -> Recovered | None:
+        """Do an entry again, partition by partition, as far as no other tool has been there.
 
-        Does nothing when somebody else claims the next slot first.
+        Does nothing, and returns ``None``, when somebody else claims the next slot first.
+
+        Parameters
+        ----------
+        record
+            The entry: one in doubt, or the newest published one of partitions that a late call has put back.
+        table
+            Freshly read.
+        newest
+            The newest version when the log was read; the recover entry takes the slot after it.
+        behind
+            Only these partitions of the entry, with their present locations as the old ones.
 
         Raises
         ------
@@ -100,45 +126,79 @@ class Recovery:
             base_version=newest,
             settles=original.version,
             publish_timeout_seconds=self._publish_timeout_seconds,
+            idempotency_key="",
+            partitions=tuple(behind) or original.partitions,
+            replaced=() if behind else original.replaced,
             writer=dict(self._identity),
         )
         if not self._log.claim(claimed):
-            return
-        try:
-            outcome = self._roll_forward(claimed, table, deadline)
-        except OutcomeUnknownError:
-            raise
-        except MetastoreError as refusal:
-            if not deadline.allows(ABANDON_SECONDS):  # somebody may already be recovering this recovery
-                raise outcome_unknown(claimed, refusal) from refusal
-            self._log.settle(claimed.version, Outcome.ABANDONED, write_id=claimed.write_id)
-            raise
+            return None
+        now = self._look(table, claimed, deadline)
+        found = states(claimed, now, self._layout)
+        todo = tuple(p for p in claimed.partitions if found[p.values] in TO_DO)
+        superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
+        outcome = Outcome.ABANDONED if len(superseded) == len(claimed.partitions) else Outcome.PUBLISHED
+        if superseded:
+            logger.warning("version=%s superseded by another tool, left alone: %s", claimed.settles, superseded)
+        if todo:
+            present = {p.values: now[p.values] for p in todo if p.values in now}
+            left_to_do = self._claimed.switch(table, replace(claimed, partitions=todo), present, deadline)
+            if left_to_do:
+                raise MetastoreError(
+                    f"version {original.version} of {original.table} is only half settled: {left_to_do[0]}",
+                    table=original.table,
+                    write_id=claimed.write_id,
+                )
         # the original first: should we die in between, the recover entry is still there to be recovered
         self._log.settle(original.version, outcome, write_id=claimed.write_id)
         self._log.settle(claimed.version, outcome, write_id=claimed.write_id)
         logger.warning("version=%d recovered as version=%d: %s", original.version, claimed.version, outcome.value)
+        return Recovered(
+            version=original.version,
+            recovered_as=claimed.version,
+            outcome=outcome,
+            partitions=tuple(partition.values for partition in todo),
+            superseded=superseded,
+        )
 
-    def _roll_forward(self, entry: LogEntry, table: Table, deadline: Deadline) -> Outcome:
-        now = self._metastore.get_partitions(table, [partition.values for partition in entry.partitions])
-        states = {
-            partition.values: partition_state(
-                partition,
-                now[partition.values].location if partition.values in now else None,
-                empty_of(self._layout, entry),
-            )
-            for partition in entry.partitions
-        }
-        todo = tuple(p for p in entry.partitions if states[p.values] is PartitionState.BEFORE)
-        superseded = [values for values, state in states.items() if state is PartitionState.SUPERSEDED]
-        if superseded:
-            logger.warning("version=%s superseded by another tool, left alone: %s", entry.settles, superseded)
-        if todo:
-            present = {p.values: now[p.values] for p in todo if p.values in now}
-            self._switch.apply(table, replace(entry, partitions=todo), present, empty_of(self._layout, entry), deadline)
-        return Outcome.ABANDONED if len(superseded) == len(entry.partitions) else Outcome.PUBLISHED
+    def settled_history(self, table: Table) -> tuple[History, tuple[Recovered, ...]]:
+        """Settle every publish in doubt, oldest first, and return the log as it is then, with what was done."""
+        done: list[Recovered] = []
+        history = self._log.read_history()
+        while history.publishes_in_doubt:
+            oldest = history.publishes_in_doubt[0].entry.version
+            recovered = self.settle(oldest, table, newest=history.newest)
+            done += [recovered] if recovered else []
+            history = self._log.read_history()
+        return history, tuple(done)
 
+    def put_right(self, table: Table, history: History, now: PartitionsNow) -> Recovered | None:
+        """Undo a call that the metastore applied late: point partitions to where the newest published entry has them.
 
-def empty_of(layout: TableLayout, entry: LogEntry) -> Location:
-    """Return where the write whose files an entry names adds partitions that did not exist."""
-    owner = layout.write_id_of(Location.parse(entry.partitions[0].new_location))
-    return layout.empty(owner or entry.write_id)
+        One entry at a time is done again; the caller reads the log and calls again until nothing is behind.
+
+        Parameters
+        ----------
+        table
+            Freshly read.
+        history
+            The log, read before ``now``; nothing in it may be in doubt but vacuums.
+        now
+            All partitions of the table.
+        """
+        behind: dict[int, list[EntryPartition]] = {}
+        for values, placed in history.current.items():
+            location = now[values].location if values in now else None
+            if history.placement(values, location) is Placement.BEHIND:
+                moved = replace(placed.partition, old_location=location)
+                behind.setdefault(placed.version, []).append(moved)
+        for version, partitions in sorted(behind.items()):
+            return self.recover(self._log.read(version), table, newest=history.newest, behind=partitions)
+        return None
+
+    def _look(self, table: Table, entry: LogEntry, deadline: Deadline) -> PartitionsNow:
+        try:
+            return self._metastore.get_partitions(table, [partition.values for partition in entry.partitions])
+        except MetastoreError as error:
+            self._claimed.give_up(entry, deadline, error)
+            raise

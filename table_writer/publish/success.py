@@ -32,7 +32,7 @@ def success_json(entry: LogEntry, filenames: list[str], root: Location) -> bytes
     totals = {
         "files": sum(partition.files for partition in entry.partitions),
         "bytes": sum(partition.bytes for partition in entry.partitions),
-        "rows": sum(partition.rows for partition in entry.partitions),
+        "rows": sum(partition.rows or 0 for partition in entry.partitions),
         "partitions": len(entry.partitions),
     }
     return json.dumps(

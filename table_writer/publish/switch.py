@@ -19,13 +19,13 @@ from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table
+from table_writer.model.write import TableLayout
 from table_writer.publish.parameters import new_parameters, stale_parameters
 
-__all__ = ["ABANDON_SECONDS", "Deadline", "PartitionsNow", "Switch", "boot_seconds", "outcome_unknown"]
+__all__ = ["Deadline", "PartitionsNow", "Switch", "boot_seconds", "outcome_unknown", "states"]
 
 logger = logging.getLogger(__name__)
 
-ABANDON_SECONDS: Final = 5.0  # giving up is one put; with less time left, recovery settles the entry
 NO_FILES: Final = {"numFiles": "0", "numRows": "0", "totalSize": "0", "rawDataSize": "0"}
 """With its figures given, the metastore does not list an added location for them."""
 
@@ -65,19 +65,28 @@ class Switch:
     ----------
     metastore
         Retries nothing that changes something.
+    layout
+        Paths of the table.
     call_timeout_seconds
         How long one call may take; no call is sent that could end after the claim's own timeout.
     """
 
-    def __init__(self, metastore: Metastore, *, call_timeout_seconds: float) -> None:
+    def __init__(self, metastore: Metastore, layout: TableLayout, *, call_timeout_seconds: float) -> None:
         self._metastore = metastore
+        self._layout = layout
         self._call_timeout_seconds = call_timeout_seconds
 
-    def apply(self, table: Table, entry: LogEntry, now: PartitionsNow, empty: Location, deadline: Deadline) -> None:
+    def apply(self, table: Table, entry: LogEntry, now: PartitionsNow, deadline: Deadline) -> tuple[str, ...]:
         """Point every partition of the entry at its new location, in one metastore transaction.
 
-        Nothing replaced: one add. Otherwise one alter; partitions that do not exist are first added at ``empty``,
-        where no file ever is, so that no row appears before the alter.
+        Nothing replaced: one add. Otherwise one alter; partitions that do not exist are first added at a location where
+        no file ever is, so that no row appears before the alter. Those that shall not exist are emptied in the same
+        alter and dropped afterwards.
+
+        Returns
+        -------
+        tuple of str
+            What is left to do: partitions without rows that could not be dropped yet. The entry must stay in doubt.
 
         Raises
         ------
@@ -92,28 +101,31 @@ class Switch:
 
         try:
             if now:
-                self._alter(table, entry, now, empty, in_time)
+                self._alter(table, entry, now, in_time)
             else:
-                added = [_added(entry, partition) for partition in entry.partitions]
+                added = [_added(entry, partition) for partition in entry.partitions if _stays(partition)]
                 self._metastore.add_partitions(table, added, before_send=in_time)
         except MetastoreError as error:
-            self._settle(table, entry, empty, error)
+            self._settle(table, entry, error)
+        return self._drop(table, entry, in_time)
 
-    def _alter(
-        self, table: Table, entry: LogEntry, now: PartitionsNow, empty: Location, in_time: Callable[[], None]
-    ) -> None:
+    def _alter(self, table: Table, entry: LogEntry, now: PartitionsNow, in_time: Callable[[], None]) -> None:
         present = dict(now)
+        empty = str(self._layout.empty(entry.write_id))
         for _ in range(3):  # another tool may drop a partition between our look and the alter
-            missing = [partition for partition in entry.partitions if partition.values not in present]
+            missing = [p for p in entry.partitions if p.values not in present and _stays(p)]
             if missing:
                 placeholders = [
-                    Partition(values=partition.values, location=str(empty), parameters=NO_FILES)
-                    for partition in missing
+                    Partition(values=partition.values, location=empty, parameters=NO_FILES) for partition in missing
                 ]
                 self._metastore.add_partitions(table, placeholders, before_send=in_time)
                 present |= {partition.values: partition for partition in placeholders}
             try:
-                changes = [_changed(entry, partition, present[partition.values]) for partition in entry.partitions]
+                changes = [
+                    _changed(entry, partition, partition.new_location or empty, present[partition.values])
+                    for partition in entry.partitions
+                    if partition.values in present
+                ]
                 return self._metastore.alter_partitions(table, changes, before_send=in_time)
             except PartitionMissingError:
                 logger.warning("write_id=%s a partition vanished before the switch; adding it again", entry.write_id)
@@ -124,6 +136,19 @@ class Switch:
             write_id=entry.write_id,
         )
 
+    def _drop(self, table: Table, entry: LogEntry, in_time: Callable[[], None]) -> tuple[str, ...]:
+        """Drop what was emptied, if it is still empty. Readers see no rows there already: a failure is a note."""
+        emptied = [partition.values for partition in entry.partitions if not _stays(partition)]
+        try:
+            for values, present in self._metastore.get_partitions(table, emptied).items() if emptied else ():
+                if self._layout.is_placeholder(Location.parse(present.location)):
+                    self._metastore.drop_partition(table, values, before_send=in_time)
+        except MetastoreError as error:
+            logger.warning("write_id=%s emptied partitions were not dropped yet: %s", entry.write_id, error)
+            todo = f"{len(emptied)} partition(s) without rows are still to be dropped ({error.message});"
+            return (f"{todo} `table-writer recover` does it.",)
+        return ()
+
     def _require_time(self, entry: LogEntry, deadline: Deadline) -> None:
         if not deadline.allows(self._call_timeout_seconds):
             raise MetastoreError(
@@ -133,18 +158,14 @@ class Switch:
                 write_id=entry.write_id,
             )
 
-    def _settle(self, table: Table, entry: LogEntry, empty: Location, error: MetastoreError) -> None:
+    def _settle(self, table: Table, entry: LogEntry, error: MetastoreError) -> None:
         """Look whether a call that failed took effect after all."""
         try:
             now = self._metastore.get_partitions(table, [partition.values for partition in entry.partitions])
         except MetastoreError as failure:
             logger.warning("write_id=%s reading back failed as well: %s", entry.write_id, failure)
             raise outcome_unknown(entry, error) from error
-        states = {
-            partition_state(partition, now[partition.values].location if partition.values in now else None, empty)
-            for partition in entry.partitions
-        }
-        if states == {PartitionState.DONE}:
+        if set(states(entry, now, self._layout).values()) <= {PartitionState.DONE, PartitionState.EMPTIED}:
             logger.warning("write_id=%s the metastore's answer was lost, the switch took effect", entry.write_id)
             return
         if isinstance(error, LostResponseError):
@@ -152,28 +173,43 @@ class Switch:
         raise error
 
 
+def states(entry: LogEntry, now: PartitionsNow, layout: TableLayout) -> dict[PartitionValues, PartitionState]:
+    """Return where each partition of an entry stands."""
+    return {
+        partition.values: partition_state(
+            partition, now[partition.values].location if partition.values in now else None, layout
+        )
+        for partition in entry.partitions
+    }
+
+
 def outcome_unknown(entry: LogEntry, error: TableWriterError) -> OutcomeUnknownError:
     """Say that nobody knows, and what to do."""
     return OutcomeUnknownError(
         f"it is not known whether write {entry.write_id} of {entry.table} was published (version {entry.version}):"
-        f" {error.message} Do not retry and do not delete anything; its files are kept. To settle it, call"
-        f" TableWriter(spark).recover({entry.table!r}); the next write of these partitions would do so too, once"
-        f" {entry.publish_timeout_seconds:g} s have passed.",
+        f" {error.message} Do not retry and do not delete anything; its files are kept. To settle it, run"
+        f" `table-writer recover {entry.table}` or TableWriter(spark).recover({entry.table!r}); the next write of these"
+        f" partitions would do so too, once {entry.publish_timeout_seconds:g} s have passed.",
         table=entry.table,
         write_id=entry.write_id,
     )
 
 
+def _stays(partition: EntryPartition) -> bool:
+    return partition.new_location is not None
+
+
 def _added(entry: LogEntry, partition: EntryPartition) -> Partition:
     return Partition(
-        values=partition.values, location=partition.new_location, parameters=new_parameters(entry, partition)
+        values=partition.values, location=partition.new_location or "", parameters=new_parameters(entry, partition)
     )
 
 
-def _changed(entry: LogEntry, partition: EntryPartition, current: Partition) -> PartitionChange:
+def _changed(entry: LogEntry, partition: EntryPartition, location: str, current: Partition) -> PartitionChange:
+    new = new_parameters(entry, partition)
     return PartitionChange(
         partition=current,
-        location=partition.new_location,
-        set_parameters=new_parameters(entry, partition),
-        removed_parameters=stale_parameters(current.parameters),
+        location=location,
+        set_parameters=new,
+        removed_parameters=stale_parameters(current.parameters, new),
     )

@@ -113,6 +113,15 @@ class LocalStore:
             except NO_FILE:
                 return []
 
+    def list_directories(self, directory: str) -> Sequence[str]:
+        """Return the names of the directories directly in a directory, also of empty ones."""
+        with self._call("ListObjectsV2", require_directory(directory)[:-1]) as path:
+            try:
+                with os.scandir(path) as entries:
+                    return sorted(entry.name for entry in entries if entry.is_dir() and entry.name != UPLOADS)
+            except NO_FILE:
+                return []
+
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects, and directories of table_writer and of partitions that are empty then."""
         refused: list[StorageError] = []

@@ -86,6 +86,13 @@ class ObjectStore(Protocol):
     def list_files(self, directory: str) -> Sequence[str]:
         """Return the keys directly in a directory, which must end in ``/``; what lies deeper costs nothing."""
 
+    def list_directories(self, directory: str) -> Sequence[str]:
+        """Return the names of the directories directly in a directory, which must end in ``/``.
+
+        Names have no slash and are in the order of UTF-8 bytes. A directory may be listed that holds no object: one
+        with nothing but marker keys, and on a file system an empty one.
+        """
+
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects, in batches; a missing one is no error; a refused one is raised when the others are gone."""
 

@@ -32,6 +32,7 @@ from table_writer.storage.s3_errors import error_code, http_status, storage_erro
 from table_writer.storage.settings import S3Settings
 
 if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import CompletedPartTypeDef
 
 __all__ = ["S3Store"]
@@ -73,6 +74,16 @@ class S3Store:
 
     def __repr__(self) -> str:
         return f"S3Store({self._settings!r})"
+
+    @property
+    def client(self) -> S3Client:
+        """The boto3 client, for what only S3 can tell; nothing outside ``table_writer.storage`` uses it."""
+        return self._client
+
+    @property
+    def bucket(self) -> str:
+        """The name of the bucket."""
+        return self._settings.bucket
 
     def request_counts(self) -> Mapping[str, int]:
         """Return the HTTP requests sent so far by S3 operation; each retry is one."""
@@ -192,6 +203,17 @@ class S3Store:
             for page in pages:
                 keys += [item["Key"] for item in page.get("Contents", [])]
         return [key for key in keys if not key.endswith("/")]
+
+    def list_directories(self, directory: str) -> Sequence[str]:
+        """Return the names of the directories directly in a directory: one request for 1,000 of them and of files."""
+        prefixes: list[str] = []
+        with self._errors(directory):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                **self._bucket, Prefix=require_directory(directory), Delimiter="/"
+            )
+            for page in pages:
+                prefixes += [item["Prefix"] for item in page.get("CommonPrefixes", [])]
+        return sorted({one.removeprefix(directory)[:-1] for one in prefixes if one.startswith(directory)})
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects, 1,000 a request; a missing one is no error."""

@@ -48,6 +48,8 @@ class MemoryMetastore:
 
     def __init__(self, *, on_call: Callable[[str, str], None] | None = None) -> None:
         self.on_call = on_call
+        self.version = "2.3.10"
+        """What :meth:`server_version` answers; can be set."""
         self._lock = threading.RLock()
         self._counts: Counter[str] = Counter()
         self._tables: dict[TableName, Table] = {}
@@ -74,6 +76,14 @@ class MemoryMetastore:
             self._partitions[name][partition.values] = stored
             return stored
 
+    def close(self) -> None:
+        """Do nothing."""
+
+    def server_version(self) -> str:
+        """Return :attr:`version`."""
+        with self._call("server_version", "getVersion"):
+            return self.version
+
     def call_counts(self) -> Mapping[str, int]:
         """Return how many calls a real metastore would have received so far, by Thrift method."""
         return dict(self._counts)
@@ -99,6 +109,10 @@ class MemoryMetastore:
         with self._call("get_partitions", "get_partitions_by_names", calls=-(-len(values) // PARTITION_BATCH)):
             stored = self._of(table.name)
             return {one: stored[one] for one in values if one in stored}
+
+    def get_all_partitions(self, table: Table) -> Mapping[PartitionValues, Partition]:
+        """Read all partitions; as in Hive, by two calls, and ``on_call`` sees both."""
+        return self.get_partitions(table, self.get_partition_names(table.name))
 
     def add_partitions(
         self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = nothing
@@ -132,9 +146,11 @@ class MemoryMetastore:
                 altered = replace(change.partition, location=change.location, parameters=parameters)
                 self.put_partition(table.name, altered)
 
-    def drop_partition(self, table: Table, values: PartitionValues) -> None:
+    def drop_partition(
+        self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = nothing
+    ) -> None:
         """Drop one partition; one that does not exist is no error."""
-        with self._call("drop_partition", "drop_partition"):
+        with self._call("drop_partition", "drop_partition", before_send=before_send):
             self._partitions.get(table.name, {}).pop(values, None)
 
     @contextmanager

@@ -37,6 +37,7 @@ REQUESTS: Final = {
     "head": "HeadObject",
     "list_page": "ListObjectsV2",
     "list_files": "ListObjectsV2",
+    "list_directories": "ListObjectsV2",
     "delete": "DeleteObjects",
     "create_upload": "CreateMultipartUpload",
     "upload_part": "UploadPart",
@@ -136,6 +137,12 @@ class MemoryStore:
         with self._call("list_files", require_directory(directory)):
             below = sorted(key for key in self._objects if key.startswith(directory) and not key.endswith("/"))
             return [key for key in below if "/" not in key.removeprefix(directory)]
+
+    def list_directories(self, directory: str) -> Sequence[str]:
+        """Return the names of the directories directly in a directory."""
+        with self._call("list_directories", require_directory(directory)):
+            below = (key.removeprefix(directory) for key in self._objects if key.startswith(directory))
+            return sorted({key.partition("/")[0] for key in below if "/" in key})
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects; a missing one is no error."""

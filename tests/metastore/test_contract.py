@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
+import pyspark
 import pytest
+from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore, ttypes
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
-from table_writer.errors import InvalidInputError, MetastoreError, PartitionExistsError, PartitionMissingError
+from table_writer.errors import (
+    ConflictError,
+    InvalidInputError,
+    MetastoreError,
+    PartitionExistsError,
+    PartitionMissingError,
+)
+from table_writer.metastore.hive import HiveMetastore
+from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.partition_name import NULL_PARTITION
-from table_writer.model.table import Column, Partition, PartitionChange, TableName
+from table_writer.model.table import Column, Partition, PartitionChange, Table, TableName
+from table_writer.testing.memory_metastore import MemoryMetastore
 from tests.metastore.conftest import FIGURES, World
 
 ALTER = "alter_partitions_with_environment_context"
@@ -202,6 +221,152 @@ def test_dropping_a_missing_partition_is_no_error(world: World) -> None:
     for values in (("1",), ("1",), ("never",)):
         world.metastore.drop_partition(table, values)
     assert world.metastore.get_partition_names(table.name) == [("2",)]
+
+
+def changes(world: World, table: Table) -> dict[str, Callable[[Callable[[], None]], None]]:
+    """Return one call of each kind that changes partition 1 of the table or adds partition 2."""
+    metastore = world.metastore
+    altered = change(world.read(table, "1"), "new")
+    return {
+        "add_partitions_req": lambda gate: metastore.add_partitions(table, [world.partition("2")], before_send=gate),
+        ALTER: lambda gate: metastore.alter_partitions(table, [altered], before_send=gate),
+        "drop_partition": lambda gate: metastore.drop_partition(table, ("1",), before_send=gate),
+    }
+
+
+@pytest.mark.parametrize("method", ["add_partitions_req", ALTER, "drop_partition"])
+def test_a_change_asks_once_before_it_is_sent_and_not_at_all_if_refused(world: World, method: str) -> None:
+    table = world.table()
+    world.metastore.add_partitions(table, [world.partition("1", at="old")])
+    act = changes(world, table)[method]
+    before = world.metastore.call_counts()
+
+    def refuse() -> None:
+        raise ConflictError("too late")
+
+    with pytest.raises(ConflictError, match="too late"):
+        act(refuse)
+    assert world.metastore.call_counts() == before
+    assert world.locations(table) == {("1",): "old"}
+    before = world.metastore.call_counts()
+    asked: list[int] = []
+    act(lambda: asked.append(world.metastore.call_counts().get(method, 0)))
+    assert asked == [before.get(method, 0)]
+    assert world.metastore.call_counts()[method] == before.get(method, 0) + 1
+    assert world.locations(table) != {("1",): "old"}
+
+
+def test_all_partitions_are_read_by_their_names(world: World) -> None:
+    table = world.table(("dt", "odd column"))
+    assert world.metastore.get_all_partitions(table) == {}
+    values = [(str(number % 3), value) for number, value in enumerate(ODD_VALUES)]
+    values += [("9", str(number)) for number in range(260)]
+    world.metastore.add_partitions(table, [world.partition(*one) for one in values])
+    before = world.metastore.call_counts()
+    found = world.metastore.get_all_partitions(table)
+    after = world.metastore.call_counts()
+    assert found == world.metastore.get_partitions(table, values)
+    assert set(found) == set(values)
+    assert after["get_partition_names"] - before["get_partition_names"] == 1
+    assert after["get_partitions_by_names"] - before.get("get_partitions_by_names", 0) == 2
+
+
+def test_a_partition_that_vanishes_while_all_are_read_is_absent(tmp_path: Path) -> None:
+    metastore = MemoryMetastore()
+    world = World(metastore, f"file:{tmp_path}", metastore.create_table)
+    table = world.table()
+    metastore.add_partitions(table, [world.partition(value) for value in "123"])
+
+    def vanish(method: str, phase: str) -> None:
+        if (method, phase) == ("get_partition_names", "after"):
+            metastore.drop_partition(table, ("2",))
+
+    metastore.on_call = vanish
+    assert set(metastore.get_all_partitions(table)) == {("1",), ("3",)}
+
+
+def test_all_partitions_of_a_table_that_is_gone_are_an_error(world: World) -> None:
+    table = replace(world.table(), name=TableName("default", "gone"))
+    with pytest.raises(MetastoreError, match=r"default\.gone"):
+        world.metastore.get_all_partitions(table)
+
+
+def test_a_closed_metastore_answers_again(world: World) -> None:
+    table = world.table()
+    for _ in range(2):
+        world.metastore.close()
+    assert world.metastore.get_table(table.name) == table
+
+
+def test_the_version_is_told_by_reading(world: World) -> None:
+    expected = {"4.3": "2.3.10", "4.1": "2.3.10", "3.5": "2.3"}  # Spark 3.5 carries Hive 2.3.9
+    version = world.metastore.server_version()
+    is_real = isinstance(world.metastore, HiveMetastore)
+    assert version == (expected[pyspark.__version__[:3]] if is_real else "2.3.10")
+    reads = {"getVersion", "get_index_names", "get_config_value"} if is_real else {"getVersion"}
+    assert world.metastore.call_counts() == dict.fromkeys(reads, 1)
+
+
+class Server:
+    """A metastore that only tells its version, and that no longer knows some calls."""
+
+    def __init__(self, version: str | None, *, has_indexes: bool, timeout: str | None = None) -> None:
+        self._version = version
+        self._timeout = timeout
+        self.processor = ThriftHiveMetastore.Processor(self)
+        if not has_indexes:
+            del self.processor._processMap["get_index_names"]
+        if version is None:
+            del self.processor._processMap["getVersion"]
+
+    def getVersion(self) -> str | None:  # noqa: N802 - Thrift's name
+        return self._version
+
+    def get_index_names(self, database: str, table: str, limit: int) -> list[str]:
+        return []
+
+    def get_config_value(self, name: str, default: str) -> str:
+        if self._timeout is None:
+            raise ttypes.ConfigValSecurityException("for security reasons")
+        return self._timeout or default
+
+    def serve_one_connection(self, listener: socket.socket) -> None:
+        accepted, _ = listener.accept()
+        with accepted, suppress(TTransportException):
+            end = TSocket()
+            end.setHandle(accepted)
+            protocol = TBinaryProtocol(TBufferedTransport(end))
+            while True:
+                self.processor.process(protocol, protocol)
+
+
+@pytest.mark.parametrize(
+    ("server", "version"),
+    [
+        (Server("4.0.1", has_indexes=False), "4.0.1"),
+        (Server("3.1.3000.7.2.18", has_indexes=False), "3.1.3000.7.2.18"),
+        (Server("3.0", has_indexes=False), "3"),  # 3.0.0 to 3.1.3
+        (Server("3.0", has_indexes=True, timeout="600s"), "2.3.10"),
+        (Server("3.0", has_indexes=True, timeout=""), "2.3"),
+        (Server("3.0", has_indexes=True), "2.3"),
+        (Server(None, has_indexes=True), ""),
+        (Server("", has_indexes=True), ""),
+    ],
+)
+def test_servers_are_told_apart_by_what_they_know(server: Server, version: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.serve_one_connection, args=(listener,))
+        thread.start()
+        uri = f"thrift://127.0.0.1:{listener.getsockname()[1]}"
+        with HiveMetastore(MetastoreSettings(uris=(uri,))) as metastore:
+            assert metastore.server_version() == version
+        thread.join()
+
+
+def test_a_metastore_that_is_not_reachable_has_no_version() -> None:
+    metastore = HiveMetastore(MetastoreSettings(uris=("thrift://127.0.0.1:1",)))
+    with pytest.raises(MetastoreError, match="not reachable"):
+        metastore.server_version()
 
 
 def test_empty_requests_send_nothing(world: World) -> None:

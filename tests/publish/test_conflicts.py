@@ -101,7 +101,7 @@ def test_a_claim_of_a_dead_writer_is_waited_for_then_recovered() -> None:
     with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
         world.write(TWO)
     assert world.rows() == ONE
-    services = world.services()
+    services = world.services(TableWriterConfig(metastore_timeout_seconds=1))
     waits: list[float] = []
 
     def sleep(seconds: float) -> None:
@@ -111,7 +111,7 @@ def test_a_claim_of_a_dead_writer_is_waited_for_then_recovered() -> None:
     recovery = Recovery(
         services.log,
         world.metastore,
-        Switch(world.metastore, call_timeout_seconds=1),
+        services.claimed(),
         world.layout,
         publish_timeout_seconds=60,
         identity={},
@@ -162,7 +162,7 @@ def test_recovering_twice_changes_nothing_more() -> None:
     recovery = Recovery(
         services.log,
         world.metastore,
-        Switch(world.metastore, call_timeout_seconds=1),
+        services.claimed(),
         world.layout,
         publish_timeout_seconds=60,
         identity={},
@@ -218,11 +218,10 @@ def test_nothing_is_sent_after_the_claim_has_timed_out() -> None:
     published = world.write(ONE)
     now[0] = 99
     with world.recording() as calls, pytest.raises(MetastoreError, match="not enough"):
-        Switch(world.metastore, call_timeout_seconds=2).apply(
+        Switch(world.metastore, world.layout, call_timeout_seconds=2).apply(
             world.table,
             replace(published.entry, partitions=(replace(published.entry.partitions[0], new_location=f"{ROOT}late/"),)),
             {("d1",): world.partitions()["d1"]},
-            world.layout.empty("late"),
             deadline,
         )
     assert ("metastore", "alter_partitions") not in calls
@@ -281,8 +280,8 @@ def test_a_call_that_waited_past_its_claim_is_not_sent() -> None:
 
     world.metastore.alter_partitions = slow  # type: ignore[method-assign, assignment]
     with pytest.raises(MetastoreError, match="not enough"):
-        Switch(world.metastore, call_timeout_seconds=2).apply(
-            world.table, late, {("d1",): world.partitions()["d1"]}, world.layout.empty("late"), deadline
+        Switch(world.metastore, world.layout, call_timeout_seconds=2).apply(
+            world.table, late, {("d1",): world.partitions()["d1"]}, deadline
         )
     assert world.rows() == TWO
 

@@ -10,14 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from table_writer.config import TableWriterConfig
+from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import LostResponseError, MetastoreError, StorageError
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage, PendingUpload
 from table_writer.model.partition_name import partition_name
 from table_writer.model.table import Column, Partition, Table, TableName
 from table_writer.model.write import TableLayout, WriteMode, WritePlan, new_write_id
-from table_writer.plan.session import SessionSettings
 from table_writer.publish.publisher import Published
 from table_writer.services import TableServices
 from table_writer.testing.memory_metastore import MemoryMetastore

@@ -469,6 +469,61 @@ def test_files_directly_in_a_directory_are_listed_and_nothing_deeper(place: Plac
         place.store.list_files(place.directory.rstrip("/"))
 
 
+def test_directories_directly_in_a_directory_are_listed_and_nothing_deeper(place: Place) -> None:
+    for name in ("b/c", "b/d/e", "a/x", "a.b/x", "a-b/x", "file", "ü/x", "z z/x", "\ufb01/x", "😀/x", "bb/c"):
+        place.store.put(f"{place.directory}{name}", b"x")
+    names = ["a", "a.b", "a-b", "b", "bb", "ü", "z z", "\ufb01", "😀"]
+    assert list(place.store.list_directories(place.directory)) == sorted(names, key=str.encode)
+    assert list(place.store.list_directories(f"{place.directory}b/")) == ["d"]
+    assert list(place.store.list_directories(f"{place.directory}b/d/")) == []
+    assert list(place.store.list_directories(f"{place.directory}nothing/")) == []
+    assert list(place.store.list_directories(f"{place.directory}file/")) == []
+
+
+@pytest.mark.parametrize("name", [*ODD_NAMES, "line\nbreak", "tab\t"])
+def test_odd_names_of_directories_survive(place: Place, name: str) -> None:
+    if place.kind == "moto" and not name.isprintable():
+        pytest.skip("moto writes such a name into its XML as it is, and XML turns it into a space")
+    place.store.put(f"{place.directory}{name}/{name}/a", b"")
+    assert list(place.store.list_directories(place.directory)) == [name]
+    assert list(place.store.list_directories(f"{place.directory}{name}/")) == [name]
+
+
+def test_more_directories_and_files_than_one_page_holds_are_told_apart(place: Place) -> None:
+    names = [f"dt={number:04d}" for number in range(1_050)]
+    keys = [f"{place.directory}{name}/a" for name in names] + [f"{place.directory}dt={n:04d}.x" for n in range(100)]
+    in_parallel([lambda key=key: place.store.put(key, b"") for key in keys], 16)
+    assert list(place.store.list_directories(place.directory)) == names
+    assert len(place.store.list_files(place.directory)) == 100
+
+
+def test_listing_directories_counts_as_a_listing(place: Place) -> None:
+    place.store.list_directories(place.directory)
+    assert place.store.request_counts() == {"ListObjectsV2": 1}
+
+
+@pytest.mark.parametrize("cut", ["", "data"])
+def test_listing_directories_by_a_shorter_prefix_is_refused(place: Place, cut: str) -> None:
+    with pytest.raises(InvalidInputError, match="does not end in"):
+        place.store.list_directories(f"{place.directory}{cut}" if cut else "")
+    assert place.store.request_counts() == {}
+
+
+def test_pending_uploads_add_no_directory_of_their_own(place: Place) -> None:
+    place.store.put(f"{place.directory}dt=1/a", b"")
+    upload(place.store, f"{place.directory}pending", b"x")
+    upload(place.store, f"{place.directory}dt=1/pending", b"x")
+    assert list(place.store.list_directories(place.directory)) == ["dt=1"]
+    assert list(place.store.list_directories(f"{place.directory}dt=1/")) == []
+
+
+def test_a_directory_of_nothing_but_a_marker_is_listed_by_its_name(flat_place: Place) -> None:
+    for name in ("", "dt=1/", "dt=2/", "dt=2/a"):
+        flat_place.store.put(f"{flat_place.directory}{name}", b"")
+    assert list(flat_place.store.list_directories(flat_place.directory)) == ["dt=1", "dt=2"]
+    assert list(flat_place.store.list_directories(f"{flat_place.directory}dt=1/")) == []
+
+
 # ---- checksums
 
 

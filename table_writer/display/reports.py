@@ -1,0 +1,426 @@
+"""What the maintenance calls return: facts for programs, a summary for people, JSON for both."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from table_writer.display.render import Summary, size, summary_html, summary_text
+
+__all__ = [
+    "DeletedPath",
+    "DoctorReport",
+    "Finding",
+    "HistoryReport",
+    "PartitionDetail",
+    "RecoverReport",
+    "RestoreReport",
+    "RollbackReport",
+    "UploadDetail",
+    "UploadsReport",
+    "VacuumReport",
+    "VersionReport",
+    "VersionSummary",
+]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class _Report:
+    """A report on one table."""
+
+    table: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values: what ``--json`` prints."""
+        plain: dict[str, Any] = _plain(dataclasses.asdict(self))
+        return plain
+
+    def to_json(self) -> str:
+        """Return the report as one JSON object."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
+
+    def __repr__(self) -> str:
+        return summary_text(self._summary())
+
+    def _repr_html_(self) -> str:
+        return summary_html(self._summary())
+
+    def to_text(self, *, all_rows: bool = False) -> str:
+        """Return the summary as aligned lines; all rows of its table, or the first ones."""
+        return summary_text(self._summary().with_all_rows() if all_rows else self._summary())
+
+    def _summary(self) -> Summary:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class VersionSummary:
+    """One entry of the log in one line.
+
+    ``state`` is ``"published"``, ``"abandoned"`` or ``"in doubt"``; ``rows`` is ``None`` where other tools wrote them.
+    """
+
+    version: int
+    operation: str
+    mode: str
+    state: str
+    created_at: datetime
+    write_id: str
+    user: str
+    host: str
+    application_id: str
+    settles: int | None
+    added_count: int
+    replaced_count: int
+    dropped_count: int
+    rows: int | None
+    files: int
+    bytes: int
+    tags: Mapping[str, str]
+    idempotency_key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionDetail:
+    """One partition of an entry: what it changes, from where to where."""
+
+    name: str
+    change: str  # added, replaced, dropped
+    rows: int | None
+    files: int
+    bytes: int
+    old_location: str | None
+    new_location: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeletedPath:
+    """A location that a vacuum deletes, with every object in it."""
+
+    location: str
+    reason: str
+    bytes: int
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadDetail:
+    """A pending upload below a table's root, and whose it is.
+
+    ``owner`` is ``"running"``, ``"dead"``, ``"settled"`` (left by a late attempt), ``"in doubt"`` or ``"another
+    tool"``.
+    """
+
+    key: str
+    upload_id: str
+    write_id: str | None
+    owner: str
+    age_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing the doctor looked at.
+
+    ``status`` is ``"ok"``, ``"note"``, ``"warning"`` or ``"error"``.
+    """
+
+    check: str
+    status: str
+    message: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HistoryReport(_Report):
+    """The versions of a table, newest first."""
+
+    versions: tuple[VersionSummary, ...] = ()
+
+    def _summary(self) -> Summary:
+        return Summary(
+            headline=f"{self.table}: {len(self.versions)} version(s)",
+            headings=("version", "state", "when (UTC)", "what", "who", "partitions", "rows", "size"),
+            rows=tuple(
+                (
+                    str(one.version),
+                    one.state,
+                    f"{one.created_at:%Y-%m-%d %H:%M:%S}",
+                    one.mode if one.settles is None else f"recover {one.settles}",
+                    f"{one.user}@{one.host}",
+                    _changes(one),
+                    "?" if one.rows is None else f"{one.rows:,}",
+                    size(one.bytes),
+                )
+                for one in self.versions
+            ),
+            lines=tuple(
+                f"version {one.version}: {', '.join(f'{name}={value}' for name, value in one.tags.items())}"
+                for one in self.versions
+                if one.tags
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class VersionReport(_Report):
+    """One version, partition by partition."""
+
+    summary: VersionSummary
+    partitions: tuple[PartitionDetail, ...] = ()
+    deletes: tuple[str, ...] = ()
+
+    def _summary(self) -> Summary:
+        one = self.summary
+        return Summary(
+            headline=f"{self.table} version {one.version}: {one.mode}, {one.state}",
+            headings=("partition", "", "rows", "files", "size", "location"),
+            rows=tuple(
+                (
+                    p.name,
+                    p.change,
+                    "?" if p.rows is None else f"{p.rows:,}",
+                    f"{p.files:,}",
+                    size(p.bytes),
+                    p.new_location or "(dropped)",
+                )
+                for p in self.partitions
+            ),
+            lines=(
+                f"write_id {one.write_id}, {one.created_at:%Y-%m-%d %H:%M:%S} UTC",
+                f"by {one.user}@{one.host} {one.application_id}",
+                *(f"deletes {location}" for location in self.deletes),
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RecoverReport(_Report):
+    """What was in doubt, and how it ended.
+
+    Parameters
+    ----------
+    settled
+        Versions that were in doubt: ``"published"`` or ``"abandoned"``. In a dry run ``"in doubt"``.
+    put_right
+        Partitions that a late call had put back to older rows.
+    superseded
+        Partitions of entries in doubt that another tool has moved since: left alone.
+    missing
+        Partitions that the log has published and the metastore does not have: dropped by another tool, or lost.
+    finished_vacuums
+        Versions of vacuums whose process had died.
+    """
+
+    settled: Mapping[int, str] = field(default_factory=dict)
+    put_right: tuple[str, ...] = ()
+    superseded: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    finished_vacuums: tuple[int, ...] = ()
+    dry_run: bool = False
+
+    def _summary(self) -> Summary:
+        would = "would be " if self.dry_run else ""
+        done = len(self.settled) + len(self.put_right) + len(self.finished_vacuums)
+        return Summary(
+            headline=(
+                f"{self.table}: {would}settled {len(self.settled)} version(s), {would}put right"
+                f" {len(self.put_right)} partition(s)"
+                if done
+                else f"{self.table}: nothing is in doubt"
+            ),
+            headings=("version", "outcome"),
+            rows=tuple((str(version), outcome) for version, outcome in sorted(self.settled.items())),
+            lines=(
+                *(f"put right: {name}" for name in self.put_right),
+                *(f"left alone, moved by another tool: {name}" for name in self.superseded),
+                *(f"vacuum version {version} finished" for version in self.finished_vacuums),
+                *(f"not in the metastore, dropped by another tool: {name}" for name in self.missing),
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RollbackReport(_Report):
+    """What a rollback has put back, or would put back; ``version`` is its own entry's."""
+
+    to_version: int
+    version: int | None
+    partitions: tuple[PartitionDetail, ...] = ()
+    notes: tuple[str, ...] = ()
+    dry_run: bool = False
+
+    def _summary(self) -> Summary:
+        what = "would be put back" if self.dry_run else "put back"
+        count = len(self.partitions)
+        return Summary(
+            headline=(
+                f"{self.table}: {count} partition(s) {what} to version {self.to_version}"
+                + (f" (as version {self.version})" if self.version else "")
+                if count
+                else f"{self.table}: already as it was at version {self.to_version}, nothing to do"
+            ),
+            headings=("partition", "", "rows", "files", "size"),
+            rows=tuple(
+                (p.name, p.change, "?" if p.rows is None else f"{p.rows:,}", f"{p.files:,}", size(p.bytes))
+                for p in self.partitions
+            ),
+            lines=tuple(f"note: {note}" for note in self.notes),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class VacuumReport(_Report):
+    """What a vacuum has deleted, or would delete.
+
+    Parameters
+    ----------
+    version
+        Of the vacuum's own entry; ``None`` in a dry run and when no location had to be deleted.
+    deleted
+        Locations with every key.
+    aborted
+        Pending uploads, as ``key`` and ``upload_id``.
+    removed_registrations
+        Keys of registrations whose writers are dead.
+    trimmed_versions
+        Entries that nothing depends on any more.
+    kept
+        Locations that stay, with the reason.
+    in_doubt
+        Versions in doubt: what they name stays until ``recover`` has settled them.
+    failures
+        What could not be deleted; the next vacuum takes it over.
+    """
+
+    version: int | None = None
+    deleted: tuple[DeletedPath, ...] = ()
+    aborted: tuple[tuple[str, str], ...] = ()
+    removed_registrations: tuple[str, ...] = ()
+    trimmed_versions: tuple[int, ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
+    in_doubt: tuple[int, ...] = ()
+    failures: tuple[str, ...] = ()
+    dry_run: bool = False
+
+    @property
+    def bytes_freed(self) -> int:
+        """Bytes of all deleted objects."""
+        return sum(path.bytes for path in self.deleted)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ``bytes_freed`` included."""
+        return {**super().to_dict(), "bytes_freed": self.bytes_freed}
+
+    def _summary(self) -> Summary:
+        objects = sum(len(path.keys) for path in self.deleted)
+        verb = "would free" if self.dry_run else "freed"
+        return Summary(
+            headline=(
+                f"{self.table}: {verb} {size(self.bytes_freed)} in {objects:,} objects of {len(self.deleted)}"
+                f" location(s); {len(self.aborted):,} upload(s) {'to abort' if self.dry_run else 'aborted'},"
+                f" {len(self.trimmed_versions)} log entr(y/ies) {'to trim' if self.dry_run else 'trimmed'}"
+            ),
+            headings=("location", "why", "objects", "size"),
+            rows=tuple((path.location, path.reason, f"{len(path.keys):,}", size(path.bytes)) for path in self.deleted),
+            lines=(
+                *(f"kept {location}: {reason}" for location, reason in self.kept),
+                *(f"version {version} is in doubt: run `table-writer recover`" for version in self.in_doubt),
+                *(f"FAILED: {failure}" for failure in self.failures),
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class UploadsReport(_Report):
+    """Pending uploads below a table's root; they take space and are in no listing of objects."""
+
+    uploads: tuple[UploadDetail, ...] = ()
+    aborted_count: int = 0
+    dry_run: bool = True
+
+    def _summary(self) -> Summary:
+        aborted = f"; {self.aborted_count:,} of dead writes aborted" if not self.dry_run else ""
+        return Summary(
+            headline=f"{self.table}: {len(self.uploads):,} pending upload(s){aborted}",
+            headings=("whose", "write_id", "age", "key"),
+            rows=tuple(
+                (
+                    one.owner,
+                    one.write_id or "-",
+                    f"{one.age_seconds / 3600:.1f} h",
+                    one.key,
+                )
+                for one in self.uploads
+            ),
+            lines=(),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RestoreReport(_Report):
+    """Partitions that were added to the metastore from the log, or would be."""
+
+    version: int | None = None
+    partitions: tuple[PartitionDetail, ...] = ()
+    not_there: Mapping[str, str] = field(default_factory=dict)
+    present_count: int = 0
+    notes: tuple[str, ...] = ()
+    dry_run: bool = False
+
+    def _summary(self) -> Summary:
+        verb = "would be added" if self.dry_run else "added"
+        return Summary(
+            headline=f"{self.table}: {len(self.partitions)} partition(s) {verb}, {self.present_count} there already",
+            headings=("partition", "", "rows", "files", "size"),
+            rows=tuple(
+                (p.name, p.change, "?" if p.rows is None else f"{p.rows:,}", f"{p.files:,}", size(p.bytes))
+                for p in self.partitions
+            ),
+            lines=(
+                *(f"NOT ADDED {name}: {reason}" for name, reason in self.not_there.items()),
+                *(f"note: {note}" for note in self.notes),
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DoctorReport(_Report):
+    """What the doctor found, worst first; ``healthy`` if there is neither warning nor error."""
+
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing has to be changed."""
+        return all(finding.status in {"ok", "note"} for finding in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ``healthy`` included."""
+        return {**super().to_dict(), "healthy": self.healthy}
+
+    def _summary(self) -> Summary:
+        troubled = [finding for finding in self.findings if finding.status in {"warning", "error"}]
+        return Summary(
+            headline=f"{self.table}: {len(self.findings)} checks, {len(troubled)} to look at",
+            headings=("status", "check", "finding"),
+            rows=tuple((finding.status, finding.check, finding.message) for finding in self.findings),
+            lines=tuple(f"{finding.check}: {finding.advice}" for finding in self.findings if finding.advice),
+        )
+
+
+def _changes(one: VersionSummary) -> str:
+    named = (("+", one.added_count), ("~", one.replaced_count), ("-", one.dropped_count))
+    return " ".join(f"{sign}{count}" for sign, count in named if count) or "-"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value.isoformat() if isinstance(value, datetime) else value

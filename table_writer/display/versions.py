@@ -1,0 +1,91 @@
+"""Entries, partitions and uploads of a log as the reports show them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from table_writer.display.reports import PartitionDetail, UploadDetail, VersionSummary
+from table_writer.log.history import History, SlotRecord
+from table_writer.model.entry import EntryPartition
+from table_writer.model.partition_name import partition_name
+from table_writer.model.table import Table
+from table_writer.storage.object_store import UploadInfo
+from table_writer.vacuum.dead_writes import Traces
+
+__all__ = ["partition_details", "summarised", "upload_details"]
+
+
+def summarised(record: SlotRecord) -> VersionSummary:
+    """Describe one entry of the log in one line."""
+    entry = record.entry
+    rows = [partition.rows for partition in entry.partitions]
+    return VersionSummary(
+        version=entry.version,
+        operation=entry.operation.value,
+        mode=entry.mode,
+        state=record.outcome.value if record.outcome else "in doubt",
+        created_at=entry.created_at,
+        write_id=entry.write_id,
+        user=entry.writer.get("user", "?"),
+        host=entry.writer.get("host", "?"),
+        application_id=entry.writer.get("application_id", ""),
+        settles=entry.settles,
+        added_count=sum(_change(partition) == "added" for partition in entry.partitions),
+        replaced_count=sum(_change(partition) == "replaced" for partition in entry.partitions),
+        dropped_count=sum(_change(partition) == "dropped" for partition in entry.partitions),
+        rows=None if None in rows else sum(row for row in rows if row is not None),
+        files=sum(partition.files for partition in entry.partitions),
+        bytes=sum(partition.bytes for partition in entry.partitions),
+        tags=dict(entry.tags),
+        idempotency_key=entry.idempotency_key,
+    )
+
+
+def partition_details(table: Table, partitions: Sequence[EntryPartition]) -> tuple[PartitionDetail, ...]:
+    """Describe what an entry changes, by Hive's names."""
+    columns = [column.name for column in table.partition_columns]
+    return tuple(
+        PartitionDetail(
+            name=partition_name(columns, partition.values),
+            change=_change(partition),
+            rows=partition.rows,
+            files=partition.files,
+            bytes=partition.bytes,
+            old_location=partition.old_location,
+            new_location=partition.new_location,
+        )
+        for partition in partitions
+    )
+
+
+def upload_details(
+    uploads: Sequence[UploadInfo], traces: Traces, history: History, older_than_seconds: float
+) -> tuple[UploadDetail, ...]:
+    """Say of each pending upload whose it is."""
+    return tuple(
+        UploadDetail(
+            key=upload.key,
+            upload_id=upload.upload_id,
+            write_id=traces.write_id_of(upload),
+            owner=_owner(traces.write_id_of(upload), traces, history, older_than_seconds),
+            age_seconds=max(0.0, (traces.now - upload.initiated_at).total_seconds()),
+        )
+        for upload in uploads
+    )
+
+
+def _owner(write_id: str | None, traces: Traces, history: History, older_than_seconds: float) -> str:
+    if write_id is None:
+        return "another tool"
+    if write_id in history.ids_in_doubt():
+        return "in doubt"
+    registered = traces.registered.get(write_id)
+    if registered is not None:
+        return "dead" if registered.is_dead(older_than_seconds) else "running"
+    return "settled" if write_id in history.claimed_ids() else "dead"
+
+
+def _change(partition: EntryPartition) -> str:
+    if partition.new_location is None:
+        return "dropped"
+    return "added" if partition.old_location is None else "replaced"

@@ -1,0 +1,299 @@
+"""What a table's log says as a whole: where each partition is, what readers have left, what is being deleted.
+
+Pure: made from the records of one reading of the log. Publish, recover, rollback, restore and vacuum decide by it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from table_writer.model.entry import (
+    EntryPartition,
+    LogEntry,
+    Operation,
+    Outcome,
+    ReplacedObject,
+)
+from table_writer.model.location import Location, Place
+from table_writer.model.table import PartitionValues
+from table_writer.model.write import TableLayout
+
+__all__ = ["History", "Left", "Placed", "Placement", "SlotRecord"]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRecord:
+    """An entry as it was found, with its outcome; ages are the store's own clock minus its LastModified."""
+
+    entry: LogEntry
+    outcome: Outcome | None
+    age_seconds: float
+    settled_by: str = ""  # the write_id that recorded the outcome
+    settled_age_seconds: float = 0.0  # of the outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where the newest published entry that names a partition has put it."""
+
+    version: int
+    partition: EntryPartition
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Left:
+    """A location that readers have left, or that they never came to because its entry was abandoned.
+
+    ``objects`` lists exactly what may be deleted where other tools wrote; a location of ours may go as a whole.
+    """
+
+    location: Location
+    left_by: int  # the version after which readers did not look there any more
+    age_seconds: float  # since that was on record
+    retention_seconds: float | None  # as scheduled; None: the usual one
+    objects: tuple[ReplacedObject, ...] = ()
+    bytes: int = 0  # as far as the log knows
+
+
+class Placement(enum.Enum):
+    """How the metastore's location of a partition compares with the log."""
+
+    IN_PLACE = "where the newest published entry has put it"
+    BEHIND = "where an older entry of ours has put it: a call was applied late, or the metastore was set back"
+    MISSING = "not in the metastore: another tool dropped it"
+    MOVED = "at a location that the log does not know: another tool moved it"
+
+
+@dataclass(frozen=True)
+class History:
+    """All records of a log, folded.
+
+    Parameters
+    ----------
+    layout
+        Paths of the table.
+    records
+        Every record that is left in the log, by ascending version.
+    """
+
+    layout: TableLayout
+    records: Sequence[SlotRecord]
+    current: dict[PartitionValues, Placed] = field(default_factory=dict, init=False)
+    """The newest published entry's word on each partition that was ever published."""
+    left: dict[Place, Left] = field(default_factory=dict, init=False)
+    """What readers have left and no vacuum has deleted."""
+    deleted: dict[Place, int] = field(default_factory=dict, init=False)
+    """What vacuums have deleted or are deleting, with the version of the newest one."""
+    _naming: dict[PartitionValues, list[tuple[SlotRecord, EntryPartition]]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    def __post_init__(self) -> None:
+        for record in self.records:
+            for partition in record.entry.partitions:
+                self._naming.setdefault(partition.values, []).append((record, partition))
+            self._fold(record)
+
+    @property
+    def newest(self) -> int:
+        """The newest version; 0 if there is none."""
+        return self.records[-1].entry.version if self.records else 0
+
+    @property
+    def in_doubt(self) -> tuple[SlotRecord, ...]:
+        """Entries without an outcome."""
+        return tuple(record for record in self.records if record.outcome is None)
+
+    @property
+    def publishes_in_doubt(self) -> tuple[SlotRecord, ...]:
+        """Entries in doubt that may change what readers see: all but vacuums."""
+        return tuple(record for record in self.in_doubt if record.entry.operation is not Operation.VACUUM)
+
+    @property
+    def published(self) -> tuple[SlotRecord, ...]:
+        """Entries that changed partitions."""
+        return tuple(
+            record
+            for record in self.records
+            if record.outcome is Outcome.PUBLISHED and record.entry.operation is not Operation.VACUUM
+        )
+
+    def claimed_ids(self) -> frozenset[str]:
+        """Return the writes that ever claimed an entry: their files belong to the log."""
+        return self._ids_of(self.records)
+
+    def ids_in_doubt(self) -> frozenset[str]:
+        """Return the writes whose files an entry in doubt names."""
+        return self._ids_of(self.in_doubt)
+
+    def in_use(self) -> frozenset[Place]:
+        """Return the locations that readers look at by the log, or may look at once what is in doubt is settled."""
+        places = {
+            Location.parse(placed.partition.new_location).place
+            for placed in self.current.values()
+            if placed.partition.new_location is not None
+        }
+        for record in self.in_doubt:
+            for partition in record.entry.partitions:
+                for location in (partition.old_location, partition.new_location):
+                    if location is not None:
+                        places.add(Location.parse(location).place)
+        return frozenset(places)
+
+    def placement(self, values: PartitionValues, location: str | None) -> Placement:
+        """Compare where the metastore points now, ``None`` if the partition does not exist, with the log.
+
+        A partition that is gone counts as behind only if a drop of ours was never answered: it may have come late.
+        """
+        newest = self.current[values]
+        wanted = newest.partition.new_location
+        older = [(record, named) for record, named in self._naming[values] if record.entry.version < newest.version]
+        if location is None:
+            late_drop = any(
+                named.new_location is None and record.settled_by != record.entry.write_id for record, named in older
+            )
+            if wanted is None:
+                return Placement.IN_PLACE
+            return Placement.BEHIND if late_drop else Placement.MISSING
+        current = Location.parse(location)
+        if wanted is not None and current.same_place(Location.parse(wanted)):
+            return Placement.IN_PLACE
+        places = {place for record, named in older for place in self._places_of(record.entry, named.new_location)}
+        return Placement.BEHIND if current.place in places else Placement.MOVED
+
+    def state_at(self, version: int) -> dict[PartitionValues, tuple[str | None, int]]:
+        """Return where each partition that was changed later was after ``version``, and which entry says so.
+
+        A location comes with the version of the entry that names it last: what it had published, or what the first
+        later entry replaced.
+        """
+        before = History(self.layout, [record for record in self.records if record.entry.version <= version]).current
+        states: dict[PartitionValues, tuple[str | None, int]] = {}
+        for record in self.published:
+            if record.entry.version <= version:
+                continue
+            for partition in record.entry.partitions:
+                placed = before.get(partition.values)
+                known = (placed.partition.new_location, placed.version) if placed else None
+                states.setdefault(partition.values, known or (partition.old_location, record.entry.version))
+        return states
+
+    def described(self, values: PartitionValues, location: Location) -> EntryPartition | None:
+        """Return what the log knows of the files at a location of ours, ``None`` if it names no such location."""
+        for _, named in reversed(self._naming.get(values, [])):
+            if named.new_location is not None and location.same_place(Location.parse(named.new_location)):
+                return named
+        return None
+
+    def trimmable(self, age_seconds: float) -> frozenset[int]:
+        """Return the versions on which nothing depends any more, of those settled longer ago than ``age_seconds``.
+
+        Never the newest, none that says where a partition is, none whose replaced data is not deleted yet, and never
+        the newest key of a stream of keys (``query/batch``), by which a replayed batch is recognised.
+        """
+        needed = {self.newest}
+        needed |= {placed.version for placed in self.current.values()}
+        needed |= {left.left_by for left in self.left.values()}
+        keys = {
+            r.entry.idempotency_key.rpartition("/")[0]: r.entry.version for r in self.records if r.entry.idempotency_key
+        }
+        needed |= set(keys.values())
+        free = {
+            record.entry.version
+            for record in self.records
+            if record.outcome is not None
+            and record.settled_age_seconds > age_seconds
+            and record.entry.version not in needed
+        }
+        kept = {record.entry.version for record in self.records} - free
+        return frozenset(
+            record.entry.version
+            for record in self.records
+            if record.entry.version in free and kept.isdisjoint(deleted.replaced_by for deleted in record.entry.deletes)
+        )
+
+    def restorable(self, location: Location) -> bool:
+        """Whether no vacuum has deleted, or is deleting, what readers have left there."""
+        left = self.left.get(location.place)
+        return left is not None and self.deleted.get(location.place, 0) < left.left_by
+
+    def _fold(self, record: SlotRecord) -> None:
+        entry = record.entry
+        if entry.operation is Operation.VACUUM:
+            self._fold_vacuum(record)
+        elif record.outcome is Outcome.ABANDONED:
+            if entry.operation is Operation.WRITE:  # the others point at what another write has written
+                self._leave(self.layout.data(entry.write_id), record, bytes=sum(p.bytes for p in entry.partitions))
+        elif record.outcome is Outcome.PUBLISHED:
+            self._fold_published(record)
+
+    def _fold_vacuum(self, record: SlotRecord) -> None:
+        if record.outcome is Outcome.ABANDONED:
+            return
+        for deleted in record.entry.deletes:
+            place = Location.parse(deleted.location).place
+            self.deleted[place] = record.entry.version
+            if record.outcome is Outcome.PUBLISHED and place in self.left:
+                del self.left[place]
+
+    def _fold_published(self, record: SlotRecord) -> None:
+        entry = record.entry
+        for partition in entry.partitions:
+            before = self.current.get(partition.values)
+            for text in (before.partition.new_location if before else None, partition.old_location):
+                if text is not None and self.layout.all_data.contains(Location.parse(text)):
+                    known = before.partition.bytes if before and text == before.partition.new_location else 0
+                    self._leave(Location.parse(text), record, bytes=known)
+            self.current[partition.values] = Placed(entry.version, partition)
+        for replaced in entry.replaced:
+            retention_seconds = (replaced.delete_after - entry.created_at).total_seconds()
+            location = Location.parse(replaced.location)
+            earlier = self.left.get(location.place)
+            self._leave(
+                location,
+                record,
+                retention_seconds=retention_seconds,
+                objects=replaced.objects,
+                bytes=sum(found.size_bytes for found in replaced.objects) or (earlier.bytes if earlier else 0),
+            )
+        for partition in entry.partitions:
+            if partition.new_location is not None:
+                self.left.pop(Location.parse(partition.new_location).place, None)
+
+    def _leave(
+        self,
+        location: Location,
+        record: SlotRecord,
+        *,
+        retention_seconds: float | None = None,
+        objects: tuple[ReplacedObject, ...] = (),
+        bytes: int = 0,  # noqa: A002  # as everywhere in the model
+    ) -> None:
+        self.left[location.place] = Left(
+            location=location,
+            left_by=record.entry.version,
+            age_seconds=record.settled_age_seconds,
+            retention_seconds=retention_seconds,
+            objects=objects,
+            bytes=bytes,
+        )
+
+    def _places_of(self, entry: LogEntry, new_location: str | None) -> Iterable[Place]:
+        """Where an entry's calls can put a partition: its location, or the empty one."""
+        yield self.layout.empty(entry.write_id).place
+        if new_location is not None:
+            yield Location.parse(new_location).place
+
+    def _ids_of(self, records: Iterable[SlotRecord]) -> frozenset[str]:
+        named = (
+            location
+            for record in records
+            for partition in record.entry.partitions
+            for location in (partition.old_location, partition.new_location)
+            if location is not None
+        )
+        found = {self.layout.write_id_of(Location.parse(location)) for location in named}
+        own = {record.entry.write_id for record in records if record.entry.operation is Operation.WRITE}
+        return frozenset(write_id for write_id in found | own if write_id)

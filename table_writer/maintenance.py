@@ -1,0 +1,444 @@
+"""Maintenance of tables, without Spark: history, rollback, recover, vacuum and what belongs to them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from table_writer.config import SessionSettings, TableWriterConfig
+from table_writer.display.reports import (
+    DeletedPath,
+    HistoryReport,
+    RecoverReport,
+    RestoreReport,
+    RollbackReport,
+    UploadsReport,
+    VacuumReport,
+    VersionReport,
+)
+from table_writer.display.versions import partition_details, summarised, upload_details
+from table_writer.errors import InvalidInputError
+from table_writer.log.history import Placement
+from table_writer.log.owner import Owner, require_owner
+from table_writer.model.partition_name import partition_name, partition_values
+from table_writer.model.table import PartitionValues, TableName
+from table_writer.publish.rollback import version_of
+from table_writer.services import Services, TableServices
+from table_writer.vacuum.dead_writes import look_for_traces
+from table_writer.vacuum.sweep import Vacuumed
+
+__all__ = ["Maintenance"]
+
+logger = logging.getLogger(__name__)
+
+SAFE_AGE: Final = timedelta(hours=24)  # calls in flight and running queries must find their files
+HISTORY_RETENTION: Final = timedelta(days=30)
+HISTORY_PROPERTY: Final = "table_writer.history_retention"
+RETENTION_PROPERTY: Final = "table_writer.retention"
+
+
+class Maintenance:
+    """Looks after tables that this library writes: from any machine, without Spark, safe while writers are at work.
+
+    Parameters
+    ----------
+    metastore_uri
+        ``thrift://host:port``, several separated by commas. Default: ``hive.metastore.uris`` of the Hadoop settings.
+    config
+        As for :class:`~table_writer.TableWriter`: ``hadoop`` holds Hadoop's settings (``fs.s3a.*``), ``s3`` what is to
+        be said otherwise. Without any, credentials are what the AWS SDK finds.
+    services
+        Opens the metastore and the stores; tests hand in doubles.
+
+    Raises
+    ------
+    InvalidInputError
+        No metastore is named, or a setting cannot be used.
+
+    Examples
+    --------
+    >>> keeper = Maintenance("thrift://metastore:9083")  # doctest: +SKIP
+    >>> keeper.history("mart.orders").versions[0].rows  # doctest: +SKIP
+    1204
+    """
+
+    def __init__(
+        self,
+        metastore_uri: str | None = None,
+        *,
+        config: TableWriterConfig | None = None,
+        services: Services | None = None,
+    ) -> None:
+        if services is None:
+            config = config or TableWriterConfig()
+            if metastore_uri is not None:
+                config = replace(config, metastore_uris=tuple(metastore_uri.split(",")))
+            services = Services(SessionSettings(hadoop=config.hadoop), config)
+        self._services = services
+
+    def history(self, table: str, *, limit: int | None = None) -> HistoryReport:
+        """List the versions of a table, newest first: who, when, what, rows, bytes, state.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+        limit
+            Only so many of the newest.
+
+        Examples
+        --------
+        >>> keeper.history("mart.orders", limit=10)  # doctest: +SKIP
+        """
+        if limit is not None and limit < 1:
+            raise InvalidInputError(f"limit={limit}: expected 1 or more")
+        services = self._open(table)
+        state = services.log.read_state(listed_after=0)
+        newest = sorted(state.versions)[-limit:] if limit else state.versions
+        history = services.log.read_history(replace(state, versions=frozenset(newest)))
+        return HistoryReport(
+            table=str(services.table.name), versions=tuple(summarised(record) for record in reversed(history.records))
+        )
+
+    def show(self, table: str, version: int) -> VersionReport:
+        """Show one version, partition by partition.
+
+        Raises
+        ------
+        InvalidInputError
+            The log has no such entry, or not any more.
+        """
+        services = self._open(table)
+        record = services.log.read(version)
+        return VersionReport(
+            table=str(services.table.name),
+            summary=summarised(record),
+            partitions=partition_details(services.table, record.entry.partitions),
+            deletes=tuple(deleted.location for deleted in record.entry.deletes),
+        )
+
+    def recover(self, table: str, *, dry_run: bool = False) -> RecoverReport:
+        """Settle every publish that was left in doubt, and put right what the metastore applied late.
+
+        A publish whose metastore call was applied is recorded as published; one whose call was not is rolled forward.
+        Partitions that another tool has moved since are left alone and named. A partition that a late call has put back
+        to older rows of this library is put right. A vacuum whose process died is finished. It waits for publishes
+        whose time is not over yet; calling it again changes nothing.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+        dry_run
+            Only say what is in doubt and what is not where it should be.
+
+        Raises
+        ------
+        MetastoreError, StorageError, OutcomeUnknownError
+            It could not be settled yet; call again.
+        """
+        services = self._open(table)
+        before = services.log.read_history()
+        in_doubt = [record.entry.version for record in before.publishes_in_doubt]
+        recovery = services.recovery()
+        superseded: set[PartitionValues] = set()
+        put_right: set[PartitionValues] = set()
+        history = before
+        while True:
+            if not dry_run:
+                history, done = recovery.settled_history(services.table)
+                superseded |= {values for one in done for values in one.superseded}
+            now = services.metastore.get_partitions(services.table, sorted(history.current))
+            placed = {
+                values: history.placement(values, now[values].location if values in now else None)
+                for values in history.current
+            }
+            behind = {values for values, where in placed.items() if where is Placement.BEHIND}
+            put_right |= behind
+            if dry_run or not behind:
+                break
+            recovery.put_right(services.table, history, now)
+        finished = () if dry_run else services.vacuum().finish(services.table)
+        outcomes = {version: None if dry_run else services.log.outcome(version) for version in in_doubt}
+        return RecoverReport(
+            table=str(services.table.name),
+            settled={version: outcome.value if outcome else "in doubt" for version, outcome in outcomes.items()},
+            put_right=_names(services, put_right),
+            superseded=_names(services, superseded),
+            missing=_names(services, [values for values, where in placed.items() if where is Placement.MISSING]),
+            finished_vacuums=finished,
+            dry_run=dry_run,
+        )
+
+    def rollback(
+        self,
+        table: str,
+        *,
+        version: int | None = None,
+        write_id: str | None = None,
+        partitions: Collection[str] | None = None,
+        dry_run: bool = False,
+    ) -> RollbackReport:
+        """Put partitions back to an earlier version, in one metastore call, as a new version.
+
+        All their files must still be there: replaced data stays for the retention. Partitions that did not exist then
+        are emptied in the same call and dropped afterwards. What a rollback replaces stays for the retention too, so a
+        rollback can be rolled back.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+        version, write_id
+            One of them: the version readers shall see again, or the write that published it. Version 0 is the state
+            before the first one.
+        partitions
+            Names such as ``"dt=2024-01-01"``; by default all that changed since.
+        dry_run
+            Check everything and change nothing.
+
+        Raises
+        ------
+        InvalidInputError
+            It cannot be done: the files are gone, another tool has moved a partition, or there is no such version.
+        ConflictError
+            Somebody else published one of the partitions meanwhile; nothing changed.
+        """
+        if (version is None) == (write_id is None):
+            raise InvalidInputError("a rollback needs a version or a write_id, one of the two")
+        services = self._open(table)
+        if version is None:
+            version = version_of(services.log.read_history(), str(write_id), services.table)
+        done = services.rollback().run(services.table, version, _values(services, partitions), dry_run=dry_run)
+        return RollbackReport(
+            table=str(services.table.name),
+            to_version=version,
+            version=done.version,
+            partitions=partition_details(services.table, done.partitions),
+            notes=done.notes,
+            dry_run=dry_run,
+        )
+
+    def vacuum(
+        self,
+        table: str,
+        *,
+        older_than: timedelta | None = None,
+        dry_run: bool = False,
+        force: bool = False,
+    ) -> VacuumReport:
+        """Delete what readers have left for longer than the retention, and what dead writes have left behind.
+
+        Deleted are: replaced data; files of abandoned entries; files, uploads and registrations of writes whose writer
+        is dead and that never claimed an entry; uploads of late attempts; log entries on which nothing depends any
+        more. Data of other tools is deleted file by file, only what was listed when it was replaced and is unchanged.
+        What the metastore points at, or what an entry in doubt names, stays, however old. Interrupted and run again, or
+        run twice at once, it ends in the same state.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+        older_than
+            Age since the data was replaced, and since a dead writer's last sign of life. Default: the table property
+            ``table_writer.retention`` (hours); without it what each write has scheduled, three days by default.
+        dry_run
+            Return exactly what would be deleted, and delete nothing.
+        force
+            Allow an age under 24 hours, or under the table's own retention: running queries may fail then.
+
+        Returns
+        -------
+        VacuumReport
+            With ``failures`` for what could not be deleted.
+
+        Raises
+        ------
+        InvalidInputError
+            The age is too low and ``force`` was not given.
+        """
+        services = self._open(table)
+        age = _safe_age(services, older_than, force=force or dry_run)
+        history = services.hours_property(HISTORY_PROPERTY) or HISTORY_RETENTION
+        found = services.vacuum().run(
+            services.table,
+            older_than_seconds=None if age is None else age.total_seconds(),
+            usual_retention_seconds=services.retention.total_seconds(),
+            history_seconds=history.total_seconds(),
+            dry_run=dry_run,
+        )
+        return _vacuum_report(services, found, dry_run=dry_run)
+
+    def uploads(
+        self, table: str, *, abort: bool = False, older_than: timedelta = SAFE_AGE, force: bool = False
+    ) -> UploadsReport:
+        """List pending uploads below the table's root, with whose they are; abort those of dead writes if asked.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+        abort
+            Give dead writes up: their uploads are aborted, their files and registrations deleted. Uploads of running
+            writes and of other tools are never touched.
+        older_than
+            Since a dead writer's last sign of life.
+        force
+            Allow an age under 24 hours.
+        """
+        services = self._open(table)
+        seconds = (_safe_age(services, older_than, force=force or not abort) or SAFE_AGE).total_seconds()
+        traces = look_for_traces(services.store, services.layout)
+        uploads = tuple(services.store.list_uploads(services.layout.root.key))
+        listed = upload_details(uploads, traces, services.log.read_history(), seconds)
+        if not abort:
+            return UploadsReport(table=str(services.table.name), uploads=listed)
+        found = services.vacuum().run(
+            services.table,
+            older_than_seconds=seconds,
+            usual_retention_seconds=services.retention.total_seconds(),
+            history_seconds=HISTORY_RETENTION.total_seconds(),
+            dry_run=False,
+            only_dead_writes=True,
+        )
+        aborted = sum(len(write.uploads) for write in found.dead_writes) + len(found.leftover_uploads)
+        return UploadsReport(table=str(services.table.name), uploads=listed, aborted_count=aborted, dry_run=False)
+
+    def restore(self, table: str, *, partitions: Collection[str] | None = None, dry_run: bool = False) -> RestoreReport:
+        """Add the partitions that the log knows and the metastore does not, in one metastore call.
+
+        For a metastore whose database was lost: create the table again at its location, then restore. Partitions that
+        the metastore has stay as they are; a partition whose files are not all there is named and left out. What this
+        library never wrote is not in its log: ``MSCK REPAIR TABLE`` finds it afterwards.
+
+        Parameters
+        ----------
+        table
+            ``database.table``. Its files are adopted if they belonged to a table of the same name.
+        partitions
+            Names such as ``"dt=2024-01-01"``; by default all.
+        dry_run
+            Check everything and change nothing.
+        """
+        services = self._services.open_table(TableName.parse(table))
+        owner = Owner.of(services.table, services.metastore.uri)
+        adopted = _require_same_name(services, owner)
+        done = services.restore().run(services.table, _values(services, partitions), dry_run=dry_run)
+        if adopted and not dry_run:
+            services.store.put(services.layout.owner_key, owner.to_json())
+        columns = _columns(services)
+        return RestoreReport(
+            table=str(services.table.name),
+            version=done.version,
+            partitions=partition_details(services.table, done.partitions),
+            not_there={partition_name(columns, values): reason for values, reason in done.not_there.items()},
+            present_count=done.present_count,
+            notes=done.notes,
+            dry_run=dry_run,
+        )
+
+    def adopt(self, table: str) -> None:
+        """Declare that the files below a table's root are this table's, after it was renamed or created again.
+
+        The log and all files stay. Needed only when a write says so.
+        """
+        services = self._services.open_table(TableName.parse(table))
+        services.store.put(services.layout.owner_key, Owner.of(services.table, services.metastore.uri).to_json())
+
+    def _open(self, table: str) -> TableServices:
+        services = self._services.open_table(TableName.parse(table))
+        require_owner(services.store, services.layout, Owner.of(services.table, services.metastore.uri))
+        return services
+
+
+def _safe_age(services: TableServices, older_than: timedelta | None, *, force: bool) -> timedelta | None:
+    """Return the age that is asked for; ``None``: each location's own retention."""
+    of_table = services.hours_property(RETENTION_PROPERTY)
+    age = of_table if older_than is None else older_than
+    least = max(SAFE_AGE, of_table or SAFE_AGE) if older_than is not None else SAFE_AGE
+    if age is not None and age < timedelta(0):
+        raise InvalidInputError(f"older_than={age}: expected a positive age")
+    if age is not None and age < least and not force:
+        raise InvalidInputError(
+            f"an age of {age} is less than {least}: running queries, and calls that the metastore has not applied yet,"
+            f" could lose their files. If none is left of {services.table.name}, force it.",
+            table=str(services.table.name),
+        )
+    return age
+
+
+def _require_same_name(services: TableServices, owner: Owner) -> bool:
+    """Return whether the files belonged to an earlier table of this name; refuse those of another one."""
+    stored = services.store.get(services.layout.owner_key)
+    found = Owner.from_json(stored.body, services.layout.owner_key) if stored else owner
+    if (found.database, found.name) != (owner.database, owner.name):
+        require_owner(services.store, services.layout, owner)
+    return found.identity != owner.identity
+
+
+def _vacuum_report(services: TableServices, found: Vacuumed, *, dry_run: bool) -> VacuumReport:
+    replaced = (
+        DeletedPath(
+            location=str(one.left.location),
+            reason=f"replaced by version {one.left.left_by}",
+            bytes=sum(item.size_bytes for item in one.objects),
+            keys=tuple(item.key for item in one.objects),
+        )
+        for one in found.locations
+    )
+    dead = (
+        DeletedPath(
+            location=str(services.layout.data(write.write_id)),
+            reason=f"dead write: {write.reason}",
+            bytes=sum(item.size_bytes for item in write.objects),
+            keys=tuple(item.key for item in write.objects),
+        )
+        for write in found.dead_writes
+    )
+    uploads = (*(upload for write in found.dead_writes for upload in write.uploads), *found.leftover_uploads)
+    return VacuumReport(
+        table=str(services.table.name),
+        version=found.version,
+        deleted=(*replaced, *dead),
+        aborted=tuple((upload.key, upload.upload_id) for upload in uploads),
+        removed_registrations=(
+            *(services.layout.registration_key(write.write_id) for write in found.dead_writes),
+            *found.stale_registrations,
+        ),
+        trimmed_versions=found.trimmed,
+        kept=tuple((str(one.location), one.reason) for one in found.kept),
+        in_doubt=found.in_doubt,
+        failures=found.failures,
+        dry_run=dry_run,
+    )
+
+
+def _values(services: TableServices, names: Collection[str] | None) -> tuple[PartitionValues, ...] | None:
+    """Read partition names as Hive spells them."""
+    if names is None:
+        return None
+    if isinstance(names, str):
+        raise InvalidInputError(f"partitions is a list of names, not text: write partitions=[{names!r}]")
+    columns = _columns(services)
+    chosen: list[PartitionValues] = []
+    for name in names:
+        values = partition_values(name)
+        if len(values) != len(columns) or partition_name(columns, values).lower() != name.lower():
+            example = "/".join(f"{column}=…" for column in columns)
+            raise InvalidInputError(f"{name!r} is not a partition of {services.table.name}; expected {example}")
+        chosen.append(values)
+    if not chosen:
+        raise InvalidInputError("no partition is named; leave partitions out for all of them")
+    return tuple(dict.fromkeys(chosen))
+
+
+def _names(services: TableServices, values: Collection[PartitionValues]) -> tuple[str, ...]:
+    columns = _columns(services)
+    return tuple(partition_name(columns, one) for one in sorted(values))
+
+
+def _columns(services: TableServices) -> Sequence[str]:
+    return [column.name for column in services.table.partition_columns]

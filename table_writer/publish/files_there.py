@@ -1,0 +1,64 @@
+"""Whether the files of a location are still what the log says: asked before readers are pointed there again."""
+
+from __future__ import annotations
+
+from table_writer.log.history import History
+from table_writer.model.entry import EntryPartition
+from table_writer.model.location import Location
+from table_writer.model.table import PartitionValues
+from table_writer.storage.object_store import ObjectInfo, ObjectStore
+
+__all__ = ["NotThereError", "files_there"]
+
+
+class NotThereError(Exception):
+    """Readers cannot be pointed at a location; the text is the reason, for a person."""
+
+
+def files_there(store: ObjectStore, history: History, values: PartitionValues, location: Location) -> EntryPartition:
+    """Return what lies at a location, having compared it with what the log knows of it.
+
+    Files of ours are counted and measured; those of other tools must be exactly the listed ones, by size and ETag.
+
+    Returns
+    -------
+    EntryPartition
+        The figures of the location; ``old_location`` and ``new_location`` are the caller's to set.
+
+    Raises
+    ------
+    NotThereError
+        Files are missing, changed or unknown.
+    """
+    if history.layout.is_placeholder(location):
+        return EntryPartition(
+            values=values, old_location=None, new_location=str(location), rows=0, bytes=0, raw_bytes=0, files=0
+        )
+    known = history.described(values, location)
+    found = list(store.list(location.key))
+    if known is not None and known.rows is not None:
+        if (len(found), sum(one.size_bytes for one in found)) != (known.files, known.bytes):
+            raise NotThereError(_difference(location, found, f"{known.files} files with {known.bytes:,} bytes"))
+        return known
+    left = history.left.get(location.place)
+    if left is None or history.layout.all_data.contains(location):
+        raise NotThereError(f"what was at {location} was never listed, so it cannot be checked")
+    listed = {one.key: (one.size_bytes, one.etag) for one in left.objects}
+    if {one.key: (one.size_bytes, one.etag) for one in found} != listed:
+        raise NotThereError(_difference(location, found, f"the {len(listed)} files that were replaced"))
+    return EntryPartition(
+        values=values,
+        old_location=None,
+        new_location=str(location),
+        rows=None,
+        bytes=sum(one.size_bytes for one in left.objects),
+        raw_bytes=None,
+        files=len(listed),
+    )
+
+
+def _difference(location: Location, found: list[ObjectInfo], expected: str) -> str:
+    if not found:
+        return f"its files at {location} are gone"
+    size = sum(one.size_bytes for one in found)
+    return f"{location} holds {len(found)} files with {size:,} bytes instead of {expected}"

@@ -1,0 +1,145 @@
+"""Add the partitions that the log knows and the metastore does not: its database was lost, or a drop came late."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+
+from table_writer.errors import InvalidInputError
+from table_writer.log.history import History
+from table_writer.log.table_log import TableLog
+from table_writer.metastore.protocol import Metastore
+from table_writer.model.entry import EntryPartition, LogEntry, Operation
+from table_writer.model.location import Location
+from table_writer.model.table import PartitionValues, Table
+from table_writer.model.write import new_write_id
+from table_writer.publish.claimed import ClaimedEntries
+from table_writer.publish.files_there import NotThereError, files_there
+from table_writer.publish.recovery import Recovery
+from table_writer.publish.switch import Deadline
+from table_writer.storage.object_store import ObjectStore
+
+__all__ = ["Restore", "Restored"]
+
+LIST_THREADS = 16
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Restored:
+    """What a restore added, and what it could not."""
+
+    version: int | None
+    partitions: tuple[EntryPartition, ...]
+    not_there: Mapping[PartitionValues, str]  # the reason why a partition was not added
+    present_count: int  # partitions of the log that the metastore has
+    notes: tuple[str, ...] = ()
+
+
+class Restore:
+    """Rebuilds partitions of one table from its log.
+
+    Parameters
+    ----------
+    store, log, metastore, claimed, recovery
+        Services of the table.
+    publish_timeout_seconds, identity
+        As for a write.
+    """
+
+    def __init__(  # noqa: PLR0913  # one parameter per service: they are what a test replaces
+        self,
+        store: ObjectStore,
+        log: TableLog,
+        metastore: Metastore,
+        claimed: ClaimedEntries,
+        recovery: Recovery,
+        *,
+        publish_timeout_seconds: float,
+        identity: Mapping[str, str],
+    ) -> None:
+        self._store = store
+        self._log = log
+        self._metastore = metastore
+        self._claimed = claimed
+        self._recovery = recovery
+        self._publish_timeout_seconds = publish_timeout_seconds
+        self._identity = identity
+
+    def run(self, table: Table, chosen: Collection[PartitionValues] | None, *, dry_run: bool) -> Restored:
+        """Add all missing partitions at their newest published locations, in one metastore call.
+
+        Parameters
+        ----------
+        table
+            Freshly read.
+        chosen
+            Only these partitions; ``None``: all that the log knows.
+        dry_run
+            Check everything and change nothing.
+
+        Raises
+        ------
+        OutcomeUnknownError, MetastoreError, StorageError
+            As for a write.
+        """
+        while True:
+            history = self._log.read_history() if dry_run else self._recovery.settled_history(table)[0]
+            wanted = {
+                values: placed.partition.new_location
+                for values, placed in sorted(history.current.items())
+                if placed.partition.new_location is not None and (chosen is None or values in chosen)
+            }
+            _require_known(chosen, history, table)
+            now = self._metastore.get_partitions(table, list(wanted))
+            missing = {values: location for values, location in wanted.items() if values not in now}
+            with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="check") as pool:
+                checked = list(pool.map(partial(self._check, history), missing, missing.values()))
+            partitions = tuple(found for _, found in checked if not isinstance(found, str))
+            found = Restored(
+                version=None,
+                partitions=partitions,
+                not_there={values: reason for values, reason in checked if isinstance(reason, str)},
+                present_count=len(now),
+            )
+            if dry_run or not partitions:
+                return found
+            entry = self._entry(history, table, partitions)
+            deadline = Deadline(self._publish_timeout_seconds)
+            if self._log.claim(entry):
+                notes = self._claimed.carry_out(table, entry, {}, deadline)
+                return replace(found, version=entry.version, notes=notes)
+
+    def _check(
+        self, history: History, values: PartitionValues, location: str
+    ) -> tuple[PartitionValues, EntryPartition | str]:
+        try:
+            found = files_there(self._store, history, values, Location.parse(location))
+        except NotThereError as reason:
+            return values, str(reason)
+        return values, replace(found, old_location=None, new_location=location)
+
+    def _entry(self, history: History, table: Table, partitions: tuple[EntryPartition, ...]) -> LogEntry:
+        return LogEntry(
+            table=str(table.name),
+            version=history.newest + 1,
+            write_id=new_write_id(),
+            operation=Operation.RESTORE,
+            mode="restore",
+            created_at=datetime.now(UTC),
+            base_version=history.newest,
+            publish_timeout_seconds=self._publish_timeout_seconds,
+            partitions=partitions,
+            writer=dict(self._identity),
+        )
+
+
+def _require_known(chosen: Collection[PartitionValues] | None, history: History, table: Table) -> None:
+    unknown = [values for values in chosen or () if values not in history.current]
+    if unknown:
+        raise InvalidInputError(
+            f"partition {unknown[0]} of {table.name} is not in the log: this library never wrote it",
+            table=str(table.name),
+        )

@@ -1,0 +1,254 @@
+"""Put partitions back to an earlier version: a publish whose files are there already."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from table_writer.errors import ConflictError, InvalidInputError
+from table_writer.log.history import History
+from table_writer.log.table_log import TableLog
+from table_writer.metastore.protocol import Metastore
+from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
+from table_writer.model.location import Location
+from table_writer.model.partition_name import partition_name
+from table_writer.model.table import PartitionValues, Table
+from table_writer.model.write import TableLayout, new_write_id
+from table_writer.publish.claimed import ClaimedEntries
+from table_writer.publish.files_there import NotThereError, files_there
+from table_writer.publish.recovery import Recovery
+from table_writer.publish.replaced import replaced_locations
+from table_writer.publish.switch import Deadline, PartitionsNow
+from table_writer.storage.object_store import ObjectStore
+
+__all__ = ["Republished", "Rollback"]
+
+LIST_THREADS = 16
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Republished:
+    """What a rollback or restore changed; a dry run and a call that has nothing to do have no version of their own."""
+
+    version: int | None
+    write_id: str
+    partitions: tuple[EntryPartition, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Rollback:
+    """Rolls partitions of one table back.
+
+    Parameters
+    ----------
+    store, log, metastore, claimed, recovery, layout
+        Services of the table.
+    publish_timeout_seconds, retention, identity
+        As for a write.
+    """
+
+    def __init__(  # noqa: PLR0913  # one parameter per service: they are what a test replaces
+        self,
+        store: ObjectStore,
+        log: TableLog,
+        metastore: Metastore,
+        claimed: ClaimedEntries,
+        recovery: Recovery,
+        layout: TableLayout,
+        *,
+        publish_timeout_seconds: float,
+        retention: timedelta,
+        identity: Mapping[str, str],
+    ) -> None:
+        self._store = store
+        self._log = log
+        self._metastore = metastore
+        self._claimed = claimed
+        self._recovery = recovery
+        self._layout = layout
+        self._publish_timeout_seconds = publish_timeout_seconds
+        self._retention = retention
+        self._identity = identity
+
+    def run(
+        self, table: Table, version: int, chosen: Collection[PartitionValues] | None, *, dry_run: bool
+    ) -> Republished:
+        """Put partitions back to where they were after ``version``, in one metastore call.
+
+        Parameters
+        ----------
+        table
+            Freshly read.
+        version
+            0 is the state before the first entry.
+        chosen
+            The partitions to put back; ``None``: all that changed since.
+        dry_run
+            Check everything and change nothing.
+
+        Raises
+        ------
+        InvalidInputError
+            It cannot be done; the message gives the reason for each partition.
+        ConflictError
+            Somebody else published one of the partitions meanwhile; nothing changed.
+        OutcomeUnknownError, MetastoreError, StorageError
+            As for a write.
+        """
+        first: dict[PartitionValues, str | None] | None = None
+        while True:
+            history = self._log.read_history() if dry_run else self._recovery.settled_history(table)[0]
+            _require_version(history, version, table)
+            targets = _targets(history, version, chosen, table)
+            now = self._metastore.get_partitions(table, list(targets))
+            before = {values: now[values].location if values in now else None for values in targets}
+            if first is not None and first != before:
+                raise ConflictError(
+                    f"partitions of {table.name} were published by somebody else while they were being rolled back;"
+                    " nothing changed. Look at the history and decide again.",
+                    table=str(table.name),
+                )
+            first = before
+            partitions = self._checked(history, table, targets, now)
+            entry = self._entry(history, table, version, partitions, now)
+            if dry_run or not partitions:
+                return Republished(version=None, write_id="", partitions=partitions)
+            deadline = Deadline(self._publish_timeout_seconds)
+            if self._log.claim(entry):
+                notes = self._claimed.carry_out(table, entry, now, deadline)
+                return Republished(version=entry.version, write_id=entry.write_id, partitions=partitions, notes=notes)
+
+    def _checked(
+        self,
+        history: History,
+        table: Table,
+        targets: Mapping[PartitionValues, str | None],
+        now: PartitionsNow,
+    ) -> tuple[EntryPartition, ...]:
+        """Return the partitions that must change, having checked that readers would find all of their files."""
+        wrong: list[str] = []
+        changed: dict[PartitionValues, str | None] = {}
+        for values, target in targets.items():
+            current = now[values].location if values in now else None
+            newest = history.current[values].partition.new_location
+            if not _same(current, newest):
+                wrong.append(
+                    f"{_name(table, values)} is at {current or 'no location'}, where another tool or a late call has"
+                    f" put it after version {history.current[values].version}"
+                )
+            elif not _same(current, target):
+                changed[values] = target
+        with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="check") as pool:
+            checked = list(pool.map(partial(self._check, history), changed, changed.values()))
+        wrong += [f"{_name(table, values)}: {found}" for values, found in checked if isinstance(found, str)]
+        if wrong:
+            shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
+            raise InvalidInputError(
+                f"{len(wrong)} of {len(targets)} partition(s) of {table.name} cannot be put back: {shown}. Nothing"
+                " changed. Run `table-writer recover` if a late call may be the reason, or name the other partitions.",
+                table=str(table.name),
+            )
+        return tuple(
+            replace(found, old_location=now[values].location if values in now else None)
+            for values, found in checked
+            if not isinstance(found, str)
+        )
+
+    def _check(
+        self, history: History, values: PartitionValues, target: str | None
+    ) -> tuple[PartitionValues, EntryPartition | str]:
+        if target is None:
+            gone = EntryPartition(
+                values=values, old_location=None, new_location=None, rows=0, bytes=0, raw_bytes=0, files=0
+            )
+            return values, gone
+        location = Location.parse(target)
+        if not self._layout.is_placeholder(location) and not history.restorable(location):
+            return values, f"its files at {location} were vacuumed, or were never this table's to keep"
+        try:
+            found = files_there(self._store, history, values, location)
+        except NotThereError as reason:
+            return values, str(reason)
+        return values, replace(found, new_location=target)
+
+    def _entry(
+        self, history: History, table: Table, version: int, partitions: tuple[EntryPartition, ...], now: PartitionsNow
+    ) -> LogEntry:
+        created_at = datetime.now(UTC)
+        locations = [now[partition.values].location for partition in partitions if partition.values in now]
+        replaced = replaced_locations(self._store, self._layout, locations, created_at + self._retention)
+        return LogEntry(
+            table=str(table.name),
+            version=history.newest + 1,
+            write_id=new_write_id(),
+            operation=Operation.ROLLBACK,
+            mode=f"rollback to version {version}",
+            created_at=created_at,
+            base_version=history.newest,
+            publish_timeout_seconds=self._publish_timeout_seconds,
+            partitions=partitions,
+            replaced=replaced.locations,
+            writer=dict(self._identity),
+        )
+
+
+def version_of(history: History, write_id: str, table: Table) -> int:
+    """Return the version that a write published.
+
+    Raises
+    ------
+    InvalidInputError
+        No entry of the log is that write's.
+    """
+    for record in history.records:
+        if record.entry.write_id == write_id:
+            return record.entry.version
+    raise InvalidInputError(
+        f"the log of {table.name} has no entry of write {write_id}; `table-writer history {table.name}` shows them",
+        table=str(table.name),
+    )
+
+
+def _require_version(history: History, version: int, table: Table) -> None:
+    by_version = {record.entry.version: record for record in history.records}
+    trimmed = version > 0 and version not in by_version
+    if not 0 <= version <= history.newest or trimmed or (version == 0 and 1 not in by_version):
+        known = ", ".join(str(one) for one in sorted(by_version)[-5:])
+        raise InvalidInputError(
+            f"{table.name} has no version {version} to go back to: the log holds {len(by_version)} entries, the newest"
+            f" {known or 'none'}; older ones may have been trimmed by a vacuum",
+            table=str(table.name),
+        )
+    if version and by_version[version].outcome is Outcome.ABANDONED:
+        raise InvalidInputError(
+            f"version {version} of {table.name} was abandoned: it changed nothing; choose {version - 1} or another one",
+            table=str(table.name),
+        )
+
+
+def _targets(
+    history: History, version: int, chosen: Collection[PartitionValues] | None, table: Table
+) -> dict[PartitionValues, str | None]:
+    states = {values: location for values, (location, _) in history.state_at(version).items()}
+    if chosen is None:
+        return dict(sorted(states.items()))
+    unknown = [values for values in chosen if values not in history.current]
+    if unknown:
+        raise InvalidInputError(
+            f"partition {_name(table, unknown[0])} of {table.name} is not in the log: this library never wrote it",
+            table=str(table.name),
+        )
+    return {values: states[values] for values in sorted(chosen) if values in states}
+
+
+def _same(one: str | None, other: str | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return Location.parse(one).same_place(Location.parse(other))
+
+
+def _name(table: Table, values: PartitionValues) -> str:
+    return partition_name([column.name for column in table.partition_columns], values)

@@ -1,0 +1,79 @@
+"""Which locations may be deleted now. Pure: the log, the metastore's locations and ages in, a decision out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from table_writer.log.history import History, Left
+from table_writer.model.entry import ReplacedObject
+from table_writer.model.location import Location, PlaceSet
+from table_writer.model.table import Partition
+
+__all__ = ["Due", "Kept", "due", "in_use"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A location that stays, and why."""
+
+    location: Location
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What is past its retention, and what is not deleted nevertheless."""
+
+    locations: tuple[Left, ...]
+    kept: tuple[Kept, ...]
+
+
+def in_use(history: History, partitions: Iterable[Partition]) -> PlaceSet:
+    """Return where readers look or may look: by the metastore now, and by the log's newest and unsettled entries."""
+    live = {Location.parse(partition.location).place for partition in partitions}
+    return PlaceSet(live | history.in_use())
+
+
+def due(
+    history: History,
+    used: PlaceSet,
+    *,
+    older_than_seconds: float | None,
+    usual_retention_seconds: float,
+) -> Due:
+    """Choose what readers have left for long enough.
+
+    Deleted as a whole is only a directory of one write, or of one partition of one write. Where other tools wrote,
+    exactly the listed objects are deleted, never below the directory of this library and never outside the root.
+
+    Parameters
+    ----------
+    history, used
+        The log, and :func:`in_use`.
+    older_than_seconds
+        Age that is enough for everything; ``None``: each location's own retention.
+    usual_retention_seconds
+        Where the log names none.
+    """
+    chosen: list[Left] = []
+    kept: list[Kept] = []
+    for left in sorted(history.left.values(), key=lambda one: (one.left_by, str(one.location))):
+        retention_seconds = usual_retention_seconds if left.retention_seconds is None else left.retention_seconds
+        wanted_seconds = retention_seconds if older_than_seconds is None else older_than_seconds
+        ours = history.layout.write_id_of(left.location) is not None
+        if left.age_seconds < wanted_seconds:
+            hours = (wanted_seconds - left.age_seconds) / 3600
+            kept.append(Kept(left.location, f"its retention lasts {hours:.1f} more hours"))
+        elif used.meets(left.location.place) and ours:
+            kept.append(Kept(left.location, "readers may look there: the metastore or an unsettled entry names it"))
+        elif ours or (left.objects and history.layout.root.contains(left.location)):
+            chosen.append(left)
+    return Due(tuple(chosen), tuple(kept))
+
+
+def may_go(history: History, used: PlaceSet, place_of: Location, found: ReplacedObject) -> bool:
+    """Whether one listed object of another tool may be deleted: below the root, beside our directory, not in use."""
+    root, own = history.layout.root, history.layout.own
+    inside = found.key.startswith(root.key) and not found.key.startswith(own.key)
+    return inside and found.key.startswith(place_of.key) and not used.holds((root.place[0], root.bucket, found.key))

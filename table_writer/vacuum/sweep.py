@@ -1,0 +1,306 @@
+"""The order of a vacuum: look, decide, claim, look again, delete, settle. No other code deletes what was published."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Final, TypeVar
+
+from table_writer.errors import StorageError, TableWriterError
+from table_writer.log.history import History, Left
+from table_writer.log.rules import claim_is_over
+from table_writer.log.table_log import TableLog
+from table_writer.metastore.protocol import Metastore
+from table_writer.model.entry import DeletedLocation, LogEntry, Operation, Outcome, ReplacedObject
+from table_writer.model.location import Location, PlaceSet
+from table_writer.model.table import Table
+from table_writer.model.write import TableLayout, new_write_id
+from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo, ObjectStore, UploadInfo
+from table_writer.vacuum.dead_writes import DeadWrite, look_for_traces
+from table_writer.vacuum.due import Due, Kept, due, in_use, may_go
+
+__all__ = ["FoundLocation", "Vacuum", "Vacuumed"]
+
+logger = logging.getLogger(__name__)
+
+THREADS: Final = 16
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLocation:
+    """A location to delete, with the objects that lie there."""
+
+    left: Left
+    objects: tuple[ObjectInfo, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Vacuumed:
+    """What a vacuum deleted, or would delete."""
+
+    version: int | None  # of the vacuum's own entry; None: a dry run, or nothing that needs one
+    locations: tuple[FoundLocation, ...] = ()
+    dead_writes: tuple[DeadWrite, ...] = ()
+    leftover_uploads: tuple[UploadInfo, ...] = ()
+    stale_registrations: tuple[str, ...] = ()
+    trimmed: tuple[int, ...] = ()
+    kept: tuple[Kept, ...] = ()
+    in_doubt: tuple[int, ...] = ()
+    failures: tuple[str, ...] = ()
+
+
+class Vacuum:
+    """Vacuums one table.
+
+    Parameters
+    ----------
+    store, log, metastore, layout
+        Services of the table.
+    publish_timeout_seconds, identity
+        As for a write.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        log: TableLog,
+        metastore: Metastore,
+        layout: TableLayout,
+        *,
+        publish_timeout_seconds: float,
+        identity: Mapping[str, str],
+    ) -> None:
+        self._store = store
+        self._log = log
+        self._metastore = metastore
+        self._layout = layout
+        self._publish_timeout_seconds = publish_timeout_seconds
+        self._identity = identity
+
+    def run(
+        self,
+        table: Table,
+        *,
+        older_than_seconds: float | None,
+        usual_retention_seconds: float,
+        history_seconds: float,
+        dry_run: bool,
+        only_dead_writes: bool = False,
+    ) -> Vacuumed:
+        """Delete what is past its retention.
+
+        Parameters
+        ----------
+        table
+            Freshly read.
+        older_than_seconds
+            Age that is enough for all; ``None``: what each entry has scheduled, and the usual retention for the rest.
+        usual_retention_seconds
+            For what was never scheduled, dead writes among it.
+        history_seconds
+            How long entries stay on which nothing depends any more.
+        dry_run
+            Return what would be deleted, and delete nothing.
+        only_dead_writes
+            Leave replaced data and the log alone.
+
+        Returns
+        -------
+        Vacuumed
+            With ``failures`` for what could not be deleted; the next vacuum takes it over.
+        """
+        dead_seconds = usual_retention_seconds if older_than_seconds is None else older_than_seconds
+        while True:
+            traces = look_for_traces(self._store, self._layout)
+            history = self._log.read_history()
+            used = self._in_use(table, history)
+            chosen = (
+                Due((), ())
+                if only_dead_writes
+                else due(
+                    history,
+                    used,
+                    older_than_seconds=older_than_seconds,
+                    usual_retention_seconds=usual_retention_seconds,
+                )
+            )
+            plan = Vacuumed(
+                version=None,
+                locations=self._found(history, used, chosen.locations),
+                dead_writes=traces.dead_writes(self._store, history, dead_seconds),
+                leftover_uploads=traces.leftover_uploads(history),
+                stale_registrations=tuple(one.key for one in traces.stale_registrations(history, dead_seconds)),
+                trimmed=() if only_dead_writes else tuple(sorted(history.trimmable(history_seconds))),
+                kept=chosen.kept,
+                in_doubt=tuple(record.entry.version for record in history.publishes_in_doubt),
+            )
+            if dry_run:
+                return plan
+            if not plan.locations and not plan.dead_writes:
+                return self._tidied(plan, history, history_seconds, only_dead_writes=only_dead_writes)
+            entry = self._entry(table, history, plan)
+            if self._log.claim(entry):
+                done = self._carry_out(table, history, entry, plan)
+                return self._tidied(done, self._log.read_history(), history_seconds, only_dead_writes=only_dead_writes)
+
+    def finish(self, table: Table) -> tuple[int, ...]:
+        """Carry out the vacuums whose own process died; returns their versions."""
+        history = self._log.read_history()
+        finished: list[int] = []
+        for record in history.in_doubt:
+            if record.entry.operation is Operation.VACUUM and claim_is_over(record.entry, record.age_seconds):
+                places = [Location.parse(deleted.location) for deleted in record.entry.deletes]
+                left = [history.left[place.place] for place in places if place.place in history.left]
+                ids = {
+                    self._layout.write_id_of(Location.parse(d.location))
+                    for d in record.entry.deletes
+                    if not d.replaced_by
+                }
+                dead = sorted(write_id for write_id in ids - history.claimed_ids() if write_id)
+                plan = Vacuumed(
+                    version=record.entry.version,
+                    locations=self._found(history, self._in_use(table, history), left),
+                    dead_writes=tuple(
+                        DeadWrite(write_id=write_id, reason="", objects=(), uploads=()) for write_id in dead
+                    ),
+                )
+                if not self._carry_out(table, history, record.entry, plan).failures:
+                    finished.append(record.entry.version)
+        return tuple(finished)
+
+    def _in_use(self, table: Table, history: History) -> PlaceSet:
+        return in_use(history, self._metastore.get_all_partitions(table).values())
+
+    def _found(self, history: History, used: PlaceSet, locations: Sequence[Left]) -> tuple[FoundLocation, ...]:
+        """List what lies at each location; of other tools' files only the listed ones, if they are unchanged."""
+
+        def look(left: Left) -> FoundLocation:
+            objects = tuple(self._store.list(left.location.key))
+            if not left.objects:
+                return FoundLocation(left, objects)
+            there = {found.key: found for found in objects}
+            unchanged = (
+                there[one.key]
+                for one in left.objects
+                if one.key in there and _same(there[one.key], one) and may_go(history, used, left.location, one)
+            )
+            return FoundLocation(left, tuple(unchanged))
+
+        with ThreadPoolExecutor(THREADS, thread_name_prefix="vacuum-list") as pool:
+            return tuple(pool.map(look, locations))
+
+    def _entry(self, table: Table, history: History, plan: Vacuumed) -> LogEntry:
+        replaced = (
+            DeletedLocation(location=str(found.left.location), replaced_by=found.left.left_by)
+            for found in plan.locations
+        )
+        dead = (
+            DeletedLocation(location=str(self._layout.data(write.write_id)), replaced_by=None)
+            for write in plan.dead_writes
+        )
+        return LogEntry(
+            table=str(table.name),
+            version=history.newest + 1,
+            write_id=new_write_id(),
+            operation=Operation.VACUUM,
+            mode="vacuum",
+            created_at=datetime.now(UTC),
+            base_version=history.newest,
+            publish_timeout_seconds=self._publish_timeout_seconds,
+            partitions=(),
+            deletes=(*replaced, *dead),
+            writer=dict(self._identity),
+        )
+
+    def _carry_out(self, table: Table, history: History, entry: LogEntry, plan: Vacuumed) -> Vacuumed:
+        """Delete what the claimed entry names and what is, at a second look, still not in use."""
+        logger.info("write_id=%s version=%d vacuums %s", entry.write_id, entry.version, table.name)
+        used = self._in_use(table, history)
+        spared = [one for one in plan.locations if not one.left.objects and used.meets(one.left.location.place)]
+        locations = self._found(history, used, [one.left for one in plan.locations if one not in spared])
+        failures = [
+            *self._delete(entry, (found.key for one in locations for found in one.objects)),
+            *(failure for write in plan.dead_writes for failure in self._give_up(entry, write)),
+        ]
+        if not failures:
+            self._settle(entry, history)
+        kept = [Kept(one.left.location, "readers were pointed there a moment ago") for one in spared]
+        return replace(
+            plan,
+            version=entry.version,
+            locations=locations,
+            kept=(*plan.kept, *kept),
+            failures=tuple(failures),
+        )
+
+    def _give_up(self, entry: LogEntry, write: DeadWrite) -> Iterator[str]:
+        """Remove a dead write: uploads, objects, and last the registration, without which it would look discarded."""
+        data = self._layout.data(write.write_id)
+        failed = [*self._abort(self._store.list_uploads(data.key))]
+        failed += self._delete(entry, (found.key for found in self._store.list(data.key)))
+        if not failed:
+            failed += self._delete(entry, [self._layout.registration_key(write.write_id)])
+        yield from failed
+
+    def _settle(self, entry: LogEntry, history: History) -> None:
+        """Record this vacuum as carried out, and earlier ones that died and whose locations it has deleted."""
+        done = {Location.parse(deleted.location).place for deleted in entry.deletes}
+        for record in history.in_doubt:
+            if record.entry.operation is Operation.VACUUM:
+                places = {Location.parse(deleted.location).place for deleted in record.entry.deletes}
+                if not (places & history.left.keys()) - done:
+                    self._log.settle(record.entry.version, Outcome.PUBLISHED, write_id=entry.write_id)
+        self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id)
+
+    def _tidied(self, plan: Vacuumed, history: History, history_seconds: float, *, only_dead_writes: bool) -> Vacuumed:
+        """Remove what needs no claim: late uploads of settled writes, stale registrations, entries."""
+        failures = [*plan.failures, *self._abort(plan.leftover_uploads)]
+        failures += self._delete(None, plan.stale_registrations)
+        if only_dead_writes:
+            return replace(plan, failures=tuple(failures))
+        trimmed = tuple(sorted(history.trimmable(history_seconds)))
+        try:
+            self._log.trim(trimmed)
+        except TableWriterError as error:
+            failures.append(str(error))
+        return replace(plan, trimmed=trimmed, failures=tuple(failures))
+
+    def _delete(self, entry: LogEntry | None, keys: Iterable[str]) -> list[str]:
+        failures = []
+        for batch in _batches(keys, PAGE_KEYS):
+            try:
+                self._store.delete(batch)
+            except StorageError as error:
+                logger.warning("write_id=%s: not all deleted: %s", entry.write_id if entry else "-", error)
+                failures.append(str(error))
+        return failures
+
+    def _abort(self, uploads: Iterable[UploadInfo]) -> list[str]:
+        def abort(upload: UploadInfo) -> str:
+            try:
+                self._store.abort_upload(upload.key, upload.upload_id)
+            except StorageError as error:
+                return str(error)
+            return ""
+
+        failures: list[str] = []
+        for batch in _batches(uploads, PAGE_KEYS):
+            with ThreadPoolExecutor(THREADS, thread_name_prefix="vacuum-abort") as pool:
+                failures += filter(None, pool.map(abort, batch))
+        return failures
+
+
+def _same(found: ObjectInfo, listed: ReplacedObject) -> bool:
+    return (found.size_bytes, found.etag) == (listed.size_bytes, listed.etag)
+
+
+def _batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch

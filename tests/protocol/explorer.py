@@ -1,0 +1,295 @@
+"""Breadth first through every interleaving of every step, with every fault the budget allows.
+
+A crash needs no step of its own. A crashed actor is one that does nothing any more, and every schedule in which an
+actor does nothing any more is among those explored. So any number of actors may die, at any point; what the survivors
+find is checked in every state, as if all had died there (:mod:`tests.protocol.closing`). A claim may time out at any
+moment, whether its claimant lives or not.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from table_writer.model.entry import Operation, Outcome
+
+from .actors import Protocol
+from .invariants import Checks
+from .requests import (
+    FAILED,
+    LOST,
+    OK,
+    REFUSED,
+    TOO_LATE,
+    Actor,
+    Claim,
+    Delete,
+    Done,
+    HasData,
+    ListStale,
+    Machine,
+    Next,
+    ReadLog,
+    ReadMetastore,
+    Send,
+    Settle,
+    Upload,
+)
+from .state import INDEX, Budget, Call, Log, World, apply, without
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """What is explored."""
+
+    title: str
+    start: World
+    actors: Mapping[str, Next]
+    budget: Budget = field(default_factory=Budget)
+    timeouts: bool = True
+    other_tool: tuple[Call, ...] = ()  # what another tool may do
+
+
+class State(NamedTuple):
+    """The world, the actors, and what may still go wrong."""
+
+    world: World
+    actors: tuple[Actor, ...]
+    budget: Budget
+
+
+Label = tuple[str, object, str]  # who, request or call, what came of it
+Step = tuple[Label, State]
+
+
+@dataclass(frozen=True)
+class Explored:
+    """What an exploration found."""
+
+    title: str
+    states: int
+    transitions: int
+    seconds: float
+    reports: frozenset[tuple[str, str]]  # what each actor told its user, in one state or another
+    problem: str = ""
+    trace: tuple[tuple[Label, World], ...] = ()
+    complete: bool = True
+
+
+class Explorer:
+    """Explores one scenario under one set of rules."""
+
+    def __init__(self, scenario: Scenario, protocol: Protocol | None = None) -> None:
+        Log.forget()
+        self._scenario = scenario
+        self._machine = Machine(protocol or Protocol())
+        self._names = tuple(scenario.actors)
+        self._checks = Checks(self._machine, self._names, scenario.actors)
+        self._handlers: dict[type, Callable[[State, int, Any], Iterator[Step]]] = {
+            ReadLog: self._read,
+            ReadMetastore: self._read,
+            ListStale: self._read,
+            HasData: self._read,
+            Upload: self._change_data,
+            Delete: self._change_data,
+            Claim: self._claim,
+            Settle: self._settle,
+            Send: self._send,
+        }
+
+    def run(
+        self,
+        *,
+        limit: int = 20_000_000,
+        goal: Callable[[World, Mapping[str, str]], str] | None = None,
+    ) -> Explored:
+        """Explore until a rule is broken, a goal is reached, or nothing is left.
+
+        Parameters
+        ----------
+        limit
+            States after which to stop.
+        goal
+            Says in words what it has found in a state it looks for, else nothing.
+        """
+        began = time.monotonic()
+        start = self._start()
+        parents: dict[State, State | None] = {start: None}
+        reports: set[tuple[str, str]] = set()
+        transitions = 0
+        level = [start]
+        problem = self._checks.state(start.world, self._reports(start))
+        last = start
+        gc.disable()  # millions of tuples, none of them in a cycle
+        try:
+            while level and not problem and len(parents) < limit:
+                following: list[State] = []
+                for state in level:
+                    for _, after in self.steps(state):
+                        transitions += 1
+                        if after in parents:
+                            continue
+                        parents[after] = state
+                        following.append(after)
+                        told = self._reports(after)
+                        problem = self._checks.step(state.world, after.world) or self._checks.state(after.world, told)
+                        if told != self._reports(state):
+                            reports.update((n, t) for n, t in zip(self._names, told, strict=True) if t)
+                        if goal and not problem:
+                            problem = goal(after.world, dict(zip(self._names, told, strict=True)))
+                        if problem:
+                            last = after
+                            break
+                    if problem:
+                        break
+                level = following
+        finally:
+            gc.enable()
+        return Explored(
+            title=self._scenario.title,
+            states=len(parents),
+            transitions=transitions,
+            seconds=time.monotonic() - began,
+            reports=frozenset(reports),
+            problem=problem,
+            trace=self._trace(parents, last) if problem else (),
+            complete=not level or bool(problem),
+        )
+
+    def steps(self, state: State) -> Iterator[Step]:
+        """Every step that can be next."""
+        for number, actor in enumerate(state.actors):
+            if type(actor.request) is not Done:
+                yield from self._handlers[type(actor.request)](state, number, actor.request)
+        yield from self._environment(state)
+
+    def _start(self) -> State:
+        world = self._scenario.start
+        world = world._replace(log=Log.of(world.log.slots))
+        actors = tuple(self._machine.at(name, phase) for name, phase in self._scenario.actors.items())
+        return State(world, actors, self._scenario.budget)
+
+    def _reports(self, state: State) -> tuple[str, ...]:
+        return tuple([actor.report for actor in state.actors])
+
+    def _moved(self, state: State, number: int, response: object, world: World, budget: Budget | None = None) -> State:
+        actors = state.actors
+        moved = self._machine.answer(actors[number], response)
+        return State(world, (*actors[:number], moved, *actors[number + 1 :]), budget or state.budget)
+
+    def _read(self, state: State, number: int, request: Any) -> Iterator[Step]:
+        response = answer_to_read(request, state.world)
+        yield (self._names[number], request, ""), self._moved(state, number, response, state.world)
+
+    def _change_data(self, state: State, number: int, request: Upload | Delete) -> Iterator[Step]:
+        yield (self._names[number], request, ""), self._moved(state, number, OK, change_data(request, state.world))
+
+    def _claim(self, state: State, number: int, request: Claim) -> Iterator[Step]:
+        won, world = claim(request, state.world)
+        yield (self._names[number], request, "" if won else "lost to another"), self._moved(state, number, won, world)
+
+    def _settle(self, state: State, number: int, request: Settle) -> Iterator[Step]:
+        response, world = settle(request, state.world)
+        yield (self._names[number], request, str(response)), self._moved(state, number, response, world)
+        if state.budget.unrecorded and response is not TOO_LATE:
+            less = state.budget._replace(unrecorded=state.budget.unrecorded - 1)
+            yield (self._names[number], request, FAILED), self._moved(state, number, FAILED, state.world, less)
+
+    def _send(self, state: State, number: int, request: Send) -> Iterator[Step]:
+        name, world, budget = self._names[number], state.world, state.budget
+        answer, after = send(request, world)
+        yield (name, request, answer), self._moved(state, number, answer, after)
+        if answer == TOO_LATE:
+            return
+        if budget.refusals:
+            less = budget._replace(refusals=budget.refusals - 1)
+            yield (name, request, REFUSED), self._moved(state, number, REFUSED, world, less)
+        if budget.lost:
+            less = budget._replace(lost=budget.lost - 1)
+            yield (name, request, f"{answer}, but the answer is lost"), self._moved(state, number, LOST, after, less)
+        if budget.late:
+            less = budget._replace(late=budget.late - 1)
+            pending = world._replace(late=tuple(sorted((*world.late, request.call), key=repr)))
+            yield (name, request, "no answer; still pending"), self._moved(state, number, LOST, pending, less)
+
+    def _environment(self, state: State) -> Iterator[Step]:
+        world, actors, budget = state
+        for number, call in enumerate(world.late):
+            answer, metastore = apply(call, world.metastore)
+            rest = (*world.late[:number], *world.late[number + 1 :])
+            yield ("the server", call, f"late: {answer}"), State(
+                world._replace(metastore=metastore, late=rest), actors, budget
+            )
+        if self._scenario.timeouts:
+            for version in world.log.in_doubt:
+                slot = world.log.slots[version - 1]
+                if not slot.timed_out and slot.operation is not Operation.VACUUM:
+                    later = world._replace(log=world.log.timed_out(version))
+                    yield ("time", version, "the claim times out"), State(later, actors, budget)
+        if budget.days:
+            yield ("time", 0, "a day passes"), State(a_day_later(world), actors, budget._replace(days=budget.days - 1))
+        if budget.other_tool:
+            less = budget._replace(other_tool=budget.other_tool - 1)
+            for call in self._scenario.other_tool:
+                answer, metastore = apply(call, world.metastore)
+                if answer == OK:
+                    touched = world.touched | {values for values, _ in call[1]}
+                    yield ("another tool", call, ""), State(
+                        world._replace(metastore=metastore, touched=touched), actors, less
+                    )
+
+    def _trace(self, parents: Mapping[State, State | None], last: State) -> tuple[tuple[Label, World], ...]:
+        found: list[tuple[Label, World]] = []
+        state: State | None = last
+        while state is not None and (before := parents[state]) is not None:
+            found.append((next(label for label, after in self.steps(before) if after == state), state.world))
+            state = before
+        closing = [(label, world) for label, world in self._checks.closing]
+        return (*reversed(found), *closing)
+
+
+def answer_to_read(request: Any, world: World) -> object:
+    if type(request) is ReadLog:
+        return world.log
+    if type(request) is ReadMetastore:
+        return tuple([world.metastore[INDEX[values]] for values in request.partitions])
+    if type(request) is ListStale:
+        return world.stale & {code.partition("/")[0] for code in world.data}
+    return world.data.issuperset(request.codes)
+
+
+def change_data(request: Upload | Delete, world: World) -> World:
+    if type(request) is Upload:
+        return world._replace(data=world.data.union(request.codes))
+    return world._replace(data=without(world.data, request.code))
+
+
+def claim(request: Claim, world: World) -> tuple[bool, World]:
+    if request.version != world.log.newest + 1:
+        return False, world
+    return True, world._replace(log=world.log.claimed(request.slot))
+
+
+def settle(request: Settle, world: World) -> tuple[Outcome | str, World]:
+    if request.in_time_of and world.log.slots[request.in_time_of - 1].timed_out:
+        return TOO_LATE, world
+    log = world.log.settled(request.version, request.outcome, request.write_id)
+    stands = log.slots[request.version - 1].outcome
+    assert stands is not None
+    return stands, world._replace(log=log)
+
+
+def send(request: Send, world: World) -> tuple[str, World]:
+    if request.in_time_of and world.log.slots[request.in_time_of - 1].timed_out:
+        return TOO_LATE, world
+    answer, metastore = apply(request.call, world.metastore)
+    return answer, world._replace(metastore=metastore)
+
+
+def a_day_later(world: World) -> World:
+    """Every claim is over, no server applies a call that old, and outcomes so far are past their retention."""
+    stale = frozenset(code.partition("/")[0] for code in world.data if not code.startswith("dt="))
+    return world._replace(log=world.log.a_day_later(), stale=stale, late=())

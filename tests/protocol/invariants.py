@@ -1,0 +1,222 @@
+"""What must be true in every state, and after everything has died there and recover and vacuum have run.
+
+Nothing here asks the product: the log is read a second time, in the simplest way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from table_writer.model.entry import Operation, Outcome
+
+from .requests import Claim, Delete, Done, Machine, Next, Send, Settle, Upload
+from .state import INDEX, PARTITIONS, Log, Metastore, Slot, World, rows_at
+
+LONGEST_RUN = 400
+
+Label = tuple[str, object, str]
+
+
+class Checks:
+    """All invariants of one scenario; what was checked once is not checked again."""
+
+    def __init__(self, machine: Machine, names: tuple[str, ...], actors: Mapping[str, Next]) -> None:
+        self._machine = machine
+        self._names = names
+        self._writes = {name: phase[1] for name, phase in actors.items() if phase[0] in {"write", "rollback"}}
+        self._rollbacks = {name for name, phase in actors.items() if phase[0] == "rollback"}
+        self._states: dict[object, str] = {}
+        self._steps: dict[object, str] = {}
+        self.closing: list[tuple[Label, World]] = []
+
+    def step(self, before: World, after: World) -> str:
+        """Check a step from one state to the next."""
+        if before.metastore == after.metastore or after.touched:
+            return ""
+        key = (before.log, before.metastore, after.metastore)
+        found = self._steps.get(key)
+        if found is None:
+            found = self._steps[key] = torn(before.log, before.metastore, after.metastore)
+        return found
+
+    def state(self, world: World, told: tuple[str, ...]) -> str:
+        """Check a state, and what becomes of it when everything dies there."""
+        key = (world.log, world.metastore, world.data, world.touched, told)
+        found = self._states.get(key)
+        if found is None:
+            found = self._states[key] = self._check(world, told)
+        return found
+
+    def _check(self, world: World, told: tuple[str, ...]) -> str:
+        self.closing = []
+        now = self._now(world, told)
+        return now or self._after_all_died(world._replace(late=()), told)
+
+    def _now(self, world: World, told: tuple[str, ...]) -> str:
+        return dead_location(world) or self._failed_is_visible(world, told)
+
+    def _failed_is_visible(self, world: World, told: tuple[str, ...]) -> str:
+        for name, report in zip(self._names, told, strict=True):
+            if report == "failed" and name in self._writes:
+                write = self._writes[name]
+                slot = slot_of(world.log, write.write_id)
+                if slot is not None and slot.outcome is Outcome.PUBLISHED:
+                    return f"{name} told its user that it failed, and its entry is published"
+                if any(code == f"{write.write_id}/{values}" for values, code in _shown(world.metastore)):
+                    return f"{name} told its user that it failed, and readers see its rows"
+        return ""
+
+    def _after_all_died(self, world: World, told: tuple[str, ...]) -> str:
+        world = world._replace(log=world.log.all_timed_out())
+        self.closing.append((("", None, "everything dies; no call is pending any more; claims time out"), world))
+        problem, world, report = self._run("recover", ("recover",), world)
+        problem = problem or ("" if report == "recovered" else f"recover ends with {report!r} though nothing failed")
+        problem = problem or self._after_recover(world, told)
+        if problem:
+            return problem
+        stale = frozenset(code.partition("/")[0] for code in world.data if not code.startswith("dt="))
+        world = world._replace(log=world.log.a_day_later(), stale=stale)
+        self.closing.append((("time", 0, "a day passes"), world))
+        problem, world, _ = self._run("vacuum", ("vacuum", "V"), world)
+        return problem or self._now(world, told) or leaked(world)
+
+    def _after_recover(self, world: World, told: tuple[str, ...]) -> str:
+        return (
+            self._now(world, told)
+            or in_doubt(world.log)
+            or out_of_place(world)
+            or lost_update(world.log)
+            or self._success_is_gone(world, told)
+        )
+
+    def _success_is_gone(self, world: World, told: tuple[str, ...]) -> str:
+        for name, report in zip(self._names, told, strict=True):
+            if report == "success" and name in self._writes:
+                slot = slot_of(world.log, self._writes[name].write_id)
+                assert slot is not None
+                if slot.outcome is not Outcome.PUBLISHED and not {change[0] for change in slot.changes} & world.touched:
+                    return f"{name} told its user that it succeeded, and its entry is {_word(slot.outcome)}"
+        return ""
+
+    def _run(self, name: str, phase: Next, world: World) -> tuple[str, World, str]:
+        """Run one actor alone, without a fault."""
+        from .explorer import answer_to_read, change_data, claim, send, settle
+
+        actor = self._machine.at(name, phase)
+        for _ in range(LONGEST_RUN):
+            request: Any = actor.request
+            if isinstance(request, Done):
+                return "", world, request.report
+            response: object = "ok"
+            if isinstance(request, Claim):
+                response, world = claim(request, world)
+            elif isinstance(request, Settle):
+                response, world = settle(request, world)
+            elif isinstance(request, Send):
+                response, world = send(request, world)
+            elif isinstance(request, Upload | Delete):
+                world = change_data(request, world)
+            else:
+                response = answer_to_read(request, world)
+            self.closing.append(((name, request, ""), world))
+            problem = dead_location(world)
+            if problem:
+                return problem, world, ""
+            actor = self._machine.answer(actor, response)
+        return f"{name} does not come to an end", world, ""
+
+
+def dead_location(world: World) -> str:
+    """(a) Readers are never pointed at rows that are gone."""
+    for values, code in _shown(world.metastore):
+        if rows_at(code) and not code.startswith("x:") and code not in world.data:
+            return f"{values} is at {code}, whose data is gone"
+    return ""
+
+
+def torn(log: Log, before: Metastore, after: Metastore) -> str:
+    """(b) All partitions of an entry switch in one step."""
+    for version, slot in enumerate(log.slots, 1):
+        if slot.outcome is not None or slot.operation not in {Operation.WRITE, Operation.ROLLBACK}:
+            continue
+        changes = [change for change in slot.changes if rows_at(change[1]) != rows_at(change[2])]
+        was = sum(rows_at(before[INDEX[values]]) == rows_at(new) for values, _, new in changes)
+        now = sum(rows_at(after[INDEX[values]]) == rows_at(new) for values, _, new in changes)
+        if was == 0 and 0 < now < len(changes):
+            return f"readers see {now} of the {len(changes)} partitions of version {version} without the others"
+    return ""
+
+
+def in_doubt(log: Log) -> str:
+    """(e) After recover nothing is in doubt, except vacuums."""
+    for version, slot in enumerate(log.slots, 1):
+        if slot.outcome is None and slot.operation is not Operation.VACUUM:
+            return f"version {version} is in doubt after recover"
+    return ""
+
+
+def out_of_place(world: World) -> str:
+    """(d) After recover each partition is where the newest published entry says."""
+    for values in PARTITIONS:
+        if values not in world.touched:
+            wanted = newest_word(world.log, values)
+            if wanted and rows_at(wanted[1]) != rows_at(world.metastore[INDEX[values]]):
+                shown = world.metastore[INDEX[values]]
+                return f"{values} is at {shown} after recover; version {wanted[0]} had put it at {wanted[1]}"
+    return ""
+
+
+def lost_update(log: Log) -> str:
+    """(d) No entry is published over another that its write has not seen."""
+    published = [
+        (version, slot)
+        for version, slot in enumerate(log.slots, 1)
+        if slot.outcome is Outcome.PUBLISHED and slot.operation is not Operation.VACUUM
+    ]
+    for later, slot in published:
+        for earlier, other in published:
+            if earlier >= later or not _partitions(slot) & _partitions(other):
+                continue
+            unseen = earlier > slot.base or earlier in slot.in_doubt_at_plan
+            if slot.operation is Operation.WRITE and unseen:
+                return f"version {later} is published over version {earlier}, which it never saw: a lost update"
+            over = slot.settles is not None and earlier > slot.settles and other.operation is not Operation.RECOVER
+            if over:
+                return f"version {later} does version {slot.settles} again, over version {earlier}: a lost update"
+    return ""
+
+
+def leaked(world: World) -> str:
+    """(f) After recover, a day and a vacuum, all data is in use."""
+    words = (newest_word(world.log, values) for values in PARTITIONS)
+    used = {word[1] for word in words if word} | set(world.metastore)
+    left = sorted(code for code in world.data if code not in used)
+    return f"nobody uses {', '.join(left)}, and vacuum leaves it" if left else ""
+
+
+def newest_word(log: Log, values: str) -> tuple[int, str | None] | None:
+    """Return what the newest published entry of a partition says."""
+    for version in range(log.newest, 0, -1):
+        slot = log.slots[version - 1]
+        if slot.outcome is Outcome.PUBLISHED:
+            for name, _, new in slot.changes:
+                if name == values:
+                    return version, new
+    return None
+
+
+def slot_of(log: Log, write_id: str) -> Slot | None:
+    return next((slot for slot in log.slots if slot.write_id == write_id), None)
+
+
+def _partitions(slot: Slot) -> set[str]:
+    return {values for values, _, _ in slot.changes}
+
+
+def _shown(metastore: Metastore) -> Iterable[tuple[str, str]]:
+    return ((values, code) for values, code in zip(PARTITIONS, metastore, strict=True) if code is not None)
+
+
+def _word(outcome: Outcome | None) -> str:
+    return outcome.value if outcome else "in doubt"

@@ -1,0 +1,252 @@
+"""The small world that is explored: a log, a metastore, data, calls that are under way, and what actors remember.
+
+Locations are short texts here: ``A/p`` are the rows of write A in partition p, ``A`` all its rows, ``@A`` its
+placeholder, ``dt=p`` rows that other tools wrote below the table root, ``x:p`` a place elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Final, NamedTuple
+
+from table_writer.log.history import History, SlotRecord
+from table_writer.model.entry import (
+    DeletedLocation,
+    EntryPartition,
+    LogEntry,
+    Operation,
+    Outcome,
+    ReplacedLocation,
+    ReplacedObject,
+)
+from table_writer.model.location import Location, Place
+from table_writer.model.write import TableLayout
+
+PARTITIONS: Final = ("p", "q")
+INDEX: Final = {"p": 0, "q": 1}
+LAYOUT: Final = TableLayout(Location.parse("s3a://lake/t"))
+TIMEOUT_SECONDS: Final = 300.0
+RETENTION: Final = timedelta(days=1)
+NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+Metastore = tuple[str | None, str | None]  # where p and q are
+Change = tuple[str, str | None, str | None]  # partition, old location, new location
+Call = tuple[str, tuple[tuple[str, str | None], ...]]  # add | alter | drop, with locations
+
+_CODES: Final[dict[Place, str]] = {}
+
+
+@cache
+def location(code: str) -> Location:
+    """Spell a short text as the product would."""
+    if code.startswith("x:"):
+        found = Location.parse(f"s3a://elsewhere/{code[2:]}")
+    elif code.startswith("dt="):
+        found = LAYOUT.root.child(code)
+    elif code.startswith("@"):
+        found = LAYOUT.empty(code[1:])
+    else:
+        write_id, _, values = code.partition("/")
+        found = LAYOUT.data(write_id).child(f"dt={values}") if values else LAYOUT.data(write_id)
+    _CODES[found.place] = code
+    return found
+
+
+def text(code: str | None) -> str | None:
+    return None if code is None else str(location(code))
+
+
+def code_of(place: Place) -> str:
+    return _CODES[place]
+
+
+def code_of_text(full: str | None) -> str | None:
+    return None if full is None else _CODES[Location.parse(full).place]
+
+
+def rows_at(code: str | None) -> str | None:
+    """What a reader gets: a placeholder and a missing partition are the same to it."""
+    return None if code is None or code.startswith("@") else code
+
+
+class Slot(NamedTuple):
+    """One entry of the log with its outcome."""
+
+    operation: Operation
+    write_id: str
+    changes: tuple[Change, ...] = ()
+    base: int = 0
+    in_doubt_at_plan: frozenset[int] = frozenset()  # not stored by the product: what the check of lost updates needs
+    settles: int | None = None
+    deletes: tuple[tuple[str, int | None], ...] = ()
+    outcome: Outcome | None = None
+    settled_by: str = ""
+    timed_out: bool = False
+    old: bool = False  # a retention has passed since the outcome
+
+
+class Log:
+    """All slots; the same slots are the same object, so that states are compared and hashed by identity."""
+
+    __slots__ = ("_history", "_made", "newest", "slots")
+    _known: dict[tuple[Slot, ...], Log] = {}  # noqa: RUF012  # one table of all logs, emptied by ``forget``
+
+    def __init__(self, slots: tuple[Slot, ...]) -> None:
+        self.slots = slots
+        self.newest = len(slots)
+        self._history: History | None = None
+        self._made: dict[object, Log] = {}
+
+    @classmethod
+    def of(cls, slots: tuple[Slot, ...]) -> Log:
+        found = cls._known.get(slots)
+        if found is None:
+            found = cls._known[slots] = cls(slots)
+        return found
+
+    @classmethod
+    def forget(cls) -> None:
+        cls._known.clear()
+
+    @property
+    def history(self) -> History:
+        """The product's own reading of this log."""
+        if self._history is None:
+            self._history = History(LAYOUT, [_record(number, slot) for number, slot in enumerate(self.slots, 1)])
+        return self._history
+
+    def record(self, version: int) -> SlotRecord:
+        return self.history.records[version - 1]
+
+    @property
+    def in_doubt(self) -> frozenset[int]:
+        return frozenset(number for number, slot in enumerate(self.slots, 1) if slot.outcome is None)
+
+    def claimed(self, slot: Slot) -> Log:
+        made = self._made.get(slot)
+        if made is None:
+            made = self._made[slot] = Log.of((*self.slots, slot))
+        return made
+
+    def settled(self, version: int, outcome: Outcome, write_id: str) -> Log:
+        """Return the log with this outcome; the first one stands."""
+        key = (version, outcome, write_id)
+        made = self._made.get(key)
+        if made is None:
+            slot = self.slots[version - 1]
+            new = slot if slot.outcome else slot._replace(outcome=outcome, settled_by=write_id, timed_out=True)
+            made = self._made[key] = self._with(version, new)
+        return made
+
+    def timed_out(self, version: int) -> Log:
+        made = self._made.get(version)
+        if made is None:
+            made = self._made[version] = self._with(version, self.slots[version - 1]._replace(timed_out=True))
+        return made
+
+    def all_timed_out(self) -> Log:
+        return Log.of(tuple(slot._replace(timed_out=True) for slot in self.slots))
+
+    def a_day_later(self) -> Log:
+        return Log.of(tuple(slot._replace(timed_out=True, old=slot.outcome is not None) for slot in self.slots))
+
+    def _with(self, version: int, slot: Slot) -> Log:
+        return Log.of((*self.slots[: version - 1], slot, *self.slots[version:]))
+
+
+def entry_of(version: int, slot: Slot) -> LogEntry:
+    """Make the product's entry; like the product, refuse one that is not valid."""
+    entry = LogEntry(
+        table="mart.orders",
+        version=version,
+        write_id=slot.write_id,
+        operation=slot.operation,
+        mode="overwrite_partitions",
+        created_at=NOW,
+        base_version=slot.base,
+        publish_timeout_seconds=TIMEOUT_SECONDS,
+        partitions=tuple(entry_partition(change) for change in slot.changes),
+        replaced=tuple(_replaced(old) for _, old, _ in slot.changes if old is not None and _is_kept(old)),
+        deletes=tuple(DeletedLocation(location=str(location(code)), replaced_by=by) for code, by in slot.deletes),
+        settles=slot.settles,
+    )
+    entry.validate()
+    return entry
+
+
+@cache
+def entry_partition(change: Change) -> EntryPartition:
+    values, old, new = change
+    return EntryPartition(
+        values=(values,), old_location=text(old), new_location=text(new), rows=1, bytes=1, raw_bytes=1, files=1
+    )
+
+
+def _is_kept(old: str) -> bool:
+    return not old.startswith(("@", "x:"))  # as the product: no placeholder, nothing outside the root
+
+
+def _replaced(old: str) -> ReplacedLocation:
+    theirs = (ReplacedObject(key=f"{location(old).key}f", size_bytes=1, etag="e"),) if old.startswith("dt=") else ()
+    return ReplacedLocation(location=str(location(old)), delete_after=NOW + RETENTION, objects=theirs)
+
+
+@cache
+def _record(version: int, slot: Slot) -> SlotRecord:
+    return SlotRecord(
+        entry=entry_of(version, slot),
+        outcome=slot.outcome,
+        age_seconds=TIMEOUT_SECONDS + 1 if slot.timed_out else 0.0,
+        settled_by=slot.settled_by,
+        settled_age_seconds=2 * RETENTION.total_seconds() if slot.old else 0.0,
+    )
+
+
+class Budget(NamedTuple):
+    """What may still go wrong. A crash needs none: see :mod:`tests.protocol.explorer`."""
+
+    refusals: int = 0  # the metastore refuses a call, and changes nothing
+    lost: int = 0  # it applies a call, and the answer is lost
+    late: int = 0  # the answer is lost, and the call is applied later or never
+    unrecorded: int = 0  # the store cannot record an outcome
+    days: int = 0  # a retention passes
+    other_tool: int = 0  # another tool drops or moves a partition
+
+
+class World(NamedTuple):
+    """What all actors share."""
+
+    log: Log
+    metastore: Metastore
+    data: frozenset[str]  # locations that still have their rows
+    stale: frozenset[str] = frozenset()  # writes whose sign of life is older than a retention
+    late: tuple[Call, ...] = ()
+    touched: frozenset[str] = frozenset()  # partitions that another tool changed
+
+
+def apply(call: Call, metastore: Metastore) -> tuple[str, Metastore]:
+    """Carry out a metastore call: all of it or nothing; returns its answer and the metastore after it."""
+    kind, places = call
+    now = list(metastore)
+    if kind == "add" and any(now[INDEX[values]] is not None for values, _ in places):
+        return "exists", metastore
+    if kind != "add" and any(now[INDEX[values]] is None for values, _ in places):
+        return "missing", metastore
+    for values, code in places:
+        now[INDEX[values]] = code
+    return "ok", (now[0], now[1])
+
+
+def without(data: frozenset[str], code: str) -> frozenset[str]:
+    """Return what is left after a location was deleted with all below it."""
+    return frozenset(one for one in data if one != code and not one.startswith(f"{code}/"))
+
+
+def start(
+    metastore: Metastore, slots: Iterable[Slot], data: Iterable[str] = (), late: Iterable[Call] = ()
+) -> World:
+    """Make a first state; rows that the metastore shows exist."""
+    shown = (code for code in metastore if rows_at(code))
+    return World(Log.of(tuple(slots)), metastore, frozenset((*data, *shown)), late=tuple(sorted(late)))

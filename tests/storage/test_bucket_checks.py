@@ -1,0 +1,147 @@
+"""What a bucket's lifecycle rules and versioning are seen as, by every form in which S3 writes them."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from table_writer.errors import StorageError
+from table_writer.model.location import Location
+from table_writer.storage import S3Overrides, S3Settings, settings_for
+from table_writer.storage.bucket_checks import LifecycleRule, bucket_versioning, incomplete_upload_rules
+from table_writer.storage.s3 import S3Store
+from table_writer.testing.s3_server import S3Server
+
+if TYPE_CHECKING:
+    from tests.storage.conftest import FakeS3
+
+ABORT = {"AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7}}
+EXPIRE = {"Expiration": {"Days": 30}}
+TABLE = "wh/orders/"
+WITHHELD = [(403, "AccessDenied"), (501, "NotImplemented"), (405, "MethodNotAllowed"), (400, "NotImplemented")]
+
+
+def open_bucket(server: S3Server) -> S3Store:
+    """Make a bucket, since rules are a bucket's."""
+    bucket = f"checks-{uuid.uuid4().hex[:12]}"
+    server.client().create_bucket(Bucket=bucket)
+    settings = settings_for(Location.parse(f"s3a://{bucket}/"), server.hadoop_settings(), S3Overrides(max_attempts=2))
+    assert isinstance(settings, S3Settings)
+    return S3Store(settings)
+
+
+@pytest.fixture
+def store(moto: S3Server) -> S3Store:
+    return open_bucket(moto)
+
+
+def set_rules(store: S3Store, *rules: dict[str, Any]) -> None:
+    numbered = [{"ID": f"rule {number}", "Status": "Enabled", **rule} for number, rule in enumerate(rules)]
+    store.client.put_bucket_lifecycle_configuration(Bucket=store.bucket, LifecycleConfiguration={"Rules": numbered})
+
+
+def rules_of(store: S3Store, prefix: str = TABLE) -> tuple[LifecycleRule, ...]:
+    rules = incomplete_upload_rules(store, prefix)
+    assert rules is not None
+    return rules
+
+
+def test_a_bucket_without_rules_has_none(store: S3Store) -> None:
+    assert rules_of(store) == ()
+
+
+@pytest.mark.parametrize(
+    ("where", "prefix", "is_limited"),
+    [
+        ({"Prefix": "wh/"}, "wh/", False),
+        ({"Prefix": ""}, "", False),
+        ({"Filter": {}}, "", False),
+        ({"Filter": {"Prefix": ""}}, "", False),
+        ({"Filter": {"Prefix": "wh/ord"}}, "wh/ord", False),
+        ({"Filter": {"Prefix": TABLE}}, TABLE, False),
+        ({"Filter": {"Prefix": f"{TABLE}dt=1/"}}, f"{TABLE}dt=1/", False),
+        ({"Filter": {"And": {"Prefix": "wh/", "Tags": [{"Key": "a", "Value": "b"}]}}}, "wh/", True),
+        ({"Filter": {"And": {"Prefix": "wh/", "ObjectSizeGreaterThan": 500}}}, "wh/", True),
+        ({"Filter": {"Tag": {"Key": "a", "Value": "b"}}}, "", True),
+        ({"Filter": {"ObjectSizeGreaterThan": 500}}, "", True),
+        ({"Filter": {"ObjectSizeLessThan": 5_000}}, "", True),
+    ],
+    ids=str,
+)
+def test_a_rule_applies_by_whatever_form_of_filter(
+    store: S3Store, where: dict[str, Any], prefix: str, is_limited: bool
+) -> None:
+    set_rules(store, {**where, **EXPIRE})
+    expected = LifecycleRule(rule_id="rule 0", prefix=prefix, days=None, expiration_days=30, is_limited=is_limited)
+    assert rules_of(store) == (expected,)
+
+
+@pytest.mark.parametrize("where", [{"Prefix": "wh/other/"}, {"Filter": {"Prefix": "wh/orders2/"}}], ids=str)
+def test_a_rule_for_another_place_does_not_apply(store: S3Store, where: dict[str, Any]) -> None:
+    set_rules(store, {**where, **ABORT})
+    assert rules_of(store) == ()
+    assert len(rules_of(store, "wh/")) == 1
+
+
+def test_aborting_and_expiring_are_told_apart(store: S3Store) -> None:
+    everywhere = {"Filter": {"Prefix": ""}}
+    set_rules(
+        store,
+        {**everywhere, **ABORT},
+        {**everywhere, **EXPIRE},
+        {**everywhere, **ABORT, **EXPIRE},
+        {**everywhere, "Expiration": {"Date": datetime(2030, 1, 1, tzinfo=UTC)}},
+    )
+    found = [(rule.days, rule.expiration_days, rule.expiration_date) for rule in rules_of(store)]
+    assert found == [(7, None, None), (None, 30, None), (7, 30, None), (None, None, date(2030, 1, 1))]
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        {"Status": "Disabled", **ABORT},
+        {"Transitions": [{"Days": 30, "StorageClass": "GLACIER"}]},
+        {"NoncurrentVersionExpiration": {"NoncurrentDays": 3}},
+        {"Expiration": {"ExpiredObjectDeleteMarker": True}},
+    ],
+    ids=str,
+)
+def test_rules_that_take_neither_uploads_nor_objects_do_not_count(store: S3Store, harmless: dict[str, Any]) -> None:
+    set_rules(store, {"Filter": {"Prefix": ""}, **harmless})
+    assert rules_of(store) == ()
+
+
+@pytest.mark.parametrize("status", ["Enabled", "Suspended"])
+def test_versioning_is_reported_as_the_bucket_has_it(store: S3Store, status: Any) -> None:
+    assert bucket_versioning(store) == "Unversioned"
+    store.client.put_bucket_versioning(Bucket=store.bucket, VersioningConfiguration={"Status": status})
+    assert bucket_versioning(store) == status
+
+
+@pytest.mark.parametrize(("status", "code"), WITHHELD)
+def test_what_may_not_be_read_is_none(fake_s3: FakeS3, fake_store: S3Store, status: int, code: str) -> None:
+    for _ in range(2):
+        fake_s3.error(status, code)
+    assert incomplete_upload_rules(fake_store, TABLE) is None
+    assert bucket_versioning(fake_store) is None
+
+
+@pytest.mark.parametrize(("status", "code"), [(404, "NoSuchBucket"), (403, "InvalidAccessKeyId"), (503, "SlowDown")])
+def test_a_failing_store_does_not_pass_for_one_without_rules(
+    fake_s3: FakeS3, fake_store: S3Store, status: int, code: str
+) -> None:
+    for _ in range(2):
+        fake_s3.error(status, code)
+    with pytest.raises(StorageError, match=code):
+        incomplete_upload_rules(fake_store, TABLE)
+    with pytest.raises(StorageError, match=code):
+        bucket_versioning(fake_store)
+
+
+def test_a_store_that_knows_neither_is_no_error(versitygw: S3Server) -> None:
+    store = open_bucket(versitygw)
+    assert incomplete_upload_rules(store, TABLE) in (None, ())
+    assert bucket_versioning(store) in (None, "Unversioned")
