@@ -16,7 +16,7 @@ copyright = "the table_writer developers, Apache License 2.0"  # noqa: A001  # S
 release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
-exclude_patterns = ["_build", "changes/README.md"]
+exclude_patterns = ["_build", "changes"]
 myst_heading_anchors = 3
 nitpicky = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -38,6 +38,7 @@ SAFE_AGE: Final = timedelta(hours=24)  # calls in flight and running queries mus
 HISTORY_RETENTION: Final = timedelta(days=30)
 HISTORY_PROPERTY: Final = "table_writer.history_retention"
 RETENTION_PROPERTY: Final = "table_writer.retention"
+AWS_CHAIN: Final = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 
 
 class Maintenance:
@@ -49,7 +50,7 @@ class Maintenance:
         ``thrift://host:port``, several separated by commas. Default: ``hive.metastore.uris`` of the Hadoop settings.
     config
         As for :class:`~table_writer.TableWriter`: ``hadoop`` holds Hadoop's settings (``fs.s3a.*``), ``s3`` what is to
-        be said otherwise. Without any, credentials are what the AWS SDK finds.
+        be said otherwise. Where neither names credentials, they are what the AWS SDK finds.
     services
         Opens the metastore and the stores; tests hand in doubles.
 
@@ -76,7 +77,7 @@ class Maintenance:
             config = config or TableWriterConfig()
             if metastore_uri is not None:
                 config = replace(config, metastore_uris=tuple(metastore_uri.split(",")))
-            services = Services(SessionSettings(hadoop=config.hadoop), config)
+            services = Services(SessionSettings(hadoop=_with_credentials(config.hadoop)), config)
         self._services = services
 
     def history(self, table: str, *, limit: int | None = None) -> HistoryReport:
@@ -112,6 +113,13 @@ class Maintenance:
             The log has no such entry, or not any more.
         """
         services = self._open(table)
+        state = services.log.read_state(listed_after=0)
+        if version not in state.versions:
+            raise InvalidInputError(
+                f"the log of {services.table.name} has no version {version}: its newest is {state.newest}, and a vacuum"
+                " may have trimmed old ones",
+                table=str(services.table.name),
+            )
         record = services.log.read(version)
         return VersionReport(
             table=str(services.table.name),
@@ -161,7 +169,8 @@ class Maintenance:
             if dry_run or not behind:
                 break
             recovery.put_right(services.table, history, now)
-        finished = () if dry_run else services.vacuum().finish(services.table)
+        vacuum = services.vacuum()
+        finished = vacuum.interrupted(before) if dry_run else vacuum.finish(services.table)
         outcomes = {version: None if dry_run else services.log.outcome(version) for version in in_doubt}
         return RecoverReport(
             table=str(services.table.name),
@@ -261,13 +270,13 @@ class Maintenance:
             The age is too low and ``force`` was not given.
         """
         services = self._open(table)
-        age = _safe_age(services, older_than, force=force or dry_run)
-        history = services.hours_property(HISTORY_PROPERTY) or HISTORY_RETENTION
+        age = _safe_age(services, older_than, force=force)
+        history = services.hours_property(HISTORY_PROPERTY)
         found = services.vacuum().run(
             services.table,
             older_than_seconds=None if age is None else age.total_seconds(),
             usual_retention_seconds=services.retention.total_seconds(),
-            history_seconds=history.total_seconds(),
+            history_seconds=(HISTORY_RETENTION if history is None else history).total_seconds(),
             dry_run=dry_run,
         )
         return _vacuum_report(services, found, dry_run=dry_run)
@@ -290,7 +299,8 @@ class Maintenance:
             Allow an age under 24 hours.
         """
         services = self._open(table)
-        seconds = (_safe_age(services, older_than, force=force or not abort) or SAFE_AGE).total_seconds()
+        _safe_age(services, older_than, force=force)
+        seconds = older_than.total_seconds()
         traces = look_for_traces(services.store, services.layout)
         uploads = tuple(services.store.list_uploads(services.layout.root.key))
         listed = upload_details(uploads, traces, services.log.read_history(), seconds)
@@ -304,8 +314,15 @@ class Maintenance:
             dry_run=False,
             only_dead_writes=True,
         )
-        aborted = sum(len(write.uploads) for write in found.dead_writes) + len(found.leftover_uploads)
-        return UploadsReport(table=str(services.table.name), uploads=listed, aborted_count=aborted, dry_run=False)
+        swept = _vacuum_report(services, found, dry_run=False)
+        return UploadsReport(
+            table=str(services.table.name),
+            uploads=listed,
+            aborted=swept.aborted,
+            deleted=swept.deleted,
+            failures=swept.failures,
+            dry_run=False,
+        )
 
     def restore(self, table: str, *, partitions: Collection[str] | None = None, dry_run: bool = False) -> RestoreReport:
         """Add the partitions that the log knows and the metastore does not, in one metastore call.
@@ -325,10 +342,9 @@ class Maintenance:
         """
         services = self._services.open_table(TableName.parse(table))
         owner = Owner.of(services.table, services.metastore.uri)
-        adopted = _require_same_name(services, owner)
-        done = services.restore().run(services.table, _values(services, partitions), dry_run=dry_run)
-        if adopted and not dry_run:
+        if _require_same_name(services, owner) and not dry_run:
             services.store.put(services.layout.owner_key, owner.to_json())
+        done = services.restore().run(services.table, _values(services, partitions), dry_run=dry_run)
         columns = _columns(services)
         return RestoreReport(
             table=str(services.table.name),
@@ -352,6 +368,12 @@ class Maintenance:
         services = self._services.open_table(TableName.parse(table))
         require_owner(services.store, services.layout, Owner.of(services.table, services.metastore.uri))
         return services
+
+
+def _with_credentials(hadoop: Mapping[str, str]) -> Mapping[str, str]:
+    """Without any word on credentials take what the AWS SDK finds: profiles and SSO too, as the AWS CLI does."""
+    named = any(name.endswith((".access.key", ".aws.credentials.provider")) for name in hadoop)
+    return hadoop if named else {**hadoop, "fs.s3a.aws.credentials.provider": AWS_CHAIN}
 
 
 def _safe_age(services: TableServices, older_than: timedelta | None, *, force: bool) -> timedelta | None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from table_writer.display.render import Summary, size, summary_html, summary_text
 
@@ -27,6 +27,8 @@ __all__ = [
     "VersionSummary",
 ]
 
+SHOWN_LINES: Final = 12  # below the table
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class _Report:
@@ -44,14 +46,14 @@ class _Report:
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
 
     def __repr__(self) -> str:
-        return summary_text(self._summary())
+        return self.to_text()
 
     def _repr_html_(self) -> str:
-        return summary_html(self._summary())
+        return summary_html(_shortened(self._summary()))
 
     def to_text(self, *, all_rows: bool = False) -> str:
         """Return the summary as aligned lines; all rows of its table, or the first ones."""
-        return summary_text(self._summary().with_all_rows() if all_rows else self._summary())
+        return summary_text(self._summary().with_all_rows() if all_rows else _shortened(self._summary()))
 
     def _summary(self) -> Summary:
         raise NotImplementedError
@@ -111,8 +113,8 @@ class DeletedPath:
 class UploadDetail:
     """A pending upload below a table's root, and whose it is.
 
-    ``owner`` is ``"running"``, ``"dead"``, ``"settled"`` (left by a late attempt), ``"in doubt"`` or ``"another
-    tool"``.
+    ``owner`` is ``"running"``, ``"dead"``, ``"young"`` (no registration, and not old enough to tell), ``"settled"``
+    (left by a late attempt), ``"in doubt"`` or ``"another tool"``.
     """
 
     key: str
@@ -224,19 +226,18 @@ class RecoverReport(_Report):
     dry_run: bool = False
 
     def _summary(self) -> Summary:
-        would = "would be " if self.dry_run else ""
         done = len(self.settled) + len(self.put_right) + len(self.finished_vacuums)
+        settled, right = ("to settle", "to put right") if self.dry_run else ("settled", "put right")
         return Summary(
             headline=(
-                f"{self.table}: {would}settled {len(self.settled)} version(s), {would}put right"
-                f" {len(self.put_right)} partition(s)"
+                f"{self.table}: {len(self.settled)} version(s) {settled}, {len(self.put_right)} partition(s) {right}"
                 if done
                 else f"{self.table}: nothing is in doubt"
             ),
             headings=("version", "outcome"),
             rows=tuple((str(version), outcome) for version, outcome in sorted(self.settled.items())),
             lines=(
-                *(f"put right: {name}" for name in self.put_right),
+                *(f"{right}: {name}" for name in self.put_right),
                 *(f"left alone, moved by another tool: {name}" for name in self.superseded),
                 *(f"vacuum version {version} finished" for version in self.finished_vacuums),
                 *(f"not in the metastore, dropped by another tool: {name}" for name in self.missing),
@@ -323,41 +324,52 @@ class VacuumReport(_Report):
             headline=(
                 f"{self.table}: {verb} {size(self.bytes_freed)} in {objects:,} objects of {len(self.deleted)}"
                 f" location(s); {len(self.aborted):,} upload(s) {'to abort' if self.dry_run else 'aborted'},"
-                f" {len(self.trimmed_versions)} log entr(y/ies) {'to trim' if self.dry_run else 'trimmed'}"
+                f" log entries {'to trim' if self.dry_run else 'trimmed'}: {len(self.trimmed_versions):,}"
             ),
             headings=("location", "why", "objects", "size"),
             rows=tuple((path.location, path.reason, f"{len(path.keys):,}", size(path.bytes)) for path in self.deleted),
             lines=(
-                *(f"kept {location}: {reason}" for location, reason in self.kept),
-                *(f"version {version} is in doubt: run `table-writer recover`" for version in self.in_doubt),
                 *(f"FAILED: {failure}" for failure in self.failures),
+                *(f"version {version} is in doubt: run `table-writer recover`" for version in self.in_doubt),
+                *(f"kept {location}: {reason}" for location, reason in self.kept),
             ),
         )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class UploadsReport(_Report):
-    """Pending uploads below a table's root; they take space and are in no listing of objects."""
+    """Pending uploads below a table's root; they take space and are in no listing of objects.
+
+    Parameters
+    ----------
+    uploads
+        As they were found.
+    aborted
+        Of dead writes and late attempts, as ``key`` and ``upload_id``.
+    deleted
+        Files of dead writes, which go with their uploads.
+    failures
+        What could not be aborted or deleted; call again.
+    """
 
     uploads: tuple[UploadDetail, ...] = ()
-    aborted_count: int = 0
+    aborted: tuple[tuple[str, str], ...] = ()
+    deleted: tuple[DeletedPath, ...] = ()
+    failures: tuple[str, ...] = ()
     dry_run: bool = True
 
     def _summary(self) -> Summary:
-        aborted = f"; {self.aborted_count:,} of dead writes aborted" if not self.dry_run else ""
+        files = sum(len(path.keys) for path in self.deleted)
+        aborted = (
+            f"; {len(self.aborted):,} aborted, {files:,} file(s) of dead writes deleted" if not self.dry_run else ""
+        )
         return Summary(
             headline=f"{self.table}: {len(self.uploads):,} pending upload(s){aborted}",
-            headings=("whose", "write_id", "age", "key"),
+            headings=("whose", "key", "write_id", "age"),
             rows=tuple(
-                (
-                    one.owner,
-                    one.write_id or "-",
-                    f"{one.age_seconds / 3600:.1f} h",
-                    one.key,
-                )
-                for one in self.uploads
+                (one.owner, one.key, one.write_id or "-", f"{one.age_seconds / 3600:.1f} h") for one in self.uploads
             ),
-            lines=(),
+            lines=tuple(f"FAILED: {failure}" for failure in self.failures),
         )
 
 
@@ -407,10 +419,18 @@ class DoctorReport(_Report):
         troubled = [finding for finding in self.findings if finding.status in {"warning", "error"}]
         return Summary(
             headline=f"{self.table}: {len(self.findings)} checks, {len(troubled)} to look at",
-            headings=("status", "check", "finding"),
-            rows=tuple((finding.status, finding.check, finding.message) for finding in self.findings),
+            headings=("status", "finding"),  # two columns of words stand left; a third would stand right
+            rows=tuple((finding.status, f"{finding.check}: {finding.message}") for finding in self.findings),
             lines=tuple(f"{finding.check}: {finding.advice}" for finding in self.findings if finding.advice),
         )
+
+
+def _shortened(summary: Summary) -> Summary:
+    """Leave out all but the first lines: a vacuum of a large table keeps thousands of locations."""
+    hidden = len(summary.lines) - SHOWN_LINES
+    if hidden <= 0:
+        return summary
+    return dataclasses.replace(summary, lines=(*summary.lines[:SHOWN_LINES], f"… and {hidden:,} more lines"))
 
 
 def _changes(one: VersionSummary) -> str:

@@ -67,14 +67,15 @@ def upload_details(
             key=upload.key,
             upload_id=upload.upload_id,
             write_id=traces.write_id_of(upload),
-            owner=_owner(traces.write_id_of(upload), traces, history, older_than_seconds),
-            age_seconds=max(0.0, (traces.now - upload.initiated_at).total_seconds()),
+            owner=_owner(upload, traces, history, older_than_seconds),
+            age_seconds=traces.age_seconds(upload),
         )
         for upload in uploads
     )
 
 
-def _owner(write_id: str | None, traces: Traces, history: History, older_than_seconds: float) -> str:
+def _owner(upload: UploadInfo, traces: Traces, history: History, older_than_seconds: float) -> str:
+    write_id = traces.write_id_of(upload)
     if write_id is None:
         return "another tool"
     if write_id in history.ids_in_doubt():
@@ -82,7 +83,9 @@ def _owner(write_id: str | None, traces: Traces, history: History, older_than_se
     registered = traces.registered.get(write_id)
     if registered is not None:
         return "dead" if registered.is_dead(older_than_seconds) else "running"
-    return "settled" if write_id in history.claimed_ids() else "dead"
+    if write_id in history.claimed_ids():
+        return "settled"
+    return "dead" if traces.age_seconds(upload) >= older_than_seconds else "young"
 
 
 def _change(partition: EntryPartition) -> str:

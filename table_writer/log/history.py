@@ -145,23 +145,26 @@ class History:
     def placement(self, values: PartitionValues, location: str | None) -> Placement:
         """Compare where the metastore points now, ``None`` if the partition does not exist, with the log.
 
-        A partition that is gone counts as behind only if a drop of ours was never answered: it may have come late.
+        A partition that is gone counts as behind only if a drop of ours was never answered: it may have come late. One
+        at a placeholder that no older entry names is as good as gone: a refused publish has added it.
         """
         newest = self.current[values]
         wanted = newest.partition.new_location
         older = [(record, named) for record, named in self._naming[values] if record.entry.version < newest.version]
-        if location is None:
-            late_drop = any(
-                named.new_location is None and record.settled_by != record.entry.write_id for record, named in older
-            )
-            if wanted is None:
-                return Placement.IN_PLACE
-            return Placement.BEHIND if late_drop else Placement.MISSING
-        current = Location.parse(location)
-        if wanted is not None and current.same_place(Location.parse(wanted)):
+        current = None if location is None else Location.parse(location)
+        if current is not None and wanted is not None and current.same_place(Location.parse(wanted)):
             return Placement.IN_PLACE
         places = {place for record, named in older for place in self._places_of(record.entry, named.new_location)}
-        return Placement.BEHIND if current.place in places else Placement.MOVED
+        if current is not None and current.place in places:
+            return Placement.BEHIND
+        if current is not None and not self.layout.is_placeholder(current):
+            return Placement.MOVED
+        if wanted is None:
+            return Placement.IN_PLACE
+        late_drop = any(
+            named.new_location is None and record.settled_by != record.entry.write_id for record, named in older
+        )
+        return Placement.BEHIND if late_drop else Placement.MISSING
 
     def state_at(self, version: int) -> dict[PartitionValues, tuple[str | None, int]]:
         """Return where each partition that was changed later was after ``version``, and which entry says so.

@@ -115,8 +115,9 @@ def _refuse_other(stored: StoredObject | None, layout: TableLayout, owner: Owner
             f"{where} belongs to {found.database}.{found.name} created at {found.created_at_seconds}"
             f" (seen at {found.metastore}), not to {table} created at {owner.created_at_seconds}: the table was dropped"
             " and created again, renamed, or another metastore uses the same files. If it is the same data, adopt it:"
-            f" TableWriter(spark).adopt({table!r}) keeps the log. If not, reset it: once nothing reads the old table,"
-            f" delete {layout.own}owner.json and {layout.own}log/, which forgets its history.",
+            f" `table-writer adopt {table}` or TableWriter(spark).adopt({table!r}) keeps the log. If the metastore was"
+            f" lost, `table-writer restore {table}` adds the partitions. If not, reset it: once nothing reads the old"
+            f" table, delete {layout.own}owner.json and {layout.own}log/, which forgets its history.",
             table=table,
         )
 

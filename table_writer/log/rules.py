@@ -8,11 +8,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection
 
+from table_writer.log.history import History, Placement
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location, PlaceSet
 from table_writer.model.write import TableLayout
 
-__all__ = ["PartitionState", "Standing", "claim_is_over", "partition_state", "standing"]
+__all__ = ["PartitionState", "Standing", "claim_is_over", "partition_state", "recovered_state", "standing"]
 
 
 class Standing(enum.Enum):
@@ -101,3 +102,22 @@ def partition_state(partition: EntryPartition, current_location: str | None, lay
         return PartitionState.BEFORE if layout.is_placeholder(current) else PartitionState.SUPERSEDED
     before = current.same_place(Location.parse(partition.old_location))
     return PartitionState.BEFORE if before else PartitionState.SUPERSEDED
+
+
+def recovered_state(history: History, partition: EntryPartition, current_location: str | None) -> PartitionState:
+    """Decide for a recovery, which must not take a late call of this library for another tool.
+
+    Where only calls of ours have been, however late, the entry is rolled forward.
+
+    Parameters
+    ----------
+    history
+        The log up to the entry that is recovered.
+    partition, current_location
+        As for :func:`partition_state`.
+    """
+    state = partition_state(partition, current_location, history.layout)
+    if state is not PartitionState.SUPERSEDED or partition.values not in history.current:
+        return state
+    ours = history.placement(partition.values, current_location) in {Placement.IN_PLACE, Placement.BEHIND}
+    return PartitionState.BEFORE if ours else state

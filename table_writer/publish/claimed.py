@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from table_writer.errors import InvalidInputError, MetastoreError, TableWriterError
+from table_writer.errors import InvalidInputError, MetastoreError, StorageError, TableWriterError
 from table_writer.log.table_log import TableLog
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.table import Table
@@ -30,6 +30,19 @@ class ClaimedEntries:
     def __init__(self, log: TableLog, switch: Switch) -> None:
         self._log = log
         self._switch = switch
+
+    def claim(self, entry: LogEntry) -> bool:
+        """Put the entry into its slot; ``False`` if somebody else was first.
+
+        Raises
+        ------
+        OutcomeUnknownError
+            The store did not answer: the claim may stand, and others will carry it out then.
+        """
+        try:
+            return self._log.claim(entry)
+        except StorageError as error:
+            raise outcome_unknown(entry, error) from error
 
     def carry_out(self, table: Table, entry: LogEntry, now: PartitionsNow, deadline: Deadline) -> tuple[str, ...]:
         """Make readers see what the entry says, and record that.

@@ -25,7 +25,7 @@ from table_writer.model.write import StagedFiles, WritePlan
 from table_writer.publish.claimed import ClaimedEntries
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.replaced import Replaced, replaced_locations
-from table_writer.publish.switch import Deadline, PartitionsNow, outcome_unknown
+from table_writer.publish.switch import Deadline, PartitionsNow
 from table_writer.storage.object_store import ObjectStore
 
 __all__ = ["Published", "Publisher"]
@@ -122,7 +122,7 @@ class Publisher:
                 look = self._look(staged.plan, replace(draft, version=state.newest + 1))
                 deadline = Deadline(self._publish_timeout_seconds)
                 with claiming() as lost:
-                    if self._claim(look.entry):
+                    if self._claimed.claim(look.entry):
                         return self._carry_out(look, staged.plan, deadline, state)
                     lost()
             state = self._log.read_state(listed_after=state.listed_after)
@@ -137,12 +137,6 @@ class Publisher:
                 table=str(plan.table.name),
                 write_id=plan.write_id,
             ) from error
-
-    def _claim(self, entry: LogEntry) -> bool:
-        try:
-            return self._log.claim(entry)
-        except StorageError as error:
-            raise outcome_unknown(entry, error) from error
 
     def _carry_out(self, look: _Look, plan: WritePlan, deadline: Deadline, state: LogState) -> Published:
         notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline)

@@ -11,7 +11,7 @@ from typing import Final
 
 from table_writer.errors import MetastoreError
 from table_writer.log.history import History, Placement, SlotRecord
-from table_writer.log.rules import PartitionState, claim_is_over
+from table_writer.log.rules import PartitionState, claim_is_over, recovered_state
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
@@ -131,10 +131,10 @@ class Recovery:
             replaced=() if behind else original.replaced,
             writer=dict(self._identity),
         )
-        if not self._log.claim(claimed):
+        if not self._claimed.claim(claimed):
             return None
         now = self._look(table, claimed, deadline)
-        found = states(claimed, now, self._layout)
+        found = self._states(claimed, now)
         todo = tuple(p for p in claimed.partitions if found[p.values] in TO_DO)
         superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
         outcome = Outcome.ABANDONED if len(superseded) == len(claimed.partitions) else Outcome.PUBLISHED
@@ -195,6 +195,19 @@ class Recovery:
         for version, partitions in sorted(behind.items()):
             return self.recover(self._log.read(version), table, newest=history.newest, behind=partitions)
         return None
+
+    def _states(self, entry: LogEntry, now: PartitionsNow) -> dict[PartitionValues, PartitionState]:
+        """Tell other tools from late calls of this library; for that the whole log is read, which is rarely needed."""
+        found = states(entry, now, self._layout)
+        if PartitionState.SUPERSEDED not in found.values():
+            return found
+        history = self._log.read_history()
+        return {
+            partition.values: recovered_state(
+                history, partition, now[partition.values].location if partition.values in now else None
+            )
+            for partition in entry.partitions
+        }
 
     def _look(self, table: Table, entry: LogEntry, deadline: Deadline) -> PartitionsNow:
         try:

@@ -108,7 +108,7 @@ class Restore:
                 return found
             entry = self._entry(history, table, partitions)
             deadline = Deadline(self._publish_timeout_seconds)
-            if self._log.claim(entry):
+            if self._claimed.claim(entry):
                 notes = self._claimed.carry_out(table, entry, {}, deadline)
                 return replace(found, version=entry.version, notes=notes)
 

@@ -117,7 +117,7 @@ class Rollback:
             if dry_run or not partitions:
                 return Republished(version=None, write_id="", partitions=partitions)
             deadline = Deadline(self._publish_timeout_seconds)
-            if self._log.claim(entry):
+            if self._claimed.claim(entry):
                 notes = self._claimed.carry_out(table, entry, now, deadline)
                 return Republished(version=entry.version, write_id=entry.write_id, partitions=partitions, notes=notes)
 
@@ -214,8 +214,9 @@ def version_of(history: History, write_id: str, table: Table) -> int:
 
 def _require_version(history: History, version: int, table: Table) -> None:
     by_version = {record.entry.version: record for record in history.records}
-    trimmed = version > 0 and version not in by_version
-    if not 0 <= version <= history.newest or trimmed or (version == 0 and 1 not in by_version):
+    oldest = min(by_version, default=1)
+    known_state = version in by_version or (version == 0 and oldest == 1)
+    if not known_state:
         known = ", ".join(str(one) for one in sorted(by_version)[-5:])
         raise InvalidInputError(
             f"{table.name} has no version {version} to go back to: the log holds {len(by_version)} entries, the newest"

@@ -45,7 +45,7 @@ def make_client(settings: S3Settings) -> S3Client:
         client = boto3.Session(botocore_session=session, region_name=region).client(
             "s3",
             endpoint_url=settings.endpoint_url or None,
-            verify=settings.verify_tls,
+            verify=None if settings.verify_tls is True else settings.verify_tls,  # None: AWS_CA_BUNDLE counts
             config=_config(settings, anonymous=credentials is None),
         )
     except InvalidInputError:

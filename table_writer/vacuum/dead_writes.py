@@ -39,6 +39,10 @@ class Traces:
         """Return which write an upload belongs to, ``None`` if it is another tool's."""
         return _write_id_of(self.layout, upload)
 
+    def age_seconds(self, upload: UploadInfo) -> float:
+        """Return the age of an upload by the store's clock."""
+        return max(0.0, (self.now - upload.initiated_at).total_seconds())
+
     def leftover_uploads(self, history: History) -> tuple[UploadInfo, ...]:
         """Return uploads that late attempts of settled writes have left: no claim of theirs is in doubt any more."""
         settled = history.claimed_ids() - history.ids_in_doubt() - self.registered.keys()

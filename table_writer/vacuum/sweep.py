@@ -149,12 +149,22 @@ class Vacuum:
                 done = self._carry_out(table, history, entry, plan)
                 return self._tidied(done, self._log.read_history(), history_seconds, only_dead_writes=only_dead_writes)
 
+    @staticmethod
+    def interrupted(history: History) -> tuple[int, ...]:
+        """Return the vacuums that are in doubt although their time is over."""
+        return tuple(
+            record.entry.version
+            for record in history.in_doubt
+            if record.entry.operation is Operation.VACUUM and claim_is_over(record.entry, record.age_seconds)
+        )
+
     def finish(self, table: Table) -> tuple[int, ...]:
         """Carry out the vacuums whose own process died; returns their versions."""
         history = self._log.read_history()
         finished: list[int] = []
+        interrupted = self.interrupted(history)
         for record in history.in_doubt:
-            if record.entry.operation is Operation.VACUUM and claim_is_over(record.entry, record.age_seconds):
+            if record.entry.version in interrupted:
                 places = [Location.parse(deleted.location) for deleted in record.entry.deletes]
                 left = [history.left[place.place] for place in places if place.place in history.left]
                 ids = {

@@ -284,8 +284,7 @@ def main() -> None:
         fell_back = FELL_BACK.findall(log.read_bytes()[start:].decode(errors="replace"))
     direct_sql = "off" if not chosen.direct_sql else f"on, given up {len(fell_back)} times" if fell_back else "on"
     row = {"database": chosen.database, "isolation": chosen.isolation, "direct SQL": direct_sql}
-    for line in fell_back:
-        print(line[:300], file=sys.stderr)
+    sys.stderr.writelines(f"{line[:300]}\n" for line in fell_back)
     row["reader calls"] = sum(calls.answered for calls in results.values())
     row["mixed"] = sum(calls.mixed for calls in results.values())
     row["failed"] = sum(calls.failed for calls in results.values()) + refused

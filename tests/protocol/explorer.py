@@ -2,7 +2,7 @@
 
 A crash needs no step of its own. A crashed actor is one that does nothing any more, and every schedule in which an
 actor does nothing any more is among those explored. So any number of actors may die, at any point; what the survivors
-find is checked in every state, as if all had died there (:mod:`tests.protocol.closing`). A claim may time out at any
+find is checked in every state, as if all had died there (:mod:`tests.protocol.invariants`). A claim may time out at any
 moment, whether its claimant lives or not.
 """
 
@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from table_writer.model.entry import Operation, Outcome
+from table_writer.model.entry import Operation
 
-from .actors import Protocol
+from .answers import a_day_later, answer_to_read, change_data, claim, send, settle
 from .invariants import Checks
+from .keeping import Protocol
 from .requests import (
     FAILED,
     LOST,
@@ -38,7 +39,7 @@ from .requests import (
     Settle,
     Upload,
 )
-from .state import INDEX, Budget, Call, Log, World, apply, without
+from .state import Budget, Call, Log, World, apply
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,7 @@ class Scenario:
     start: World
     actors: Mapping[str, Next]
     budget: Budget = field(default_factory=Budget)
-    timeouts: bool = True
+    larger: Budget | None = None  # for the slow tests
     other_tool: tuple[Call, ...] = ()  # what another tool may do
 
 
@@ -87,6 +88,7 @@ class Explorer:
         self._scenario = scenario
         self._machine = Machine(protocol or Protocol())
         self._names = tuple(scenario.actors)
+        self._finishes = ("finish",) in scenario.actors.values()  # others never wait for a vacuum
         self._checks = Checks(self._machine, self._names, scenario.actors)
         self._handlers: dict[type, Callable[[State, int, Any], Iterator[Step]]] = {
             ReadLog: self._read,
@@ -220,15 +222,17 @@ class Explorer:
         for number, call in enumerate(world.late):
             answer, metastore = apply(call, world.metastore)
             rest = (*world.late[:number], *world.late[number + 1 :])
-            yield ("the server", call, f"late: {answer}"), State(
-                world._replace(metastore=metastore, late=rest), actors, budget
+            yield (
+                ("the server", call, f"late: {answer}"),
+                State(world._replace(metastore=metastore, late=rest), actors, budget),
             )
-        if self._scenario.timeouts:
+        if budget.timeouts:
+            less = budget._replace(timeouts=budget.timeouts - 1)
             for version in world.log.in_doubt:
                 slot = world.log.slots[version - 1]
-                if not slot.timed_out and slot.operation is not Operation.VACUUM:
+                if not slot.timed_out and (self._finishes or slot.operation is not Operation.VACUUM):
                     later = world._replace(log=world.log.timed_out(version))
-                    yield ("time", version, "the claim times out"), State(later, actors, budget)
+                    yield ("time", version, "the claim times out"), State(later, actors, less)
         if budget.days:
             yield ("time", 0, "a day passes"), State(a_day_later(world), actors, budget._replace(days=budget.days - 1))
         if budget.other_tool:
@@ -237,8 +241,9 @@ class Explorer:
                 answer, metastore = apply(call, world.metastore)
                 if answer == OK:
                     touched = world.touched | {values for values, _ in call[1]}
-                    yield ("another tool", call, ""), State(
-                        world._replace(metastore=metastore, touched=touched), actors, less
+                    yield (
+                        ("another tool", call, ""),
+                        State(world._replace(metastore=metastore, touched=touched), actors, less),
                     )
 
     def _trace(self, parents: Mapping[State, State | None], last: State) -> tuple[tuple[Label, World], ...]:
@@ -249,47 +254,3 @@ class Explorer:
             state = before
         closing = [(label, world) for label, world in self._checks.closing]
         return (*reversed(found), *closing)
-
-
-def answer_to_read(request: Any, world: World) -> object:
-    if type(request) is ReadLog:
-        return world.log
-    if type(request) is ReadMetastore:
-        return tuple([world.metastore[INDEX[values]] for values in request.partitions])
-    if type(request) is ListStale:
-        return world.stale & {code.partition("/")[0] for code in world.data}
-    return world.data.issuperset(request.codes)
-
-
-def change_data(request: Upload | Delete, world: World) -> World:
-    if type(request) is Upload:
-        return world._replace(data=world.data.union(request.codes))
-    return world._replace(data=without(world.data, request.code))
-
-
-def claim(request: Claim, world: World) -> tuple[bool, World]:
-    if request.version != world.log.newest + 1:
-        return False, world
-    return True, world._replace(log=world.log.claimed(request.slot))
-
-
-def settle(request: Settle, world: World) -> tuple[Outcome | str, World]:
-    if request.in_time_of and world.log.slots[request.in_time_of - 1].timed_out:
-        return TOO_LATE, world
-    log = world.log.settled(request.version, request.outcome, request.write_id)
-    stands = log.slots[request.version - 1].outcome
-    assert stands is not None
-    return stands, world._replace(log=log)
-
-
-def send(request: Send, world: World) -> tuple[str, World]:
-    if request.in_time_of and world.log.slots[request.in_time_of - 1].timed_out:
-        return TOO_LATE, world
-    answer, metastore = apply(request.call, world.metastore)
-    return answer, world._replace(metastore=metastore)
-
-
-def a_day_later(world: World) -> World:
-    """Every claim is over, no server applies a call that old, and outcomes so far are past their retention."""
-    stale = frozenset(code.partition("/")[0] for code in world.data if not code.startswith("dt="))
-    return world._replace(log=world.log.a_day_later(), stale=stale, late=())

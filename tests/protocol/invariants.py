@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from table_writer.log.history import History
 from table_writer.model.entry import Operation, Outcome
 
+from .answers import a_day_later, answer_to_read, change_data, claim, send, settle
 from .requests import Claim, Delete, Done, Machine, Next, Send, Settle, Upload
-from .state import INDEX, PARTITIONS, Log, Metastore, Slot, World, rows_at
+from .state import INDEX, LAYOUT, PARTITIONS, Log, Metastore, Slot, World, code_of, rows_at
 
 LONGEST_RUN = 400
 
@@ -34,10 +36,15 @@ class Checks:
         """Check a step from one state to the next."""
         if before.metastore == after.metastore or after.touched:
             return ""
-        key = (before.log, before.metastore, after.metastore)
+        late = len(after.late) < len(before.late)
+        key = (before.log, before.metastore, after.metastore, late)
         found = self._steps.get(key)
+        self.closing = []
         if found is None:
-            found = self._steps[key] = torn(before.log, before.metastore, after.metastore)
+            found = torn(before.log, before.metastore, after.metastore)
+            if not late:
+                found = found or unclaimed(before.log, before.metastore, after.metastore)
+            self._steps[key] = found
         return found
 
     def state(self, world: World, told: tuple[str, ...]) -> str:
@@ -75,11 +82,10 @@ class Checks:
         problem = problem or self._after_recover(world, told)
         if problem:
             return problem
-        stale = frozenset(code.partition("/")[0] for code in world.data if not code.startswith("dt="))
-        world = world._replace(log=world.log.a_day_later(), stale=stale)
+        world = a_day_later(world)
         self.closing.append((("time", 0, "a day passes"), world))
         problem, world, _ = self._run("vacuum", ("vacuum", "V"), world)
-        return problem or self._now(world, told) or leaked(world)
+        return problem or self._now(world, told) or leaked(world) or forgotten(world.log.a_day_later())
 
     def _after_recover(self, world: World, told: tuple[str, ...]) -> str:
         return (
@@ -94,15 +100,16 @@ class Checks:
         for name, report in zip(self._names, told, strict=True):
             if report == "success" and name in self._writes:
                 slot = slot_of(world.log, self._writes[name].write_id)
-                assert slot is not None
-                if slot.outcome is not Outcome.PUBLISHED and not {change[0] for change in slot.changes} & world.touched:
+                if (
+                    slot is not None
+                    and slot.outcome is not Outcome.PUBLISHED
+                    and not {change[0] for change in slot.changes} & world.touched
+                ):
                     return f"{name} told its user that it succeeded, and its entry is {_word(slot.outcome)}"
         return ""
 
     def _run(self, name: str, phase: Next, world: World) -> tuple[str, World, str]:
         """Run one actor alone, without a fault."""
-        from .explorer import answer_to_read, change_data, claim, send, settle
-
         actor = self._machine.at(name, phase)
         for _ in range(LONGEST_RUN):
             request: Any = actor.request
@@ -145,6 +152,20 @@ def torn(log: Log, before: Metastore, after: Metastore) -> str:
         now = sum(rows_at(after[INDEX[values]]) == rows_at(new) for values, _, new in changes)
         if was == 0 and 0 < now < len(changes):
             return f"readers see {now} of the {len(changes)} partitions of version {version} without the others"
+    return ""
+
+
+def unclaimed(log: Log, before: Metastore, after: Metastore) -> str:
+    """(g) But for a late call, what readers see of a partition changes only to what an entry in doubt wants."""
+    for values in PARTITIONS:
+        shown = rows_at(after[INDEX[values]])
+        if shown == rows_at(before[INDEX[values]]):
+            continue
+        wanted = {
+            rows_at(new) for slot in log.slots if slot.outcome is None for v, _, new in slot.changes if v == values
+        }
+        if shown not in wanted:
+            return f"{values} goes from {before[INDEX[values]]} to {shown}, which no entry in doubt wants"
     return ""
 
 
@@ -193,6 +214,18 @@ def leaked(world: World) -> str:
     used = {word[1] for word in words if word} | set(world.metastore)
     left = sorted(code for code in world.data if code not in used)
     return f"nobody uses {', '.join(left)}, and vacuum leaves it" if left else ""
+
+
+def forgotten(log: Log) -> str:
+    """(h) A log whose old entries were trimmed says the same of what is left."""
+    trimmed = log.history.trimmable(0)
+    kept = History(LAYOUT, [record for record in log.history.records if record.entry.version not in trimmed])
+    if (kept.current, kept.left, kept.in_use()) != (log.history.current, log.history.left, log.history.in_use()):
+        return f"without versions {sorted(trimmed)} the log says something else"
+    used = {code_of(place).partition("/")[0] for place in kept.in_use() if place[2].startswith(LAYOUT.all_data.key)}
+    return (
+        f"without versions {sorted(trimmed)} {used - kept.claimed_ids()} look dead" if used - kept.claimed_ids() else ""
+    )
 
 
 def newest_word(log: Log, values: str) -> tuple[int, str | None] | None:

@@ -49,6 +49,8 @@ def location(code: str) -> Location:
         found = LAYOUT.empty(code[1:])
     else:
         write_id, _, values = code.partition("/")
+        if values:
+            location(write_id)  # the directory of an abandoned write is deleted as a whole
         found = LAYOUT.data(write_id).child(f"dt={values}") if values else LAYOUT.data(write_id)
     _CODES[found.place] = code
     return found
@@ -80,6 +82,7 @@ class Slot(NamedTuple):
     base: int = 0
     in_doubt_at_plan: frozenset[int] = frozenset()  # not stored by the product: what the check of lost updates needs
     settles: int | None = None
+    is_putting_right: bool = False  # a recover entry that undoes a late call
     deletes: tuple[tuple[str, int | None], ...] = ()
     outcome: Outcome | None = None
     settled_by: str = ""
@@ -136,7 +139,8 @@ class Log:
         made = self._made.get(key)
         if made is None:
             slot = self.slots[version - 1]
-            new = slot if slot.outcome else slot._replace(outcome=outcome, settled_by=write_id, timed_out=True)
+            late = slot.timed_out and write_id != slot.write_id  # no matter once the claimant itself is done
+            new = slot if slot.outcome else slot._replace(outcome=outcome, settled_by=write_id, timed_out=late)
             made = self._made[key] = self._with(version, new)
         return made
 
@@ -168,7 +172,7 @@ def entry_of(version: int, slot: Slot) -> LogEntry:
         base_version=slot.base,
         publish_timeout_seconds=TIMEOUT_SECONDS,
         partitions=tuple(entry_partition(change) for change in slot.changes),
-        replaced=tuple(_replaced(old) for _, old, _ in slot.changes if old is not None and _is_kept(old)),
+        replaced=() if slot.is_putting_right else tuple(_replaced(o) for _, o, _ in slot.changes if o and _is_kept(o)),
         deletes=tuple(DeletedLocation(location=str(location(code)), replaced_by=by) for code, by in slot.deletes),
         settles=slot.settles,
     )
@@ -207,6 +211,7 @@ def _record(version: int, slot: Slot) -> SlotRecord:
 class Budget(NamedTuple):
     """What may still go wrong. A crash needs none: see :mod:`tests.protocol.explorer`."""
 
+    timeouts: int = 2  # claims that are over while others are at work
     refusals: int = 0  # the metastore refuses a call, and changes nothing
     lost: int = 0  # it applies a call, and the answer is lost
     late: int = 0  # the answer is lost, and the call is applied later or never
@@ -244,9 +249,7 @@ def without(data: frozenset[str], code: str) -> frozenset[str]:
     return frozenset(one for one in data if one != code and not one.startswith(f"{code}/"))
 
 
-def start(
-    metastore: Metastore, slots: Iterable[Slot], data: Iterable[str] = (), late: Iterable[Call] = ()
-) -> World:
+def start(metastore: Metastore, slots: Iterable[Slot], data: Iterable[str] = (), late: Iterable[Call] = ()) -> World:
     """Make a first state; rows that the metastore shows exist."""
     shown = (code for code in metastore if rows_at(code))
     return World(Log.of(tuple(slots)), metastore, frozenset((*data, *shown)), late=tuple(sorted(late)))

@@ -156,8 +156,9 @@ def test_recovery_leaves_alone_what_another_tool_moved() -> None:
 
 def test_recovering_twice_changes_nothing_more() -> None:
     world = World()
+    plan = world.plan()
     with world.inject(Fault("store", "put_if_absent", 2, "before", DeathError)), pytest.raises(DeathError):
-        world.write(ONE)
+        world.write(ONE, plan=plan)
     services = world.services()
     recovery = Recovery(
         services.log,

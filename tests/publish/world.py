@@ -8,17 +8,24 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from table_writer.config import SessionSettings, TableWriterConfig
+from table_writer.display.reports import VacuumReport
 from table_writer.errors import LostResponseError, MetastoreError, StorageError
+from table_writer.log.history import History
+from table_writer.log.owner import Owner, claim_root
+from table_writer.maintenance import Maintenance
+from table_writer.metastore.protocol import Metastore
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage, PendingUpload
 from table_writer.model.partition_name import partition_name
 from table_writer.model.table import Column, Partition, Table, TableName
 from table_writer.model.write import TableLayout, WriteMode, WritePlan, new_write_id
 from table_writer.publish.publisher import Published
-from table_writer.services import TableServices
+from table_writer.publish.switch import NO_FILES
+from table_writer.services import Services, TableServices
+from table_writer.storage.object_store import ObjectStore
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.memory_store import MemoryStore
 from table_writer.writer import _OpenWrite
@@ -55,49 +62,44 @@ class Fault:
 
 
 @dataclass
-class World:
-    """One table, and what tests do with it."""
+class TableWorld:
+    """One table over some store and some metastore, and what tests do with it: steps 1 to 5 without Spark."""
 
-    store: MemoryStore = field(default_factory=MemoryStore)
-    metastore: MemoryMetastore = field(default_factory=MemoryMetastore)
-    skipped_seconds: float = 0.0
-    kept_call: Callable[[], object] = int
-
-    def __post_init__(self) -> None:
-        self.store.clock = lambda: time.time() + self.skipped_seconds
-        self.metastore.create_table(
-            Table(
-                name=TABLE,
-                kind="EXTERNAL_TABLE",
-                location=ROOT,
-                columns=(Column("id", "bigint"),),
-                partition_columns=(Column("dt", "string"),),
-            )
-        )
+    store: ObjectStore
+    metastore: Metastore
+    name: TableName = TABLE
+    root: str = ROOT
+    config: TableWriterConfig = field(default_factory=TableWriterConfig)
 
     @property
     def table(self) -> Table:
-        table = self.metastore.get_table(TABLE)
+        table = self.metastore.get_table(self.name)
         assert table is not None
         return table
 
     @property
     def layout(self) -> TableLayout:
-        return TableLayout(Location.parse(ROOT))
+        return TableLayout(Location.parse(self.root))
 
     def services(self, config: TableWriterConfig | None = None) -> TableServices:
-        return TableServices(
-            table=self.table,
-            layout=self.layout,
-            store=self.store,
-            store_settings=None,  # type: ignore[arg-type]  # only executors open stores by it
-            metastore=self.metastore,
-            session=SessionSettings(hadoop={}, spark_version="4.3.0", application_id="app-1"),
-            config=config or TableWriterConfig(),
+        return self.all_services(config).open_table(self.name)
+
+    def all_services(self, config: TableWriterConfig | None = None) -> Services:
+        return Services(
+            SessionSettings(hadoop={"hive.metastore.uris": "thrift://metastore:9083"}, application_id="app-1"),
+            config or self.config,
+            open_metastore=lambda _: self.metastore,
+            open_object_store=lambda _: self.store,
         )
 
+    @property
+    def keeper(self) -> Maintenance:
+        return Maintenance(services=self.all_services())
+
     def plan(self) -> WritePlan:
-        state = self.services().log.read_state()
+        services = self.services()
+        claim_root(self.store, self.layout, Owner.of(services.table, self.metastore.uri))
+        state = services.log.read_state()
         return WritePlan(
             write_id=new_write_id(),
             mode=WriteMode.OVERWRITE_PARTITIONS,
@@ -151,9 +153,16 @@ class World:
         )
 
     def written_by_another_tool(self, value: str, ids: frozenset[int]) -> Partition:
-        location = f"{ROOT}dt={value}/"
-        self.store.put(f"mart/orders/dt={value}/part-0.json", json.dumps(sorted(ids)).encode())
-        return self.metastore.put_partition(TABLE, Partition(values=(value,), location=location))
+        """What Spark or Hive would do: files below the table root, and a partition that points there."""
+        location = f"{self.root}dt={value}/"
+        self.store.put(f"{Location.parse(location).key}part-0.json", json.dumps(sorted(ids)).encode())
+        return self.pointed_by_another_tool(value, location)
+
+    def pointed_by_another_tool(self, value: str, location: str) -> Partition:
+        partition = Partition(values=(value,), location=location, parameters=NO_FILES)
+        self.metastore.drop_partition(self.table, (value,))
+        self.metastore.add_partitions(self.table, [partition])
+        return partition
 
     def rows(self) -> dict[str, frozenset[int]]:
         """What readers see: partitions without rows left out, as in a query's answer."""
@@ -170,8 +179,47 @@ class World:
         return found
 
     def partitions(self) -> dict[str, Partition]:
-        names = self.metastore.get_partition_names(TABLE)
-        return {values[0]: one for values, one in self.metastore.get_partitions(self.table, names).items()}
+        return {values[0]: one for values, one in self.metastore.get_all_partitions(self.table).items()}
+
+    def history(self) -> History:
+        return self.services().log.read_history()
+
+    def vacuum(self) -> VacuumReport:
+        """Delete everything that nobody needs, at once."""
+        return self.keeper.vacuum(str(self.name), older_than=timedelta(0), force=True)
+
+    def leftovers(self) -> list[str]:
+        """Objects, uploads and registrations that neither a partition nor the newest word of the log needs."""
+        live = [Location.parse(one.location).key for one in self.partitions().values()]
+        live += [key for _, _, key in self.history().in_use()]
+        data = [info.key for info in self.store.list(self.layout.all_data.key)]
+        return [
+            *(key for key in data if not key.startswith(tuple(live))),
+            *(info.key for info in self.store.list(self.layout.registrations.key)),
+            *(upload.key for upload in self.store.list_uploads(self.layout.root.key)),
+        ]
+
+
+@dataclass
+class World(TableWorld):
+    """The same over doubles, with faults."""
+
+    store: MemoryStore = field(default_factory=MemoryStore)
+    metastore: MemoryMetastore = field(default_factory=MemoryMetastore)
+    skipped_seconds: float = 0.0
+    kept_call: Callable[[], object] = int
+
+    def __post_init__(self) -> None:
+        self.store.clock = lambda: time.time() + self.skipped_seconds
+        self.metastore.create_table(
+            Table(
+                name=TABLE,
+                kind="EXTERNAL_TABLE",
+                location=ROOT,
+                columns=(Column("id", "bigint"),),
+                partition_columns=(Column("dt", "string"),),
+            )
+        )
 
     def wait_out_claims(self) -> None:
         """Let every claim time out."""

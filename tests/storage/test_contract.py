@@ -480,10 +480,12 @@ def test_directories_directly_in_a_directory_are_listed_and_nothing_deeper(place
     assert list(place.store.list_directories(f"{place.directory}file/")) == []
 
 
-@pytest.mark.parametrize("name", [*ODD_NAMES, "line\nbreak", "tab\t"])
+@pytest.mark.parametrize("name", [*ODD_NAMES, "line\nbreak", "tab\t", "return\rx", "del\x7f"])
 def test_odd_names_of_directories_survive(place: Place, name: str) -> None:
-    if place.kind == "moto" and not name.isprintable():
-        pytest.skip("moto writes such a name into its XML as it is, and XML turns it into a space")
+    if place.kind == "moto" and "\n" in name:  # moto answers 404, where S3 takes the key
+        with pytest.raises(StorageError):
+            place.store.put(f"{place.directory}{name}/{name}/a", b"")
+        return
     place.store.put(f"{place.directory}{name}/{name}/a", b"")
     assert list(place.store.list_directories(place.directory)) == [name]
     assert list(place.store.list_directories(f"{place.directory}{name}/")) == [name]

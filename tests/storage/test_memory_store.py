@@ -22,6 +22,7 @@ def every_call(store: MemoryStore) -> dict[str, list[str]]:
     store.head("d/a")
     store.list_page("d/")
     store.list_files("d/")
+    store.list_directories("d/")
     store.list_uploads("d/")
     store.delete(["d/a"])
     return seen

@@ -1,0 +1,214 @@
+"""The words of the command line: parsing, types, help."""
+
+from __future__ import annotations
+
+import argparse  # no click, no typer: a layer this thin is not worth a dependency in every user's environment
+import math
+import re
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Final, NoReturn, Protocol
+
+from table_writer.cli.configuration import METASTORE_VARIABLE
+from table_writer.cli.exit_codes import exit_codes_text
+from table_writer.cli.secrets import USER_INFO, is_secret
+from table_writer.config import TableWriterConfig
+from table_writer.version import __version__
+
+__all__ = ["UsageError", "age", "build_parser", "parse", "version_number"]
+
+PROGRAM: Final = "table-writer"
+AGE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([dhm])")
+UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}
+LONGEST_TIMEOUT_SECONDS: Final = 43_000  # a claim lasts twice as long, and at most a day
+CREDENTIALS_HINT: Final = (
+    "options show in process lists; use the variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, --profile NAME,"
+    " or a file in --conf-dir"
+)
+
+
+class UsageError(Exception):
+    """The arguments are not those of a command."""
+
+    def __init__(self, message: str, usage: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.usage = usage
+
+
+class CommandLine(Protocol):
+    """What the parser needs to know of a command."""
+
+    @property
+    def name(self) -> str:
+        """The first word."""
+
+    @property
+    def help(self) -> str:
+        """One line."""
+
+    @property
+    def add_arguments(self) -> Callable[[ArgumentParser], None]:
+        """Add what only this command has."""
+
+
+class _Parser(ArgumentParser):
+    """Raises instead of ending the process, and repeats nothing that may be a secret typed at the wrong place."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise."""
+        raise UsageError(re.sub(r"invalid choice: .*? \(", "not a choice (", message), self.format_usage())
+
+
+def parse(commands: Sequence[CommandLine], argv: Sequence[str]) -> argparse.Namespace:
+    """Read the arguments.
+
+    Raises
+    ------
+    UsageError
+        They make no command.
+    """
+    parser = build_parser(commands)
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        options = ", ".join(word.partition("=")[0] for word in unknown if word.startswith("-"))
+        parser.error(f"not known here: {options or 'a further word'}; `{PROGRAM} {arguments.command} --help` lists all")
+    return arguments
+
+
+def build_parser(commands: Sequence[CommandLine]) -> ArgumentParser:
+    """Return the parser of all commands."""
+    parser = _Parser(
+        prog=PROGRAM,
+        description="Looks after tables that table_writer writes: without Spark, safe while writers are at work.",
+        epilog=exit_codes_text(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    chosen = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+    shared = _shared_options()
+    for command in commands:
+        one = chosen.add_parser(
+            command.name,
+            help=command.help,
+            description=command.help,
+            epilog=exit_codes_text(),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            parents=[shared],
+        )
+        one.add_argument("table", metavar="TABLE", help="database.table")
+        command.add_arguments(one)
+    return parser
+
+
+def age(text: str) -> timedelta:
+    """Read an age with its unit.
+
+    Examples
+    --------
+    >>> age("36h"), age("0")
+    (datetime.timedelta(days=1, seconds=43200), datetime.timedelta(0))
+    """
+    if text == "0":
+        return timedelta(0)
+    match = AGE.fullmatch(text)
+    if match is None:
+        raise ArgumentTypeError(f"{text!r} is not an age: write days, hours or minutes, such as 7d, 36h, 90m, or 0")
+    try:
+        return timedelta(**{UNITS[match[2]]: float(match[1])})
+    except OverflowError:
+        raise ArgumentTypeError(f"{text!r} is longer than any table has been there") from None
+
+
+def version_number(text: str) -> int:
+    """Read the number of a version; 0 is the state before the first."""
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise ArgumentTypeError(f"{text!r} is not the number of a version; `{PROGRAM} history` shows them")
+    return int(text)
+
+
+def _shared_options() -> _Parser:
+    shared = _Parser(add_help=False, allow_abbrev=False)
+    output = shared.add_argument_group("output")
+    output.add_argument("--json", action="store_true", help="print exactly one JSON object on stdout")
+    output.add_argument("--all", action="store_true", dest="all_rows", help="show all rows, not only the first 12")
+    output.add_argument("--verbose", action="store_true", help="say on stderr what is done; tracebacks of errors")
+    where = shared.add_argument_group("metastore and configuration")
+    where.add_argument(
+        "--metastore-uri",
+        metavar="URI",
+        help="thrift://host:port, several separated by commas"
+        f" (default: {METASTORE_VARIABLE}, then hive.metastore.uris)",
+    )
+    where.add_argument(
+        "--metastore-timeout",
+        type=_timeout,
+        metavar="SECONDS",
+        default=TableWriterConfig().metastore_timeout_seconds,
+        help="how long one metastore call may take (default: %(default)g)",
+    )
+    where.add_argument("--metastore-ca-file", metavar="PEM", default="", help="what to trust, for a metastore with TLS")
+    where.add_argument(
+        "--conf-dir",
+        action="append",
+        metavar="DIR",
+        help="directory of core-site.xml, hdfs-site.xml, hive-site.xml; can be repeated"
+        " (default: HADOOP_CONF_DIR, HIVE_CONF_DIR, SPARK_CONF_DIR)",
+    )
+    where.add_argument(
+        "--conf",
+        action="append",
+        type=_setting,
+        default=[],
+        metavar="NAME=VALUE",
+        help="a Hadoop setting such as fs.s3a.endpoint=...; wins over files; no secrets; can be repeated",
+    )
+    where.add_argument(
+        "--directory-name",
+        metavar="NAME",
+        default=TableWriterConfig().directory_name,
+        help="as the table's writers have it (default: %(default)s)",
+    )
+    s3 = shared.add_argument_group("S3, where Hadoop's settings do not say it")
+    s3.add_argument("--endpoint-url", type=_endpoint, metavar="URL", help="for stores other than AWS")
+    s3.add_argument("--region", metavar="NAME")
+    s3.add_argument("--profile", metavar="NAME", help="a profile of the AWS configuration files")
+    s3.add_argument("--path-style", action="store_true", default=None, help="the bucket in the path, not in the host")
+    return shared
+
+
+def _setting(text: str) -> tuple[str, str]:
+    """Read ``NAME=VALUE``; messages never repeat the value."""
+    name, equals, value = text.partition("=")
+    name = name.strip().removeprefix("spark.hadoop.")
+    if is_secret(name):
+        shown = name if equals else "a secret"
+        raise ArgumentTypeError(f"{shown} is refused: {CREDENTIALS_HINT}")
+    if not equals or not name:
+        raise ArgumentTypeError("expected NAME=VALUE, such as fs.s3a.endpoint=http://127.0.0.1:9000")
+    if USER_INFO.search(value):
+        raise ArgumentTypeError(f"{name} has a login in its address and is refused: {CREDENTIALS_HINT}")
+    if name == "hive.metastore.uris":
+        raise ArgumentTypeError("hive.metastore.uris has an option of its own: --metastore-uri")
+    return name, value
+
+
+def _endpoint(text: str) -> str:
+    if USER_INFO.search(text):
+        raise ArgumentTypeError(f"a login in the address is refused: {CREDENTIALS_HINT}")
+    if not text.startswith(("http://", "https://")):
+        raise ArgumentTypeError("it must start with http:// or https://")
+    return text
+
+
+def _timeout(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= LONGEST_TIMEOUT_SECONDS:
+        raise ArgumentTypeError(f"{text!r} is no number of seconds from above 0 to {LONGEST_TIMEOUT_SECONDS:,}")
+    return seconds

@@ -1,0 +1,275 @@
+"""One table of all commands: what each is called, what it takes, what it runs, what it leaves."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+
+from table_writer.cli.arguments import age, version_number
+from table_writer.cli.configuration import read_spark_conf
+from table_writer.display.reports import DoctorReport, RecoverReport, RestoreReport, UploadsReport, VacuumReport
+from table_writer.maintenance import SAFE_AGE, Maintenance
+from table_writer.model.table import TableName
+
+__all__ = ["COMMANDS", "Command", "Report"]
+
+
+class Report(Protocol):
+    """What a command prints."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts as plain values."""
+
+    def to_text(self, *, all_rows: bool = False) -> str:
+        """Return them as aligned lines."""
+
+
+class _Doctor(Protocol):
+    """The one method of ``Maintenance`` that is called with what is read from a file."""
+
+    def doctor(self, table: str, *, spark_conf: Mapping[str, str] | None) -> DoctorReport:
+        """Return what was found."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """One command.
+
+    Parameters
+    ----------
+    name, help
+        As on the command line.
+    add_arguments
+        Adds what only this command has.
+    run
+        Calls ``Maintenance`` and returns its report.
+    left
+        Whether the report names something to look at: exit code 1.
+    asks
+        Whether these arguments change something that a person at a terminal is asked about.
+    """
+
+    name: str
+    help: str
+    add_arguments: Callable[[ArgumentParser], None]
+    run: Callable[[Maintenance, Namespace], Report]
+    left: Callable[[Any], bool] = lambda _: False
+    asks: Callable[[Namespace], bool] = lambda _: False
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """That a table's files are its own now."""
+
+    table: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts as plain values."""
+        return {"table": self.table, "adopted": True}
+
+    def to_text(self, *, all_rows: bool = False) -> str:  # noqa: ARG002  # as of every report
+        """Return them as a line."""
+        return f"{self.table}: the files below its root are adopted; log and data stay as they are"
+
+
+def _history(keeper: Maintenance, arguments: Namespace) -> Report:
+    return keeper.history(arguments.table, limit=arguments.limit)
+
+
+def _show(keeper: Maintenance, arguments: Namespace) -> Report:
+    return keeper.show(arguments.table, arguments.version)
+
+
+def _recover(keeper: Maintenance, arguments: Namespace) -> Report:
+    return keeper.recover(arguments.table, dry_run=arguments.dry_run)
+
+
+def _rollback(keeper: Maintenance, arguments: Namespace) -> Report:
+    return keeper.rollback(
+        arguments.table,
+        version=arguments.to_version,
+        write_id=arguments.to_write_id,
+        partitions=arguments.partition,
+        dry_run=arguments.dry_run,
+    )
+
+
+def _vacuum(keeper: Maintenance, arguments: Namespace) -> Report:
+    return keeper.vacuum(
+        arguments.table, older_than=arguments.older_than, dry_run=arguments.dry_run, force=arguments.force
+    )
+
+
+def _uploads(keeper: Maintenance, arguments: Namespace) -> Report:
+    return keeper.uploads(
+        arguments.table,
+        abort=arguments.abort and not arguments.dry_run,
+        older_than=arguments.older_than,
+        force=arguments.force,
+    )
+
+
+def _restore(keeper: Maintenance, arguments: Namespace) -> Report:
+    return keeper.restore(arguments.table, partitions=arguments.partition, dry_run=arguments.dry_run)
+
+
+def _adopt(keeper: Maintenance, arguments: Namespace) -> Report:
+    keeper.adopt(arguments.table)
+    return Adopted(str(TableName.parse(arguments.table)))
+
+
+def _doctor(keeper: Maintenance, arguments: Namespace) -> Report:
+    spark_conf: Mapping[str, str] | None = read_spark_conf(arguments.spark_conf) if arguments.spark_conf else None
+    return cast("_Doctor", keeper).doctor(arguments.table, spark_conf=spark_conf)
+
+
+def _not_recovered(report: RecoverReport) -> bool:
+    in_doubt = "in doubt" in report.settled.values()
+    undone = report.dry_run and (report.put_right or report.finished_vacuums)
+    return bool(in_doubt or undone or report.superseded)  # what is missing, somebody dropped: nothing is left to do
+
+
+def _not_deleted(report: VacuumReport | UploadsReport) -> bool:
+    return bool(report.failures)
+
+
+def _not_restored(report: RestoreReport) -> bool:
+    return bool(report.not_there)
+
+
+def _not_healthy(report: DoctorReport) -> bool:
+    return not report.healthy
+
+
+def _no_arguments(parser: ArgumentParser) -> None:
+    """Nothing but the table."""
+    del parser
+
+
+def _history_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--limit", type=int, metavar="N", help="only so many of the newest")
+
+
+def _show_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("version", type=version_number, metavar="VERSION", help="its number in the history")
+
+
+def _dry_run_argument(parser: ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="check everything and change nothing")
+
+
+def _yes_argument(parser: ArgumentParser) -> None:
+    parser.add_argument("--yes", action="store_true", help="ask no question at a terminal")
+
+
+def _partition_argument(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--partition", action="append", metavar="NAME", help="such as dt=2024-01-01; can be repeated (default: all)"
+    )
+
+
+def _rollback_arguments(parser: ArgumentParser) -> None:
+    to = parser.add_mutually_exclusive_group(required=True)
+    to.add_argument("--to-version", type=version_number, metavar="N", help="0: before the first version")
+    to.add_argument("--to-write-id", metavar="ID", help="the version that this write published")
+    _restore_arguments(parser)
+
+
+def _restore_arguments(parser: ArgumentParser) -> None:
+    _partition_argument(parser)
+    _dry_run_argument(parser)
+    _yes_argument(parser)
+
+
+def _vacuum_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--older-than",
+        type=age,
+        metavar="AGE",
+        help="such as 7d, 36h, 90m (default: the table's own retention, three days without one)",
+    )
+    parser.add_argument("--force", action="store_true", help="allow an age at which running queries may fail")
+    _dry_run_argument(parser)
+    _yes_argument(parser)
+
+
+def _uploads_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--abort", action="store_true", help="give dead writes up: their uploads and files are deleted")
+    parser.add_argument(
+        "--older-than", type=age, metavar="AGE", default=SAFE_AGE, help="since a dead writer's last sign (default: 24h)"
+    )
+    parser.add_argument("--force", action="store_true", help="allow an age under 24h")
+    parser.set_defaults(dry_run=False)
+    _yes_argument(parser)
+
+
+def _doctor_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("--spark-conf", metavar="FILE", help="a spark-defaults.conf whose settings are looked at, too")
+
+
+def _always(_: Namespace) -> bool:
+    return True
+
+
+COMMANDS: Final = (
+    Command(
+        name="history",
+        help="List the versions of a table, newest first.",
+        add_arguments=_history_arguments,
+        run=_history,
+    ),
+    Command(name="show", help="Show one version, partition by partition.", add_arguments=_show_arguments, run=_show),
+    Command(
+        name="recover",
+        help="Settle every publish that was left in doubt, and put right what the metastore applied late.",
+        add_arguments=_dry_run_argument,
+        run=_recover,
+        left=_not_recovered,
+    ),
+    Command(
+        name="rollback",
+        help="Put partitions back to an earlier version, in one metastore call, as a new version.",
+        add_arguments=_rollback_arguments,
+        run=_rollback,
+        asks=_always,
+    ),
+    Command(
+        name="vacuum",
+        help="Delete what readers have left for longer than the retention, and what dead writes have left behind.",
+        add_arguments=_vacuum_arguments,
+        run=_vacuum,
+        left=_not_deleted,
+        asks=_always,
+    ),
+    Command(
+        name="uploads",
+        help="List pending uploads below the table's root, with whose they are; with --abort give up dead writes.",
+        add_arguments=_uploads_arguments,
+        run=_uploads,
+        left=_not_deleted,
+        asks=lambda arguments: bool(arguments.abort),
+    ),
+    Command(
+        name="restore",
+        help="Add the partitions that the log knows and the metastore does not, in one metastore call.",
+        add_arguments=_restore_arguments,
+        run=_restore,
+        left=_not_restored,
+        asks=_always,
+    ),
+    Command(
+        name="adopt",
+        help="Declare that the files below a table's root are this table's, after it was renamed or created again.",
+        add_arguments=_no_arguments,
+        run=_adopt,
+    ),
+    Command(
+        name="doctor",
+        help="Look for what makes writing this table slow, unsafe or expensive, and say what to change.",
+        add_arguments=_doctor_arguments,
+        run=_doctor,
+        left=_not_healthy,
+    ),
+)

@@ -1,0 +1,191 @@
+"""Settings of a command: options, Hadoop's XML files, the environment."""
+
+from __future__ import annotations
+
+import os
+import re
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NoReturn
+from xml.etree import ElementTree as ET
+from xml.parsers.expat import ErrorString
+
+from table_writer.cli.secrets import is_secret
+from table_writer.config import TableWriterConfig
+from table_writer.errors import InvalidInputError
+from table_writer.storage import S3Overrides
+
+__all__ = ["METASTORE_VARIABLE", "Configuration", "read_configuration", "read_spark_conf"]
+
+METASTORE_VARIABLE: Final = "TABLE_WRITER_METASTORE_URI"
+DIRECTORY_VARIABLES: Final = ("HADOOP_CONF_DIR", "HIVE_CONF_DIR", "SPARK_CONF_DIR")
+SITE_FILES: Final = ("core-site.xml", "hdfs-site.xml", "hive-site.xml")  # a later one wins, as in Hive's client
+MAX_SUBSTITUTIONS: Final = 20  # Hadoop's Configuration.MAX_SUBST
+MAX_EXPANDED_CHARS: Final = 65_536  # a setting that names itself twice would double each time
+VARIABLE: Final = re.compile(r"\$\{([^}$\s]+)\}")
+PUBLISH_TIMEOUT_SECONDS: Final = TableWriterConfig().publish_timeout_seconds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Configuration:
+    """What :class:`~table_writer.Maintenance` is made with."""
+
+    metastore_uri: str
+    config: TableWriterConfig
+
+
+def read_configuration(arguments: Namespace) -> Configuration:
+    """Gather the settings; options win over the environment, the environment over files.
+
+    Raises
+    ------
+    InvalidInputError
+        A file cannot be read, a value makes no sense, or no metastore is named.
+    """
+    hadoop = _hadoop_settings(_directories(arguments.conf_dir), dict(arguments.conf))
+    timeout = arguments.metastore_timeout
+    config = TableWriterConfig(
+        hadoop=hadoop,
+        metastore_ca_file=arguments.metastore_ca_file,
+        metastore_timeout_seconds=timeout,
+        publish_timeout_seconds=max(PUBLISH_TIMEOUT_SECONDS, 2 * timeout + 5),  # what the config demands
+        directory_name=arguments.directory_name,
+        s3=S3Overrides(
+            endpoint_url=arguments.endpoint_url,
+            region=arguments.region,
+            profile=arguments.profile,
+            path_style=arguments.path_style,
+        ),
+    )
+    named = (arguments.metastore_uri, os.environ.get(METASTORE_VARIABLE), hadoop.get("hive.metastore.uris"))
+    uri = next((one.strip() for one in named if one and one.strip()), None)
+    if uri is None:
+        raise InvalidInputError(
+            f"no metastore is named: give --metastore-uri thrift://host:9083, or set {METASTORE_VARIABLE}, or name a"
+            " --conf-dir whose hive-site.xml has hive.metastore.uris"
+        )
+    return Configuration(metastore_uri=uri, config=config)
+
+
+def read_spark_conf(path: str) -> dict[str, str]:
+    """Read a ``spark-defaults.conf``; secrets in it are left out, for nobody needs them here.
+
+    Raises
+    ------
+    InvalidInputError
+        It cannot be read.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"--spark-conf {path} cannot be read: {_reason(error)}") from error
+    pairs = (re.split(r"\s*[=:]\s*|\s+", line, maxsplit=1) for line in _logical_lines(text))
+    return {pair[0]: pair[1].strip() for pair in pairs if len(pair) == 2 and not is_secret(pair[0])}
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Yield the lines of a Java properties file: comments left out, continued ones joined."""
+    joined = re.sub(r"(?m)(?<!\\)((?:\\\\)*)\\\r?\n[ \t]*", r"\1", text)
+    lines = (line.strip() for line in joined.splitlines())
+    return (line for line in lines if line and not line.startswith(("#", "!")))
+
+
+def _directories(named: Sequence[str] | None) -> list[Path]:
+    """Return the directories that were named and must hold something; without any, those of the environment."""
+    if not named:
+        return [Path(os.environ[name]) for name in DIRECTORY_VARIABLES if os.environ.get(name)]
+    directories = [Path(one) for one in named]
+    for directory in directories:
+        if not any((directory / name).is_file() for name in SITE_FILES):
+            raise InvalidInputError(f"--conf-dir {directory} has none of {', '.join(SITE_FILES)}")
+    return directories
+
+
+def _hadoop_settings(directories: Sequence[Path], overrides: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    final: set[str] = set()
+    for name in SITE_FILES:
+        path = next((directory / name for directory in directories if (directory / name).is_file()), None)
+        for one in _properties(path) if path is not None else ():
+            if one.name not in final:
+                found[one.name] = one.value
+            if one.is_final:
+                final.add(one.name)
+    found |= overrides
+    return {name: _expanded(value, found) for name, value in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Property:
+    name: str
+    value: str
+    is_final: bool
+
+
+class _NoDoctype(ET.TreeBuilder):
+    """Refuses the declaration that entities need, before any is expanded."""
+
+    def doctype(self, *_: Any) -> NoReturn:
+        """Refuse."""
+        raise InvalidInputError("it has a DOCTYPE, which Hadoop's files do not need and which is not read here")
+
+
+def _properties(path: Path) -> Iterable[_Property]:
+    """Read one of Hadoop's XML files. No value is part of an error: it may be a secret."""
+    try:
+        parser = ET.XMLParser(target=_NoDoctype())  # noqa: S314  # the DOCTYPE is refused
+        root = ET.parse(path, parser).getroot()  # noqa: S314
+    except (OSError, ET.ParseError, ValueError, LookupError) as error:
+        raise InvalidInputError(f"{path} cannot be read: {_reason(error)}") from error
+    if root.tag != "configuration":
+        raise InvalidInputError(f"{path} cannot be read: its root is not <configuration>")
+    if any("XInclude" in element.tag for element in root.iter()):
+        raise InvalidInputError(f"{path} includes other files, which are not followed; name their directory instead")
+    read = (_property(element) for element in root.iter("property"))
+    return [one for one in read if one is not None]
+
+
+def _property(element: ET.Element) -> _Property | None:
+    """Read ``<property><name/><value/></property>``, or the same as attributes."""
+
+    def text(tag: str) -> str | None:
+        child = element.find(tag)
+        return element.get(tag) if child is None else child.text or ""
+
+    name, value = (text("name") or "").strip(), text("value")
+    if not name or value is None:
+        return None
+    return _Property(name, value, (text("final") or "").strip() == "true")
+
+
+def _expanded(value: str, settings: Mapping[str, str]) -> str:
+    """Put in the values that ``${name}`` and ``${env.NAME}`` stand for; what is not known stays as it is."""
+
+    def put_in(found: re.Match[str]) -> str:
+        known = _variable(found[1], settings)
+        return found[0] if known is None else known
+
+    for _ in range(MAX_SUBSTITUTIONS):
+        replaced = VARIABLE.sub(put_in, value)
+        if replaced == value or len(replaced) > MAX_EXPANDED_CHARS:
+            break
+        value = replaced
+    return value
+
+
+def _variable(name: str, settings: Mapping[str, str]) -> str | None:
+    if not name.startswith("env."):
+        return settings.get(name)
+    variable, _, default = name.removeprefix("env.").partition("-")
+    return os.environ.get(variable.removesuffix(":")) or default or None
+
+
+def _reason(error: Exception) -> str:
+    """Say what is wrong with a file without what is in it."""
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    if isinstance(error, ET.ParseError):
+        return f"{ErrorString(error.code)} in line {error.position[0]}"  # its own text names what it met there
+    return str(error) if isinstance(error, InvalidInputError) else type(error).__name__

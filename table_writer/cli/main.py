@@ -1,0 +1,117 @@
+"""``main``: arguments, settings, the question, the call, the report, the exit code; in this order."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from table_writer.cli.arguments import PROGRAM, UsageError, parse
+from table_writer.cli.commands import COMMANDS, Command
+from table_writer.cli.configuration import read_configuration
+from table_writer.cli.exit_codes import ExitCode, exit_code_of
+from table_writer.cli.output import Output
+from table_writer.config import TableWriterConfig
+from table_writer.errors import TableWriterError
+from table_writer.maintenance import Maintenance
+
+__all__ = ["MakeMaintenance", "main"]
+
+BY_NAME: Final = {command.name: command for command in COMMANDS}
+
+
+class MakeMaintenance(Protocol):
+    """Makes what the commands call; tests make it over doubles."""
+
+    def __call__(self, metastore_uri: str, /, *, config: TableWriterConfig) -> Maintenance:
+        """Return it."""
+
+
+class _DeclinedError(Exception):
+    """The question was not answered with yes."""
+
+
+def main(argv: Sequence[str] | None = None, *, make_maintenance: MakeMaintenance = Maintenance) -> int:
+    """Run one command and return its exit code.
+
+    Parameters
+    ----------
+    argv
+        The words after the program's name; by default the process's own.
+    make_maintenance
+        Replaced in tests.
+
+    Returns
+    -------
+    int
+        One of :class:`~table_writer.cli.exit_codes.ExitCode`.
+
+    Examples
+    --------
+    >>> main(["history", "mart.orders"])  # doctest: +SKIP
+    0
+    """
+    words = sys.argv[1:] if argv is None else list(argv)
+    try:
+        arguments = parse(COMMANDS, words)
+    except UsageError as error:
+        return _wrong_usage(error, as_json="--json" in words)
+    except SystemExit as done:  # --help and --version
+        return int(done.code or 0)
+    output = Output(as_json=arguments.json, verbose=arguments.verbose)
+    try:
+        with output.logging():
+            return _run(BY_NAME[arguments.command], arguments, output, make_maintenance)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # a traceback helps nobody at a prompt
+        output.error(error, _facts(error, arguments.table))
+        return ExitCode.INTERRUPTED if isinstance(error, _DeclinedError) else exit_code_of(error)
+
+
+def _run(command: Command, arguments: Namespace, output: Output, make_maintenance: MakeMaintenance) -> ExitCode:
+    configuration = read_configuration(arguments)
+    output.redaction.hide(configuration.config.hadoop)
+    keeper = make_maintenance(configuration.metastore_uri, config=configuration.config)
+    if command.asks(arguments) and _is_asked(arguments):
+        preview = command.run(keeper, Namespace(**{**vars(arguments), "dry_run": True}))
+        if not output.confirmed(preview.to_text(all_rows=arguments.all_rows)):
+            raise _DeclinedError("nothing was changed")
+    report = command.run(keeper, arguments)
+    output.report(report.to_dict(), report.to_text(all_rows=arguments.all_rows))
+    return ExitCode.LEFT if command.left(report) else ExitCode.DONE
+
+
+def _is_asked(arguments: Namespace) -> bool:
+    """Whether a person is there to answer; scripts are never asked."""
+    streams = (sys.stdin, sys.stdout)  # None where a scheduler has closed them
+    return not (arguments.dry_run or arguments.yes) and all(one is not None and one.isatty() for one in streams)
+
+
+def _facts(error: BaseException, table: str) -> dict[str, Any]:
+    if isinstance(error, TableWriterError):
+        return {
+            "code": error.code,
+            "message": str(error),
+            "table": error.table or table,
+            "write_id": error.write_id,
+        }
+    recover = f"`{PROGRAM} recover {table}`"
+    if isinstance(error, _DeclinedError):
+        code, message = "declined", str(error)
+    elif isinstance(error, KeyboardInterrupt):
+        code, message = "interrupted", f"interrupted; if something was being changed, {recover} finishes or settles it"
+    else:
+        code = "internal"
+        message = (
+            f"unexpected {type(error).__name__}: {error}. This is a bug; --verbose shows where. Whether something"
+            f" changed is not known: {recover} finds out."
+        )
+    return {"code": code, "message": message, "table": table, "write_id": ""}
+
+
+def _wrong_usage(error: UsageError, *, as_json: bool) -> ExitCode:
+    output = Output(as_json=as_json, verbose=False)
+    for line in error.usage.splitlines():
+        output.say(line)
+    output.error(error, {"code": "usage", "message": error.message, "table": "", "write_id": ""})
+    return ExitCode.WRONG_CALL

@@ -1,0 +1,95 @@
+"""The order of an examination; one check that fails keeps no other from its turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from table_writer.display.reports import Finding
+from table_writer.doctor.bucket import lifecycle, versioning
+from table_writer.doctor.metastore import addresses, compare_and_set, switch_time
+from table_writer.doctor.partitions import files, forgotten, placement
+from table_writer.doctor.patient import Patient, error, note
+from table_writer.doctor.spark_safety import abort_pending_uploads, multipart_purge, partition_source, speculation
+from table_writer.doctor.spark_speed import buffer_size, memory, part_size, socket_timeout, unix_socket
+from table_writer.doctor.store import clock, conditional_put, permissions
+from table_writer.doctor.table import dead_writes, in_doubt, owner, retention, settled_hint, waiting
+from table_writer.errors import MetastoreError, StorageError, TableWriterError
+from table_writer.services import TableServices
+
+__all__ = ["examine"]
+
+Check = Callable[[Patient], Iterable[Finding]]
+
+CHECKS: Final[Mapping[str, Check]] = {
+    "metastore version": compare_and_set,
+    "metastore addresses": addresses,
+    "metastore timeouts": switch_time,
+    "conditional put": conditional_put,
+    "permissions": permissions,
+    "clock": clock,
+    "lifecycle rules": lifecycle,
+    "bucket versioning": versioning,
+    "owner": owner,
+    "log": in_doubt,
+    "settled hint": settled_hint,
+    "retention": retention,
+    "data to vacuum": waiting,
+    "dead writes": dead_writes,
+    "partition locations": placement,
+    "forgotten partitions": forgotten,
+    "partition files": files,
+}
+SPARK_CHECKS: Final[Mapping[str, Check]] = {
+    "abort.pending.uploads": abort_pending_uploads,
+    "multipart.purge": multipart_purge,
+    "manageFilesourcePartitions": partition_source,
+    "speculation": speculation,
+    "executor memory": memory,
+    "multipart.size": part_size,
+    "pandas.udf.buffer.size": buffer_size,
+    "unix domain socket": unix_socket,
+    "socket timeout": socket_timeout,
+}
+WORST_FIRST: Final = ("error", "warning", "note", "ok")
+
+
+def examine(services: TableServices, spark_conf: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
+    """Run every check, and return what they found, worst first.
+
+    Two checks of the store put and delete objects and uploads of their own, under a key that nothing else uses; all
+    others only read.
+
+    Parameters
+    ----------
+    services
+        Of the table.
+    spark_conf
+        Spark's settings (``spark.*``, ``spark.hadoop.*``); without them they are not checked.
+
+    Returns
+    -------
+    tuple of Finding
+        A check that cannot be made is an error among them. Nothing of this library is raised.
+    """
+    patient = Patient(services, spark_conf)
+    checks = CHECKS if spark_conf is None else {**CHECKS, **SPARK_CHECKS}
+    failures: list[TableWriterError] = []
+    findings: list[Finding] = []
+    for name, check in checks.items():
+        try:
+            findings += check(patient)
+        except TableWriterError as failure:  # the others still run
+            known = any(failure is one for one in failures)
+            findings.append(note(name, "not checked: see the error above") if known else _failed(name, failure))
+            failures.append(failure)
+    return tuple(sorted(findings, key=lambda finding: WORST_FIRST.index(finding.status)))
+
+
+def _failed(name: str, failure: TableWriterError) -> Finding:
+    advice = "do what the message says, then run doctor again"
+    if isinstance(failure, MetastoreError):
+        advice = "check hive.metastore.uris and the network to that port, then run doctor again"
+    elif isinstance(failure, StorageError):
+        advice = "check the credentials and fs.s3a.endpoint as the message says, then run doctor again"
+    return error(name, f"cannot be checked: {failure}", advice)

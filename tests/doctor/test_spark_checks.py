@@ -1,0 +1,113 @@
+"""Checks of Spark's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from table_writer.config import TableWriterConfig
+from tests.doctor.conftest import of_check, status_of, with_hadoop
+from tests.publish.world import World
+
+ABORT = "spark.hadoop.fs.s3a.committer.abort.pending.uploads"
+MAGIC = {"spark.hadoop.fs.s3a.committer.name": "magic"}
+FACTORY = {
+    "spark.hadoop.mapreduce.outputcommitter.factory.scheme.s3a": "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory"
+}
+PURGE = {"spark.hadoop.fs.s3a.multipart.purge": "true"}
+MIB = 1024**2
+
+
+@pytest.mark.parametrize(
+    ("check", "conf", "status"),
+    [
+        ("abort.pending.uploads", {}, "ok"),
+        ("abort.pending.uploads", {ABORT: "false", **MAGIC}, "ok"),
+        ("abort.pending.uploads", {ABORT: "true"}, "error"),
+        ("abort.pending.uploads", {ABORT: "TRUE", **MAGIC}, "error"),
+        ("abort.pending.uploads", {ABORT.replace("s3a.", "s3a.bucket.lake."): "true"}, "error"),
+        ("abort.pending.uploads", {ABORT: "true", ABORT.replace("s3a.", "s3a.bucket.lake."): "false"}, "ok"),
+        ("abort.pending.uploads", MAGIC, "warning"),
+        ("abort.pending.uploads", FACTORY, "warning"),
+        ("multipart.purge", {}, "ok"),
+        ("multipart.purge", PURGE, "error"),
+        ("multipart.purge", {**PURGE, "spark.hadoop.fs.s3a.multipart.purge.age": "48h"}, "error"),
+        ("multipart.purge", {**PURGE, "spark.hadoop.fs.s3a.multipart.purge.age": "30d"}, "warning"),
+        ("manageFilesourcePartitions", {}, "ok"),
+        ("manageFilesourcePartitions", {"spark.sql.hive.manageFilesourcePartitions": "false"}, "error"),
+        ("speculation", {"spark.speculation": "true"}, "ok"),
+        ("multipart.size", {}, "ok"),
+        ("multipart.size", {"spark.hadoop.fs.s3a.multipart.size": "64M"}, "ok"),
+        ("multipart.size", {"spark.hadoop.fs.s3a.multipart.size": "1M"}, "error"),
+        ("pandas.udf.buffer.size", {}, "ok"),
+        ("pandas.udf.buffer.size", {"spark.sql.execution.pandas.udf.buffer.size": "64k"}, "ok"),
+        ("pandas.udf.buffer.size", {"spark.sql.execution.pandas.udf.buffer.size": "4194304"}, "warning"),
+        ("pandas.udf.buffer.size", {"spark.sql.execution.pandas.udf.buffer.size": "4mb"}, "warning"),
+        ("unix domain socket", {"spark.python.unix.domain.socket.enabled": "true"}, "ok"),
+        ("unix domain socket", {}, "note"),
+        ("socket timeout", {}, "ok"),
+        ("socket timeout", {"spark.hadoop.hive.metastore.client.socket.timeout": "600s"}, "note"),
+    ],
+)
+def test_each_setting_is_judged(world: World, check: str, conf: Mapping[str, str], status: str) -> None:
+    assert status_of(with_hadoop(world.services(), {}), check, conf) == status
+
+
+def test_a_setting_that_cannot_be_read_is_an_error_and_no_crash(world: World) -> None:
+    conf = {**PURGE, "spark.hadoop.fs.s3a.multipart.purge.age": "soon"}
+    assert status_of(world.services(), "multipart.purge", conf) == "error"
+
+
+def test_hadoops_own_default_of_aborting_uploads_is_no_error(world: World) -> None:
+    """A session's Hadoop settings hold every default, ``abort.pending.uploads=true`` among them."""
+    services = with_hadoop(world.services(), {"fs.s3a.committer.abort.pending.uploads": "true"})
+    assert status_of(services, "abort.pending.uploads", {}) == "ok"
+
+
+def test_the_config_says_how_large_parts_are(world: World) -> None:
+    services = world.services(TableWriterConfig(part_size_bytes=8 * MIB))
+    assert status_of(services, "multipart.size", {"spark.hadoop.fs.s3a.multipart.size": "1M"}) == "ok"
+
+
+@pytest.mark.parametrize("version", ["4.1.2", "3.5.3"])
+def test_unix_sockets_are_recommended_only_where_they_were_measured_to_help(world: World, version: str) -> None:
+    assert of_check(with_hadoop(world.services(), {}, version), "unix domain socket", {}) == []
+
+
+YARN = {"spark.master": "yarn", "spark.executor.cores": "4"}  # 4 × (420 + 200) MiB
+
+
+@pytest.mark.parametrize(
+    ("conf", "status"),
+    [
+        ({"spark.master": "local[8]"}, "ok"),
+        (YARN, "warning"),
+        ({**YARN, "spark.executor.memoryOverhead": "2480"}, "ok"),
+        ({**YARN, "spark.executor.memoryOverhead": "2479m"}, "warning"),
+        ({**YARN, "spark.executor.memoryOverhead": "3g"}, "ok"),
+        ({**YARN, "spark.executor.memory": "20g"}, "warning"),
+        ({**YARN, "spark.executor.memory": "25g"}, "ok"),
+        ({**YARN, "spark.executor.memory": "20g", "spark.executor.memoryOverheadFactor": "0.2"}, "ok"),
+        ({**YARN, "spark.master": "k8s://api", "spark.executor.memory": "8g"}, "ok"),
+        ({**YARN, "spark.executor.memoryOverhead": "9g", "spark.executor.pyspark.memory": "1g"}, "warning"),
+        ({**YARN, "spark.executor.pyspark.memory": "3g"}, "ok"),
+        ({**YARN, "spark.task.cpus": "4", "spark.executor.memoryOverhead": "620m"}, "ok"),
+        ({"spark.master": "yarn", "spark.executor.memoryOverhead": "620m"}, "ok"),  # one core by default
+        ({"spark.master": "spark://host:7077"}, "note"),
+        ({}, "note"),
+        ({"spark.master": "spark://host:7077", "spark.executor.cores": "1"}, "warning"),
+    ],
+)
+def test_the_room_of_python_workers_is_compared_with_the_formula(
+    world: World, conf: Mapping[str, str], status: str
+) -> None:
+    assert status_of(world.services(), "executor memory", conf) == status
+
+
+def test_memory_advice_names_the_setting_and_its_value(world: World) -> None:
+    (finding,) = of_check(world.services(), "executor memory", YARN)
+    assert finding.advice == "set spark.executor.memoryOverhead=2480m, or lower buffer_bytes in TableWriterConfig"
+    smaller = world.services(TableWriterConfig(buffer_bytes=32 * MIB, upload_threads=2))
+    (finding,) = of_check(smaller, "executor memory", {**YARN, "spark.executor.memoryOverhead": "2g"})
+    assert finding.status == "ok", finding

@@ -1,0 +1,123 @@
+"""Everything that can be done to a table, each with the state it starts from: fault matrices are generated from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+import pytest
+
+from table_writer.errors import ConflictError, LostResponseError, OutcomeUnknownError
+from tests.publish.world import DeathError, Fault, TableWorld, World
+
+OLD: Final = {"d1": frozenset({1, 2}), "d2": frozenset({3})}
+ADDED: Final = {"d8": frozenset({8}), "d9": frozenset({9})}
+REPLACED: Final = {"d1": frozenset({10}), "d2": frozenset({30, 31})}
+MIXED: Final = {"d1": frozenset({10}), "d9": frozenset({9})}
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """One call of the library on a table in a known state."""
+
+    name: str
+    prepare: Callable[[World], object]
+    run: Callable[[TableWorld], object]
+    publishes: bool = True
+    settles: bool = False  # it finishes what others have begun, so an error promises nothing about rows
+    between: Mapping[str, frozenset[int]] | None = None  # rows after others' work was settled
+    adopts: bool = False  # the table is another one than the log's until it is done
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def written(*writes: Mapping[str, frozenset[int]]) -> Callable[[World], None]:
+    def prepare(world: World) -> None:
+        for rows in writes:
+            world.write(rows)
+
+    return prepare
+
+
+def others(world: World) -> None:
+    for value, ids in OLD.items():
+        world.written_by_another_tool(value, ids)
+
+
+def dead_publisher(world: World) -> None:
+    world.write(OLD)
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write(MIXED)
+    world.wait_out_claims()
+
+
+def late_call_applied(world: World) -> None:
+    world.write(OLD)
+    unanswered = Fault("metastore", "alter_partitions", 1, "before", LostResponseError)
+    with world.inject(unanswered, keep_call=True), pytest.raises(OutcomeUnknownError):
+        world.write(REPLACED)
+    world.wait_out_claims()
+    world.keeper.recover(str(world.name))
+    world.write({"d1": frozenset({100})})
+    world.apply_kept_call()
+
+
+def garbage(world: World) -> None:
+    others(world)
+    world.write(MIXED)
+    world.write(REPLACED)
+    with world.inject(Fault("store", "complete_upload", 2, "before", DeathError)), pytest.raises(DeathError):
+        world.write(REPLACED)
+    world.wait_out_claims()
+
+
+def lost_metastore(world: World) -> None:
+    world.write(OLD)
+    world.write(MIXED)
+    table = world.table
+    world.metastore.drop_table(world.name)
+    world.metastore.create_table(replace(table, created_at_seconds=table.created_at_seconds + 60))
+
+
+def write(rows: Mapping[str, frozenset[int]]) -> Callable[[TableWorld], object]:
+    def run(world: TableWorld) -> object:
+        with suppress(ConflictError):  # with what an earlier attempt left in doubt and this one has just settled
+            return world.write(rows)
+        return world.write(rows)
+
+    return run
+
+
+OPERATIONS: Final = (
+    *(
+        Operation(f"write that {name}, of {whose} partitions", prepare, write(rows))
+        for whose, prepare in (("our", written(OLD)), ("other tools'", others))
+        for name, rows in (("adds", ADDED), ("replaces", REPLACED), ("mixes", MIXED))
+    ),
+    Operation("first write", written(), write(OLD)),
+    Operation("write over a dead publisher", dead_publisher, write(REPLACED), settles=True, between={**OLD, **MIXED}),
+    Operation(
+        "recover a dead publisher", dead_publisher, lambda world: world.keeper.recover(str(world.name)), settles=True
+    ),
+    Operation(
+        "recover from a late call", late_call_applied, lambda world: world.keeper.recover(str(world.name)), settles=True
+    ),
+    Operation("rollback", written(OLD, MIXED), lambda world: world.keeper.rollback(str(world.name), version=1)),
+    Operation(
+        "rollback to other tools' rows",
+        lambda world: (others(world), world.write(MIXED)),
+        lambda world: world.keeper.rollback(str(world.name), version=0),
+    ),
+    Operation("restore", lost_metastore, lambda world: world.keeper.restore(str(world.name)), adopts=True),
+    Operation("vacuum", garbage, lambda world: world.vacuum(), publishes=False),
+    Operation(
+        "abort of dead uploads",
+        garbage,
+        lambda world: world.keeper.uploads(str(world.name), abort=True, older_than=timedelta(0), force=True),
+        publishes=False,
+    ),
+)

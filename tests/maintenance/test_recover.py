@@ -1,0 +1,231 @@
+"""Recover: what is in doubt is settled, what came late is put right, what others did is left alone and named."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from table_writer.errors import ConflictError, LostResponseError, OutcomeUnknownError
+from table_writer.model.entry import Operation
+from tests.publish.world import TABLE, DeathError, Fault, World
+
+T = str(TABLE)
+ONE = {"d1": frozenset({1}), "d2": frozenset({2})}
+TWO = {"d1": frozenset({10}), "d2": frozenset({20})}
+THREE = {"d1": frozenset({100})}
+
+
+def late_call(world: World, rows: dict[str, frozenset[int]]) -> Callable[[], object]:
+    """Let a write's switch go unanswered and unapplied; returns the call that the server has still to apply."""
+    call = "alter_partitions" if set(rows) <= set(world.partitions()) else "add_partitions"
+    request = Fault("metastore", call, 1, "before", LostResponseError)
+    with world.inject(request, keep_call=True), pytest.raises(OutcomeUnknownError, match="table-writer recover"):
+        world.write(rows)
+    return world.apply_kept_call
+
+
+def test_nothing_in_doubt_is_nothing_to_do() -> None:
+    world = World()
+    world.write(ONE)
+    report = world.keeper.recover(T)
+    assert (report.settled, report.put_right, report.missing) == ({}, (), ())
+    assert repr(report) == "mart.orders: nothing is in doubt"
+
+
+def test_a_call_that_is_applied_after_newer_rows_is_put_right() -> None:
+    world = World()
+    world.write(ONE)
+    apply = late_call(world, TWO)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    world.write(THREE)
+    assert world.rows() == {**TWO, **THREE}
+    apply()  # hours later
+    assert world.rows() == TWO, "what a late call can do: readers see older rows"
+    report = world.keeper.recover(T)
+    assert report.put_right == ("dt=d1",)
+    assert world.rows() == {**TWO, **THREE}
+    record = world.services().log.read(world.services().log.read_state().newest)
+    assert (record.entry.operation, record.entry.settles) == (Operation.RECOVER, 4)
+    assert world.keeper.recover(T).put_right == ()
+
+
+def test_a_dry_run_names_what_is_wrong_and_changes_nothing() -> None:
+    world = World()
+    world.write(ONE)
+    apply = late_call(world, TWO)
+    world.wait_out_claims()
+    dry = world.keeper.recover(T, dry_run=True)
+    assert dry.settled == {2: "in doubt"}
+    world.keeper.recover(T)
+    world.write(THREE)
+    apply()
+    before = {info.key for info in world.store.list("")}, world.rows()
+    assert world.keeper.recover(T, dry_run=True).put_right == ("dt=d1",)
+    assert ({info.key for info in world.store.list("")}, world.rows()) == before
+
+
+def test_vacuum_keeps_the_files_that_a_late_call_has_brought_back() -> None:
+    world = World()
+    world.write(ONE)
+    apply = late_call(world, TWO)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    world.write(THREE)
+    apply()
+    world.vacuum()
+    assert world.rows() == TWO
+    world.keeper.recover(T)
+    assert world.rows() == {**TWO, **THREE}
+    world.vacuum()
+    assert world.rows() == {**TWO, **THREE}
+    assert world.leftovers() == []
+
+
+def test_a_drop_that_comes_late_is_put_right() -> None:
+    world = World()
+    world.write(ONE)
+    world.write({"d3": frozenset({3})})
+    drop = world.metastore.drop_partition
+    kept: list[Callable[[], object]] = []
+
+    def unanswered(table: object, values: object, *, before_send: object = None) -> None:
+        kept.append(lambda: drop(table, values))  # type: ignore[arg-type]
+        raise LostResponseError("no answer")
+
+    world.metastore.drop_partition = unanswered  # type: ignore[method-assign, assignment]
+    report = world.keeper.rollback(T, version=1)
+    del world.metastore.drop_partition
+    assert "still to be dropped" in report.notes[0]
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    world.write({"d3": frozenset({33})})
+    kept[0]()
+    assert "d3" not in world.rows(), "what a late drop can do"
+    assert world.keeper.recover(T).put_right == ("dt=d3",)
+    assert world.rows() == {**ONE, "d3": frozenset({33})}
+
+
+def test_a_partition_that_another_tool_dropped_stays_dropped_and_is_named() -> None:
+    world = World()
+    world.write(ONE)
+    world.metastore.drop_partition(world.table, ("d1",))
+    report = world.keeper.recover(T)
+    assert report.missing == ("dt=d1",)
+    assert set(world.partitions()) == {"d2"}
+
+
+def test_a_partition_that_another_tool_moved_stays_moved() -> None:
+    world = World()
+    world.write(ONE)
+    world.written_by_another_tool("d1", frozenset({9}))
+    assert world.keeper.recover(T).put_right == ()
+    assert world.rows()["d1"] == frozenset({9})
+
+
+def test_what_another_tool_moved_during_a_publish_is_superseded_and_named() -> None:
+    world = World()
+    world.write(ONE)
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write(TWO)
+    world.written_by_another_tool("d2", frozenset({9}))
+    world.wait_out_claims()
+    report = world.keeper.recover(T)
+    assert report.settled == {2: "published"}
+    assert report.superseded == ("dt=d2",)
+    assert world.rows() == {"d1": frozenset({10}), "d2": frozenset({9})}
+
+
+def test_a_metastore_set_back_to_a_backup_is_put_right() -> None:
+    world = World()
+    world.write(ONE)
+    backup = world.partitions()
+    world.write(TWO)
+    world.write(THREE)
+    for value, partition in backup.items():
+        world.pointed_by_another_tool(value, partition.location)
+    assert world.keeper.recover(T).put_right == ("dt=d1", "dt=d2")
+    assert world.rows() == {**TWO, **THREE}
+
+
+@pytest.mark.parametrize("call", ["put_if_absent", "put", "list_page", "get", "delete"])
+def test_trino_29428_a_failure_after_the_switch_deletes_no_live_rows(call: str) -> None:
+    """Trino deleted new files when collecting statistics failed after the switch had taken effect."""
+    world = World()
+    world.write(ONE)
+    plan = world.plan()
+    switched: list[bool] = []
+
+    def fail(operation: str, phase: str, _key: str) -> None:
+        if switched and (operation, phase) == (call, "before"):
+            raise OSError(f"{call} fails after the switch")
+
+    def note(operation: str, phase: str) -> None:
+        if (operation, phase) == ("alter_partitions", "after"):
+            switched.append(True)
+
+    world.metastore.on_call, world.store.on_call = note, fail
+    with suppress(OSError):  # whatever the caller gets, the rows are what matters
+        world.write(TWO, plan=plan)
+    world.metastore.on_call = world.store.on_call = None
+    assert switched
+    assert world.rows() == TWO
+
+
+def test_iceberg_11866_a_call_that_succeeded_and_is_sent_again_by_a_proxy_is_no_failure() -> None:
+    """A client of a highly available metastore repeated a call whose answer was lost, and believed the refusal."""
+    world = World()
+    original = world.metastore.add_partitions
+
+    def twice(*arguments: object, **named: object) -> None:
+        original(*arguments, **named)  # type: ignore[arg-type]
+        original(*arguments, **named)  # type: ignore[arg-type]  # refused: the partitions exist
+
+    world.metastore.add_partitions = twice  # type: ignore[method-assign]
+    published = world.write(ONE)
+    assert published.entry.version == 1
+    assert world.rows() == ONE
+    assert not world.services().log.read_state(listed_after=0).in_doubt
+
+
+def test_iceberg_3717_a_call_applied_after_the_clients_timeout_loses_no_rows() -> None:
+    """A client gave up, deleted its files, and then the server applied the call: the table pointed at nothing."""
+    world = World()
+    world.write(ONE)
+    apply = late_call(world, TWO)
+    assert world.rows() == ONE
+    apply()
+    assert world.rows() == TWO, "the files of an unknown outcome are kept"
+    world.wait_out_claims()
+    assert world.keeper.recover(T).settled == {2: "published"}
+    assert world.rows() == TWO
+
+
+def test_recovers_and_writers_at_once_lose_nothing() -> None:
+    world = World()
+    world.write(ONE)
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write(TWO)
+    world.wait_out_claims()
+    wrote: list[int] = []
+
+    def write(number: int) -> None:
+        try:
+            world.write({"d1": frozenset({number})})
+            wrote.append(number)
+        except ConflictError:
+            pass  # somebody else was first
+
+    threads = [threading.Thread(target=world.keeper.recover, args=(T,)) for _ in range(3)]
+    threads += [threading.Thread(target=write, args=(number,)) for number in range(1000, 1004)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    rows = world.rows()
+    assert rows["d2"] == frozenset({20})
+    assert rows["d1"] in [frozenset({number}) for number in wrote] or (not wrote and rows["d1"] == frozenset({10}))
+    assert world.keeper.recover(T).settled == {}

@@ -1,0 +1,250 @@
+"""Rolling back: one call, a new version, and a refusal with the reason where rows could not be had back."""
+
+from __future__ import annotations
+
+import pytest
+
+from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
+from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
+
+T = str(TABLE)
+FIRST = {"d1": frozenset({1}), "d2": frozenset({2})}
+SECOND = {"d1": frozenset({10}), "d3": frozenset({30})}
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.write(FIRST)
+    world.write(SECOND)
+    return world
+
+
+def test_all_partitions_go_back_in_one_call_and_new_ones_are_dropped(world: World) -> None:
+    calls = world.metastore.call_counts().get("alter_partitions_with_environment_context", 0)
+    report = world.keeper.rollback(T, version=1)
+    assert world.rows() == FIRST
+    assert set(world.partitions()) == {"d1", "d2"}
+    assert report.version == 3
+    assert {p.name: p.change for p in report.partitions} == {"dt=d1": "replaced", "dt=d3": "dropped"}
+    assert world.metastore.call_counts()["alter_partitions_with_environment_context"] == calls + 1
+
+
+def test_a_rollback_can_be_rolled_back(world: World) -> None:
+    world.keeper.rollback(T, version=1)
+    world.keeper.rollback(T, version=2)
+    assert world.rows() == {**FIRST, **SECOND}
+    world.keeper.rollback(T, version=3)
+    assert world.rows() == FIRST
+
+
+def test_version_0_is_the_state_before_the_first_write(world: World) -> None:
+    world.keeper.rollback(T, version=0)
+    assert world.rows() == {}
+    assert world.partitions() == {}
+
+
+def test_rows_of_other_tools_come_back_too() -> None:
+    world = World()
+    theirs = world.written_by_another_tool("d1", frozenset({7}))
+    world.write({"d1": frozenset({1})})
+    report = world.keeper.rollback(T, version=0)
+    assert world.rows() == {"d1": frozenset({7})}
+    assert world.partitions()["d1"].location == theirs.location
+    assert report.partitions[0].rows is None
+    assert "numRows" not in world.partitions()["d1"].parameters
+
+
+def test_a_write_id_names_its_version(world: World) -> None:
+    write_id = world.services().log.read(1).entry.write_id
+    assert world.keeper.rollback(T, write_id=write_id).to_version == 1
+    assert world.rows() == FIRST
+    with pytest.raises(InvalidInputError, match="no entry of write"):
+        world.keeper.rollback(T, write_id="20200101T000000-none")
+
+
+def test_only_the_named_partitions_change(world: World) -> None:
+    world.keeper.rollback(T, version=1, partitions=["dt=d1"])
+    assert world.rows() == {**FIRST, "d3": frozenset({30})}
+
+
+def test_a_dry_run_changes_nothing_and_says_the_same(world: World) -> None:
+    before = world.partitions(), {info.key for info in world.store.list("")}
+    planned = world.keeper.rollback(T, version=1, dry_run=True)
+    assert (world.partitions(), {info.key for info in world.store.list("")}) == before
+    done = world.keeper.rollback(T, version=1)
+    assert planned.partitions == done.partitions
+    assert planned.version is None
+
+
+def test_a_second_rollback_to_the_same_version_has_nothing_to_do(world: World) -> None:
+    world.keeper.rollback(T, version=1)
+    report = world.keeper.rollback(T, version=1)
+    assert report.version is None
+    assert report.partitions == ()
+    assert "nothing to do" in repr(report)
+
+
+def test_vacuumed_rows_cannot_come_back(world: World) -> None:
+    world.vacuum()
+    with pytest.raises(InvalidInputError, match=r"dt=d1: its files at .* were vacuumed"):
+        world.keeper.rollback(T, version=1)
+    assert world.rows() == {**FIRST, **SECOND}
+    world.keeper.rollback(T, version=1, partitions=["dt=d3"])
+    assert world.rows() == {"d1": frozenset({10}), "d2": frozenset({2})}
+
+
+def test_files_that_are_gone_or_changed_are_noticed(world: World) -> None:
+    old = world.services().log.read(1).entry.partitions[0].new_location
+    key = next(info.key for info in world.store.list(str(old).removeprefix("s3a://lake/")))
+    world.store.put(key, b"[1, 2, 3, 4, 5]")
+    with pytest.raises(InvalidInputError, match=r"holds 1 files with 15 bytes instead of"):
+        world.keeper.rollback(T, version=1)
+    world.store.delete([key])
+    with pytest.raises(InvalidInputError, match="are gone"):
+        world.keeper.rollback(T, version=1)
+
+
+def test_other_tools_files_must_be_the_ones_that_were_replaced() -> None:
+    world = World()
+    world.written_by_another_tool("d1", frozenset({7}))
+    world.write({"d1": frozenset({1})})
+    world.store.put("mart/orders/dt=d1/another.json", b"[8]")
+    with pytest.raises(InvalidInputError, match="instead of the 1 files that were replaced"):
+        world.keeper.rollback(T, version=0)
+
+
+def test_what_another_tool_has_moved_is_not_overwritten(world: World) -> None:
+    world.written_by_another_tool("d1", frozenset({99}))
+    with pytest.raises(InvalidInputError, match="where another tool"):
+        world.keeper.rollback(T, version=1)
+    assert world.rows()["d1"] == frozenset({99})
+
+
+@pytest.mark.parametrize("version", [-1, 3, 100])
+def test_a_version_that_is_not_there_is_refused(world: World, version: int) -> None:
+    with pytest.raises(InvalidInputError, match="has no version"):
+        world.keeper.rollback(T, version=version)
+
+
+def test_an_abandoned_version_is_no_state_to_go_back_to(world: World) -> None:
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", Exception)), pytest.raises(MetastoreError):
+        world.write({"d1": frozenset({11})})
+    with pytest.raises(InvalidInputError, match=r"version 3 of mart\.orders was abandoned"):
+        world.keeper.rollback(T, version=3)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "match"),
+    [
+        (["dt=nope"], "not in the log"),
+        (["hour=1"], "not a partition"),
+        ("dt=d1", "list of names"),
+        ([], "no partition"),
+    ],
+)
+def test_wrong_partitions_are_refused(world: World, partitions: list[str], match: str) -> None:
+    with pytest.raises(InvalidInputError, match=match):
+        world.keeper.rollback(T, version=1, partitions=partitions)
+
+
+def test_version_and_write_id_exclude_each_other(world: World) -> None:
+    with pytest.raises(InvalidInputError, match="one of the two"):
+        world.keeper.rollback(T)
+    with pytest.raises(InvalidInputError, match="one of the two"):
+        world.keeper.rollback(T, version=1, write_id="x")
+
+
+def test_a_write_planned_before_a_rollback_conflicts_with_it(world: World) -> None:
+    plan = world.plan()
+    world.keeper.rollback(T, version=1)
+    with pytest.raises(ConflictError):
+        world.write({"d1": frozenset({5})}, plan=plan)
+    assert world.rows() == FIRST
+
+
+def test_a_rollback_that_loses_the_slot_to_a_write_of_its_partition_changes_nothing(world: World) -> None:
+    def write_meanwhile(call: str, phase: str, _key: str) -> None:
+        if (call, phase) == ("put_if_absent", "before"):
+            world.store.on_call = None
+            world.write({"d1": frozenset({77})})
+
+    world.store.on_call = write_meanwhile
+    with pytest.raises(ConflictError, match="while they were being rolled back"):
+        world.keeper.rollback(T, version=1)
+    assert world.rows()["d1"] == frozenset({77})
+
+
+def test_a_rollback_that_loses_the_slot_to_a_vacuum_of_its_files_is_refused(world: World) -> None:
+    def vacuum_meanwhile(call: str, phase: str, _key: str) -> None:
+        if (call, phase) == ("put_if_absent", "before"):
+            world.store.on_call = None
+            world.vacuum()
+
+    world.store.on_call = vacuum_meanwhile
+    with pytest.raises(InvalidInputError, match="vacuumed"):
+        world.keeper.rollback(T, version=1)
+    assert world.rows() == {**FIRST, **SECOND}
+
+
+def test_a_vacuum_that_loses_the_slot_to_a_rollback_keeps_its_files(world: World) -> None:
+    def roll_back_meanwhile(call: str, phase: str, _key: str) -> None:
+        if (call, phase) == ("put_if_absent", "before"):
+            world.store.on_call = None
+            world.keeper.rollback(T, version=1)
+
+    world.store.on_call = roll_back_meanwhile
+    world.vacuum()
+    assert world.rows() == FIRST
+
+
+def test_a_drop_whose_answer_is_lost_is_finished_by_recover(world: World) -> None:
+    lost = Fault("metastore", "drop_partition", 1, "before", DeathError)
+    with world.inject(lost), pytest.raises(DeathError):
+        world.keeper.rollback(T, version=1)
+    assert world.rows() == FIRST
+    assert set(world.partitions()) == {"d1", "d2", "d3"}, "the name is still there, without rows"
+    world.wait_out_claims()
+    assert world.keeper.recover(T).settled == {3: "published"}
+    assert set(world.partitions()) == {"d1", "d2"}
+
+
+def test_a_refused_drop_is_a_note_and_recover_finishes_it(world: World) -> None:
+    with world.inject(Fault("metastore", "drop_partition", 1, "before", Exception)):
+        report = world.keeper.rollback(T, version=1)
+    assert "still to be dropped" in report.notes[0]
+    assert world.rows() == FIRST
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    assert set(world.partitions()) == {"d1", "d2"}
+
+
+def test_an_unknown_outcome_is_settled_by_recover(world: World) -> None:
+    lost = Fault("metastore", "alter_partitions", 1, "after", Exception)
+    with world.inject(lost):
+        world.keeper.rollback(T, version=1)
+    assert world.rows() == FIRST, "the answer was lost, the partitions show that it took effect"
+    never = Fault("metastore", "alter_partitions", 1, "before", OutcomeUnknownError)
+    with world.inject(never), pytest.raises(OutcomeUnknownError):
+        world.keeper.rollback(T, version=2)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    assert world.rows() == {**FIRST, **SECOND}
+
+
+def test_a_rollback_waits_for_what_is_in_doubt(world: World) -> None:
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write({"d1": frozenset({11})})
+    world.wait_out_claims()
+    world.keeper.rollback(T, version=1)
+    assert world.rows() == FIRST
+    assert not world.services().log.read_state(listed_after=0).in_doubt
+
+
+def test_where_replaced_data_lies_outside_the_root_it_cannot_be_checked(world: World) -> None:
+    world.store.put("elsewhere/dt=d9/a.json", b"[9]")
+    world.pointed_by_another_tool("d9", "s3a://lake/elsewhere/dt=d9/")
+    world.write({"d9": frozenset({90})})
+    with pytest.raises(InvalidInputError, match="vacuumed, or were never"):
+        world.keeper.rollback(T, version=2)
+    assert ROOT in world.partitions()["d9"].location

@@ -1,0 +1,417 @@
+"""Vacuum: what nobody needs goes, and nothing else, however often and from wherever it is run."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, StorageError
+from table_writer.model.entry import Outcome
+from tests.publish.world import TABLE, DeathError, Fault, World
+
+T = str(TABLE)
+ONE = {"d1": frozenset({1}), "d2": frozenset({2})}
+TWO = {"d1": frozenset({10})}
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.write(ONE)
+    world.write(TWO)
+    return world
+
+
+def everything(world: World) -> set[str]:
+    return {info.key for info in world.store.list("")} | {u.upload_id for u in world.store.list_uploads("mart/")}
+
+
+def data(world: World) -> set[str]:
+    return {info.key for info in world.store.list("mart/orders/_table_writer/data/")}
+
+
+def test_replaced_rows_stay_for_the_retention_and_then_go(world: World) -> None:
+    before = data(world)
+    kept = world.keeper.vacuum(T)
+    assert data(world) == before
+    assert "its retention lasts 72.0 more hours" in kept.kept[0][1]
+    world.skipped_seconds += 4 * 86_400
+    report = world.keeper.vacuum(T)
+    assert len(report.deleted) == 1
+    assert "replaced by version 2" in report.deleted[0].reason
+    assert before - data(world) == set(report.deleted[0].keys)
+    assert report.bytes_freed == 3
+    assert world.rows() == {**ONE, **TWO}
+    assert world.services().log.outcome(3) is Outcome.PUBLISHED
+
+
+def test_a_second_vacuum_finds_nothing(world: World) -> None:
+    world.vacuum()
+    before = everything(world)
+    assert world.vacuum().deleted == ()
+    assert everything(world) == before
+
+
+def test_a_dry_run_lists_exactly_what_the_real_run_deletes(world: World) -> None:
+    dead_writer(world)
+    world.wait_out_claims()
+    before = everything(world)
+    planned = world.keeper.vacuum(T, older_than=timedelta(0), dry_run=True, force=True)
+    assert everything(world) == before
+    done = world.vacuum()
+    assert planned.deleted == done.deleted
+    assert planned.aborted == done.aborted
+    assert planned.removed_registrations == done.removed_registrations
+    gone = before - everything(world)
+    named = {key for path in planned.deleted for key in path.keys} | {upload for _, upload in planned.aborted}
+    assert gone == named | set(planned.removed_registrations)
+
+
+@pytest.mark.parametrize("age", [timedelta(hours=23), timedelta(0)])
+def test_an_age_under_a_day_must_be_forced(world: World, age: timedelta) -> None:
+    with pytest.raises(InvalidInputError, match="force"):
+        world.keeper.vacuum(T, older_than=age)
+    world.keeper.vacuum(T, older_than=age, force=True)
+    with pytest.raises(InvalidInputError, match="positive"):
+        world.keeper.vacuum(T, older_than=-age - DAY, force=True)
+
+
+def test_the_table_property_wins_over_the_schedule_and_over_a_lower_age(world: World) -> None:
+    world.metastore.create_table(replace(world.table, parameters={"table_writer.retention": "240"}))
+    world.skipped_seconds += 4 * 86_400
+    assert world.keeper.vacuum(T).deleted == ()
+    with pytest.raises(InvalidInputError, match="10 days"):
+        world.keeper.vacuum(T, older_than=5 * DAY)
+    world.skipped_seconds += 7 * 86_400
+    assert len(world.keeper.vacuum(T).deleted) == 1
+
+
+def test_a_recovered_entry_starts_its_retention_when_it_is_settled() -> None:
+    world = World()
+    world.write(ONE)
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write(TWO)
+    world.skipped_seconds += 10 * 86_400
+    world.keeper.recover(T)
+    assert world.keeper.vacuum(T).deleted == (), "queries may have read the old rows until a moment ago"
+    world.skipped_seconds += 4 * 86_400
+    assert len(world.keeper.vacuum(T).deleted) == 1
+    assert world.rows() == {**ONE, **TWO}
+
+
+def test_nothing_is_deleted_while_an_outcome_is_unknown(world: World) -> None:
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write({"d2": frozenset({20})})
+    world.skipped_seconds += 10 * 86_400
+    report = world.keeper.vacuum(T)
+    assert report.in_doubt == (3,)
+    world.keeper.recover(T)
+    assert world.rows() == {"d1": frozenset({10}), "d2": frozenset({20})}
+
+
+def test_files_of_an_abandoned_entry_go_after_the_retention(world: World) -> None:
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", Exception)), pytest.raises(MetastoreError):
+        world.write({"d1": frozenset({11, 12})})
+    world.keeper.vacuum(T)
+    assert any("[11, 12]" in _text(world, key) for key in data(world))
+    world.skipped_seconds += 4 * 86_400
+    world.keeper.vacuum(T)
+    assert not any("[11, 12]" in _text(world, key) for key in data(world))
+    assert world.rows() == {**ONE, **TWO}
+
+
+def _text(world: World, key: str) -> str:
+    stored = world.store.get(key)
+    return stored.body.decode() if stored else ""
+
+
+def test_a_location_that_the_metastore_points_at_stays_whatever_the_log_says(world: World) -> None:
+    old = world.services().log.read(1).entry.partitions[0].new_location
+    world.pointed_by_another_tool("d7", str(old).replace("s3a://", "s3://").replace("/orders/", "//orders/./"))
+    report = world.vacuum()
+    assert report.deleted == ()
+    assert "readers may look there" in report.kept[0][1]
+    assert world.rows()["d7"] == frozenset({1})
+
+
+def test_a_location_that_is_pointed_at_between_look_and_delete_stays(world: World) -> None:
+    old = str(world.services().log.read(1).entry.partitions[0].new_location)
+
+    def point_meanwhile(call: str, phase: str, _key: str) -> None:
+        if (call, phase) == ("put_if_absent", "before"):
+            world.store.on_call = None
+            world.pointed_by_another_tool("d7", old)
+
+    world.store.on_call = point_meanwhile
+    world.vacuum()
+    assert world.rows()["d7"] == frozenset({1})
+
+
+def test_other_tools_files_go_one_by_one_if_unchanged() -> None:
+    world = World()
+    world.written_by_another_tool("d1", frozenset({7}))
+    world.store.put("mart/orders/dt=d1/changed.json", b"[8]")
+    world.write({"d1": frozenset({1})})
+    world.store.put("mart/orders/dt=d1/changed.json", b"[8, 9]")
+    world.store.put("mart/orders/dt=d1/newer.json", b"[10]")
+    world.store.put("mart/orders_v2/dt=d1/part-0.json", b"[11]")
+    world.vacuum()
+    assert world.store.head("mart/orders/dt=d1/part-0.json") is None
+    assert world.store.head("mart/orders/dt=d1/changed.json") is not None
+    assert world.store.head("mart/orders/dt=d1/newer.json") is not None
+    assert world.store.head("mart/orders_v2/dt=d1/part-0.json") is not None
+
+
+def test_other_tools_files_below_a_location_in_use_stay() -> None:
+    world = World()
+    world.written_by_another_tool("d1", frozenset({7}))
+    world.store.put("mart/orders/dt=d1/deeper/part-0.json", b"[8]")
+    world.write({"d1": frozenset({1})})
+    world.pointed_by_another_tool("d5", "s3n://lake/mart/orders/dt=d1/deeper")
+    world.vacuum()
+    assert world.store.head("mart/orders/dt=d1/part-0.json") is None
+    assert world.rows()["d5"] == frozenset({8})
+
+
+def test_replaced_data_outside_the_root_is_never_touched() -> None:
+    world = World()
+    world.store.put("elsewhere/dt=d1/a.json", b"[7]")
+    world.pointed_by_another_tool("d1", "s3a://lake/elsewhere/dt=d1/")
+    world.write({"d1": frozenset({1})})
+    world.vacuum()
+    assert world.store.head("elsewhere/dt=d1/a.json") is not None
+
+
+@pytest.mark.parametrize("location", ["", "../", "_table_writer/", "_table_writer/log/", "_table_writer/data/"])
+def test_a_hostile_entry_cannot_make_a_vacuum_delete_more(world: World, location: str) -> None:
+    key = world.layout.entry_key(2)
+    stored = world.store.get(key)
+    assert stored is not None
+    entry = json.loads(stored.body)
+    entry["replaced"] = [{**entry["replaced"][0], "location": location}]
+    world.store.put(key, json.dumps(entry).encode())
+    before = everything(world)
+    if ".." in location:
+        with pytest.raises(InvalidInputError, match="leaves the table root"):
+            world.vacuum()
+    else:
+        report = world.vacuum()
+        assert {path.location for path in report.deleted} <= {
+            str(partition.new_location) for partition in world.services().log.read(1).entry.partitions
+        }
+    assert {key for key in before if "/log/" in key or "/owner" in key} <= everything(world)
+    assert world.rows() == {**ONE, **TWO}
+
+
+def dead_writer(world: World, *, registered: bool = True) -> str:
+    """A writer that dies with one upload pending and one completed."""
+    plan = world.plan()
+    call = Fault("store", "complete_upload", 2, "before", DeathError)
+    with world.inject(call), pytest.raises(DeathError):
+        world.write({"d1": frozenset({5}), "d2": frozenset({6})}, plan=plan)
+    if not registered:
+        world.store.delete([world.layout.registration_key(plan.write_id)])
+    return plan.write_id
+
+
+@pytest.mark.parametrize("registered", [True, False])
+def test_a_dead_write_goes_after_a_day_with_all_its_traces(world: World, registered: bool) -> None:
+    write_id = dead_writer(world, registered=registered)
+    assert world.keeper.vacuum(T, older_than=DAY).deleted == ()
+    world.skipped_seconds += 86_400 * 1.1
+    report = world.keeper.vacuum(T, older_than=DAY)
+    assert any(write_id in path.location for path in report.deleted)
+    assert not any(write_id in key for key in everything(world) if "/log/" not in key)
+    assert list(world.store.list_uploads("mart/")) == []
+    assert world.rows() == {**ONE, **TWO}
+
+
+def test_a_running_write_is_left_alone_even_by_force(world: World) -> None:
+    def vacuum() -> None:
+        assert world.vacuum().aborted == ()
+
+    world.write({"d3": frozenset({3})}, before_publish=vacuum)
+    assert world.rows()["d3"] == frozenset({3})
+
+
+def test_a_paused_writer_that_was_given_up_publishes_nothing(world: World) -> None:
+    def pause() -> None:
+        world.skipped_seconds += 2 * 86_400  # no heartbeat meanwhile
+        assert world.keeper.vacuum(T, older_than=DAY).removed_registrations
+
+    with pytest.raises(ConflictError, match="given up"):
+        world.write({"d3": frozenset({3})}, before_publish=pause)
+    assert world.rows() == {**ONE, **TWO}
+
+
+def test_a_writer_that_claims_first_is_not_given_up(world: World) -> None:
+    plan = world.plan()
+
+    def claim_meanwhile(call: str, phase: str, key: str) -> None:
+        if (call, phase) == ("put_if_absent", "before") and "/log/" in key:
+            world.store.on_call = None
+            world.write({"d3": frozenset({3})}, plan=plan)
+
+    registration = world.layout.registration_key(plan.write_id)
+    world.store.put(registration, b'{"renewed_every_seconds": 1}')
+    world.store.put(f"{plan.data_location.key}dt=d3/part-00000-{plan.write_id}-1.json", b"[3]")
+    world.wait_out_claims()
+    world.store.on_call = claim_meanwhile
+    world.vacuum()
+    assert frozenset({3}) <= world.rows()["d3"]
+
+
+def test_uploads_that_late_attempts_leave_after_the_publish_are_aborted(world: World) -> None:
+    write_id = world.services().log.read(2).entry.write_id
+    upload = world.store.create_upload(f"{world.layout.data(write_id).key}dt=d1/late.json")
+    listed = world.keeper.uploads(T)
+    assert [(one.owner, one.upload_id) for one in listed.uploads] == [("settled", upload)]
+    assert world.keeper.vacuum(T).aborted[0][1] == upload
+    assert world.keeper.uploads(T).uploads == ()
+
+
+def test_a_straggler_of_a_write_that_was_given_up_is_swept_at_once(world: World) -> None:
+    write_id = dead_writer(world)
+    world.wait_out_claims()
+    world.vacuum()
+    world.store.create_upload(f"{world.layout.data(write_id).key}dt=d1/late.json")
+    report = world.keeper.vacuum(T)
+    assert "given up in version 3" in report.deleted[0].reason
+    assert list(world.store.list_uploads("mart/")) == []
+
+
+def test_uploads_of_other_tools_are_listed_and_never_aborted(world: World) -> None:
+    world.store.create_upload("mart/orders/dt=d1/spark.parquet")
+    world.store.create_upload("mart/orders_v2/dt=d1/next-door.parquet")
+    world.wait_out_claims()
+    with pytest.raises(InvalidInputError, match="force"):
+        world.keeper.uploads(T, older_than=timedelta(0))
+    report = world.keeper.uploads(T, abort=True, older_than=timedelta(0), force=True)
+    assert [one.owner for one in report.uploads] == ["another tool"]
+    assert len(list(world.store.list_uploads("mart/"))) == 2
+
+
+def test_uploads_aborts_dead_writes_and_keeps_replaced_rows(world: World) -> None:
+    dead_writer(world)
+    world.wait_out_claims()
+    before = data(world)
+    report = world.keeper.uploads(T, abort=True, older_than=timedelta(0), force=True)
+    assert len(report.aborted) == 1
+    assert len(report.deleted[0].keys) == 1
+    assert {one.owner for one in report.uploads} == {"dead"}
+    assert len(before - data(world)) == 1, "the dead write's one object; replaced rows stay"
+
+
+def test_an_interrupted_vacuum_is_finished_by_the_next_one(world: World) -> None:
+    with world.inject(Fault("store", "delete", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.vacuum()
+    assert world.services().log.read_state(listed_after=0).in_doubt == {3}
+    world.write({"d1": frozenset({100})})  # nobody waits for a vacuum
+    world.vacuum()
+    assert not world.services().log.read_state(listed_after=0).in_doubt
+    assert world.leftovers() == []
+
+
+def test_recover_finishes_an_interrupted_vacuum(world: World) -> None:
+    dead_writer(world)
+    world.wait_out_claims()
+    with world.inject(Fault("store", "delete", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.vacuum()
+    assert world.keeper.recover(T).finished_vacuums == (), "it may still be at work"
+    world.wait_out_claims()
+    assert world.keeper.recover(T).finished_vacuums == (3,)
+    assert world.leftovers() == []
+    assert not world.services().log.read_state(listed_after=0).in_doubt
+
+
+def test_what_cannot_be_deleted_is_reported_and_taken_over(world: World) -> None:
+    def refuse(call: str, phase: str, key: str) -> None:
+        if (call, phase) == ("delete", "before"):
+            raise StorageError(f"AccessDenied: {key}")
+
+    world.store.on_call = refuse
+    report = world.vacuum()
+    world.store.on_call = None
+    assert "AccessDenied" in report.failures[0]
+    assert world.vacuum().failures == ()
+    assert world.leftovers() == []
+
+
+def test_many_vacuums_rollbacks_and_writers_at_once_end_in_one_state() -> None:
+    world = World()
+    world.write({f"d{number}": frozenset({number}) for number in range(6)})
+    world.write({f"d{number}": frozenset({number + 10}) for number in range(6)})
+    errors: list[BaseException] = []
+
+    def run(action: object) -> None:
+        try:
+            action()  # type: ignore[operator]
+        except (ConflictError, InvalidInputError):
+            pass  # an answer: somebody else was first
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    actions = [
+        world.vacuum,
+        world.vacuum,
+        lambda: world.keeper.rollback(T, version=1, partitions=["dt=d0", "dt=d1"]),
+        lambda: world.write({"d2": frozenset({200})}),
+        lambda: world.write({"d9": frozenset({9})}),
+        lambda: world.keeper.recover(T),
+    ]
+    threads = [threading.Thread(target=run, args=(action,)) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    rows = world.rows()
+    assert rows["d9"] == frozenset({9})
+    assert rows["d2"] == frozenset({200})
+    assert {rows["d0"] - frozenset({0, 10}), rows["d1"] - frozenset({1, 11})} == {frozenset()}
+    assert rows["d0"]
+    assert rows["d1"]
+    world.vacuum()
+    assert world.leftovers() == []
+
+
+def test_entries_are_trimmed_past_their_retention_and_never_what_is_needed() -> None:
+    world = World()
+    for number in range(5):
+        world.write({"d1": frozenset({number})})
+    world.write({"d2": frozenset({7})})
+    plan = world.plan()
+    world.write({"d1": frozenset({6})})
+    world.vacuum()
+    assert world.services().log.read_state(listed_after=0).versions == set(range(1, 9))
+    world.skipped_seconds += 31 * 86_400
+    report = world.keeper.vacuum(T)
+    assert report.trimmed_versions == (1, 2, 3, 4, 5)
+    assert world.services().log.read_state(listed_after=0).versions == {6, 7, 8}
+    assert world.rows() == {"d1": frozenset({6}), "d2": frozenset({7})}
+    with pytest.raises(ConflictError, match="trimmed"):
+        world.write({"d3": frozenset({3})}, plan=replace(plan, base_version=2))
+    world.write({"d1": frozenset({8})})
+    with pytest.raises(InvalidInputError, match="has no version 3"):
+        world.keeper.rollback(T, version=3)
+    world.keeper.rollback(T, version=7)
+    assert world.rows()["d1"] == frozenset({6})
+
+
+def test_a_trim_that_is_interrupted_leaves_no_entry_in_doubt() -> None:
+    world = World()
+    for number in range(4):
+        world.write({"d1": frozenset({number})})
+    world.vacuum()
+    world.skipped_seconds += 31 * 86_400
+    with world.inject(Fault("store", "delete", 2, "after", DeathError)), pytest.raises(DeathError):
+        world.keeper.vacuum(T)
+    assert not world.services().log.read_state(listed_after=0).in_doubt
+    world.keeper.vacuum(T)
+    world.write({"d1": frozenset({9})})
+    assert world.rows() == {"d1": frozenset({9})}

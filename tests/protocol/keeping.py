@@ -1,0 +1,190 @@
+"""Recover, rollback and vacuum, written down once more in the smallest form."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from table_writer.log.history import Placement, SlotRecord
+from table_writer.model.entry import Operation, Outcome
+from table_writer.model.location import Location, Place, PlaceSet
+from table_writer.vacuum.due import may_go
+
+from .publishing import Job, Publishing, present_before
+from .requests import (
+    Claim,
+    Delete,
+    HasData,
+    ListStale,
+    Next,
+    Phase,
+    ReadLog,
+    ReadMetastore,
+    Settle,
+)
+from .rules import RepairedRules
+from .state import (
+    PARTITIONS,
+    Change,
+    Log,
+    Slot,
+    code_of,
+    code_of_text,
+    location,
+    rows_at,
+)
+
+
+class Rollback(NamedTuple):
+    """A rollback to the state after a version."""
+
+    write_id: str
+    version: int
+    partitions: tuple[str, ...]
+
+
+class Keeping(Publishing):
+    """Recover, rollback and vacuum."""
+
+    def recover(self) -> Phase:
+        log: Log = yield ReadLog()
+        return self.first_in_doubt(log, ("recover",)) or ("compare", log)
+
+    def first_in_doubt(self, log: Log, again: Next) -> Next | None:
+        """Return the phase that settles the oldest entry in doubt, or that waits for it."""
+        for record in log.history.in_doubt:
+            if record.entry.operation is not Operation.VACUUM:
+                return self.recovery(log, record, again, failed=("end", "failed")) if self.is_over(record) else again
+        return None
+
+    def compare(self, log: Log) -> Phase:
+        """Put right what a late call has set back."""
+        now = yield ReadMetastore(PARTITIONS)
+        behind: dict[int, list[Change]] = {}
+        for values, code in zip(PARTITIONS, now, strict=True):
+            placed = log.history.current.get((values,))
+            if placed and self.placement(log.history, values, code) is Placement.BEHIND:
+                wanted = code_of_text(placed.partition.new_location)
+                behind.setdefault(placed.version, []).append((values, code, wanted))
+        if not behind:
+            return "end", "recovered"
+        version = min(behind)
+        return "recover_one", version, tuple(behind[version]), log, ("recover",), ("end", "failed")
+
+    def rollback(self, rollback: Rollback) -> Phase:
+        log: Log = yield ReadLog()
+        again = self.first_in_doubt(log, ("rollback", rollback))
+        if again:
+            return again
+        states = log.history.state_at(rollback.version)
+        targets: list[tuple[str, str | None]] = []
+        for values in rollback.partitions:
+            if (values,) in states:
+                code = code_of_text(states[(values,)][0])
+                if rows_at(code) and not self.restorable(log.history, code):
+                    return "end", "failed"
+                targets.append((values, code))
+        return ("check_data", rollback, log, tuple(targets)) if targets else ("end", "nothing")
+
+    def check_data(self, rollback: Rollback, log: Log, targets: tuple[tuple[str, str | None], ...]) -> Phase:
+        if not (yield HasData(tuple(code for _, code in targets if rows_at(code)))):
+            return "end", "failed"
+        now = yield ReadMetastore(tuple(values for values, _ in targets))
+        for (values, _), code in zip(targets, now, strict=True):
+            if self.placement(log.history, values, code) is not Placement.IN_PLACE:
+                return "end", "failed"
+        changes = tuple(
+            (values, code, target) for (values, target), code in zip(targets, now, strict=True) if code != target
+        )
+        return ("claim_rollback", rollback, log.newest, changes) if changes else ("end", "nothing")
+
+    def claim_rollback(self, rollback: Rollback, newest: int, changes: tuple[Change, ...]) -> Phase:
+        slot = Slot(Operation.ROLLBACK, rollback.write_id, changes, newest)
+        if not (yield Claim(newest + 1, slot)):
+            return "rollback", rollback
+        job = Job(
+            version=newest + 1,
+            write_id=rollback.write_id,
+            changes=changes,
+            outcome=Outcome.PUBLISHED,
+            settles=(newest + 1,),
+            done=("end", "success"),
+            refused=("end", "failed"),
+            unknown=("end", "unknown"),
+            unrecorded=("end", "success"),
+        )
+        return "switch", job, present_before(changes), 1
+
+    def vacuum(self, write_id: str) -> Phase:
+        stale: frozenset[str] = yield ListStale()
+        log: Log = yield ReadLog()
+        return "vacuum_look", write_id, log, tuple(sorted(stale - log.history.claimed_ids()))
+
+    def vacuum_look(self, write_id: str, log: Log, dead: tuple[str, ...]) -> Phase:
+        now = yield ReadMetastore(PARTITIONS)
+        chosen = self.chosen(log.history, self.in_use(log.history, now))
+        deletes = [(code_of(left.location.place), left.left_by) for left in chosen]
+        deletes += [(code, None) for code in dead]
+        return ("vacuum_claim", write_id, log, tuple(deletes)) if deletes else ("end", "nothing")
+
+    def vacuum_claim(self, write_id: str, log: Log, deletes: tuple[tuple[str, int | None], ...]) -> Phase:
+        own = log.newest + 1
+        slot = Slot(Operation.VACUUM, f"{write_id}{own}", (), log.newest, deletes=deletes)
+        if not (yield Claim(own, slot)):
+            return "vacuum", write_id
+        return "vacuum_again", own, slot.write_id, log, deletes
+
+    def vacuum_again(self, own: int, write_id: str, log: Log, deletes: tuple[tuple[str, int | None], ...]) -> Phase:
+        """Look at the metastore again, and spare what readers were pointed to since."""
+        now = yield ReadMetastore(PARTITIONS)
+        used = self.in_use(log.history, now)
+        codes = tuple(code for code, left_by in deletes if left_by is None or self._may_go(log, used, code))
+        done = {code for code, _ in deletes}
+        died = tuple(
+            record.entry.version
+            for record in log.history.in_doubt
+            if record.entry.operation is Operation.VACUUM
+            and not {code_of(p) for p in _places(record) & log.history.left.keys()} - done
+        )
+        return "vacuum_rest", write_id, codes, (*died, own)
+
+    def vacuum_rest(self, write_id: str, codes: tuple[str, ...], versions: tuple[int, ...]) -> Phase:
+        if codes:
+            yield Delete(codes[0])
+            return "vacuum_rest", write_id, codes[1:], versions
+        if versions:
+            yield Settle(versions[0], Outcome.PUBLISHED, write_id)
+            return "vacuum_rest", write_id, codes, versions[1:]
+        return "end", "vacuumed"
+
+    def finish(self) -> Phase:
+        """Carry out the first vacuum whose own process died."""
+        log: Log = yield ReadLog()
+        for record in log.history.in_doubt:
+            if record.entry.operation is Operation.VACUUM and self.is_over(record):
+                own = record.entry.version
+                claimed = log.history.claimed_ids()
+                deletes = tuple(
+                    (code, left_by)
+                    for code, left_by in log.slots[own - 1].deletes
+                    if (location(code).place in log.history.left if left_by else code not in claimed)
+                )
+                return "vacuum_again", own, record.entry.write_id, log, deletes
+        return "end", "nothing"
+
+    def _may_go(self, log: Log, used: PlaceSet, code: str) -> bool:
+        left = log.history.left[location(code).place]
+        if left.objects:
+            return all(may_go(log.history, used, left.location, found) for found in left.objects)
+        return not used.meets(left.location.place)
+
+
+class Protocol(Keeping):
+    """All programs under the rules as they are."""
+
+
+class Repaired(RepairedRules, Protocol):
+    """All programs under the rules as proposed."""
+
+
+def _places(record: SlotRecord) -> set[Place]:
+    return {Location.parse(deleted.location).place for deleted in record.entry.deletes}

@@ -1,0 +1,311 @@
+"""Rules that look as if they could go. Each is broken here, alone, and the exploration must notice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from table_writer.log.history import History, Placement, SlotRecord
+from table_writer.log.rules import Standing
+from table_writer.model.entry import LogEntry, Operation
+from table_writer.model.location import PlaceSet
+
+from .explorer import Scenario
+from .keeping import Protocol
+from .publishing import Job, Write
+from .requests import LOST, MISSING, OK, Next, Phase, ReadMetastore, Send, Settle
+from .scenarios import (
+    A_P,
+    A_PQ,
+    B_P,
+    I_P,
+    OLD_ALTER,
+    OLD_DROP,
+    ONLY_P,
+    RECOVER,
+    TWICE,
+    VACUUM,
+    rollback,
+    scenario,
+    write,
+)
+from .state import Budget, Change, Log, Metastore, Slot, World, rows_at, start
+
+DIED: Final = start(
+    ("I/p", None), [I_P, Slot(Operation.WRITE, "X", (("p", "I/p", "X/p"),), 1, timed_out=True)], data=["X/p"]
+)
+"""X claimed, and died before its alter."""
+
+
+class WriteWithoutClaim(Protocol):
+    def claim(self, write: Write, base: int, in_doubt: frozenset[int], newest: int, now: Metastore) -> Phase:
+        kind = "alter" if all(now) else "add"
+        answer = yield Send((kind, tuple((values, f"{write.write_id}/{values}") for values in write.partitions)))
+        return "end", "success" if answer == OK else "unknown"
+
+
+class ClaimsAnySlot(Protocol):
+    def claim(self, write: Write, base: int, in_doubt: frozenset[int], newest: int, now: Metastore) -> Phase:
+        phase = yield from super().claim(write, base, in_doubt, newest, now)
+        return ("claim", write, base, in_doubt, newest + 1, now) if phase[0] == "publish" else phase
+
+
+class RecoversWithoutClaim(Protocol):
+    def recover_one(self, settles: int, changes: tuple[Change, ...], log: Log, then: Next, failed: Next) -> Phase:
+        return "roll_forward", settles, changes, log, then, failed
+        yield
+
+    def in_time_of(self, version: int) -> int:
+        return 0
+
+    def settles(self, original: int, own: int) -> tuple[int, ...]:
+        return (original,)
+
+
+class AppliesAgain(Protocol):
+    def settle(self, job: Job, versions: tuple[int, ...]) -> Phase:
+        phase = yield from super().settle(job, versions)
+        return ("again", job) if phase == ("end", "success") else phase
+
+    def again(self, job: Job) -> Phase:
+        yield self.send(job, self.one_alter(job, tuple(values for values, _, _ in job.changes)))
+        return job.done
+
+
+class ForgetsInDoubtAtPlan(Protocol):
+    def standing(self, record: SlotRecord, draft: LogEntry, in_doubt_at_plan: frozenset[int]) -> Standing:
+        return super().standing(record, draft, frozenset())
+
+
+class SendsTooLate(Protocol):
+    def in_time_of(self, version: int) -> int:
+        return 0
+
+
+class RecoversTooEarly(Protocol):
+    def is_over(self, record: SlotRecord) -> bool:
+        return True
+
+
+class AbandonsTooLate(Protocol):
+    def in_time_of_giving_up(self, version: int) -> int:
+        return 0
+
+
+class AbandonsUnanswered(Protocol):
+    def call_failed(self, job: Job, answer: str) -> Phase:
+        phase = yield from super().call_failed(job, answer)
+        return ("give_up", job) if phase == job.unknown and answer == LOST else phase
+
+
+class DropsPlaceholders(Protocol):
+    def give_up(self, job: Job) -> Phase:
+        now = yield ReadMetastore(tuple(values for values, _, _ in job.changes))
+        own = [values for (values, _, _), code in zip(job.changes, now, strict=True) if code == f"@{job.write_id}"]
+        for values in own:
+            yield self.send(job, ("drop", ((values, None),)))
+        return "really_give_up", job
+
+    def really_give_up(self, job: Job) -> Phase:
+        return (yield from super().give_up(job))
+
+
+class SettlesItsOwnFirst(Protocol):
+    def settles(self, original: int, own: int) -> tuple[int, ...]:
+        return (own, original)
+
+
+class AltersOneByOne(Protocol):
+    def alter(self, job: Job, present: tuple[str, ...], attempt: int) -> Phase:
+        for values, _, new in job.changes:
+            answer = yield self.send(job, ("alter", ((values, new or f"@{job.write_id}"),)))
+            if answer != OK:
+                return "call_failed", job, answer
+        return "drop", job
+
+
+class AddsInPlace(Protocol):
+    """New partitions are added where their rows are, not at a placeholder."""
+
+    def switch(self, job: Job, present: tuple[str, ...], attempt: int) -> Phase:
+        missing = tuple((values, new) for values, _, new in job.changes if values not in present)
+        if missing:
+            answer = yield self.send(job, ("add", missing))
+            if answer != OK:
+                return "call_failed", job, answer
+        return "alter", job, tuple(values for values, _, _ in job.changes), attempt
+
+
+class SettlesBeforeTheDrop(Protocol):
+    def drop(self, job: Job) -> Phase:
+        for version in job.settles:
+            yield Settle(version, job.outcome, job.write_id)
+        return "drop_after", job._replace(settles=())
+
+    def drop_after(self, job: Job) -> Phase:
+        return (yield from super().drop(job))
+
+
+class ForgetsUnansweredDrops(Protocol):
+    def drop(self, job: Job) -> Phase:
+        emptied = tuple(values for values, _, new in job.changes if new is None)
+        now = yield ReadMetastore(emptied)
+        for values, code in zip(emptied, now, strict=True):
+            if code is not None and rows_at(code) is None:
+                answer = yield self.send(job, ("drop", ((values, None),)))
+                if answer not in {OK, MISSING, LOST}:
+                    return job.unrecorded
+        return "settle", job, job.settles
+
+
+class LeavesLateDrops(Protocol):
+    def placement(self, history: History, values: str, now: str | None) -> Placement:
+        found = super().placement(history, values, now)
+        return Placement.MISSING if now is None and found is Placement.BEHIND else found
+
+
+class LeavesLateAlters(Protocol):
+    def compare(self, log: Log) -> Phase:
+        return "end", "recovered"
+        yield
+
+
+class VacuumsWithoutClaim(Protocol):
+    def vacuum_claim(self, write_id: str, log: Log, deletes: tuple[tuple[str, int | None], ...]) -> Phase:
+        return "vacuum_bare", write_id, log, deletes
+        yield
+
+    def vacuum_bare(self, write_id: str, log: Log, deletes: tuple[tuple[str, int | None], ...]) -> Phase:
+        phase = yield from self.vacuum_again(0, write_id, log, deletes)
+        return (*phase[:-1], ())
+
+
+class VacuumIgnoresTheMetastore(Protocol):
+    def in_use(self, history: History, now: Metastore) -> PlaceSet:
+        return super().in_use(history, (None, None))
+
+
+class VacuumIgnoresWhatIsInDoubt(Protocol):
+    def in_use(self, history: History, now: Metastore) -> PlaceSet:
+        settled = [record for record in history.records if record.outcome is not None]
+        return super().in_use(History(history.layout, settled), now)
+
+
+class VacuumDoesNotWait(Protocol):
+    older_than_seconds = -1.0
+
+
+class RollsBackToWhatIsVacuumed(Protocol):
+    def restorable(self, history: History, code: str) -> bool:
+        return True
+
+
+class PublishesWhatIsVacuumed(Protocol):
+    def standing(self, record: SlotRecord, draft: LogEntry, in_doubt_at_plan: frozenset[int]) -> Standing:
+        found = super().standing(record, draft, in_doubt_at_plan)
+        return Standing.UNRELATED if found is Standing.DELETED else found
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A broken rule, where it shows, and how."""
+
+    rule: str
+    protocol: type[Protocol]
+    scenario: Scenario
+    finds: str
+
+
+def _where(title: str, begin: World, budget: Budget | None = None, **actors: Next) -> Scenario:
+    return scenario(title, begin, budget or Budget(), **actors)
+
+
+B_Q: Final = write("B", "q")
+TWO = _where("2 writes", ONLY_P, A=A_P, B=B_P)
+THREE = _where("2 writes, recover", ONLY_P, A=A_P, B=B_P, recover=RECOVER)
+BACK_AND_VACUUM = _where("rollback, vacuum", TWICE, K=rollback(1), vacuum=VACUUM)
+LATE_OR_REFUSED = Budget(refusals=1, late=1)
+
+MUTATIONS: Final = (
+    Mutation("no metastore change without a claim", WriteWithoutClaim, TWO, "no entry in doubt wants"),
+    Mutation("a lost slot means reading the log again", ClaimsAnySlot, TWO, "lost update"),
+    Mutation(
+        "no recovery without a claim",
+        RecoversWithoutClaim,
+        _where("a write died, 2 recovers", DIED, Budget(timeouts=0), B=B_P, recover=RECOVER, again=RECOVER),
+        "no entry in doubt wants",
+    ),
+    Mutation("nothing is applied again after publishing", AppliesAgain, TWO, "no entry in doubt wants"),
+    Mutation(
+        "what was in doubt at the plan and is published since is a conflict",
+        ForgetsInDoubtAtPlan,
+        _where("a write died", DIED, B=B_P, recover=RECOVER),
+        "lost update",
+    ),
+    Mutation("nothing is sent after the claim's timeout", SendsTooLate, THREE, "no entry in doubt wants"),
+    Mutation(
+        "nothing is recovered before the claim's timeout",
+        RecoversTooEarly,
+        _where("2 writes, recover", ONLY_P, A=A_P, B=B_P, recover=RECOVER),
+        "no entry in doubt wants",
+    ),
+    Mutation(
+        "nothing is abandoned after the claim's timeout",
+        AbandonsTooLate,
+        _where("write, recover", ONLY_P, LATE_OR_REFUSED, A=A_P, recover=RECOVER),
+        "told its user that it failed",
+    ),
+    Mutation(
+        "nothing is abandoned with a call unanswered",
+        AbandonsUnanswered,
+        _where("write, recover", ONLY_P, LATE_OR_REFUSED, A=A_P, recover=RECOVER),
+        "told its user that it failed",
+    ),
+    Mutation(
+        "placeholders stay after a refusal",
+        DropsPlaceholders,
+        _where("2 writes", ONLY_P, LATE_OR_REFUSED, A=A_PQ, B=B_Q),
+        "after recover",
+    ),
+    Mutation("one alter for all partitions", AltersOneByOne, _where("write", ONLY_P, A=A_PQ), "without the others"),
+    Mutation("new partitions come empty", AddsInPlace, _where("write", ONLY_P, A=A_PQ), "without the others"),
+    Mutation(
+        "an outcome is recorded after the drop",
+        SettlesBeforeTheDrop,
+        _where("rollback, write", ONLY_P, Budget(late=1), K=rollback(0), B=B_P),
+        "no entry in doubt wants",
+    ),
+    Mutation(
+        "a drop without an answer leaves the entry in doubt",
+        ForgetsUnansweredDrops,
+        _where("rollback, write", ONLY_P, Budget(late=1), K=rollback(0), B=B_P),
+        "after recover",
+    ),
+    Mutation(
+        "a late drop is repaired", LeavesLateDrops, _where("old drop", OLD_DROP, recover=RECOVER), "after recover"
+    ),
+    Mutation(
+        "a late alter is repaired", LeavesLateAlters, _where("old alter", OLD_ALTER, recover=RECOVER), "after recover"
+    ),
+    Mutation("no vacuum without a claim", VacuumsWithoutClaim, BACK_AND_VACUUM, "data is gone"),
+    Mutation(
+        "a vacuum looks at the metastore",
+        VacuumIgnoresTheMetastore,
+        _where("old alter, vacuum", OLD_ALTER, Budget(days=1), vacuum=VACUUM),
+        "data is gone",
+    ),
+    Mutation("a vacuum spares what is in doubt", VacuumIgnoresWhatIsInDoubt, BACK_AND_VACUUM, "data is gone"),
+    Mutation(
+        "a vacuum waits until no call can be late",
+        VacuumDoesNotWait,
+        _where("old alter, vacuum", OLD_ALTER, vacuum=VACUUM),
+        "data is gone",
+    ),
+    Mutation("no rollback to what a vacuum deletes", RollsBackToWhatIsVacuumed, BACK_AND_VACUUM, "data is gone"),
+    Mutation(
+        "a write that a vacuum has given up stops",
+        PublishesWhatIsVacuumed,
+        _where("write, vacuum, a day", ONLY_P, Budget(days=1), A=A_P, vacuum=VACUUM),
+        "data is gone",
+    ),
+)

@@ -1,0 +1,92 @@
+"""The product's own rules, each a method, so that a mutation can replace it."""
+
+from __future__ import annotations
+
+from table_writer.log.history import History, Left, Placement, SlotRecord
+from table_writer.log.rules import PartitionState, Standing, claim_is_over, partition_state, standing
+from table_writer.model.entry import LogEntry
+from table_writer.model.location import PlaceSet
+from table_writer.model.table import Partition
+from table_writer.vacuum.due import due, in_use, may_go
+
+from .state import (
+    LAYOUT,
+    PARTITIONS,
+    RETENTION,
+    Change,
+    Metastore,
+    entry_partition,
+    location,
+    rows_at,
+    text,
+)
+
+
+class Rules:
+    """The product's rules, each replaceable."""
+
+    older_than_seconds: float | None = None  # what is old enough for a vacuum; None: past its retention
+
+    def standing(self, record: SlotRecord, draft: LogEntry, in_doubt_at_plan: frozenset[int]) -> Standing:
+        return standing(record.entry, record.outcome, draft, in_doubt_at_plan)
+
+    def is_over(self, record: SlotRecord) -> bool:
+        return claim_is_over(record.entry, record.age_seconds)
+
+    def state(self, change: Change, now: str | None) -> PartitionState:
+        return partition_state(entry_partition(change), text(now), LAYOUT)
+
+    def state_for_recovery(self, history: History, change: Change, now: str | None) -> PartitionState:
+        return self.state(change, now)
+
+    def placement(self, history: History, values: str, now: str | None) -> Placement:
+        return history.placement((values,), text(now))
+
+    def in_use(self, history: History, now: Metastore) -> PlaceSet:
+        shown = zip(PARTITIONS, now, strict=True)
+        return in_use(history, [Partition(values=(v,), location=str(location(c))) for v, c in shown if c is not None])
+
+    def chosen(self, history: History, used: PlaceSet) -> tuple[Left, ...]:
+        """What a vacuum deletes."""
+        usual = RETENTION.total_seconds()
+        older_than = self.older_than_seconds
+        return due(history, used, older_than_seconds=older_than, usual_retention_seconds=usual).locations
+
+    def restorable(self, history: History, code: str) -> bool:
+        return history.restorable(location(code))
+
+    def in_time_of(self, version: int) -> int:
+        """The claim within whose time the metastore is changed."""
+        return version
+
+    def in_time_of_giving_up(self, version: int) -> int:
+        return version
+
+    def settles(self, original: int, own: int) -> tuple[int, ...]:
+        """The order in which a recovery records outcomes."""
+        return (original, own)
+
+
+class RepairedRules(Rules):
+    """Proposed: a partition that one of our own late calls has moved is no sign of another tool."""
+
+    def state_for_recovery(self, history: History, change: Change, now: str | None) -> PartitionState:
+        state = self.state(change, now)
+        if state is PartitionState.SUPERSEDED and (change[0],) in history.current:
+            ours = self.placement(history, change[0], now) in {Placement.IN_PLACE, Placement.BEHIND}
+            return PartitionState.BEFORE if ours else state
+        return state
+
+    def placement(self, history: History, values: str, now: str | None) -> Placement:
+        """Proposed: where an abandoned write has left its placeholder, the partition is as good as gone."""
+        found = super().placement(history, values, now)
+        left_behind = found is Placement.MOVED and now is not None and rows_at(now) is None
+        return super().placement(history, values, None) if left_behind else found
+
+    def chosen(self, history: History, used: PlaceSet) -> tuple[Left, ...]:
+        """Proposed: what other tools wrote is not claimed for deletion either while it is in use."""
+        return tuple(
+            left
+            for left in super().chosen(history, used)
+            if all(may_go(history, used, left.location, found) for found in left.objects)
+        )

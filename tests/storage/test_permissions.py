@@ -1,0 +1,405 @@
+"""The policies of docs/how-to/permissions.md, read from that page and enforced by moto's IAM.
+
+What moto (5.2) does not enforce, and what is therefore judged by :func:`allows`, our own reading of a policy:
+
+* ``Condition`` elements: moto ignores ``s3:prefix``;
+* ``DeleteObjects``: moto asks for ``s3:DeleteObject`` on the bucket instead of on each key, so moto's copy of a policy
+  names the bucket as well (:func:`for_moto`);
+* 403 instead of 404 for a missing key where ``s3:ListBucket`` is lacking: moto answers 404;
+* KMS.
+"""
+
+from __future__ import annotations
+
+import copy
+import fnmatch
+import http.client
+import json
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from table_writer.doctor import examine
+from table_writer.errors import StorageError, TableWriterError
+from table_writer.model.location import Location
+from table_writer.model.message import UploadedPart
+from table_writer.model.table import Column, Table
+from table_writer.storage import S3Overrides, S3Settings, settings_for
+from table_writer.storage.bucket_checks import bucket_versioning, incomplete_upload_rules
+from table_writer.storage.s3 import S3Store
+from table_writer.storage.s3_errors import PERMISSIONS
+from table_writer.testing.memory_metastore import MemoryMetastore
+from table_writer.testing.s3_server import REGION, S3Server
+from tests.publish.world import TABLE, TableWorld
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "permissions.md"
+BUCKET = "lake"
+ROOT = "mart/orders/"
+NEXT_DOOR = "mart/orders_v2/"
+ROLES = {"driver": "The driver of a write", "executor": "Executors", "maintenance": "Maintenance", "reader": "Readers"}
+ONLY_LOOKED_AT = frozenset({"s3:GetLifecycleConfiguration", "s3:GetBucketVersioning"})  # lacking, they are no error
+BUCKET_ACTIONS = frozenset({"s3:ListBucket", "s3:ListBucketMultipartUploads", *ONLY_LOOKED_AT})
+
+Policy = dict[str, Any]
+Step = tuple[str, Callable[[], object]]
+
+
+def policies() -> dict[str, Policy]:
+    """Return the JSON below each role's heading."""
+    sections = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE))
+    blocks = {
+        role: re.search(r"^```json\n(.*?)^```", sections[title], re.DOTALL | re.MULTILINE)
+        for role, title in ROLES.items()
+    }
+    return {role: json.loads(block[1]) for role, block in blocks.items() if block is not None}
+
+
+POLICIES = policies()
+
+
+def actions(policy: Policy) -> list[str]:
+    return sorted({action for statement in policy["Statement"] for action in statement["Action"]})
+
+
+def without(policy: Policy, action: str) -> Policy:
+    left = copy.deepcopy(policy)
+    for statement in left["Statement"]:
+        statement["Action"] = [one for one in statement["Action"] if one != action]
+    left["Statement"] = [statement for statement in left["Statement"] if statement["Action"]]
+    return left
+
+
+def for_moto(policy: Policy) -> Policy:
+    """Allow batch deletes on the bucket, where moto looks for them."""
+    changed = copy.deepcopy(policy)
+    if "s3:DeleteObject" in actions(policy):
+        changed["Statement"].append(
+            {"Effect": "Allow", "Action": ["s3:DeleteObject"], "Resource": f"arn:aws:s3:::{BUCKET}"}
+        )
+    return changed
+
+
+def allows(policy: Policy, action: str, *, key: str = "", prefix: str = "") -> bool:
+    """Read a policy of the page as IAM would: resources, and the condition on the prefix."""
+    resource = f"arn:aws:s3:::{BUCKET}/{key}" if key else f"arn:aws:s3:::{BUCKET}"
+
+    def holds(statement: dict[str, Any]) -> bool:
+        conditions = statement.get("Condition", {})
+        assert conditions.keys() <= {"StringLike"}
+        assert all(names.keys() == {"s3:prefix"} for names in conditions.values())
+        wanted = [names["s3:prefix"] for names in conditions.values()]
+        return (
+            statement["Effect"] == "Allow"
+            and action in statement["Action"]
+            and fnmatch.fnmatchcase(resource, statement["Resource"])
+            and all(fnmatch.fnmatchcase(prefix, pattern) for pattern in wanted)
+        )
+
+    return any(holds(statement) for statement in policy["Statement"])
+
+
+@dataclass
+class Account:
+    """moto with its IAM: a bucket, a user for each role, and an administrator before whom nothing is checked."""
+
+    server: S3Server
+    keys: dict[str, tuple[str, str]] = field(default_factory=dict)
+    stores: dict[str, S3Store] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        with self.unchecked():
+            for role in ROLES:
+                self.iam.create_user(UserName=role)
+                made = self.iam.create_access_key(UserName=role)["AccessKey"]
+                self.keys[role] = (made["AccessKeyId"], made["SecretAccessKey"])
+
+    @cached_property
+    def iam(self) -> Any:
+        return boto3.client(
+            "iam",
+            endpoint_url=self.server.endpoint_url,
+            region_name=REGION,
+            aws_access_key_id="admin",
+            aws_secret_access_key="admin",
+        )
+
+    @contextmanager
+    def unchecked(self) -> Iterator[None]:
+        self._check_after("inf")
+        try:
+            yield
+        finally:
+            self._check_after("0")
+
+    def _check_after(self, requests: str) -> None:
+        connection = http.client.HTTPConnection(self.server.endpoint_url.removeprefix("http://"), timeout=10)
+        connection.request("POST", "/moto-api/reset-auth", requests, {"Content-Type": "text/plain"})
+        assert connection.getresponse().status == 200
+        connection.close()
+
+    def grant(self, role: str, policy: Policy) -> None:
+        with self.unchecked():
+            self.iam.put_user_policy(UserName=role, PolicyName="page", PolicyDocument=json.dumps(for_moto(policy)))
+
+    def store(self, role: str) -> S3Store:
+        """Open the bucket as a role; once, since a client takes its time."""
+        if role not in self.stores:
+            self.stores[role] = self.open_store(role)
+        return self.stores[role]
+
+    def open_store(self, role: str) -> S3Store:
+        access_key, secret_key = self.keys.get(role, ("admin", "admin"))
+        overrides = S3Overrides(access_key=access_key, secret_key=secret_key, max_attempts=1)
+        settings = settings_for(Location.parse(f"s3a://{BUCKET}/"), self.server.hadoop_settings(), overrides)
+        assert isinstance(settings, S3Settings)
+        return S3Store(settings, sleep=lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def account() -> Iterator[Account]:
+    with S3Server("moto", bucket=BUCKET) as server:
+        yield Account(server)
+
+
+@pytest.fixture
+def granted(account: Account) -> Account:
+    for role, policy in POLICIES.items():
+        account.grant(role, policy)
+    return account
+
+
+@dataclass
+class Ground:
+    """What lies below a table root before a role starts to work, put there by the administrator."""
+
+    root: str
+    write_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    upload_id: str = ""
+    other_upload_id: str = ""
+    part: UploadedPart | None = None
+
+    @property
+    def own(self) -> str:
+        return f"{self.root}_table_writer/"
+
+    @property
+    def data(self) -> str:
+        return f"{self.own}data/{self.write_id}/"
+
+    def lay(self, account: Account) -> Ground:
+        with account.unchecked():
+            admin = account.store("admin")
+            for key in (f"{self.own}log/1.json", f"{self.root}dt=1/part-0", f"{self.data}dt=2/part-0"):
+                admin.put(key, b"x")
+            self.upload_id = admin.create_upload(f"{self.data}part-1")
+            self.part = admin.upload_part(f"{self.data}part-1", self.upload_id, 1, b"x")
+            self.other_upload_id = admin.create_upload(f"{self.data}part-2")
+        return self
+
+
+def steps(role: str, store: S3Store, on: Ground) -> list[Step]:
+    """What a role does below a root, one request or a few each."""
+    new = uuid.uuid4().hex
+
+    def upload() -> None:
+        upload_id = store.create_upload(f"{on.data}{new}")
+        store.upload_part(f"{on.data}{new}", upload_id, 1, b"x")
+
+    def complete() -> None:
+        assert on.part is not None
+        store.complete_upload(f"{on.data}part-1", on.upload_id, [on.part])
+
+    read: list[Step] = [
+        ("get from the log", lambda: store.get(f"{on.own}log/1.json")),
+        ("get what is not there", lambda: store.get(f"{on.own}log/{new}.json")),
+        ("head", lambda: store.head(f"{on.own}log/1.json")),
+        ("list the log", lambda: list(store.list(f"{on.own}log/"))),
+        ("list the root", lambda: store.list_files(on.root)),
+        ("list what others wrote", lambda: list(store.list(f"{on.root}dt=1/"))),
+    ]
+    abort: Step = ("abort", lambda: store.abort_upload(f"{on.data}part-2", on.other_upload_id))
+    change: list[Step] = [
+        ("put", lambda: store.put(f"{on.own}writes/{new}.json", b"x")),
+        ("claim", lambda: store.put_if_absent(f"{on.own}log/{new}.json", b"x")),
+        ("list uploads", lambda: list(store.list_uploads(on.data))),
+        abort,
+        ("delete", lambda: store.delete([f"{on.own}writes/{new}.json", f"{on.data}dt=2/part-0"])),
+    ]
+    return {
+        "driver": [
+            *read,
+            *change,
+            ("complete", complete),
+            ("mark success", lambda: store.put(f"{on.root}_SUCCESS", b"")),
+        ],
+        "executor": [("upload", upload), abort],
+        "maintenance": [*read, *change, ("delete other tools' files", lambda: store.delete([f"{on.root}dt=1/part-0"]))],
+        "reader": [
+            ("list", lambda: list(store.list(f"{on.root}dt=1/"))),
+            ("get", lambda: store.get(f"{on.root}dt=1/part-0")),
+            ("get what was published", lambda: store.get(f"{on.data}dt=2/part-0")),
+        ],
+    }[role]
+
+
+def refused(taken: list[Step]) -> dict[str, str]:
+    """Take all steps; return those that were refused, with the error's text."""
+    found: dict[str, str] = {}
+    for name, step in taken:
+        try:
+            step()
+        except StorageError as error:
+            found[name] = str(error)
+    return found
+
+
+def test_the_page_has_a_policy_for_each_role() -> None:
+    assert POLICIES.keys() == ROLES.keys()
+    for policy in POLICIES.values():
+        assert policy["Version"] == "2012-10-17"
+        assert "*" not in "".join(actions(policy))
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_may_do_all_it_has_to(granted: Account, role: str) -> None:
+    on = Ground(ROOT).lay(granted)
+    assert refused(steps(role, granted.store(role), on)) == {}
+
+
+@pytest.mark.parametrize(
+    ("role", "action"),
+    [(role, action) for role, policy in POLICIES.items() for action in actions(policy) if action not in ONLY_LOOKED_AT],
+)
+def test_every_action_is_needed_and_named_when_it_lacks(granted: Account, role: str, action: str) -> None:
+    granted.grant(role, without(POLICIES[role], action))
+    found = refused(steps(role, granted.store(role), Ground(ROOT).lay(granted)))
+    assert found, f"{role} does not need {action}"
+    for text in found.values():
+        assert action in text
+        assert "AccessDenied" in text or "403" in text
+
+
+@pytest.mark.parametrize("action", sorted(ONLY_LOOKED_AT))
+def test_doctor_says_what_it_may_not_look_at(granted: Account, action: str) -> None:
+    store = granted.store("maintenance")
+    assert incomplete_upload_rules(store, ROOT) == ()
+    assert bucket_versioning(store) == "Unversioned"
+    granted.grant("maintenance", without(POLICIES["maintenance"], action))
+    looked = {
+        "s3:GetLifecycleConfiguration": incomplete_upload_rules(store, ROOT),
+        "s3:GetBucketVersioning": bucket_versioning(store),
+    }
+    assert looked[action] is None
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_table_next_door_is_refused(granted: Account, role: str) -> None:
+    on = Ground(NEXT_DOOR).lay(granted)
+    taken = steps(role, granted.store(role), on)
+    unchecked_by_moto = {name for name, _ in taken if name.startswith(("list", "delete"))}
+    denied = refused(taken).keys()
+    assert denied | unchecked_by_moto == {name for name, _ in taken}
+    assert denied
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_requests_of_a_role_are_allowed_by_our_reading_and_none_next_door(granted: Account, role: str) -> None:
+    policy, seen = POLICIES[role], 0
+    for root, expected in ((ROOT, True), (NEXT_DOOR, False)):
+        store = granted.open_store(role)
+        sent: list[tuple[str, dict[str, Any]]] = []
+        store.client.meta.events.register(
+            "before-parameter-build.s3", lambda params, model, sent=sent, **_: sent.append((model.name, dict(params)))
+        )
+        on = Ground(root).lay(granted)
+        refused(steps(role, store, on))
+        for operation, params in sent:
+            action = PERMISSIONS[operation].split(" ")[0]
+            keys = [one["Key"] for one in params.get("Delete", {}).get("Objects", [])] or [params.get("Key", "")]
+            if action == "s3:ListBucketMultipartUploads":
+                continue  # knows no condition on the prefix: the page says so
+            for key in keys:
+                seen += 1
+                assert allows(policy, action, key=key, prefix=params.get("Prefix", "")) is expected, (operation, params)
+    assert seen
+
+
+def test_conditions_and_resources_end_in_a_slash_and_a_star() -> None:
+    for policy in POLICIES.values():
+        for statement in policy["Statement"]:
+            of_bucket = set(statement["Action"]) <= BUCKET_ACTIONS
+            ends = ("/*", "/_SUCCESS") if not of_bucket else (BUCKET,)
+            assert statement["Resource"].endswith(ends)
+            if "s3:ListBucket" in statement["Action"]:
+                assert statement["Condition"] == {"StringLike": {"s3:prefix": f"{ROOT}*"}}
+
+
+@dataclass
+class RolesWorld(TableWorld):
+    """Writes with two roles: the driver's, and the executors'."""
+
+    executors: S3Store | None = None
+
+    def _upload(self, plan: Any, rows: Any) -> Any:
+        assert self.executors is not None
+        return TableWorld(self.executors, self.metastore, self.name, self.root)._upload(plan, rows)
+
+
+@pytest.fixture
+def open_world(granted: Account) -> Callable[[str], RolesWorld]:
+    metastore = MemoryMetastore()
+    root = f"s3a://{BUCKET}/{ROOT}"
+    columns, by = (Column("id", "bigint"),), (Column("dt", "string"),)
+    metastore.create_table(
+        Table(name=TABLE, kind="EXTERNAL_TABLE", location=root, columns=columns, partition_columns=by)
+    )
+
+    def opened(role: str) -> RolesWorld:
+        return RolesWorld(granted.store(role), metastore, root=root, executors=granted.store("executor"))
+
+    with granted.unchecked():
+        admin = granted.store("admin")
+        admin.delete([found.key for found in admin.list("")])
+    return opened
+
+
+def test_writes_maintenance_and_reads_work_with_these_policies(open_world: Callable[[str], RolesWorld]) -> None:
+    driver, keeper, reader = (open_world(role) for role in ("driver", "maintenance", "reader"))
+    driver.write({"1": frozenset({1}), "2": frozenset({2})})
+    driver.write({"1": frozenset({3})})
+    assert reader.rows() == {"1": frozenset({3}), "2": frozenset({2})}
+    keeper.keeper.rollback(str(TABLE), version=1)
+    keeper.keeper.recover(str(TABLE))
+    vacuumed = keeper.vacuum()
+    assert vacuumed.bytes_freed
+    assert not vacuumed.failures
+    assert reader.rows() == {"1": frozenset({1}), "2": frozenset({2})}
+
+
+def test_a_reader_cannot_write_and_an_executor_cannot_publish(open_world: Callable[[str], RolesWorld]) -> None:
+    for role in ("reader", "executor"):
+        world = open_world(role)
+        with pytest.raises(StorageError, match="AccessDenied"):
+            world.write({"1": frozenset({1})})
+        with suppress(TableWriterError):
+            assert world.partitions() == {}
+
+
+def test_doctor_finds_all_permissions_of_maintenance_and_names_what_a_reader_lacks(
+    open_world: Callable[[str], RolesWorld],
+) -> None:
+    found = {finding.check: finding for finding in examine(open_world("maintenance").services())}
+    assert {found[check].status for check in ("permissions", "conditional put", "bucket versioning")} == {"ok"}
+    assert "no rule aborts pending uploads" in found["lifecycle rules"].message
+    lacking = [finding for finding in examine(open_world("reader").services()) if finding.check == "permissions"]
+    assert len(lacking) == 4  # put, delete, create an upload, list uploads
+    for action in ("s3:PutObject", "s3:DeleteObject"):
+        assert any(f"allow {action} on arn:aws:s3:::lake/mart/orders/_table_writer/*" in one.advice for one in lacking)
