@@ -11,6 +11,7 @@ from typing import Final
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.display.reports import (
     DeletedPath,
+    DoctorReport,
     HistoryReport,
     RecoverReport,
     RestoreReport,
@@ -20,6 +21,7 @@ from table_writer.display.reports import (
     VersionReport,
 )
 from table_writer.display.versions import partition_details, summarised, upload_details
+from table_writer.doctor import examine
 from table_writer.errors import InvalidInputError
 from table_writer.log.history import Placement
 from table_writer.log.owner import Owner, require_owner
@@ -355,6 +357,24 @@ class Maintenance:
             notes=done.notes,
             dry_run=dry_run,
         )
+
+    def doctor(self, table: str, *, spark_conf: Mapping[str, str] | None = None) -> DoctorReport:
+        """Examine metastore, store, bucket, table and settings; say what to change. Changes nothing that stays.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+        spark_conf
+            Settings of the Spark jobs that write the table (``spark.*``, ``spark.hadoop.*``), to be looked at as well.
+
+        Returns
+        -------
+        DoctorReport
+            The findings, worst first, each with its advice.
+        """
+        services = self._services.open_table(TableName.parse(table))
+        return DoctorReport(table=str(services.table.name), findings=examine(services, spark_conf))
 
     def adopt(self, table: str) -> None:
         """Declare that the files below a table's root are this table's, after it was renamed or created again.

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from table_writer.complete import Completer
 from table_writer.config import TableWriterConfig
-from table_writer.display.reports import RecoverReport
+from table_writer.display.reports import DoctorReport, RecoverReport
 from table_writer.display.write_result import PartitionResult, WriteResult
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.maintenance import Maintenance
@@ -141,6 +141,25 @@ class TableWriter:
         {}
         """
         return Maintenance(services=self._services.services).recover(str(self._services.table_name(table)))
+
+    def doctor(self, table: str) -> DoctorReport:
+        """Examine metastore, store, bucket, table and this session's settings; say what to change.
+
+        The same as :meth:`Maintenance.doctor`, with the session's settings.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+
+        Examples
+        --------
+        >>> TableWriter(spark).doctor("mart.orders").findings[0].advice  # doctest: +SKIP
+        'add a lifecycle rule AbortIncompleteMultipartUpload of 7 days'
+        """
+        spark_conf = dict(self._spark.sparkContext.getConf().getAll())
+        keeper = Maintenance(services=self._services.services)
+        return keeper.doctor(str(self._services.table_name(table)), spark_conf=spark_conf)
 
     def adopt(self, table: str) -> None:
         """Declare that the files below a table's root are this table's, after it was renamed or created again.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from table_writer.cli.arguments import age, version_number
 from table_writer.cli.configuration import read_spark_conf
@@ -24,13 +24,6 @@ class Report(Protocol):
 
     def to_text(self, *, all_rows: bool = False) -> str:
         """Return them as aligned lines."""
-
-
-class _Doctor(Protocol):
-    """The one method of ``Maintenance`` that is called with what is read from a file."""
-
-    def doctor(self, table: str, *, spark_conf: Mapping[str, str] | None) -> DoctorReport:
-        """Return what was found."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +115,7 @@ def _adopt(keeper: Maintenance, arguments: Namespace) -> Report:
 
 def _doctor(keeper: Maintenance, arguments: Namespace) -> Report:
     spark_conf: Mapping[str, str] | None = read_spark_conf(arguments.spark_conf) if arguments.spark_conf else None
-    return cast("_Doctor", keeper).doctor(arguments.table, spark_conf=spark_conf)
+    return keeper.doctor(arguments.table, spark_conf=spark_conf)
 
 
 def _not_recovered(report: RecoverReport) -> bool:

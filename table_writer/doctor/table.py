@@ -70,19 +70,11 @@ def in_doubt(patient: Patient) -> Iterable[Finding]:
 
 
 def settled_hint(patient: Patient) -> Iterable[Finding]:
-    """Compare the hint with the log: one that is ahead hides entries, one that is far behind costs time."""
+    """Compare the hint with the log: one that is far behind costs time; one that is ahead is no hint to anybody."""
     services = patient.services
     hinted = services.log.read_state()
     listed = services.log.read_state(listed_after=0)  # after the hint: it may have been renewed since the log was read
-    newest = listed.newest
-    if hinted.listed_after > newest:
-        yield error(
-            "settled hint",
-            f"{services.layout.settled_key} says that versions up to {hinted.listed_after} are settled, but the newest"
-            f" entry is {newest}: part of the log was deleted, and writers would overlook new entries",
-            f"delete {services.layout.settled_key}: it is made again",
-        )
-    elif hinted.settled - hinted.listed_after > 2 * HINT_EVERY_VERSIONS or len(hinted.in_doubt) > HINT_EVERY_VERSIONS:
+    if hinted.settled - hinted.listed_after > 2 * HINT_EVERY_VERSIONS or len(hinted.in_doubt) > HINT_EVERY_VERSIONS:
         yield warning(
             "settled hint",
             f"every plan lists {len(hinted.versions):,} entries, since {services.layout.settled_key} is old",
@@ -150,7 +142,8 @@ def dead_writes(patient: Patient) -> Iterable[Finding]:
     traces = look_for_traces(services.store, services.layout)
     history = services.log.read_history()  # after the traces, as a vacuum does
     seconds = services.retention.total_seconds()
-    dead = traces.dead_writes(services.store, history, seconds)
+    used = in_use(history, patient.partitions().values())
+    dead = traces.dead_writes(services.store, history, used, seconds)
     leftover = traces.leftover_uploads(history)
     stale = traces.stale_registrations(history, seconds)
     foreign = sum(traces.write_id_of(found) is None for found in services.store.list_uploads(services.layout.root.key))

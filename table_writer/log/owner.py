@@ -117,17 +117,15 @@ def _refuse_other(stored: StoredObject | None, layout: TableLayout, owner: Owner
             " and created again, renamed, or another metastore uses the same files. If it is the same data, adopt it:"
             f" `table-writer adopt {table}` or TableWriter(spark).adopt({table!r}) keeps the log. If the metastore was"
             f" lost, `table-writer restore {table}` adds the partitions. If not, reset it: once nothing reads the old"
-            f" table, delete {layout.own}owner.json and {layout.own}log/, which forgets its history.",
+            f" table, delete {layout.own}owner.json, settled.json and log/ beside it, which forgets its history.",
             table=table,
         )
 
 
 def _probe_conditional_put(store: ObjectStore, layout: TableLayout) -> None:
     key = f"{layout.own.key}probe-{secrets.token_hex(8)}"
-    try:
-        honoured = store.put_if_absent(key, b"first") and not store.put_if_absent(key, b"second")
-    finally:
-        store.delete([key])
+    honoured = store.put_if_absent(key, b"first") and not store.put_if_absent(key, b"second")
+    store.delete([key])
     if not honoured:
         raise InvalidInputError(
             f"the store behind {layout.root} ignores conditional puts (If-None-Match): two writers could overwrite each"

@@ -66,9 +66,15 @@ class TableLog:
             A version up to which nothing was in doubt at an earlier look; read from the store by default.
         """
         start = self._read_hint() if listed_after is None else listed_after
+        state = self._list(start)
+        return state if start == 0 or state.versions else self._list(0)  # somebody deleted the log, but not the hint
+
+    def _list(self, start: int) -> LogState:
+        """List from a settled version on, itself included: it is there unless the log was deleted."""
         entries: set[int] = set()
         outcomes: set[int] = set()
-        for found in self._store.list(self._layout.log_prefix, start_after=self._layout.entry_key(start)):
+        first = self._layout.entry_key(start - 1) if start else ""  # an outcome sorts before its entry
+        for found in self._store.list(self._layout.log_prefix, start_after=first):
             slot = SLOT.fullmatch(found.key.removeprefix(self._layout.log_prefix))
             if found.size_bytes > MAX_ENTRY_BYTES:
                 raise InvalidInputError(f"{found.key} has {found.size_bytes:,} bytes: that is no log entry; look at it")

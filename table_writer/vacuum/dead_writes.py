@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from table_writer.log.history import History
 from table_writer.log.registration import Registered, read_registrations
-from table_writer.model.location import Location
+from table_writer.model.location import Location, PlaceSet
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo
 
@@ -57,16 +57,21 @@ class Traces:
             if write_id in claimed and one.is_dead(older_than_seconds)
         )
 
-    def dead_writes(self, store: ObjectStore, history: History, older_than_seconds: float) -> tuple[DeadWrite, ...]:
-        """Return the writes that never claimed an entry and whose writer is dead.
+    def dead_writes(
+        self, store: ObjectStore, history: History, used: PlaceSet, older_than_seconds: float
+    ) -> tuple[DeadWrite, ...]:
+        """Return the writes that never claimed an entry, whose writer is dead, and where no reader looks.
 
-        A write without a registration was discarded by its writer; what shows up afterwards comes from executors that
-        had not heard of it. Its age is that of its youngest trace.
+        Readers can look at a write that the log does not know if somebody has deleted the log. A write without a
+        registration was discarded by its writer; what shows up afterwards comes from executors that had not heard of
+        it. Its age is that of its youngest trace.
         """
         claimed = history.claimed_ids()
         dead: list[DeadWrite] = []
         for write_id in sorted((self.write_ids | self.uploads.keys() | self.registered.keys()) - claimed):
             registered = self.registered.get(write_id)
+            if used.meets(self.layout.data(write_id).place):
+                continue
             if registered is not None and not registered.is_dead(older_than_seconds):
                 continue
             objects = tuple(store.list(self.layout.data(write_id).key)) if write_id in self.write_ids else ()

@@ -133,7 +133,7 @@ class Vacuum:
             plan = Vacuumed(
                 version=None,
                 locations=self._found(history, used, chosen.locations),
-                dead_writes=traces.dead_writes(self._store, history, dead_seconds),
+                dead_writes=traces.dead_writes(self._store, history, used, dead_seconds),
                 leftover_uploads=traces.leftover_uploads(history),
                 stale_registrations=tuple(one.key for one in traces.stale_registrations(history, dead_seconds)),
                 trimmed=() if only_dead_writes else tuple(sorted(history.trimmable(history_seconds))),
@@ -234,9 +234,10 @@ class Vacuum:
         used = self._in_use(table, history)
         spared = [one for one in plan.locations if not one.left.objects and used.meets(one.left.location.place)]
         locations = self._found(history, used, [one.left for one in plan.locations if one not in spared])
+        dead = tuple(one for one in plan.dead_writes if not used.meets(self._layout.data(one.write_id).place))
         failures = [
             *self._delete(entry, (found.key for one in locations for found in one.objects)),
-            *(failure for write in plan.dead_writes for failure in self._give_up(entry, write)),
+            *(failure for write in dead for failure in self._give_up(entry, write)),
         ]
         if not failures:
             self._settle(entry, history)
@@ -245,6 +246,7 @@ class Vacuum:
             plan,
             version=entry.version,
             locations=locations,
+            dead_writes=dead,
             kept=(*plan.kept, *kept),
             failures=tuple(failures),
         )

@@ -8,6 +8,7 @@ from table_writer.display.reports import DoctorReport
 from table_writer.doctor import examine
 from table_writer.doctor.examination import CHECKS, SPARK_CHECKS, WORST_FIRST
 from table_writer.errors import MetastoreError, StorageError
+from table_writer.log.owner import Owner
 from tests.doctor.conftest import of_check
 from tests.publish.world import World
 
@@ -51,7 +52,8 @@ def test_nothing_is_left_and_nothing_of_the_table_is_changed(world: World) -> No
 
 def test_findings_come_worst_first(world: World) -> None:
     world.metastore.version = "3.1.3"
-    world.store.put(f"{world.layout.own.key}settled.json", b'{"version": 99}')
+    other = Owner(database="mart", name="invoices", created_at_seconds=1, metastore="")
+    world.store.put(world.layout.owner_key, other.to_json())
     order = [WORST_FIRST.index(finding.status) for finding in examine(world.services(), {"spark.master": "yarn"})]
     assert order == sorted(order)
     assert {0, 1, 2, 3} == set(order)

@@ -51,10 +51,10 @@ def test_entries_in_doubt_are_found_once_their_claim_is_over(world: World) -> No
     assert status_of(world.services(), "log") == "ok"
 
 
-@pytest.mark.parametrize(("hint", "status"), [(0, "ok"), (1, "ok"), (2, "error")])
-def test_a_hint_that_is_ahead_of_the_log_is_an_error(world: World, hint: int, status: str) -> None:
+@pytest.mark.parametrize("hint", [0, 1, 2])
+def test_a_hint_that_is_ahead_of_the_log_harms_nobody(world: World, hint: int) -> None:
     world.store.put(world.layout.settled_key, json.dumps({"version": hint}).encode())
-    assert status_of(world.services(), "settled hint") == status
+    assert status_of(world.services(), "settled hint") == "ok"
 
 
 def test_a_hint_far_behind_costs_every_plan(world: World) -> None:

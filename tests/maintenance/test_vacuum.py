@@ -415,3 +415,22 @@ def test_a_trim_that_is_interrupted_leaves_no_entry_in_doubt() -> None:
     world.keeper.vacuum(T)
     world.write({"d1": frozenset({9})})
     assert world.rows() == {"d1": frozenset({9})}
+
+
+def test_live_rows_survive_a_vacuum_of_a_table_whose_log_was_deleted(world: World) -> None:
+    world.store.delete([info.key for info in world.store.list(world.layout.log_prefix)])
+    world.store.delete([world.layout.owner_key])
+    world.skipped_seconds += 30 * 86_400
+    world.write({"d3": frozenset({3})})
+    world.vacuum()
+    assert world.rows() == {**ONE, **TWO, "d3": frozenset({3})}
+
+
+def test_a_hint_of_a_log_that_was_deleted_is_no_hint(world: World) -> None:
+    for number in range(60):
+        world.write({"d9": frozenset({number})})
+    assert world.services().log.read_state().listed_after > 0
+    world.store.delete([info.key for info in world.store.list(world.layout.log_prefix)])
+    assert world.write({"d3": frozenset({3})}).entry.version == 1
+    world.vacuum()
+    assert world.rows()["d1"] == frozenset({10})

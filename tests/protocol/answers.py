@@ -21,7 +21,7 @@ def answer_to_read(request: Any, world: World) -> object:
 
 
 def change_data(request: Upload | Delete, world: World) -> World:
-    if type(request) is Upload:
+    if isinstance(request, Upload):
         return world._replace(data=world.data.union(request.codes))
     return world._replace(data=without(world.data, request.code))
 

@@ -209,6 +209,12 @@ class Explorer:
         if budget.refusals:
             less = budget._replace(refusals=budget.refusals - 1)
             yield (name, request, REFUSED), self._moved(state, number, REFUSED, world, less)
+        if budget.misreported and answer == OK:
+            less = budget._replace(misreported=budget.misreported - 1)
+            yield (
+                (name, request, f"{answer}, but reported as refused"),
+                self._moved(state, number, REFUSED, after, less),
+            )
         if budget.lost:
             less = budget._replace(lost=budget.lost - 1)
             yield (name, request, f"{answer}, but the answer is lost"), self._moved(state, number, LOST, after, less)

@@ -220,12 +220,17 @@ def forgotten(log: Log) -> str:
     """(h) A log whose old entries were trimmed says the same of what is left."""
     trimmed = log.history.trimmable(0)
     kept = History(LAYOUT, [record for record in log.history.records if record.entry.version not in trimmed])
-    if (kept.current, kept.left, kept.in_use()) != (log.history.current, log.history.left, log.history.in_use()):
+    if _said(kept) != _said(log.history):
         return f"without versions {sorted(trimmed)} the log says something else"
     used = {code_of(place).partition("/")[0] for place in kept.in_use() if place[2].startswith(LAYOUT.all_data.key)}
     return (
         f"without versions {sorted(trimmed)} {used - kept.claimed_ids()} look dead" if used - kept.claimed_ids() else ""
     )
+
+
+def _said(history: History) -> tuple[object, ...]:
+    left = {(place, left.left_by) for place, left in history.left.items()}
+    return history.current, left, history.in_use(), {place for place in history.left if history.deleted.get(place)}
 
 
 def newest_word(log: Log, values: str) -> tuple[int, str | None] | None:

@@ -68,7 +68,7 @@ class Keeping(Publishing):
         if not behind:
             return "end", "recovered"
         version = min(behind)
-        return "recover_one", version, tuple(behind[version]), log, ("recover",), ("end", "failed")
+        return self.doing_again(log, version, tuple(behind[version]), ("recover",), ("end", "failed"))
 
     def rollback(self, rollback: Rollback) -> Phase:
         log: Log = yield ReadLog()
@@ -80,13 +80,13 @@ class Keeping(Publishing):
         for values in rollback.partitions:
             if (values,) in states:
                 code = code_of_text(states[(values,)][0])
-                if rows_at(code) and not self.restorable(log.history, code):
+                if code is not None and rows_at(code) and not self.restorable(log.history, code):
                     return "end", "failed"
                 targets.append((values, code))
         return ("check_data", rollback, log, tuple(targets)) if targets else ("end", "nothing")
 
     def check_data(self, rollback: Rollback, log: Log, targets: tuple[tuple[str, str | None], ...]) -> Phase:
-        if not (yield HasData(tuple(code for _, code in targets if rows_at(code)))):
+        if not (yield HasData(tuple(code for _, code in targets if code is not None and rows_at(code)))):
             return "end", "failed"
         now = yield ReadMetastore(tuple(values for values, _ in targets))
         for (values, _), code in zip(targets, now, strict=True):
@@ -122,7 +122,7 @@ class Keeping(Publishing):
     def vacuum_look(self, write_id: str, log: Log, dead: tuple[str, ...]) -> Phase:
         now = yield ReadMetastore(PARTITIONS)
         chosen = self.chosen(log.history, self.in_use(log.history, now))
-        deletes = [(code_of(left.location.place), left.left_by) for left in chosen]
+        deletes: list[tuple[str, int | None]] = [(code_of(left.location.place), left.left_by) for left in chosen]
         deletes += [(code, None) for code in dead]
         return ("vacuum_claim", write_id, log, tuple(deletes)) if deletes else ("end", "nothing")
 

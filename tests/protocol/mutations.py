@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from table_writer.log.history import History, Placement, SlotRecord
-from table_writer.log.rules import Standing
+from table_writer.log.rules import PartitionState, Standing
 from table_writer.model.entry import LogEntry, Operation
 from table_writer.model.location import PlaceSet
 
@@ -51,8 +51,8 @@ class ClaimsAnySlot(Protocol):
 
 
 class RecoversWithoutClaim(Protocol):
-    def recover_one(self, settles: int, changes: tuple[Change, ...], log: Log, then: Next, failed: Next) -> Phase:
-        return "roll_forward", settles, changes, log, then, failed
+    def recover_one(self, own: int, slot: Slot, then: Next, failed: Next) -> Phase:
+        return "roll_forward", own, slot, then, failed
         yield
 
     def in_time_of(self, version: int) -> int:
@@ -170,6 +170,22 @@ class LeavesLateAlters(Protocol):
         yield
 
 
+class TakesLateCallsForAnotherTool(Protocol):
+    def recovered_state(self, history: History, change: Change, now: str | None) -> PartitionState:
+        return self.state(change, now)
+
+
+class TakesPlaceholdersForAnotherTool(Protocol):
+    def placement(self, history: History, values: str, now: str | None) -> Placement:
+        found = super().placement(history, values, now)
+        at_placeholder = now is not None and rows_at(now) is None
+        newer = at_placeholder and any(
+            record.entry.write_id == str(now)[1:] and record.entry.version > history.current[(values,)].version
+            for record in history.records
+        )
+        return Placement.MOVED if newer else found
+
+
 class VacuumsWithoutClaim(Protocol):
     def vacuum_claim(self, write_id: str, log: Log, deletes: tuple[tuple[str, int | None], ...]) -> Phase:
         return "vacuum_bare", write_id, log, deletes
@@ -217,7 +233,7 @@ class Mutation:
 
 
 def _where(title: str, begin: World, budget: Budget | None = None, **actors: Next) -> Scenario:
-    return scenario(title, begin, budget or Budget(), **actors)
+    return scenario(title, begin, budget or Budget(), None, **actors)
 
 
 B_Q: Final = write("B", "q")
@@ -286,6 +302,24 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a late alter is repaired", LeavesLateAlters, _where("old alter", OLD_ALTER, recover=RECOVER), "after recover"
+    ),
+    Mutation(
+        "recover tells a late alter from another tool",
+        TakesLateCallsForAnotherTool,
+        _where("old alter", OLD_ALTER, Budget(unrecorded=1), A=A_P, recover=RECOVER),
+        "told its user that it succeeded",
+    ),
+    Mutation(
+        "recover does not tear an entry over a late drop",
+        TakesLateCallsForAnotherTool,
+        _where("old drop", OLD_DROP, A=A_PQ, recover=RECOVER),
+        "without the others",
+    ),
+    Mutation(
+        "a placeholder is as good as no partition",
+        TakesPlaceholdersForAnotherTool,
+        _where("old drop", OLD_DROP, Budget(refusals=1), A=A_PQ, recover=RECOVER),
+        "after recover",
     ),
     Mutation("no vacuum without a claim", VacuumsWithoutClaim, BACK_AND_VACUUM, "data is gone"),
     Mutation(

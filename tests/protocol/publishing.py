@@ -177,33 +177,45 @@ class Publishing(Rules):
     def recovery(self, log: Log, record: SlotRecord, then: Next, *, failed: Next) -> Next:
         """Return the phase that finishes an entry whose claimant is gone."""
         version = record.entry.version
-        return "recover_one", version, log.slots[version - 1].changes, log, then, failed
+        return self.doing_again(log, version, log.slots[version - 1].changes, then, failed)
 
-    def recover_one(self, settles: int, changes: tuple[Change, ...], log: Log, then: Next, failed: Next) -> Phase:
+    def doing_again(self, log: Log, version: int, changes: tuple[Change, ...], then: Next, failed: Next) -> Next:
         own = log.newest + 1
-        putting_right = log.slots[settles - 1].outcome is not None
-        slot = Slot(Operation.RECOVER, f"R{own}", changes, log.newest, settles=settles, is_putting_right=putting_right)
+        slot = Slot(
+            Operation.RECOVER,
+            f"R{own}",
+            changes,
+            log.newest,
+            settles=version,
+            is_putting_right=log.slots[version - 1].outcome is not None,
+        )
+        return "recover_one", own, slot, then, failed
+
+    def recover_one(self, own: int, slot: Slot, then: Next, failed: Next) -> Phase:
         if not (yield Claim(own, slot)):
             return then
-        return "roll_forward", settles, changes, log, then, failed
+        return "roll_forward", own, slot, then, failed
 
-    def roll_forward(self, settles: int, changes: tuple[Change, ...], log: Log, then: Next, failed: Next) -> Phase:
-        own = log.newest + 1
+    def roll_forward(self, own: int, slot: Slot, then: Next, failed: Next) -> Phase:
+        changes = slot.changes
         now = yield ReadMetastore(tuple(values for values, _, _ in changes))
-        states = {
-            change[0]: self.state_for_recovery(log.history, change, code)
-            for change, code in zip(changes, now, strict=True)
-        }
+        states = {change[0]: self.state(change, code) for change, code in zip(changes, now, strict=True)}
+        if PartitionState.SUPERSEDED in states.values():
+            log: Log = yield ReadLog()
+            states = {
+                change[0]: self.recovered_state(log.history, change, code)
+                for change, code in zip(changes, now, strict=True)
+            }
         shown = dict(zip((values for values, _, _ in changes), now, strict=True))
         to_do = {PartitionState.BEFORE, PartitionState.EMPTIED}
         todo = tuple(change for change in changes if states[change[0]] in to_do)
         superseded = all(state is PartitionState.SUPERSEDED for state in states.values())
         job = Job(
             version=own,
-            write_id=f"R{own}",
+            write_id=slot.write_id,
             changes=todo,
             outcome=Outcome.ABANDONED if superseded else Outcome.PUBLISHED,
-            settles=self.settles(settles, own),
+            settles=self.settles(slot.settles or own, own),
             done=then,
             refused=failed,
             unknown=failed,

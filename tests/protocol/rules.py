@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from table_writer.log.history import History, Left, Placement, SlotRecord
-from table_writer.log.rules import PartitionState, Standing, claim_is_over, partition_state, standing
+from table_writer.log.rules import PartitionState, Standing, claim_is_over, partition_state, recovered_state, standing
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import PlaceSet
 from table_writer.model.table import Partition
@@ -17,7 +17,6 @@ from .state import (
     Metastore,
     entry_partition,
     location,
-    rows_at,
     text,
 )
 
@@ -36,8 +35,8 @@ class Rules:
     def state(self, change: Change, now: str | None) -> PartitionState:
         return partition_state(entry_partition(change), text(now), LAYOUT)
 
-    def state_for_recovery(self, history: History, change: Change, now: str | None) -> PartitionState:
-        return self.state(change, now)
+    def recovered_state(self, history: History, change: Change, now: str | None) -> PartitionState:
+        return recovered_state(history, entry_partition(change), text(now))
 
     def placement(self, history: History, values: str, now: str | None) -> Placement:
         return history.placement((values,), text(now))
@@ -68,20 +67,7 @@ class Rules:
 
 
 class RepairedRules(Rules):
-    """Proposed: a partition that one of our own late calls has moved is no sign of another tool."""
-
-    def state_for_recovery(self, history: History, change: Change, now: str | None) -> PartitionState:
-        state = self.state(change, now)
-        if state is PartitionState.SUPERSEDED and (change[0],) in history.current:
-            ours = self.placement(history, change[0], now) in {Placement.IN_PLACE, Placement.BEHIND}
-            return PartitionState.BEFORE if ours else state
-        return state
-
-    def placement(self, history: History, values: str, now: str | None) -> Placement:
-        """Proposed: where an abandoned write has left its placeholder, the partition is as good as gone."""
-        found = super().placement(history, values, now)
-        left_behind = found is Placement.MOVED and now is not None and rows_at(now) is None
-        return super().placement(history, values, None) if left_behind else found
+    """What is proposed."""
 
     def chosen(self, history: History, used: PlaceSet) -> tuple[Left, ...]:
         """Proposed: what other tools wrote is not claimed for deletion either while it is in use."""

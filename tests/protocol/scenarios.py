@@ -239,10 +239,6 @@ SCENARIOS: Final = (
         vacuum=VACUUM,
         recover=RECOVER,
     ),
-)
-"""Those with a larger budget are explored again with it, in the slow tests."""
-
-HOLES: Final = (
     scenario(
         "an old alter pending: write, recover", OLD_ALTER, Budget(refusals=1, unrecorded=1), A=A_P, recover=RECOVER
     ),
@@ -260,6 +256,22 @@ HOLES: Final = (
         A=A_PQ,
         recover=RECOVER,
     ),
+    scenario(
+        "an old add pending: write of p and q, recover",
+        OLD_ADD,
+        Budget(refusals=1, late=1),
+        Budget(1, 1, 1, 1, 1),
+        A=A_PQ,
+        recover=RECOVER,
+    ),
+    scenario(
+        "an old alter pending: rollback, recover", OLD_ALTER, Budget(late=1), FULL, K=rollback(0), recover=RECOVER
+    ),
+    scenario("an old drop pending: rollback, recover", OLD_DROP, Budget(late=1), FULL, K=rollback(1), recover=RECOVER),
+)
+"""Those with a larger budget are explored again with it, in the slow tests."""
+
+HOLES: Final = (
     scenario(
         "rows of other tools: write, rollback, vacuum, a day",
         THEIRS,

@@ -218,6 +218,7 @@ class Budget(NamedTuple):
     unrecorded: int = 0  # the store cannot record an outcome
     days: int = 0  # a retention passes
     other_tool: int = 0  # another tool drops or moves a partition
+    misreported: int = 0  # the metastore applies a call, and answers that it refuses
 
 
 class World(NamedTuple):
@@ -251,5 +252,5 @@ def without(data: frozenset[str], code: str) -> frozenset[str]:
 
 def start(metastore: Metastore, slots: Iterable[Slot], data: Iterable[str] = (), late: Iterable[Call] = ()) -> World:
     """Make a first state; rows that the metastore shows exist."""
-    shown = (code for code in metastore if rows_at(code))
+    shown = (code for code in metastore if code is not None and rows_at(code))
     return World(Log.of(tuple(slots)), metastore, frozenset((*data, *shown)), late=tuple(sorted(late)))

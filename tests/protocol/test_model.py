@@ -120,4 +120,3 @@ def test_a_trace_reads_like_a_story() -> None:
 
 def test_the_model_decides_by_the_rules_of_the_product() -> None:
     assert all(not issubclass(Protocol, mutation.protocol) for mutation in MUTATIONS)
-    assert len({mutation.protocol for mutation in MUTATIONS}) == len(MUTATIONS)
