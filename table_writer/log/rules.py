@@ -13,7 +13,16 @@ from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcom
 from table_writer.model.location import Location, PlaceSet
 from table_writer.model.write import TableLayout
 
-__all__ = ["PartitionState", "Standing", "claim_is_over", "partition_state", "recovered_state", "standing"]
+__all__ = [
+    "Effect",
+    "PartitionState",
+    "Standing",
+    "claim_is_over",
+    "effect",
+    "partition_state",
+    "recovered_state",
+    "standing",
+]
 
 
 class Standing(enum.Enum):
@@ -102,6 +111,20 @@ def partition_state(partition: EntryPartition, current_location: str | None, lay
         return PartitionState.BEFORE if layout.is_placeholder(current) else PartitionState.SUPERSEDED
     before = current.same_place(Location.parse(partition.old_location))
     return PartitionState.BEFORE if before else PartitionState.SUPERSEDED
+
+
+class Effect(enum.Enum):
+    """What reading back after a call that failed shows of it."""
+
+    ALL = "the call took effect; its answer was lost, or an error was reported after the commit"
+    NONE = "it has not taken effect: a refusal stands, a lost call may still come"
+    SOME = "it took effect, and somebody has moved a partition since: nobody can tell more now"
+
+
+def effect(states: Collection[PartitionState]) -> Effect:
+    """Decide whether a call took effect, which changes all partitions or none."""
+    changed = {state in {PartitionState.DONE, PartitionState.EMPTIED} for state in states}
+    return {frozenset({True}): Effect.ALL, frozenset({False}): Effect.NONE}.get(frozenset(changed), Effect.SOME)
 
 
 def recovered_state(history: History, partition: EntryPartition, current_location: str | None) -> PartitionState:

@@ -14,7 +14,7 @@ from table_writer.errors import (
     PartitionMissingError,
     TableWriterError,
 )
-from table_writer.log.rules import PartitionState, partition_state
+from table_writer.log.rules import Effect, PartitionState, effect, partition_state
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.location import Location
@@ -165,10 +165,11 @@ class Switch:
         except MetastoreError as failure:
             logger.warning("write_id=%s reading back failed as well: %s", entry.write_id, failure)
             raise outcome_unknown(entry, error) from error
-        if set(states(entry, now, self._layout).values()) <= {PartitionState.DONE, PartitionState.EMPTIED}:
+        seen = effect(states(entry, now, self._layout).values())
+        if seen is Effect.ALL:
             logger.warning("write_id=%s the metastore's answer was lost, the switch took effect", entry.write_id)
             return
-        if isinstance(error, LostResponseError):
+        if seen is Effect.SOME or isinstance(error, LostResponseError):
             raise outcome_unknown(entry, error) from error
         raise error
 

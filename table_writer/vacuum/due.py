@@ -10,7 +10,7 @@ from table_writer.model.entry import ReplacedObject
 from table_writer.model.location import Location, PlaceSet
 from table_writer.model.table import Partition
 
-__all__ = ["Due", "Kept", "due", "in_use"]
+__all__ = ["Due", "Kept", "due", "in_use", "is_used", "may_go"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +65,23 @@ def due(
         if left.age_seconds < wanted_seconds:
             hours = (wanted_seconds - left.age_seconds) / 3600
             kept.append(Kept(left.location, f"its retention lasts {hours:.1f} more hours"))
-        elif used.meets(left.location.place) and ours:
+        elif is_used(used, left):
             kept.append(Kept(left.location, "readers may look there: the metastore or an unsettled entry names it"))
         elif ours or (left.objects and history.layout.root.contains(left.location)):
             chosen.append(left)
     return Due(tuple(chosen), tuple(kept))
 
 
-def may_go(history: History, used: PlaceSet, place_of: Location, found: ReplacedObject) -> bool:
-    """Whether one listed object of another tool may be deleted: below the root, beside our directory, not in use."""
+def is_used(used: PlaceSet, left: Left) -> bool:
+    """Whether readers may look at what is to be deleted: at a location of ours, or at one of other tools' objects."""
+    if not left.objects:
+        return used.meets(left.location.place)
+    store, bucket, _ = left.location.place
+    return any(used.holds((store, bucket, found.key)) for found in left.objects)
+
+
+def may_go(history: History, location: Location, found: ReplacedObject) -> bool:
+    """Whether one listed object of another tool may be deleted: at its location, below the root, beside our files."""
     root, own = history.layout.root, history.layout.own
     inside = found.key.startswith(root.key) and not found.key.startswith(own.key)
-    return inside and found.key.startswith(place_of.key) and not used.holds((root.place[0], root.bucket, found.key))
+    return inside and found.key.startswith(location.key)

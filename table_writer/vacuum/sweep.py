@@ -21,7 +21,7 @@ from table_writer.model.table import Table
 from table_writer.model.write import TableLayout, new_write_id
 from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo, ObjectStore, UploadInfo
 from table_writer.vacuum.dead_writes import DeadWrite, look_for_traces
-from table_writer.vacuum.due import Due, Kept, due, in_use, may_go
+from table_writer.vacuum.due import Due, Kept, due, in_use, is_used, may_go
 
 __all__ = ["FoundLocation", "Vacuum", "Vacuumed"]
 
@@ -132,7 +132,7 @@ class Vacuum:
             )
             plan = Vacuumed(
                 version=None,
-                locations=self._found(history, used, chosen.locations),
+                locations=self._found(history, chosen.locations),
                 dead_writes=traces.dead_writes(self._store, history, used, dead_seconds),
                 leftover_uploads=traces.leftover_uploads(history),
                 stale_registrations=tuple(one.key for one in traces.stale_registrations(history, dead_seconds)),
@@ -175,19 +175,20 @@ class Vacuum:
                 dead = sorted(write_id for write_id in ids - history.claimed_ids() if write_id)
                 plan = Vacuumed(
                     version=record.entry.version,
-                    locations=self._found(history, self._in_use(table, history), left),
+                    locations=self._found(history, left),
                     dead_writes=tuple(
                         DeadWrite(write_id=write_id, reason="", objects=(), uploads=()) for write_id in dead
                     ),
                 )
-                if not self._carry_out(table, history, record.entry, plan).failures:
+                self._carry_out(table, history, record.entry, plan)
+                if self._log.outcome(record.entry.version) is not None:
                     finished.append(record.entry.version)
         return tuple(finished)
 
     def _in_use(self, table: Table, history: History) -> PlaceSet:
         return in_use(history, self._metastore.get_all_partitions(table).values())
 
-    def _found(self, history: History, used: PlaceSet, locations: Sequence[Left]) -> tuple[FoundLocation, ...]:
+    def _found(self, history: History, locations: Sequence[Left]) -> tuple[FoundLocation, ...]:
         """List what lies at each location; of other tools' files only the listed ones, if they are unchanged."""
 
         def look(left: Left) -> FoundLocation:
@@ -198,7 +199,7 @@ class Vacuum:
             unchanged = (
                 there[one.key]
                 for one in left.objects
-                if one.key in there and _same(there[one.key], one) and may_go(history, used, left.location, one)
+                if one.key in there and _same(there[one.key], one) and may_go(history, left.location, one)
             )
             return FoundLocation(left, tuple(unchanged))
 
@@ -232,14 +233,14 @@ class Vacuum:
         """Delete what the claimed entry names and what is, at a second look, still not in use."""
         logger.info("write_id=%s version=%d vacuums %s", entry.write_id, entry.version, table.name)
         used = self._in_use(table, history)
-        spared = [one for one in plan.locations if not one.left.objects and used.meets(one.left.location.place)]
-        locations = self._found(history, used, [one.left for one in plan.locations if one not in spared])
+        spared = [one for one in plan.locations if is_used(used, one.left)]
+        locations = self._found(history, [one.left for one in plan.locations if one not in spared])
         dead = tuple(one for one in plan.dead_writes if not used.meets(self._layout.data(one.write_id).place))
         failures = [
             *self._delete(entry, (found.key for one in locations for found in one.objects)),
             *(failure for write in dead for failure in self._give_up(entry, write)),
         ]
-        if not failures:
+        if not failures and not spared:  # else it stays in doubt, and the next vacuum takes over
             self._settle(entry, history)
         kept = [Kept(one.left.location, "readers were pointed there a moment ago") for one in spared]
         return replace(
