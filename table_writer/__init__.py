@@ -6,6 +6,9 @@
 4. check     the user's data-quality checks pass
 5. publish   the log entry is claimed, then ONE metastore call repoints all partitions: readers switch
 6. vacuum    any time later: replaced data is deleted past its retention
+
+``TableWriter`` does steps 1 to 5. ``Maintenance`` and the command ``table-writer`` do step 6, and history, rollback,
+recovery and checks; they need no Spark.
 """
 
 from __future__ import annotations

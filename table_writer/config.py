@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from table_writer.errors import InvalidInputError
+from table_writer.metastore.settings import without_login
 from table_writer.storage import S3Overrides
 
 __all__ = ["SessionSettings", "TableWriterConfig"]
@@ -94,6 +95,8 @@ class TableWriterConfig:
 
     def __post_init__(self) -> None:
         """Refuse values that could not work, at the call and not on an executor an hour later."""
+        if self.metastore_uris is not None:
+            object.__setattr__(self, "metastore_uris", tuple(map(without_login, self.metastore_uris)))
         rules: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
             ("metastore_timeout_seconds", lambda value: value > 0, "positive"),
             (

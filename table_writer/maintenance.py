@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -30,6 +31,7 @@ from table_writer.model.table import PartitionValues, TableName
 from table_writer.publish.rollback import version_of
 from table_writer.services import Services, TableServices
 from table_writer.vacuum.dead_writes import look_for_traces
+from table_writer.vacuum.due import Ages
 from table_writer.vacuum.sweep import Vacuumed
 
 __all__ = ["Maintenance"]
@@ -272,15 +274,16 @@ class Maintenance:
             The age is too low and ``force`` was not given.
         """
         services = self._open(table)
-        age = _safe_age(services, older_than, force=force)
+        age = _age(services, older_than, force=force)
         history = services.hours_property(HISTORY_PROPERTY)
-        found = services.vacuum().run(
-            services.table,
-            older_than_seconds=None if age is None else age.total_seconds(),
-            usual_retention_seconds=services.retention.total_seconds(),
+        ages = Ages(
+            replaced_seconds=None if age is None else age.total_seconds(),
+            usual_seconds=services.retention.total_seconds(),
+            dead_write_seconds=(max(services.retention, SAFE_AGE) if age is None else age).total_seconds(),
             history_seconds=(HISTORY_RETENTION if history is None else history).total_seconds(),
-            dry_run=dry_run,
+            least_seconds=0 if force else SAFE_AGE.total_seconds(),
         )
+        found = services.vacuum().run(services.table, ages, dry_run=dry_run)
         return _vacuum_report(services, found, dry_run=dry_run)
 
     def uploads(
@@ -301,21 +304,16 @@ class Maintenance:
             Allow an age under 24 hours.
         """
         services = self._open(table)
-        _safe_age(services, older_than, force=force)
+        if abort:
+            _require_safe(services, older_than, SAFE_AGE, force=force)
         seconds = older_than.total_seconds()
         traces = look_for_traces(services.store, services.layout)
         uploads = tuple(services.store.list_uploads(services.layout.root.key))
         listed = upload_details(uploads, traces, services.log.read_history(), seconds)
         if not abort:
             return UploadsReport(table=str(services.table.name), uploads=listed)
-        found = services.vacuum().run(
-            services.table,
-            older_than_seconds=seconds,
-            usual_retention_seconds=services.retention.total_seconds(),
-            history_seconds=HISTORY_RETENTION.total_seconds(),
-            dry_run=False,
-            only_dead_writes=True,
-        )
+        only_dead_writes = Ages(replaced_seconds=math.inf, usual_seconds=math.inf, dead_write_seconds=seconds)
+        found = services.vacuum().run(services.table, only_dead_writes, dry_run=False)
         swept = _vacuum_report(services, found, dry_run=False)
         return UploadsReport(
             table=str(services.table.name),
@@ -396,20 +394,26 @@ def _with_credentials(hadoop: Mapping[str, str]) -> Mapping[str, str]:
     return hadoop if named else {**hadoop, "fs.s3a.aws.credentials.provider": AWS_CHAIN}
 
 
-def _safe_age(services: TableServices, older_than: timedelta | None, *, force: bool) -> timedelta | None:
-    """Return the age that is asked for; ``None``: each location's own retention."""
+def _age(services: TableServices, older_than: timedelta | None, *, force: bool) -> timedelta | None:
+    """Return the age that is asked for, else the table's; ``None``: each location's own retention."""
     of_table = services.hours_property(RETENTION_PROPERTY)
-    age = of_table if older_than is None else older_than
-    least = max(SAFE_AGE, of_table or SAFE_AGE) if older_than is not None else SAFE_AGE
-    if age is not None and age < timedelta(0):
+    if older_than is None:
+        if of_table is not None:
+            _require_safe(services, of_table, SAFE_AGE, force=force)
+        return of_table
+    _require_safe(services, older_than, max(SAFE_AGE, of_table or SAFE_AGE), force=force)
+    return older_than
+
+
+def _require_safe(services: TableServices, age: timedelta, least: timedelta, *, force: bool) -> None:
+    if age < timedelta(0):
         raise InvalidInputError(f"older_than={age}: expected a positive age")
-    if age is not None and age < least and not force:
+    if age < least and not force:
         raise InvalidInputError(
             f"an age of {age} is less than {least}: running queries, and calls that the metastore has not applied yet,"
             f" could lose their files. If none is left of {services.table.name}, force it.",
             table=str(services.table.name),
         )
-    return age
 
 
 def _require_same_name(services: TableServices, owner: Owner) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -13,7 +14,7 @@ from table_writer.log.owner import Owner
 from table_writer.log.rules import claim_is_over
 from table_writer.log.table_log import HINT_EVERY_VERSIONS
 from table_writer.vacuum.dead_writes import look_for_traces
-from table_writer.vacuum.due import due, in_use
+from table_writer.vacuum.due import Ages, due, in_use
 
 __all__ = ["dead_writes", "in_doubt", "owner", "retention", "settled_hint", "waiting"]
 
@@ -114,13 +115,10 @@ def waiting(patient: Patient) -> Iterable[Finding]:
     asked = None if of_table is None else of_table.total_seconds()
     usual = services.retention.total_seconds()
     used = in_use(history, patient.partitions().values())
-    ready = due(history, used, older_than_seconds=asked, usual_retention_seconds=usual).locations
-    late = due(
-        history,
-        used,
-        older_than_seconds=max((usual, *(one.retention_seconds or 0 for one in ready))) + LATE_SECONDS,
-        usual_retention_seconds=usual,
-    ).locations
+    ages = Ages(replaced_seconds=asked, usual_seconds=usual, dead_write_seconds=usual)
+    ready = due(history, used, ages).locations
+    longest = max((usual, *(one.retention_seconds or 0 for one in ready)))
+    late = due(history, used, replace(ages, replaced_seconds=longest + LATE_SECONDS)).locations
     everything = size(sum(one.bytes for one in history.left.values()))
     says = (
         f"{len(history.left):,} location(s) with at least {everything} wait, {len(ready):,} of them with"

@@ -20,7 +20,7 @@ from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
 
-__all__ = ["History", "Left", "Placed", "Placement", "SlotRecord"]
+__all__ = ["History", "Left", "Placed", "Placement", "SlotRecord", "StateThen"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,14 @@ class Placed:
 
     version: int
     partition: EntryPartition
+
+
+@dataclass(frozen=True, slots=True)
+class StateThen:
+    """Where a partition was after an earlier version, ``None`` if it did not exist; not known if entries are gone."""
+
+    location: str | None
+    known: bool = field(kw_only=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,21 +174,27 @@ class History:
         )
         return Placement.BEHIND if late_drop else Placement.MISSING
 
-    def state_at(self, version: int) -> dict[PartitionValues, tuple[str | None, int]]:
-        """Return where each partition that was changed later was after ``version``, and which entry says so.
+    def state_at(self, version: int) -> dict[PartitionValues, StateThen]:
+        """Return where each partition that was changed later was after ``version``.
 
-        A location comes with the version of the entry that names it last: what it had published, or what the first
-        later entry replaced.
+        It was where the newest published entry up to then had put it. Before the first such entry it was where the
+        first later one found it. If entries in between were trimmed, and no other entry bears the location out, it is
+        not known.
         """
+        present = {record.entry.version for record in self.records}
         before = History(self.layout, [record for record in self.records if record.entry.version <= version]).current
-        states: dict[PartitionValues, tuple[str | None, int]] = {}
+        states: dict[PartitionValues, StateThen] = {}
         for record in self.published:
-            if record.entry.version <= version:
-                continue
-            for partition in record.entry.partitions:
+            for partition in record.entry.partitions if record.entry.version > version else ():
                 placed = before.get(partition.values)
-                known = (placed.partition.new_location, placed.version) if placed else None
-                states.setdefault(partition.values, known or (partition.old_location, record.entry.version))
+                if placed is None:
+                    complete = present.issuperset(range(version + 1, record.entry.version))
+                    state = StateThen(partition.old_location, known=complete)
+                else:
+                    borne_out = placed.partition.new_location == partition.old_location
+                    complete = present.issuperset(range(placed.version, version + 1))
+                    state = StateThen(placed.partition.new_location, known=borne_out or complete)
+                states.setdefault(partition.values, state)
         return states
 
     def described(self, values: PartitionValues, location: Location) -> EntryPartition | None:

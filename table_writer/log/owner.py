@@ -60,7 +60,7 @@ class Owner:
             if stored.pop("format") != OWNER_FORMAT:
                 raise InvalidInputError(f"{where} has an unknown format: upgrade table_writer to read it")
             return cls(**stored)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, InvalidInputError):
                 raise
             raise InvalidInputError(f"{where} cannot be read: {error}") from error
@@ -89,6 +89,7 @@ def claim_root(
     stored = store.get(layout.owner_key)
     if stored is None:
         first_write()
+        store.delete([layout.settled_key])  # a hint of a log that somebody has deleted
         _probe_conditional_put(store, layout)
         store.put_if_absent(layout.owner_key, owner.to_json())
         stored = store.get(layout.owner_key)

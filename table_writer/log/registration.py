@@ -6,6 +6,7 @@ import getpass
 import json
 import logging
 import os
+import re
 import socket
 import threading
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from table_writer.errors import StorageError
+from table_writer.model.entry import WRITE_ID
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.storage.object_store import ObjectStore
 from table_writer.version import __version__
@@ -24,6 +26,7 @@ __all__ = ["Registered", "Registration", "read_registrations", "writer_identity"
 logger = logging.getLogger(__name__)
 
 MISSED_HEARTBEATS: Final = 5  # so many in a row and the writer is taken for dead, if it is old enough as well
+PID: Final = re.compile("[0-9]{1,10}")  # Linux: at most 4,194,304
 LONGEST_HEARTBEAT_SECONDS: Final = 3600.0  # what a registration may claim, and what one that cannot be read gets
 
 
@@ -80,7 +83,7 @@ class Registered:
         here, there = _process(os.getpid()), self.writer.get("process", "")
         pid = self.writer.get("pid", "")
         same_place = here and there.rsplit("/", 2)[0] == here.rsplit("/", 2)[0]
-        return bool(same_place and pid.isdecimal() and _process(int(pid)) != there)
+        return bool(same_place and PID.fullmatch(pid) and _process(int(pid)) != there)
 
 
 def read_registrations(store: ObjectStore, layout: TableLayout) -> dict[str, Registered]:
@@ -88,7 +91,8 @@ def read_registrations(store: ObjectStore, layout: TableLayout) -> dict[str, Reg
     found: dict[str, Registered] = {}
     for info in store.list(layout.registrations.key):
         write_id, suffix, rest = info.key.removeprefix(layout.registrations.key).partition(".json")
-        stored = store.get(info.key) if suffix and not rest else None
+        ours = suffix and not rest and WRITE_ID.fullmatch(write_id)
+        stored = store.get(info.key) if ours else None
         if stored is not None:
             body = _fields(stored.body)
             found[write_id] = Registered(
@@ -104,7 +108,7 @@ def read_registrations(store: ObjectStore, layout: TableLayout) -> dict[str, Reg
 def _fields(body: bytes) -> dict[str, Any]:
     try:
         return _dict(json.loads(body))
-    except ValueError:  # half written by hand: its age still tells when it was put
+    except (ValueError, RecursionError):  # half written by hand: its age still tells when it was put
         return {}
 
 

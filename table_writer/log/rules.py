@@ -6,11 +6,12 @@ DESIGN's rules b, c and e; whoever changes one explores all interleavings again.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from table_writer.log.history import History, Placement
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location, PlaceSet
+from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "partition_state",
     "recovered_state",
     "standing",
+    "to_switch",
 ]
 
 
@@ -144,3 +146,13 @@ def recovered_state(history: History, partition: EntryPartition, current_locatio
         return state
     ours = history.placement(partition.values, current_location) in {Placement.IN_PLACE, Placement.BEHIND}
     return PartitionState.BEFORE if ours else state
+
+
+def to_switch(states: Mapping[PartitionValues, PartitionState]) -> frozenset[PartitionValues]:
+    """Choose what a recovery sends: all that no other tool has moved, if anything is left to do.
+
+    What is done already goes into the same call: a late one may undo it in between, and then readers would see a half.
+    """
+    if not {PartitionState.BEFORE, PartitionState.EMPTIED} & set(states.values()):
+        return frozenset()
+    return frozenset(values for values, state in states.items() if state is not PartitionState.SUPERSEDED)

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 HINT_EVERY_VERSIONS: Final = 50  # one listing page holds 500 entries with their outcomes: a hint this old costs nothing
 READ_THREADS: Final = 16  # a whole log is read at once; each entry is two small requests
 MAX_ENTRY_BYTES: Final = 256 * 1024 * 1024  # some 500,000 partitions; anything larger was not written by this library
-SLOT: Final = re.compile(r"(\d{20})\.(json|done)")
+SLOT: Final = re.compile(r"([0-9]{20})\.(json|done)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class LogState:
     in_doubt: frozenset[int]
     listed_after: int  # versions up to here were settled and not listed
     versions: frozenset[int]  # the slots found; those that a vacuum has trimmed are missing
+    orphans: frozenset[int]  # outcomes without an entry: a trim was interrupted
 
     @property
     def settled(self) -> int:
@@ -85,6 +86,7 @@ class TableLog:
             in_doubt=frozenset(entries - outcomes),
             listed_after=start,
             versions=frozenset(entries),
+            orphans=frozenset(outcomes - entries),
         )
 
     def read_history(self, state: LogState | None = None) -> History:
@@ -143,7 +145,7 @@ class TableLog:
         try:
             body = json.loads(stored.body)
             return Outcome(body["outcome"]), str(body["settled_by"]), stored.age_seconds
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InvalidInputError(f"the outcome at {key} cannot be read: {error}") from error
 
     def trim(self, versions: Iterable[int]) -> None:
@@ -153,7 +155,8 @@ class TableLog:
         """
         ordered = sorted(versions)
         self._store.delete([self._layout.entry_key(version) for version in ordered])
-        self._store.delete([self._layout.outcome_key(version) for version in ordered])
+        orphans = self.read_state(listed_after=0).orphans  # of earlier trims that were interrupted, too
+        self._store.delete([self._layout.outcome_key(version) for version in sorted(orphans)])
 
     def claim(self, entry: LogEntry) -> bool:
         """Put an entry into its slot; exactly one of several claimants gets ``True``."""
@@ -183,6 +186,6 @@ class TableLog:
             return 0
         try:
             return max(0, int(json.loads(stored.body)["version"]))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             logger.warning("the hint %s cannot be read; listing the whole log", self._layout.settled_key)
             return 0

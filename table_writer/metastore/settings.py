@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from table_writer.errors import InvalidInputError
 
-__all__ = ["MetastoreSettings"]
+__all__ = ["MetastoreSettings", "without_login"]
 
 DEFAULT_PORT: Final = 9083
 DEFAULT_TIMEOUT_SECONDS: Final = 60.0
@@ -123,7 +123,8 @@ class MetastoreSettings:
     def __post_init__(self) -> None:
         """Spell the addresses in full and refuse what cannot work."""
         if isinstance(self.uris, str):
-            raise InvalidInputError(f"uris is a tuple of addresses, not text: write uris=({self.uris!r},)")
+            shown = without_login(self.uris)
+            raise InvalidInputError(f"uris is a tuple of addresses, not text: write uris=({shown!r},)")
         object.__setattr__(self, "uris", tuple(map(_full_uri, self.uris)))
         if not self.uris:
             raise InvalidInputError(
@@ -182,8 +183,20 @@ class MetastoreSettings:
         )
 
 
+def without_login(uri: str) -> str:
+    """Return an address without a user name and password that someone may have put in: nobody needs them.
+
+    Examples
+    --------
+    >>> without_login("thrift://me:hush@metastore:9083")
+    'thrift://metastore:9083'
+    """
+    return re.sub(r"^\s*([a-z][a-z0-9+.-]*://)?.*@", r"\1", uri, flags=re.IGNORECASE | re.DOTALL)
+
+
 def _full_uri(text: str) -> str:
-    """Return ``thrift://host:port``, without a user name or password that someone may have put in."""
+    """Return ``thrift://host:port``."""
+    text = without_login(text)
     try:
         parts = urlsplit(text.strip())
         host, port = parts.hostname, parts.port or DEFAULT_PORT

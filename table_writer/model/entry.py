@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from table_writer.errors import InvalidInputError, TableWriterError
+from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 
 __all__ = [
+    "WRITE_ID",
     "DeletedLocation",
     "EntryPartition",
     "LogEntry",
@@ -30,6 +31,8 @@ __all__ = [
 
 ENTRY_FORMAT: Final = 1
 WRITE_ID: Final = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z._-]{0,79}")
+MAX_NUMBER: Final = 2**63 - 1  # of a bigint; JSON itself knows no limit
+MAX_TIMEOUT_SECONDS: Final = 86_400  # what the config allows; others wait for a claim that long
 
 
 class Operation(enum.Enum):
@@ -136,16 +139,20 @@ class LogEntry:
         problems = [
             text
             for text, wrong in (
-                ("version is below 1", self.version < 1),
+                ("version is below 1, or none that could have been reached", not 1 <= self.version <= MAX_NUMBER),
                 ("base version is not below the version", not 0 <= self.base_version < self.version),
                 ("write_id is malformed", WRITE_ID.fullmatch(self.write_id) is None),
                 ("created_at has no time zone", self.created_at.utcoffset() is None),
                 ("a partition is named twice", len(self.partition_values) != len(self.partitions)),
                 (
-                    "a partition has a negative figure",
-                    any(min(p.rows or 0, p.bytes, p.raw_bytes or 0, p.files) < 0 for p in self.partitions),
+                    "a partition has a negative figure, or one that nothing could have",
+                    any(not 0 <= n <= MAX_NUMBER for p in self.partitions for n in _figures(p)),
                 ),
-                ("publish timeout is not positive", self.publish_timeout_seconds <= 0),
+                (
+                    "publish timeout is not positive, or longer than a day",
+                    not 0 < self.publish_timeout_seconds <= MAX_TIMEOUT_SECONDS,
+                ),
+                ("a schedule has no time zone", any(one.delete_after.utcoffset() is None for one in self.replaced)),
                 (
                     "a recover entry names no version",
                     (self.operation is Operation.RECOVER) != (self.settles is not None),
@@ -207,7 +214,7 @@ class LogEntry:
         try:
             stored = json.loads(data)
             if stored["format"] != ENTRY_FORMAT:
-                raise InvalidInputError(f"{where} has format {stored['format']!r}: upgrade table_writer to read it")
+                raise InvalidInputError(f"format {stored['format']!r}: upgrade table_writer to read it")
             entry = cls(
                 table=_text(stored["table"]),
                 version=int(stored["version"]),
@@ -232,24 +239,27 @@ class LogEntry:
                 ),
                 writer={_text(key): _text(value) for key, value in stored["writer"].items()},
             )
-        except TableWriterError:
-            raise
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise InvalidInputError(f"{where} cannot be read: {type(error).__name__}: {error}") from error
-        entry.validate()
         if entry.version != version:
             raise InvalidInputError(f"{where} says it is version {entry.version}: the file was moved or copied")
+        entry.validate()
         return entry
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"expected a text, found {type(value).__name__}")
+    value.encode()  # half a surrogate pair could not be stored again
     return value
 
 
 def _number(value: Any) -> int | None:
     return None if value is None else int(value)
+
+
+def _figures(partition: EntryPartition) -> tuple[int, ...]:
+    return (partition.rows or 0, partition.bytes, partition.raw_bytes or 0, partition.files)
 
 
 def _shorten(location: str, root: Location) -> str:

@@ -14,7 +14,7 @@ __all__ = ["Location", "Place", "PlaceSet"]
 S3_SCHEMES: Final = frozenset(
     {"s3", "s3a", "s3n"}
 )  # three spellings of one store: Hadoop's old and new connectors, EMR's
-
+S3_LOGIN: Final = re.compile(r"^(s3[an]?://)[^/]*@", re.IGNORECASE)  # old Hadoops took keys there: nobody needs them
 
 Place = tuple[str, str, str]
 """Store, bucket and key: what two spellings of one location have in common."""
@@ -51,13 +51,14 @@ class Location:
 
     @classmethod
     def parse(cls, text: str) -> Location:
-        """Read a location as metastores store it, with or without the trailing slash.
+        """Read a location as metastores store it, with or without the trailing slash; a login in it is left out.
 
         Raises
         ------
         InvalidInputError
             The text is not an absolute URI, or leaves its directory with ``..``.
         """
+        text = S3_LOGIN.sub(r"\1", text)
         match = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", text, flags=re.DOTALL)
         if match is None:
             raise InvalidInputError(f"{text!r} is not a full location; expected for example s3a://bucket/path/")

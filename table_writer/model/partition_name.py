@@ -50,6 +50,8 @@ def partition_name(columns: Sequence[str], values: PartitionValues) -> str:
     >>> partition_name(["dt", "country"], ("2024-01-01", NULL_PARTITION))
     'dt=2024-01-01/country=__HIVE_DEFAULT_PARTITION__'
     """
+    if len(columns) != len(values):
+        raise InvalidInputError(f"the table is partitioned by {list(columns)}; {list(values)} names no partition of it")
     return "/".join(f"{escape(column)}={escape(value)}" for column, value in zip(columns, values, strict=True))
 
 

@@ -7,11 +7,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Final
 
 from table_writer.errors import MetastoreError
 from table_writer.log.history import History, Placement, SlotRecord
-from table_writer.log.rules import PartitionState, claim_is_over, recovered_state
+from table_writer.log.rules import PartitionState, claim_is_over, recovered_state, to_switch
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
@@ -26,7 +25,6 @@ logger = logging.getLogger(__name__)
 
 FIRST_WAIT_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 5.0
-TO_DO: Final = frozenset({PartitionState.BEFORE, PartitionState.EMPTIED})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,7 +133,8 @@ class Recovery:
             return None
         now = self._look(table, claimed, deadline)
         found = self._states(claimed, now)
-        todo = tuple(p for p in claimed.partitions if found[p.values] in TO_DO)
+        chosen = to_switch(found)
+        todo = tuple(partition for partition in claimed.partitions if partition.values in chosen)
         superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
         outcome = Outcome.ABANDONED if len(superseded) == len(claimed.partitions) else Outcome.PUBLISHED
         if superseded:

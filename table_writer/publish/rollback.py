@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from table_writer.errors import ConflictError, InvalidInputError
-from table_writer.log.history import History
+from table_writer.log.history import History, StateThen
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
@@ -125,7 +125,7 @@ class Rollback:
         self,
         history: History,
         table: Table,
-        targets: Mapping[PartitionValues, str | None],
+        targets: Mapping[PartitionValues, StateThen],
         now: PartitionsNow,
     ) -> tuple[EntryPartition, ...]:
         """Return the partitions that must change, having checked that readers would find all of their files."""
@@ -135,12 +135,15 @@ class Rollback:
             current = now[values].location if values in now else None
             newest = history.current[values].partition.new_location
             if not _same(current, newest):
+                where = Location.parse(current) if current else "no location"
                 wrong.append(
-                    f"{_name(table, values)} is at {current or 'no location'}, where another tool or a late call has"
+                    f"{_name(table, values)} is at {where}, where another tool or a late call has"
                     f" put it after version {history.current[values].version}"
                 )
-            elif not _same(current, target):
-                changed[values] = target
+            elif not target.known:
+                wrong.append(f"{_name(table, values)}: a vacuum has trimmed the entries that say where it was then")
+            elif not _same(current, target.location):
+                changed[values] = target.location
         with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="check") as pool:
             checked = list(pool.map(partial(self._check, history), changed, changed.values()))
         wrong += [f"{_name(table, values)}: {found}" for values, found in checked if isinstance(found, str)]
@@ -232,8 +235,8 @@ def _require_version(history: History, version: int, table: Table) -> None:
 
 def _targets(
     history: History, version: int, chosen: Collection[PartitionValues] | None, table: Table
-) -> dict[PartitionValues, str | None]:
-    states = {values: location for values, (location, _) in history.state_at(version).items()}
+) -> dict[PartitionValues, StateThen]:
+    states = history.state_at(version)
     if chosen is None:
         return dict(sorted(states.items()))
     unknown = [values for values in chosen if values not in history.current]

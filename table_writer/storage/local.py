@@ -118,7 +118,8 @@ class LocalStore:
         with self._call("ListObjectsV2", require_directory(directory)[:-1]) as path:
             try:
                 with os.scandir(path) as entries:
-                    return sorted(entry.name for entry in entries if entry.is_dir() and entry.name != UPLOADS)
+                    found = (entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+                    return sorted(name for name in found if name != UPLOADS)
             except NO_FILE:
                 return []
 
@@ -225,10 +226,13 @@ def _head(key: str, path: Path) -> ObjectInfo | None:
 
 
 def _walk(directory: str, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
-    """Yield objects in key order; Python compares text by code points, which is the order of its UTF-8 bytes."""
+    """Yield objects in key order; Python compares text by code points, which is the order of its UTF-8 bytes.
+
+    Links to directories are not followed: whoever lists may delete, and what lies behind one may be anybody's.
+    """
     try:
         with os.scandir(directory) as entries:
-            found = {entry.path[1:] + ("/" if entry.is_dir() else ""): entry for entry in entries}
+            found = {entry.path[1:] + ("/" if entry.is_dir(follow_symlinks=False) else ""): entry for entry in entries}
     except NO_FILE:
         return
     for key, entry in sorted(found.items()):

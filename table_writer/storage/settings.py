@@ -153,7 +153,7 @@ class S3Settings:
     checksum: Literal["CRC32"] | None = "CRC32"
     encryption: Literal["", "AES256", "aws:kms", "aws:kms:dsse"] = ""
     kms_key_id: str = ""
-    kms_context: str = ""  # base64 of a JSON object, as S3 takes it
+    kms_context: str = field(default="", repr=False)  # base64 of a JSON object, as S3 takes it
     acl: str = ""
     storage_class: str = ""
     requester_pays: bool = False

@@ -32,6 +32,10 @@ appender.out.layout.pattern = %d %p [%t] %c{2}: %m%n%ex
 rootLogger.level = warn
 rootLogger.appenderRef.out.ref = out
 """
+DERBY_SETTINGS: Final = """\
+derby.locks.deadlockTimeout=1
+derby.locks.waitTimeout=10
+"""  # seconds instead of 20 and 60: the metastore tries again by itself, so two writers at once take no half a minute
 
 
 class MetastoreServer:
@@ -193,3 +197,4 @@ class MetastoreServer:
         ]
         (directory / "hive-site.xml").write_text("\n".join(["<configuration>", *lines, "</configuration>"]))
         (directory / "hive-log4j2.properties").write_text(LOG_SETTINGS)
+        (directory / "derby.properties").write_text(DERBY_SETTINGS)

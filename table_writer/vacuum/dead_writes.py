@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from table_writer.log.history import History
 from table_writer.log.registration import Registered, read_registrations
+from table_writer.model.entry import WRITE_ID
 from table_writer.model.location import Location, PlaceSet
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo
@@ -101,11 +102,11 @@ def look_for_traces(store: ObjectStore, layout: TableLayout) -> Traces:
     A writer registers before its first upload. In this order a write whose traces were seen is registered at the
     second look, or it has claimed an entry or discarded its files by then. The log is read after both.
     """
-    write_ids = frozenset(store.list_directories(layout.all_data.key))
+    write_ids = frozenset(filter(WRITE_ID.fullmatch, store.list_directories(layout.all_data.key)))
     uploads: dict[str, list[UploadInfo]] = {}
     for upload in store.list_uploads(layout.all_data.key):
         write_id = _write_id_of(layout, upload)
-        if write_id is not None:
+        if write_id is not None and WRITE_ID.fullmatch(write_id):  # else another tool's, at a key that no path names
             uploads.setdefault(write_id, []).append(upload)
     registered = read_registrations(store, layout)
     return Traces(layout=layout, write_ids=write_ids, uploads=uploads, registered=registered, now=_now(store, layout))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -10,7 +11,37 @@ from table_writer.model.entry import ReplacedObject
 from table_writer.model.location import Location, PlaceSet
 from table_writer.model.table import Partition
 
-__all__ = ["Due", "Kept", "due", "in_use", "is_used", "may_go"]
+__all__ = ["Ages", "Due", "Kept", "due", "in_use", "is_used", "may_go"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ages:
+    """How old things must be before they go, in seconds; ``math.inf`` keeps them.
+
+    Parameters
+    ----------
+    replaced_seconds
+        Since readers left a location; ``None``: as the entry has scheduled.
+    usual_seconds
+        Where no entry has scheduled anything.
+    dead_write_seconds
+        Since the last sign of life of a write.
+    history_seconds
+        Since an entry was settled on which nothing depends any more.
+    least_seconds
+        Nothing that readers have seen goes earlier, whatever was scheduled.
+    """
+
+    replaced_seconds: float | None
+    usual_seconds: float
+    dead_write_seconds: float
+    history_seconds: float = math.inf
+    least_seconds: float = 0.0
+
+    def of_replaced(self, left: Left) -> float:
+        """Return how long a location stays."""
+        scheduled = self.usual_seconds if left.retention_seconds is None else left.retention_seconds
+        return max(self.least_seconds, scheduled if self.replaced_seconds is None else self.replaced_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +66,7 @@ def in_use(history: History, partitions: Iterable[Partition]) -> PlaceSet:
     return PlaceSet(live | history.in_use())
 
 
-def due(
-    history: History,
-    used: PlaceSet,
-    *,
-    older_than_seconds: float | None,
-    usual_retention_seconds: float,
-) -> Due:
+def due(history: History, used: PlaceSet, ages: Ages) -> Due:
     """Choose what readers have left for long enough.
 
     Deleted as a whole is only a directory of one write, or of one partition of one write. Where other tools wrote,
@@ -51,16 +76,13 @@ def due(
     ----------
     history, used
         The log, and :func:`in_use`.
-    older_than_seconds
-        Age that is enough for everything; ``None``: each location's own retention.
-    usual_retention_seconds
-        Where the log names none.
+    ages
+        How long is enough.
     """
     chosen: list[Left] = []
     kept: list[Kept] = []
     for left in sorted(history.left.values(), key=lambda one: (one.left_by, str(one.location))):
-        retention_seconds = usual_retention_seconds if left.retention_seconds is None else left.retention_seconds
-        wanted_seconds = retention_seconds if older_than_seconds is None else older_than_seconds
+        wanted_seconds = ages.of_replaced(left)
         ours = history.layout.write_id_of(left.location) is not None
         if left.age_seconds < wanted_seconds:
             hours = (wanted_seconds - left.age_seconds) / 3600

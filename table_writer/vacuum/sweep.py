@@ -21,7 +21,7 @@ from table_writer.model.table import Table
 from table_writer.model.write import TableLayout, new_write_id
 from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo, ObjectStore, UploadInfo
 from table_writer.vacuum.dead_writes import DeadWrite, look_for_traces
-from table_writer.vacuum.due import Due, Kept, due, in_use, is_used, may_go
+from table_writer.vacuum.due import Ages, Kept, due, in_use, is_used, may_go
 
 __all__ = ["FoundLocation", "Vacuum", "Vacuumed"]
 
@@ -83,71 +83,47 @@ class Vacuum:
         self._publish_timeout_seconds = publish_timeout_seconds
         self._identity = identity
 
-    def run(
-        self,
-        table: Table,
-        *,
-        older_than_seconds: float | None,
-        usual_retention_seconds: float,
-        history_seconds: float,
-        dry_run: bool,
-        only_dead_writes: bool = False,
-    ) -> Vacuumed:
-        """Delete what is past its retention.
+    def run(self, table: Table, ages: Ages, *, dry_run: bool) -> Vacuumed:
+        """Delete what is old enough.
 
         Parameters
         ----------
         table
             Freshly read.
-        older_than_seconds
-            Age that is enough for all; ``None``: what each entry has scheduled, and the usual retention for the rest.
-        usual_retention_seconds
-            For what was never scheduled, dead writes among it.
-        history_seconds
-            How long entries stay on which nothing depends any more.
+        ages
+            How old is enough.
         dry_run
             Return what would be deleted, and delete nothing.
-        only_dead_writes
-            Leave replaced data and the log alone.
 
         Returns
         -------
         Vacuumed
             With ``failures`` for what could not be deleted; the next vacuum takes it over.
         """
-        dead_seconds = usual_retention_seconds if older_than_seconds is None else older_than_seconds
         while True:
             traces = look_for_traces(self._store, self._layout)
             history = self._log.read_history()
             used = self._in_use(table, history)
-            chosen = (
-                Due((), ())
-                if only_dead_writes
-                else due(
-                    history,
-                    used,
-                    older_than_seconds=older_than_seconds,
-                    usual_retention_seconds=usual_retention_seconds,
-                )
-            )
+            chosen = due(history, used, ages)
+            stale = traces.stale_registrations(history, ages.dead_write_seconds)
             plan = Vacuumed(
                 version=None,
                 locations=self._found(history, chosen.locations),
-                dead_writes=traces.dead_writes(self._store, history, used, dead_seconds),
+                dead_writes=traces.dead_writes(self._store, history, used, ages.dead_write_seconds),
                 leftover_uploads=traces.leftover_uploads(history),
-                stale_registrations=tuple(one.key for one in traces.stale_registrations(history, dead_seconds)),
-                trimmed=() if only_dead_writes else tuple(sorted(history.trimmable(history_seconds))),
+                stale_registrations=tuple(one.key for one in stale),
+                trimmed=tuple(sorted(history.trimmable(ages.history_seconds))),
                 kept=chosen.kept,
                 in_doubt=tuple(record.entry.version for record in history.publishes_in_doubt),
             )
             if dry_run:
                 return plan
             if not plan.locations and not plan.dead_writes:
-                return self._tidied(plan, history, history_seconds, only_dead_writes=only_dead_writes)
+                return self._tidied(plan, history, ages)
             entry = self._entry(table, history, plan)
             if self._log.claim(entry):
                 done = self._carry_out(table, history, entry, plan)
-                return self._tidied(done, self._log.read_history(), history_seconds, only_dead_writes=only_dead_writes)
+                return self._tidied(done, self._log.read_history(), ages)
 
     @staticmethod
     def interrupted(history: History) -> tuple[int, ...]:
@@ -271,13 +247,11 @@ class Vacuum:
                     self._log.settle(record.entry.version, Outcome.PUBLISHED, write_id=entry.write_id)
         self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id)
 
-    def _tidied(self, plan: Vacuumed, history: History, history_seconds: float, *, only_dead_writes: bool) -> Vacuumed:
+    def _tidied(self, plan: Vacuumed, history: History, ages: Ages) -> Vacuumed:
         """Remove what needs no claim: late uploads of settled writes, stale registrations, entries."""
         failures = [*plan.failures, *self._abort(plan.leftover_uploads)]
         failures += self._delete(None, plan.stale_registrations)
-        if only_dead_writes:
-            return replace(plan, failures=tuple(failures))
-        trimmed = tuple(sorted(history.trimmable(history_seconds)))
+        trimmed = tuple(sorted(history.trimmable(ages.history_seconds)))
         try:
             self._log.trim(trimmed)
         except TableWriterError as error:

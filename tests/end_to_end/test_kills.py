@@ -76,9 +76,9 @@ def test_after_a_kill_readers_see_all_old_or_all_new_rows_and_the_next_run_succe
     spark.catalog.refreshTable(orders)
     assert content(orders) == (NEW if moment in SWITCHED else OLD)
     if moment == "before the switch":
-        assert writer.recover(orders) == {2: "published"}
+        assert writer.recover(orders).settled == {2: "published"}
         assert content(orders) == NEW
-        assert writer.recover(orders) == {}
+        assert writer.recover(orders).settled == {}
     again = rows((100, "new", "d1"), (300, "new", "d3"))
     try:
         result = writer.overwrite_partitions(again, orders)

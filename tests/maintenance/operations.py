@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
 import pytest
 
 from table_writer.errors import ConflictError, LostResponseError, OutcomeUnknownError
-from tests.publish.world import DeathError, Fault, TableWorld, World
+from tests.publish.world import DeathError, Fault, FaultyWorld, TableWorld
 
 OLD: Final = {"d1": frozenset({1, 2}), "d2": frozenset({3})}
 ADDED: Final = {"d8": frozenset({8}), "d9": frozenset({9})}
@@ -24,7 +24,7 @@ class Operation:
     """One call of the library on a table in a known state."""
 
     name: str
-    prepare: Callable[[World], object]
+    prepare: Callable[[FaultyWorld], object]
     run: Callable[[TableWorld], object]
     publishes: bool = True
     settles: bool = False  # it finishes what others have begun, so an error promises nothing about rows
@@ -35,27 +35,27 @@ class Operation:
         return self.name
 
 
-def written(*writes: Mapping[str, frozenset[int]]) -> Callable[[World], None]:
-    def prepare(world: World) -> None:
+def written(*writes: Mapping[str, frozenset[int]]) -> Callable[[FaultyWorld], None]:
+    def prepare(world: FaultyWorld) -> None:
         for rows in writes:
             world.write(rows)
 
     return prepare
 
 
-def others(world: World) -> None:
+def others(world: FaultyWorld) -> None:
     for value, ids in OLD.items():
         world.written_by_another_tool(value, ids)
 
 
-def dead_publisher(world: World) -> None:
+def dead_publisher(world: FaultyWorld) -> None:
     world.write(OLD)
     with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
         world.write(MIXED)
     world.wait_out_claims()
 
 
-def late_call_applied(world: World) -> None:
+def late_call_applied(world: FaultyWorld) -> None:
     world.write(OLD)
     unanswered = Fault("metastore", "alter_partitions", 1, "before", LostResponseError)
     with world.inject(unanswered, keep_call=True), pytest.raises(OutcomeUnknownError):
@@ -66,7 +66,7 @@ def late_call_applied(world: World) -> None:
     world.apply_kept_call()
 
 
-def garbage(world: World) -> None:
+def garbage(world: FaultyWorld) -> None:
     others(world)
     world.write(MIXED)
     world.write(REPLACED)
@@ -75,12 +75,10 @@ def garbage(world: World) -> None:
     world.wait_out_claims()
 
 
-def lost_metastore(world: World) -> None:
+def lost_metastore(world: FaultyWorld) -> None:
     world.write(OLD)
     world.write(MIXED)
-    table = world.table
-    world.metastore.drop_table(world.name)
-    world.metastore.create_table(replace(table, created_at_seconds=table.created_at_seconds + 60))
+    world.lose_metastore()
 
 
 def write(rows: Mapping[str, frozenset[int]]) -> Callable[[TableWorld], object]:

@@ -19,7 +19,8 @@ from table_writer.errors import (
     TableWriterError,
 )
 from table_writer.log.history import Placement
-from tests.publish.world import DeathError, Fault, World
+from table_writer.model.location import Location
+from tests.publish.world import DeathError, Fault, FaultyWorld, World
 
 Rows = dict[str, frozenset[int]]
 PARTITIONS = ["d1", "d2", "d3"]
@@ -48,7 +49,7 @@ class TableMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.world = self.make_world()
         self.table = str(self.world.name)
         self.possible: list[Rows] = [{}]
         self.at_version: dict[int, Rows] = {0: {}}
@@ -57,6 +58,9 @@ class TableMachine(RuleBasedStateMachine):
         self.late: list[Callable[[], object]] = []
         self.disturbed = False  # a late call was applied and recover has not run since
         self.next_id = 0
+
+    def make_world(self) -> FaultyWorld:
+        return World()
 
     def new_rows(self, values: list[str]) -> Rows:
         self.next_id += 1
@@ -180,9 +184,9 @@ class TableMachine(RuleBasedStateMachine):
     def no_live_location_of_ours_is_without_data(self) -> None:
         layout = self.world.layout
         for partition in self.world.partitions().values():
-            prefix = partition.location.removeprefix("s3a://lake/")
-            if prefix.startswith(layout.all_data.key):
-                assert list(self.world.store.list(prefix)), f"{partition.location} is live and empty"
+            location = Location.parse(partition.location)
+            if layout.all_data.contains(location):
+                assert list(self.world.store.list(location.key)), f"{location} is live and empty"
 
     def teardown(self) -> None:
         while self.late:

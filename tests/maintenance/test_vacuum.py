@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import pytest
 
+from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, StorageError
 from table_writer.model.entry import Outcome
 from tests.publish.world import TABLE, DeathError, Fault, World
@@ -296,7 +297,7 @@ def test_uploads_of_other_tools_are_listed_and_never_aborted(world: World) -> No
     world.store.create_upload("mart/orders_v2/dt=d1/next-door.parquet")
     world.wait_out_claims()
     with pytest.raises(InvalidInputError, match="force"):
-        world.keeper.uploads(T, older_than=timedelta(0))
+        world.keeper.uploads(T, abort=True, older_than=timedelta(0))
     report = world.keeper.uploads(T, abort=True, older_than=timedelta(0), force=True)
     assert [one.owner for one in report.uploads] == ["another tool"]
     assert len(list(world.store.list_uploads("mart/"))) == 2
@@ -419,6 +420,8 @@ def test_a_trim_that_is_interrupted_leaves_no_entry_in_doubt() -> None:
         world.keeper.vacuum(T)
     assert not world.services().log.read_state(listed_after=0).in_doubt
     world.keeper.vacuum(T)
+    state = world.services().log.read_state(listed_after=0)
+    assert state.orphans == frozenset()
     world.write({"d1": frozenset({9})})
     assert world.rows() == {"d1": frozenset({9})}
 
@@ -440,3 +443,48 @@ def test_a_hint_of_a_log_that_was_deleted_is_no_hint(world: World) -> None:
     assert world.write({"d3": frozenset({3})}).entry.version == 1
     world.vacuum()
     assert world.rows()["d1"] == frozenset({10})
+
+
+def test_a_state_that_only_trimmed_entries_knew_is_refused() -> None:
+    world = World()
+    world.write({"d1": frozenset({1})})
+    world.write({"d2": frozenset({2})})
+    world.write({"d1": frozenset({3})})
+    world.skipped_seconds += 40 * 86_400
+    world.written_by_another_tool("d1", frozenset({9}))
+    world.write({"d1": frozenset({4})})
+    world.skipped_seconds += 2 * 86_400
+    assert 3 in world.keeper.vacuum(T, older_than=DAY).trimmed_versions or world.keeper.vacuum(T).trimmed_versions
+    with pytest.raises(InvalidInputError, match="trimmed the entries"):
+        world.keeper.rollback(T, version=2)
+    assert world.rows()["d1"] == frozenset({4})
+
+
+def test_an_old_partition_can_go_back_over_a_trimmed_log() -> None:
+    world = World()
+    world.write({"d1": frozenset({1})})
+    for number in range(5):
+        world.write({"d2": frozenset({number})})
+    world.vacuum()
+    world.skipped_seconds += 40 * 86_400
+    assert world.keeper.vacuum(T).trimmed_versions
+    world.write({"d1": frozenset({10})})
+    newest = world.services().log.read_state().newest
+    world.keeper.rollback(T, version=newest - 1)
+    assert world.rows()["d1"] == frozenset({1})
+
+
+def test_a_schedule_under_a_day_waits_for_the_day_unless_forced() -> None:
+    world = World()
+    world.config = TableWriterConfig(retention=timedelta(0))
+    world.write(ONE)
+    world.write(TWO)
+    world.skipped_seconds += 3600
+    assert world.keeper.vacuum(T).deleted == ()
+    assert len(world.keeper.vacuum(T, force=True).deleted) == 1
+
+
+def test_listing_uploads_needs_no_force_whatever_the_retention(world: World) -> None:
+    world.metastore.create_table(replace(world.table, parameters={"table_writer.retention": "168"}))
+    assert world.keeper.uploads(T).uploads == ()
+    assert world.keeper.uploads(T, abort=True).aborted == ()

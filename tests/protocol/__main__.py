@@ -6,22 +6,19 @@ import sys
 from dataclasses import replace
 
 from .explorer import Explored, Explorer
-from .keeping import Repaired
 from .report import table, trace_text
-from .scenarios import HOLES, SCENARIOS
+from .scenarios import SCENARIOS
 
 
 def main(arguments: list[str]) -> int:
     words = [argument for argument in arguments if argument != "--large"]
-    chosen = [one for one in (*SCENARIOS, *HOLES) if all(word in one.title for word in words)]
+    chosen = [one for one in SCENARIOS if all(word in one.title for word in words)]
     if "--large" in arguments:
         chosen = [replace(one, budget=one.larger or one.budget) for one in chosen]
     found: list[Explored] = []
     for scenario in chosen:
         found.append(Explorer(scenario).run())
         print(f"{found[-1].states:>10,} {scenario.title}", file=sys.stderr, flush=True)
-        if scenario in HOLES:
-            found.append(Explorer(replace(scenario, title=f"{scenario.title}; as proposed"), Repaired()).run())
     print(table(found))
     for one in found:
         if one.problem:

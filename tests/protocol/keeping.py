@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from table_writer.log.history import Placement, SlotRecord
 from table_writer.model.entry import Operation, Outcome
-from table_writer.model.location import Location, Place, PlaceSet
-from table_writer.vacuum.due import may_go
+from table_writer.model.location import Location, Place
 
 from .publishing import Job, Publishing, present_before
 from .requests import (
@@ -21,7 +20,6 @@ from .requests import (
     ReadMetastore,
     Settle,
 )
-from .rules import RepairedRules
 from .state import (
     PARTITIONS,
     Change,
@@ -79,7 +77,7 @@ class Keeping(Publishing):
         targets: list[tuple[str, str | None]] = []
         for values in rollback.partitions:
             if (values,) in states:
-                code = code_of_text(states[(values,)][0])
+                code = code_of_text(states[(values,)].location)
                 if code is not None and rows_at(code) and not self.restorable(log.history, code):
                     return "end", "failed"
                 targets.append((values, code))
@@ -121,9 +119,10 @@ class Keeping(Publishing):
 
     def vacuum_look(self, write_id: str, log: Log, dead: tuple[str, ...]) -> Phase:
         now = yield ReadMetastore(PARTITIONS)
-        chosen = self.chosen(log.history, self.in_use(log.history, now))
+        used = self.in_use(log.history, now)
+        chosen = self.chosen(log.history, used)
         deletes: list[tuple[str, int | None]] = [(code_of(left.location.place), left.left_by) for left in chosen]
-        deletes += [(code, None) for code in dead]
+        deletes += [(code, None) for code in dead if not used.meets(location(code).place)]
         return ("vacuum_claim", write_id, log, tuple(deletes)) if deletes else ("end", "nothing")
 
     def vacuum_claim(self, write_id: str, log: Log, deletes: tuple[tuple[str, int | None], ...]) -> Phase:
@@ -137,7 +136,12 @@ class Keeping(Publishing):
         """Look at the metastore again, and spare what readers were pointed to since."""
         now = yield ReadMetastore(PARTITIONS)
         used = self.in_use(log.history, now)
-        codes = tuple(code for code, left_by in deletes if left_by is None or self._may_go(log, used, code))
+        left = log.history.left
+        spared = {code for code, by in deletes if by and self.is_used(used, left[location(code).place])}
+        dead = {code for code, by in deletes if not by and used.meets(location(code).place)}
+        codes = tuple(code for code, _ in deletes if code not in spared | dead)
+        if spared:  # the entry stays in doubt, and the next vacuum takes over
+            return "vacuum_rest", write_id, codes, ()
         done = {code for code, _ in deletes}
         died = tuple(
             record.entry.version
@@ -171,19 +175,9 @@ class Keeping(Publishing):
                 return "vacuum_again", own, record.entry.write_id, log, deletes
         return "end", "nothing"
 
-    def _may_go(self, log: Log, used: PlaceSet, code: str) -> bool:
-        left = log.history.left[location(code).place]
-        if left.objects:
-            return all(may_go(log.history, used, left.location, found) for found in left.objects)
-        return not used.meets(left.location.place)
-
 
 class Protocol(Keeping):
     """All programs under the rules as they are."""
-
-
-class Repaired(RepairedRules, Protocol):
-    """All programs under the rules as proposed."""
 
 
 def _places(record: SlotRecord) -> set[Place]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from table_writer.log.history import History, Placement, SlotRecord
-from table_writer.log.rules import PartitionState, Standing
-from table_writer.model.entry import LogEntry, Operation
+from table_writer.log.history import History, Left, Placement, SlotRecord
+from table_writer.log.rules import Effect, PartitionState, Standing
+from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import PlaceSet
 
 from .explorer import Scenario
@@ -18,23 +18,39 @@ from .scenarios import (
     A_P,
     A_PQ,
     B_P,
-    I_P,
+    DIED,
+    GROWN,
     OLD_ALTER,
     OLD_DROP,
     ONLY_P,
     RECOVER,
+    SLEPT,
+    THEIRS,
     TWICE,
     VACUUM,
     rollback,
     scenario,
     write,
 )
-from .state import Budget, Change, Log, Metastore, Slot, World, rows_at, start
+from .state import Budget, Change, Log, Metastore, Slot, World, rows_at
 
-DIED: Final = start(
-    ("I/p", None), [I_P, Slot(Operation.WRITE, "X", (("p", "I/p", "X/p"),), 1, timed_out=True)], data=["X/p"]
+AWAKE: Final[Next] = (
+    "switch",
+    Job(
+        version=2,
+        write_id="X",
+        changes=(("p", "I/p", "X/p"),),
+        outcome=Outcome.PUBLISHED,
+        settles=(2,),
+        done=("end", "success"),
+        refused=("end", "failed"),
+        unknown=("end", "unknown"),
+        unrecorded=("end", "success"),
+    ),
+    ("p",),
+    1,
 )
-"""X claimed, and died before its alter."""
+"""X goes on where it fell asleep."""
 
 
 class WriteWithoutClaim(Protocol):
@@ -186,6 +202,27 @@ class TakesPlaceholdersForAnotherTool(Protocol):
         return Placement.MOVED if newer else found
 
 
+class TakesSomeForNone(Protocol):
+    def effect(self, states: set[PartitionState]) -> Effect:
+        found = super().effect(states)
+        return Effect.NONE if found is Effect.SOME else found
+
+
+class SwitchesOnlyWhatIsNotDone(Protocol):
+    def to_do(self, changes: tuple[Change, ...], states: dict[str, PartitionState]) -> tuple[Change, ...]:
+        return tuple(c for c in changes if states[c[0]] in {PartitionState.BEFORE, PartitionState.EMPTIED})
+
+
+class ClaimsOtherToolsRowsInUse(Protocol):
+    def chosen(self, history: History, used: PlaceSet) -> tuple[Left, ...]:
+        theirs = tuple(left for left in super().chosen(history, PlaceSet(())) if left.objects)
+        return (*(left for left in super().chosen(history, used) if not left.objects), *theirs)
+
+    def vacuum_again(self, own: int, write_id: str, log: Log, deletes: tuple[tuple[str, int | None], ...]) -> Phase:
+        phase = yield from super().vacuum_again(own, write_id, log, deletes)
+        return phase if phase[-1] else (*phase[:-1], (own,))
+
+
 class VacuumsWithoutClaim(Protocol):
     def vacuum_claim(self, write_id: str, log: Log, deletes: tuple[tuple[str, int | None], ...]) -> Phase:
         return "vacuum_bare", write_id, log, deletes
@@ -260,6 +297,12 @@ MUTATIONS: Final = (
     ),
     Mutation("nothing is sent after the claim's timeout", SendsTooLate, THREE, "no entry in doubt wants"),
     Mutation(
+        "nothing is sent after the claim's timeout, least of all a day later",
+        SendsTooLate,
+        replace(_where("a sleeper, vacuum", SLEPT, Budget(days=1), vacuum=VACUUM, X=AWAKE), steps_are_checked=False),
+        "data is gone",
+    ),
+    Mutation(
         "nothing is recovered before the claim's timeout",
         RecoversTooEarly,
         _where("2 writes, recover", ONLY_P, A=A_P, B=B_P, recover=RECOVER),
@@ -320,6 +363,24 @@ MUTATIONS: Final = (
         TakesPlaceholdersForAnotherTool,
         _where("old drop", OLD_DROP, Budget(refusals=1), A=A_PQ, recover=RECOVER),
         "after recover",
+    ),
+    Mutation(
+        "a call that changed one partition changed all",
+        TakesSomeForNone,
+        _where("old alter", OLD_ALTER, Budget(misreported=1), A=A_PQ, recover=RECOVER),
+        "told its user that it failed",
+    ),
+    Mutation(
+        "a recovery switches all partitions in one call, also what is done",
+        SwitchesOnlyWhatIsNotDone,
+        _where("half done", GROWN, Budget(late=1), K=rollback(1, "pq"), A=A_PQ, recover=RECOVER),
+        "without the others",
+    ),
+    Mutation(
+        "a vacuum does not claim other tools' rows that are in use",
+        ClaimsOtherToolsRowsInUse,
+        _where("other tools' rows", THEIRS, Budget(days=1), A=A_P, K=rollback(0), vacuum=VACUUM),
+        "vacuum leaves it",
     ),
     Mutation("no vacuum without a claim", VacuumsWithoutClaim, BACK_AND_VACUUM, "data is gone"),
     Mutation(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from table_writer.log.history import SlotRecord
-from table_writer.log.rules import PartitionState, Standing
+from table_writer.log.rules import Effect, PartitionState, Standing
 from table_writer.model.entry import Operation, Outcome
 
 from .requests import (
@@ -144,9 +144,10 @@ class Publishing(Rules):
             return job.unknown
         now = yield ReadMetastore(tuple(values for values, _, _ in job.changes))
         states = {self.state(change, code) for change, code in zip(job.changes, now, strict=True)}
-        if states <= {PartitionState.DONE, PartitionState.EMPTIED}:
+        seen = self.effect(states)
+        if seen is Effect.ALL:
             return "drop", job
-        return job.unknown if answer == LOST else ("give_up", job)
+        return job.unknown if answer == LOST or seen is Effect.SOME else ("give_up", job)
 
     def give_up(self, job: Job) -> Phase:
         own = job.version
@@ -207,8 +208,7 @@ class Publishing(Rules):
                 for change, code in zip(changes, now, strict=True)
             }
         shown = dict(zip((values for values, _, _ in changes), now, strict=True))
-        to_do = {PartitionState.BEFORE, PartitionState.EMPTIED}
-        todo = tuple(change for change in changes if states[change[0]] in to_do)
+        todo = self.to_do(changes, states)
         superseded = all(state is PartitionState.SUPERSEDED for state in states.values())
         job = Job(
             version=own,

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from table_writer.log.history import History, Left, Placement, SlotRecord
-from table_writer.log.rules import PartitionState, Standing, claim_is_over, partition_state, recovered_state, standing
+from table_writer.log.rules import (
+    Effect,
+    PartitionState,
+    Standing,
+    claim_is_over,
+    effect,
+    partition_state,
+    recovered_state,
+    standing,
+    to_switch,
+)
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import PlaceSet
 from table_writer.model.table import Partition
-from table_writer.vacuum.due import due, in_use, may_go
+from table_writer.vacuum.due import Ages, due, in_use, is_used
 
 from .state import (
     LAYOUT,
@@ -49,7 +59,11 @@ class Rules:
         """What a vacuum deletes."""
         usual = RETENTION.total_seconds()
         older_than = self.older_than_seconds
-        return due(history, used, older_than_seconds=older_than, usual_retention_seconds=usual).locations
+        ages = Ages(replaced_seconds=older_than, usual_seconds=usual, dead_write_seconds=usual)
+        return due(history, used, ages).locations
+
+    def is_used(self, used: PlaceSet, left: Left) -> bool:
+        return is_used(used, left)
 
     def restorable(self, history: History, code: str) -> bool:
         return history.restorable(location(code))
@@ -61,18 +75,14 @@ class Rules:
     def in_time_of_giving_up(self, version: int) -> int:
         return version
 
+    def effect(self, states: set[PartitionState]) -> Effect:
+        return effect(states)
+
+    def to_do(self, changes: tuple[Change, ...], states: dict[str, PartitionState]) -> tuple[Change, ...]:
+        """What a recovery sends again."""
+        chosen = to_switch({(values,): state for values, state in states.items()})
+        return tuple(change for change in changes if (change[0],) in chosen)
+
     def settles(self, original: int, own: int) -> tuple[int, ...]:
         """The order in which a recovery records outcomes."""
         return (original, own)
-
-
-class RepairedRules(Rules):
-    """What is proposed."""
-
-    def chosen(self, history: History, used: PlaceSet) -> tuple[Left, ...]:
-        """Proposed: what other tools wrote is not claimed for deletion either while it is in use."""
-        return tuple(
-            left
-            for left in super().chosen(history, used)
-            if all(may_go(history, used, left.location, found) for found in left.objects)
-        )

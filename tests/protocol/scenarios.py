@@ -92,6 +92,24 @@ GROWN: Final = start(
 )
 """J has replaced p and added q: a rollback moves one and drops the other."""
 
+DIED: Final = start(
+    ("I/p", None), [I_P, Slot(Operation.WRITE, "X", (("p", "I/p", "X/p"),), 1, timed_out=True)], data=["X/p"]
+)
+"""X claimed, and died before its alter."""
+
+
+SLEPT: Final = start(
+    ("M/p", None),
+    [
+        I_P,
+        published("X", ("p", "I/p", "X/p"), base=1, settled_by="R3", timed_out=True),
+        published("R3", ("p", "I/p", "X/p"), operation=Operation.RECOVER, base=2, settles=2),
+        published("M", ("p", "X/p", "M/p"), base=3),
+    ],
+    data=["I/p", "X/p"],
+)
+"""X claimed and fell asleep before its alter; it was recovered, and M has replaced it."""
+
 VACUUM_DIED: Final = start(
     ("M/p", None),
     [
@@ -119,6 +137,14 @@ SCENARIOS: Final = (
     scenario("write, recover", ONLY_P, FULL, A=A_PQ, recover=RECOVER),
     scenario("write, 2 recovers", ONLY_P, Budget(late=1), FULL, A=A_PQ, recover=RECOVER, again=RECOVER),
     scenario("2 writes, recover", ONLY_P, Budget(late=1), FULL, A=A_PQ, B=B_P, recover=RECOVER),
+    scenario(
+        "write, recover, a refusal that is none",
+        ONLY_P,
+        Budget(refusals=1, late=1, misreported=1),
+        Budget(refusals=1, lost=1, late=1, unrecorded=1, misreported=1),
+        A=A_PQ,
+        recover=RECOVER,
+    ),
     scenario(
         "2 writes of p and q, recover",
         ONLY_P,
@@ -224,6 +250,15 @@ SCENARIOS: Final = (
         vacuum=VACUUM,
     ),
     scenario(
+        "rollback that moves p and drops q, write, vacuum, a day",
+        GROWN,
+        Budget(timeouts=1, days=1),
+        Budget(timeouts=1, late=1, days=1),
+        K=rollback(1, "pq"),
+        A=A_PQ,
+        vacuum=VACUUM,
+    ),
+    scenario(
         "write, 2 vacuums, a day",
         TWICE,
         Budget(timeouts=1, days=1),
@@ -268,10 +303,23 @@ SCENARIOS: Final = (
         "an old alter pending: rollback, recover", OLD_ALTER, Budget(late=1), FULL, K=rollback(0), recover=RECOVER
     ),
     scenario("an old drop pending: rollback, recover", OLD_DROP, Budget(late=1), FULL, K=rollback(1), recover=RECOVER),
-)
-"""Those with a larger budget are explored again with it, in the slow tests."""
-
-HOLES: Final = (
+    scenario(
+        "a refusal that is none, an old alter pending: write of p and q, recover",
+        OLD_ALTER,
+        Budget(misreported=1, unrecorded=1),
+        A=A_PQ,
+        recover=RECOVER,
+    ),
+    replace(
+        scenario(
+            "a refusal that is none: write of p and q, recover, another tool",
+            ONLY_P,
+            Budget(misreported=1, late=1, other_tool=1),
+            A=A_PQ,
+            recover=RECOVER,
+        ),
+        other_tool=(DROP_P, MOVE_P),
+    ),
     scenario(
         "rows of other tools: write, rollback, vacuum, a day",
         THEIRS,
@@ -280,5 +328,13 @@ HOLES: Final = (
         K=rollback(0),
         vacuum=VACUUM,
     ),
+    scenario(
+        "half done, a late call in between: rollback that moves p and drops q, write, recover",
+        GROWN,
+        Budget(late=1),
+        K=rollback(1, "pq"),
+        A=A_PQ,
+        recover=RECOVER,
+    ),
 )
-"""Where the rules as they are let something through; none is left under the rules as proposed."""
+"""Those with a larger budget are explored again with it, in the slow tests."""

@@ -7,8 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.display.reports import VacuumReport
@@ -201,29 +202,20 @@ class TableWorld:
 
 
 @dataclass
-class World(TableWorld):
-    """The same over doubles, with faults."""
+class FaultyWorld(TableWorld):
+    """The same with faults: store and metastore have a hook, ``on_call``, around each call."""
 
-    store: MemoryStore = field(default_factory=MemoryStore)
-    metastore: MemoryMetastore = field(default_factory=MemoryMetastore)
-    skipped_seconds: float = 0.0
+    store: Any = None
+    metastore: Any = None
     kept_call: Callable[[], object] = int
-
-    def __post_init__(self) -> None:
-        self.store.clock = lambda: time.time() + self.skipped_seconds
-        self.metastore.create_table(
-            Table(
-                name=TABLE,
-                kind="EXTERNAL_TABLE",
-                location=ROOT,
-                columns=(Column("id", "bigint"),),
-                partition_columns=(Column("dt", "string"),),
-            )
-        )
 
     def wait_out_claims(self) -> None:
         """Let every claim time out."""
-        self.skipped_seconds += 10_000
+        raise NotImplementedError
+
+    def lose_metastore(self) -> None:
+        """Forget the partitions, and make the table again a little later."""
+        raise NotImplementedError
 
     @contextmanager
     def recording(self) -> Iterator[list[tuple[str, str]]]:
@@ -242,7 +234,7 @@ class World(TableWorld):
 
         With ``keep_call`` the failing metastore call is kept, as on a slow server, for ``apply_kept_call``.
         """
-        seen: Counter[str] = Counter()
+        seen: Counter[tuple[str, str, str]] = Counter()  # each phase by itself: calls of several threads overlap
         dead = False
 
         def hook(service: str) -> Callable[[str, str], None]:
@@ -250,14 +242,9 @@ class World(TableWorld):
                 nonlocal dead
                 if dead:
                     raise DeathError
-                if phase == "before":
-                    seen[f"{service}.{call}"] += 1
-                here = seen[f"{service}.{call}"] == fault.number and (service, call, phase) == (
-                    fault.service,
-                    fault.call,
-                    fault.phase,
-                )
-                if here:
+                now = (service, call, phase)
+                seen[now] += 1
+                if now == (fault.service, fault.call, fault.phase) and seen[now] == fault.number:
                     dead = fault.kind is DeathError
                     raise fault.error
 
@@ -295,3 +282,32 @@ class World(TableWorld):
         finally:
             self.store.on_call = None
             self.metastore.on_call = None
+
+
+@dataclass
+class World(FaultyWorld):
+    """The same over doubles."""
+
+    store: MemoryStore = field(default_factory=MemoryStore)
+    metastore: MemoryMetastore = field(default_factory=MemoryMetastore)
+    skipped_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.store.clock = lambda: time.time() + self.skipped_seconds
+        self.metastore.create_table(
+            Table(
+                name=TABLE,
+                kind="EXTERNAL_TABLE",
+                location=ROOT,
+                columns=(Column("id", "bigint"),),
+                partition_columns=(Column("dt", "string"),),
+            )
+        )
+
+    def wait_out_claims(self) -> None:
+        self.skipped_seconds += 10_000
+
+    def lose_metastore(self) -> None:
+        table = self.table
+        self.metastore.drop_table(self.name)
+        self.metastore.create_table(replace(table, created_at_seconds=table.created_at_seconds + 60))

@@ -1,0 +1,50 @@
+"""A process that writes to one table as fast as it can, and what must hold for the log of a hammered table."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+from table_writer.errors import ConflictError, MetastoreError, OutcomeUnknownError, StorageError
+from table_writer.log.history import History
+from table_writer.model.entry import Operation
+from tests.publish.world import TableWorld
+from tests.real.real_world import CONFIG, Address
+
+Written = tuple[int, str, int, list[str]]  # number of the process, outcome, version, partitions
+
+
+def hammer(address: Address, table: str, number: int, values: list[str], seconds: float, results: Any) -> None:
+    """Write random partitions until the time is over; every row says who wrote it, and when."""
+    world = address.world(table, CONFIG)
+    dice = random.Random(number)
+    ends = time.monotonic() + seconds
+    count = 0
+    while time.monotonic() < ends:
+        count += 1
+        chosen = sorted(dice.sample(values, dice.randint(1, len(values))))
+        rows = {value: frozenset({number * 1_000_000 + count}) for value in chosen}
+        try:
+            version = world.write(rows).entry.version
+            results.put((number, "published", version, chosen))
+        except ConflictError:
+            results.put((number, "conflict", 0, chosen))
+        except (OutcomeUnknownError, MetastoreError, StorageError) as error:
+            print(f"process {number}: {type(error).__name__}: {error}", flush=True)
+            results.put((number, type(error).__name__, 0, chosen))
+
+
+def assert_no_update_is_lost(world: TableWorld, history: History) -> int:
+    """Check every pair of published writes, and what readers see; returns the number of overlapping pairs."""
+    published = [record.entry for record in history.published if record.entry.operation is Operation.WRITE]
+    pairs = 0
+    for index, later in enumerate(published):
+        for earlier in published[:index]:
+            if earlier.partition_values & later.partition_values:
+                pairs += 1
+                assert later.base_version >= earlier.version, "it was planned before the other one was published"
+    now = {values: partition.location for values, partition in world.metastore.get_all_partitions(world.table).items()}
+    for values, placed in history.current.items():
+        assert now[values] == placed.partition.new_location, "readers see the newest published rows"
+    return pairs

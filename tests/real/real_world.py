@@ -1,0 +1,98 @@
+"""One table on a real Hive metastore and a real S3 endpoint, in any process."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from hmsclient.genthrift.hive_metastore import ttypes
+
+from table_writer.config import TableWriterConfig
+from table_writer.metastore.hive import HiveMetastore
+from table_writer.metastore.settings import MetastoreSettings
+from table_writer.model.table import TableName
+from table_writer.storage import S3Settings, open_store
+from table_writer.storage.settings import StaticKeys
+from tests.publish.world import FaultyWorld
+from tests.real.hooked import HookedMetastore, HookedStore
+
+DATABASE = "real"
+CONFIG = TableWriterConfig(metastore_timeout_seconds=10, publish_timeout_seconds=25, heartbeat_seconds=0.5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """Where the servers are, for this process and for those it starts."""
+
+    metastore_uri: str
+    endpoint_url: str
+    bucket: str
+    access_key: str
+    secret_key: str = field(repr=False)
+    s3_server: str
+    metastore_timeout_seconds: float = CONFIG.metastore_timeout_seconds
+
+    def metastore(self) -> HiveMetastore:
+        return HiveMetastore(
+            MetastoreSettings(uris=(self.metastore_uri,), timeout_seconds=self.metastore_timeout_seconds)
+        )
+
+    def world(self, table: str, config: TableWriterConfig = CONFIG) -> RealWorld:
+        store = open_store(
+            S3Settings(
+                bucket=self.bucket,
+                endpoint_url=self.endpoint_url,
+                path_style=True,
+                credentials=(StaticKeys(access_key=self.access_key, secret_key=self.secret_key),),
+            )
+        )
+        return RealWorld(
+            store=HookedStore(store),
+            metastore=HookedMetastore(self.metastore()),
+            name=TableName(DATABASE, table),
+            root=f"s3a://{self.bucket}/{DATABASE}/{table}/",
+            config=config,
+        )
+
+
+@dataclass
+class RealWorld(FaultyWorld):
+    """A table over real parts; time is skipped by the reader of ages, not by the servers."""
+
+    def create(self) -> RealWorld:
+        storage = ttypes.StorageDescriptor(
+            cols=[ttypes.FieldSchema("id", "bigint", "")],
+            location=self.root.rstrip("/"),
+            inputFormat="org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
+            outputFormat="org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat",
+            serdeInfo=ttypes.SerDeInfo(
+                serializationLib="org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe", parameters={}
+            ),
+            parameters={},
+            bucketCols=[],
+            sortCols=[],
+            numBuckets=-1,
+        )
+        table = ttypes.Table(
+            tableName=self.name.name,
+            dbName=self.name.database,
+            owner="tests",
+            sd=storage,
+            partitionKeys=[ttypes.FieldSchema("dt", "string", "")],
+            parameters={"EXTERNAL": "TRUE"},
+            tableType="EXTERNAL_TABLE",
+        )
+        self._thrift("create_table", table)
+        return self
+
+    def wait_out_claims(self) -> None:
+        self.store.skipped_seconds += 10_000
+
+    def lose_metastore(self) -> None:
+        time.sleep(1.1)  # the metastore counts creation in whole seconds
+        self._thrift("drop_table", self.name.database, self.name.name, False)
+        self.create()
+
+    def _thrift(self, method: str, *arguments: Any) -> None:
+        self.metastore.real._connection.change(method, *arguments, table=str(self.name))

@@ -1,0 +1,196 @@
+"""Several processes on one table: no lost update, no conflict about nothing, one winner for each overlap."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from table_writer.errors import ConflictError
+from tests.publish.world import DeathError, Fault
+from tests.real.hammer import Written, assert_no_update_is_lost, hammer
+from tests.real.real_world import Address, RealWorld
+from tests.real.worker import context, roll_back, stop_at, vacuum_it, write_one
+
+SECONDS = float(os.environ.get("TABLE_WRITER_HAMMER_SECONDS", "8"))
+LONG_SECONDS = float(os.environ.get("TABLE_WRITER_LONG_HAMMER_SECONDS", "90"))
+VALUES = ["d1", "d2", "d3", "d4"]
+
+
+def run_together(
+    address: Address, world: RealWorld, partitions: Sequence[list[str]], seconds: float, killing: bool = False
+) -> tuple[list[Written], int]:
+    """Start one process for each list of partitions; end some by SIGKILL and start others if asked. Counts kills."""
+    results = context.Queue()
+    written: list[Written] = []
+    dice = random.Random(7)
+    ends = time.monotonic() + seconds
+    numbers = iter(range(1, 10_000))
+
+    def start(values: list[str]):  # type: ignore[no-untyped-def]
+        left = max(1.0, ends - time.monotonic())
+        arguments = (address, world.name.name, next(numbers), values, left, results)
+        process = context.Process(target=hammer, args=arguments)
+        process.start()
+        return process
+
+    running = [start(values) for values in partitions]
+    kills = 0
+    while time.monotonic() < ends:
+        while not results.empty():
+            written.append(results.get())
+        if killing and time.monotonic() < ends - 2:
+            time.sleep(dice.uniform(0.2, 1.5))
+            victim = dice.randrange(len(running))
+            assert running[victim].pid
+            running[victim].kill()
+            running[victim].join()
+            kills += 1
+            results = context.Queue()  # a killed process may have died within a message
+            running[victim] = start(partitions[victim])
+        else:
+            time.sleep(0.05)
+    deadline = time.monotonic() + 90
+    while any(process.is_alive() for process in running) and time.monotonic() < deadline:
+        while not results.empty():
+            written.append(results.get())
+        time.sleep(0.05)
+    for process in running:
+        process.join(1)
+        if process.is_alive():
+            process.kill()
+    while not results.empty():
+        written.append(results.get())
+    return written, kills
+
+
+def test_writers_of_different_partitions_never_conflict(address: Address, new_world: Callable[[], RealWorld]) -> None:
+    world = new_world()
+    written, _ = run_together(address, world, [[value] for value in VALUES], SECONDS)
+    outcomes = Counter(outcome for _, outcome, _, _ in written)
+    assert outcomes["published"] >= len(VALUES)
+    assert outcomes["conflict"] == 0
+    world.wait_out_claims()
+    world.keeper.recover(str(world.name))  # a busy metastore may have left an answer open
+    history = world.history()
+    published = {version for _, outcome, version, _ in written if outcome == "published"}
+    assert published <= {record.entry.version for record in history.published}
+    assert len(history.current) == len(VALUES)
+    assert_no_update_is_lost(world, history)
+
+
+def test_overlapping_writers_have_one_winner_for_each_overlap(
+    address: Address, new_world: Callable[[], RealWorld]
+) -> None:
+    world = new_world()
+    written, _ = run_together(address, world, [VALUES] * 4, SECONDS)
+    outcomes = Counter(outcome for _, outcome, _, _ in written)
+    assert outcomes["published"] > 0
+    assert outcomes["conflict"] > 0
+    world.wait_out_claims()
+    world.keeper.recover(str(world.name))  # a busy metastore may have left an answer open
+    assert assert_no_update_is_lost(world, world.history()) > 0
+    assert world.vacuum().failures == ()
+    assert world.leftovers() == []
+
+
+@pytest.mark.parametrize("seconds", [SECONDS, pytest.param(LONG_SECONDS, marks=pytest.mark.slow)])
+def test_writers_that_are_killed_at_random_lose_nothing(
+    seconds: float, address: Address, new_world: Callable[[], RealWorld]
+) -> None:
+    world = new_world()
+    world.write({value: frozenset({0}) for value in VALUES})
+    written, kills = run_together(address, world, [VALUES[:2], VALUES[2:], VALUES], seconds, killing=True)
+    assert kills > 0
+    published = {version for _, outcome, version, _ in written if outcome == "published"}
+    world.wait_out_claims()
+    world.keeper.recover(str(world.name))
+    history = world.history()
+    assert published <= {record.entry.version for record in history.published}, "what was reported published is"
+    assert_no_update_is_lost(world, history)
+    assert not history.publishes_in_doubt
+    assert world.vacuum().failures == ()
+    assert world.leftovers() == []
+    print(f"{kills} kills, {len(history.records)} versions, {Counter(outcome for _, outcome, _, _ in written)}")
+
+
+def wait_until_stopped(pid: int) -> None:
+    for _ in range(600):
+        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T":
+            return
+        time.sleep(0.05)
+    raise AssertionError("the writer did not reach the call")
+
+
+MOMENTS = [
+    (Fault("store", "put_if_absent", 1, "before", DeathError), {"ConflictError"}),  # before its claim
+    (Fault("store", "put_if_absent", 1, "after", DeathError), {"OutcomeUnknownError"}),  # its claim stands
+    (Fault("metastore", "alter_partitions", 1, "before", DeathError), {"OutcomeUnknownError"}),
+    (Fault("metastore", "alter_partitions", 1, "after", DeathError), {"published"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("moment", "ends"),
+    [
+        pytest.param(moment, ends, marks=[] if index == 2 else [pytest.mark.slow], id=str(moment))
+        for index, (moment, ends) in enumerate(MOMENTS)
+    ],
+)
+def test_a_writer_that_wakes_up_after_its_time_publishes_nothing(
+    moment: Fault, ends: set[str], address: Address, new_world: Callable[[], RealWorld]
+) -> None:
+    world = new_world()
+    world.write({"d1": frozenset({1}), "d2": frozenset({2})})
+    results = context.SimpleQueue()
+    process = context.Process(target=stop_at, args=(address, world.name.name, moment, results))
+    process.start()
+    assert process.pid
+    try:
+        wait_until_stopped(process.pid)
+        time.sleep(7.5)  # longer than its claim lasts
+        newer = {"d1": frozenset({3})}
+        try:
+            world.write(newer)
+        except ConflictError:  # with what it has just recovered
+            world.write(newer)
+        seen = world.rows()
+        assert seen["d1"] == frozenset({3})
+        os.kill(process.pid, signal.SIGCONT)
+        process.join(60)
+        assert results.get() in ends
+    finally:
+        process.kill()
+    assert world.rows() == seen, "the sleeper changed nothing"
+    world.wait_out_claims()
+    assert world.keeper.recover(str(world.name)).put_right == ()
+    world.vacuum()
+    assert world.leftovers() == []
+    assert world.rows() == seen
+
+
+def test_two_vacuums_a_rollback_and_a_writer_at_once(address: Address, new_world: Callable[[], RealWorld]) -> None:
+    world = new_world()
+    for number in range(4):
+        world.write({value: frozenset({number}) for value in VALUES})
+    table = world.name.name
+    jobs = [vacuum_it, vacuum_it, roll_back, write_one]
+    processes = [context.Process(target=job, args=(address, table)) for job in jobs]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0, 0, 0]
+    rows = world.rows()
+    assert rows["d4"] == frozenset({99})
+    assert len({rows[value] for value in VALUES[:3]}) == 1, "rolled back together, or not at all"
+    world.wait_out_claims()
+    world.vacuum()
+    assert world.leftovers() == []
+    assert world.rows() == rows

@@ -1,0 +1,105 @@
+"""The crash matrix on real parts: a real metastore, an S3 endpoint over HTTP, processes ended by SIGKILL."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from table_writer.errors import OutcomeUnknownError, TableWriterError
+from tests.maintenance.operations import OPERATIONS, Operation
+from tests.publish.world import DeathError, Fault, World
+from tests.real.hooked import HookedMetastore, HookedStore
+from tests.real.real_world import Address, RealWorld
+from tests.real.worker import killed
+
+CHANGING = {
+    *(("metastore", call) for call in ("add_partitions", "alter_partitions", "drop_partition")),
+    *(("store", call) for call in ("put", "put_if_absent", "delete", "complete_upload", "abort_upload")),
+}
+DECISIVE = {("store", "put_if_absent"), ("metastore", "alter_partitions"), ("metastore", "add_partitions")}
+
+
+def every_fault(operation: Operation) -> Iterator[Fault]:
+    """Generate the faults from the calls that the operation makes on doubles: those on real parts are the same."""
+    world = World()
+    operation.prepare(world)
+    world.store, world.metastore = HookedStore(world.store), HookedMetastore(world.metastore)  # type: ignore[assignment]
+    seen: Counter[tuple[str, str]] = Counter()
+    with world.recording() as calls:
+        operation.run(world)
+    for service, call in calls:
+        seen[service, call] += 1
+        if (service, call) in CHANGING:
+            for phase in ("before", "after"):
+                for kind in (
+                    (DeathError, Exception, KeyboardInterrupt) if (service, call) in DECISIVE else (DeathError,)
+                ):
+                    yield Fault(service, call, seen[service, call], phase, kind)
+
+
+def cells() -> Iterator[object]:
+    """All deaths and errors; in the fast run the deaths around the calls that decide."""
+    for operation in OPERATIONS:
+        for fault in every_fault(operation):
+            fast = fault.kind is DeathError and (fault.service, fault.call) in DECISIVE
+            fast = fast and operation.name in FAST
+            name = f"{SERVERS}: {operation}-{fault}"
+            yield pytest.param(operation, fault, marks=[] if fast else [pytest.mark.slow], id=name)
+
+
+SERVERS = "versitygw, Hive 2.3.10 over Derby"
+FAST = {"write that mixes, of our partitions", "rollback", "recover a dead publisher", "vacuum"}
+
+
+@pytest.mark.parametrize(("operation", "fault"), list(cells()))
+def test_rows_are_all_old_or_all_new_and_recover_rerun_and_vacuum_leave_nothing(
+    operation: Operation,
+    fault: Fault,
+    new_world: Callable[[], RealWorld],
+    address: Address,
+) -> None:
+    world = new_world()
+    assert f"{address.s3_server}, Hive {world.metastore.server_version()} over Derby" == SERVERS
+    operation.prepare(world)
+    before = world.rows()
+    raised: BaseException | None = None
+    if fault.kind is DeathError:
+        assert killed(world, address, operation.name, fault) == -signal.SIGKILL
+    else:
+        with world.inject(fault):
+            try:
+                operation.run(world)
+            except (TableWriterError, KeyboardInterrupt) as error:
+                raised = error
+    seen = world.rows()
+    world.wait_out_claims()
+    if not operation.adopts:
+        world.keeper.recover(str(world.name))
+        assert world.keeper.recover(str(world.name)).settled == {}
+    operation.run(world)
+    after = world.rows()
+    assert after == expected(operation)
+    assert seen in (before, operation.between, after)
+    if isinstance(raised, TableWriterError) and not isinstance(raised, OutcomeUnknownError) and not operation.settles:
+        assert seen == before
+    world.wait_out_claims()
+    world.keeper.recover(str(world.name))
+    assert world.vacuum().failures == ()
+    assert world.leftovers() == []
+    assert world.history().in_doubt == ()
+    assert world.rows() == after
+
+
+def expected(operation: Operation) -> dict[str, frozenset[int]]:
+    world = World()
+    operation.prepare(world)
+    operation.run(world)
+    return world.rows()
+
+
+def test_the_matrix_has_at_least_sixty_cells_with_a_kill() -> None:
+    kills = [fault for operation in OPERATIONS for fault in every_fault(operation) if fault.kind is DeathError]
+    assert len(kills) >= 60

@@ -1,0 +1,250 @@
+"""Entries of the log that were damaged or forged: an error that names the entry, or nothing that matters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from table_writer.errors import InvalidInputError
+from table_writer.log.table_log import MAX_ENTRY_BYTES
+from table_writer.storage.object_store import ObjectInfo
+from table_writer.testing.memory_store import MemoryStore
+from tests.security.attacked import NOW, Attacked, T, bodies, survives_every_call
+
+DEEP: Final = 10_000
+BYTES: Final[dict[str, Callable[[bytes], bytes]]] = {
+    "empty": lambda body: b"",
+    "truncated": lambda body: body[: len(body) // 2],
+    "its last byte cut off": lambda body: body[:-1],
+    "twice in one file": lambda body: body * 2,
+    "not JSON": lambda body: b"<xml/>",
+    "zeros": lambda body: bytes(len(body)),
+    "not UTF-8": lambda body: body.replace(b"mart", b"m\xff\xfet"),
+    "null": lambda body: b"null",
+    "a list": lambda body: b"[]",
+    "a text": lambda body: b'"entry"',
+    "a number": lambda body: b"1e999",
+    "a number of 100,000 digits": lambda body: b"9" * 100_000,
+    "lists 10,000 deep": lambda body: b"[" * DEEP + b"]" * DEEP,
+    "objects 10,000 deep": lambda body: b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+    "an extra field 10,000 deep": lambda body: body[:-1] + b', "extra": ' + b"[" * DEEP + b"]" * DEEP + b"}",
+}
+NO_NUMBERS: Final = [float("nan"), float("inf"), float("-inf"), -1, 10**30, 2**63, None, [], {}, "x", ""]
+NO_TIMES: Final = [None, 0, 1e300, "", "yesterday", "2024-01-01", "2024-01-01T00:00:00", "10000-01-01T00:00:00+00:00"]
+NO_TEXTS: Final = [None, 1, [], {}, True, "\ud800"]
+
+
+def deep(body: dict[str, Any], path: Sequence[str | int], value: object) -> bytes:
+    place: Any = body
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return json.dumps(body).encode()
+
+
+def wrong_fields() -> Iterator[tuple[tuple[str | int, ...], object]]:
+    """Every field of an entry with values that it may not have."""
+    for name in ("version", "base_version", "publish_timeout_seconds"):
+        yield from (((name,), value) for value in NO_NUMBERS)
+    for name in ("rows", "bytes", "raw_bytes", "files"):
+        optional = name in {"rows", "raw_bytes"}
+        yield from ((("partitions", 0, name), value) for value in NO_NUMBERS if not (optional and value is None))
+    yield from ((("settles",), value) for value in NO_NUMBERS if value is not None)
+    yield from (((name,), value) for name in ("format",) for value in (0, 2, 99, "1", None, [1]))
+    yield from ((("created_at",), value) for value in NO_TIMES)
+    yield from ((("replaced", 0, "delete_after"), value) for value in NO_TIMES)
+    for name in ("table", "write_id", "mode", "idempotency_key", "schema"):
+        yield from (((name,), value) for value in NO_TEXTS)
+    yield from ((("write_id",), value) for value in ("", "../x", "a/b", "a b", "x" * 81, "é", ".x", "x\n"))
+    yield from ((("operation",), value) for value in ("delete", "", None, 1, []))
+    yield from ((("partitions",), value) for value in (None, 1, [1], [None], [[]], [{}], {"a": 1}, "ab"))
+    yield from ((("replaced",), value) for value in (None, 1, [1], [{}], "ab"))
+    yield from ((("deletes",), value) for value in (None, [1], [{}], [{"location": "dt=1/", "replaced_by": 1}]))
+    yield from ((("tags",), value) for value in (None, [], "a", {"a": 1}, {"a": None}, {"\udfff": "a"}))
+    yield from ((("writer",), value) for value in (None, [], {"pid": 1}))
+    yield from ((("partitions", 0, "values"), value) for value in (None, [1], [None], ["\ud800"]))
+    for name in ("old_location", "new_location"):
+        yield from (
+            (("partitions", 0, name), value) for value in (1, [], True, "../../orders_v2/", "a/../b", "s3a://lake/../x")
+        )
+    yield from ((("replaced", 0, "location"), value) for value in (None, 1, "../x", "s3a://lake/mart/orders/../x/"))
+    yield from ((("replaced", 0, "objects"), value) for value in (None, 1, [1], [{"key": 1, "size": 1, "etag": ""}]))
+
+
+def names_the_entry(text: str) -> bool:
+    return "log entry 2 " in text or "00000000000000000002" in text
+
+
+@pytest.mark.parametrize("damage", BYTES.values(), ids=BYTES)
+def test_a_damaged_entry_is_refused_by_name_and_nothing_is_deleted(damage: Callable[[bytes], bytes]) -> None:
+    def damaged() -> Attacked:
+        world = Attacked()
+        key = world.layout.entry_key(2)
+        world.replace_body(key, damage(bodies(world.store)[key]))
+        return world
+
+    ended = survives_every_call(damaged)
+    assert all(names_the_entry(text) for text in ended.values()), ended
+
+
+@pytest.fixture(scope="module")
+def original() -> dict[str, Any]:
+    return Attacked().entry(2)
+
+
+@pytest.mark.parametrize("outcome", ["published", None])
+def test_no_field_can_hold_what_it_may_not(outcome: str | None) -> None:
+    """One world for all: a refused entry changes nothing, so the next can take its place."""
+    world = Attacked()
+    entry_key, done_key = world.layout.entry_key(2), world.layout.outcome_key(2)
+    if outcome is None:
+        world.store.delete([done_key])
+    before = bodies(world.store)
+    for path, value in wrong_fields():
+        world.replace_body(entry_key, deep(json.loads(before[entry_key]), path, value))
+        forged = bodies(world.store)
+        for call in (lambda: world.keeper.history(T), lambda: world.keeper.recover(T), lambda: vacuum(world)):
+            with pytest.raises(InvalidInputError) as caught:
+                call()
+            assert names_the_entry(str(caught.value)), (path, value, str(caught.value))
+        assert bodies(world.store) == forged, (path, value)
+
+
+def vacuum(world: Attacked) -> object:
+    return world.keeper.vacuum(T, older_than=NOW, force=True)
+
+
+HARMLESS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "an unknown field is ignored": lambda entry: {**entry, "extra": {"a": [1]}},
+    "a flag counts as a number": lambda entry: {**entry, "base_version": True},
+    "digits in a text count as a number": lambda entry: {**entry, "version": "2"},
+    "the year 9999": lambda entry: {**entry, "created_at": "9999-12-31T23:59:59-23:59"},
+    "the year 1": lambda entry: {**entry, "created_at": "0001-01-01T00:00:00+23:59"},
+    "another table's name, as after a rename": lambda entry: {**entry, "table": "mart.invoices"},
+    "no schema": lambda entry: {**entry, "schema": ""},
+}
+
+
+@pytest.mark.parametrize("change", HARMLESS.values(), ids=HARMLESS)
+def test_what_does_no_harm_is_read(change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    def changed() -> Attacked:
+        world = Attacked()
+        world.replace_body(world.layout.entry_key(2), json.dumps(change(world.entry(2))).encode())
+        return world
+
+    assert not any(survives_every_call(changed).values())
+
+
+def test_a_byte_order_mark_and_other_unicode_encodings_are_read() -> None:
+    for encoding in ("utf-8-sig", "utf-16", "utf-32"):
+        world = Attacked()
+        text = json.dumps(world.entry(2))
+        world.replace_body(world.layout.entry_key(2), text.encode(encoding))
+        assert world.keeper.history(T).versions[0].version == 2
+
+
+def test_a_partition_named_twice_is_refused() -> None:
+    def twice() -> Attacked:
+        world = Attacked()
+        entry = world.entry(2)
+        entry["partitions"] *= 2
+        world.replace_body(world.layout.entry_key(2), json.dumps(entry).encode())
+        return world
+
+    assert all("named twice" in text for text in survives_every_call(twice).values())
+
+
+@pytest.mark.parametrize("values", [[], ["d1", "d2"]])
+def test_values_of_another_number_of_columns_end_in_an_error_of_ours_or_in_none(values: list[str]) -> None:
+    def changed() -> Attacked:
+        world = Attacked()
+        entry = world.entry(2)
+        entry["partitions"][0]["values"] = values
+        world.replace_body(world.layout.entry_key(2), json.dumps(entry).encode())
+        return world
+
+    survives_every_call(changed)
+
+
+def test_an_entry_in_the_wrong_slot_is_refused() -> None:
+    def moved() -> Attacked:
+        world = Attacked()
+        world.replace_body(world.layout.entry_key(2), json.dumps(world.entry(1)).encode())
+        return world
+
+    assert all("moved or copied" in text for text in survives_every_call(moved).values())
+
+
+class Inflated(MemoryStore):
+    """Says of one object that it is larger than any entry; whoever reads it has lost."""
+
+    inflated = ""
+
+    def list_page(self, prefix: str, *, start_after: str = "") -> tuple[Sequence[ObjectInfo], bool]:
+        page, more = super().list_page(prefix, start_after=start_after)
+        return [replace(one, size_bytes=MAX_ENTRY_BYTES + 1) if one.key == self.inflated else one for one in page], more
+
+    def get(self, key: str) -> Any:
+        assert key != self.inflated, "the body was read"
+        return super().get(key)
+
+
+@pytest.mark.parametrize("suffix", ["json", "done"])
+def test_a_huge_file_in_the_log_is_refused_before_it_is_read(suffix: str) -> None:
+    world = Attacked(Inflated())
+    key = f"{world.layout.log_prefix}{2:020d}.{suffix}"
+    before = bodies(world.store)
+    world.store.inflated = key  # type: ignore[attr-defined]
+    for call in (
+        lambda: world.keeper.history(T),
+        lambda: world.keeper.recover(T),
+        lambda: world.keeper.rollback(T, version=1),
+        lambda: vacuum(world),
+        lambda: world.keeper.uploads(T, abort=True, older_than=NOW, force=True),
+        lambda: world.keeper.restore(T),
+        lambda: world.write({"d1": frozenset({77})}),
+    ):
+        with pytest.raises(InvalidInputError, match=key):
+            call()
+    world.store.inflated = ""  # type: ignore[attr-defined]
+    assert bodies(world.store) == before
+
+
+STRAY: Final = (
+    "00000000000000000003.json.bak",
+    "3.json",
+    "٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٣.json",
+    "٩" * 20 + ".json",
+    "000000000000000000003.json",
+    "../00000000000000000003.json",
+    "00000000000000000003.JSON",
+    "x/00000000000000000003.json",
+    "-0000000000000000003.json",
+    "00000000000000000003.json\n",
+)
+
+
+@pytest.mark.parametrize("name", STRAY)
+def test_a_file_that_only_looks_like_an_entry_is_not_one(name: str) -> None:
+    def stray() -> Attacked:
+        world = Attacked()
+        world.replace_body(world.layout.log_prefix + name, b"stray")
+        return world
+
+    assert not any(survives_every_call(stray).values())
+    world = stray()
+    assert world.keeper.history(T).versions[0].version == 2
+    assert world.write({"d1": frozenset({77})}).entry.version == 3
+
+
+def test_the_last_slot_that_a_name_can_have_blocks_no_writer_silently() -> None:
+    world = Attacked()
+    entry = {**world.entry(2), "version": 10**20 - 1, "base_version": 10**20 - 2}
+    world.replace_body(world.layout.entry_key(10**20 - 1), json.dumps(entry).encode())
+    world.replace_body(world.layout.outcome_key(10**20 - 1), b'{"outcome": "published", "settled_by": "forged"}')
+    with pytest.raises(InvalidInputError, match="9" * 20):
+        world.keeper.history(T)

@@ -1,0 +1,221 @@
+"""Outcomes, registrations, owner.json and settled.json that were damaged or forged."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+import pytest
+
+from table_writer.errors import InvalidInputError
+from tests.security.attacked import NOW, ONE, TWO, Attacked, T, bodies, survives_every_call
+
+DEEP: Final = b"[" * 10_000 + b"]" * 10_000
+NO_OBJECTS: Final = (b"", b"{", b"null", b"[]", b"1", b'"x"', b"\xff\xfe\xff", b"{}", DEEP, b'{"a":' * 10_000, b"\x00")
+
+
+def after_putting(key: str, body: bytes) -> dict[str, str]:
+    def damaged() -> Attacked:
+        world = Attacked()
+        world.replace_body(key, body)
+        return world
+
+    return survives_every_call(damaged)
+
+
+DONE: Final = "mart/orders/_table_writer/log/00000000000000000002.done"
+OWNER: Final = "mart/orders/_table_writer/owner.json"
+SETTLED: Final = "mart/orders/_table_writer/settled.json"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *NO_OBJECTS,
+        b'{"outcome": "deleted", "settled_by": "x"}',
+        b'{"outcome": null, "settled_by": "x"}',
+        b'{"outcome": [], "settled_by": "x"}',
+        b'{"outcome": "published"}',
+        b'{"outcome": NaN, "settled_by": "x"}',
+    ],
+    ids=lambda body: repr(body[:30]),
+)
+def test_a_damaged_outcome_is_refused_by_name(body: bytes) -> None:
+    ended = after_putting(DONE, body)
+    assert all(DONE in text for text in ended.values()), ended
+
+
+@pytest.mark.parametrize("settled_by", ["../../x", "", "\u202e\x1b[2J", 7, None, ["x"], "x" * 100_000])
+@pytest.mark.parametrize("outcome", ["published", "abandoned"])
+def test_a_forged_outcome_deletes_nothing_that_readers_see(outcome: str, settled_by: object) -> None:
+    body = json.dumps({"outcome": outcome, "version": -7, "settled_by": settled_by}).encode()
+    after_putting(DONE, body)
+
+
+def test_an_outcome_without_an_entry_is_no_version() -> None:
+    key = "mart/orders/_table_writer/log/00000000000000000009.done"
+    assert not any(after_putting(key, b"not even JSON").values())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *NO_OBJECTS,
+        b'{"format": 2}',
+        b'{"format": 1, "database": "mart", "name": "orders"}',
+        b'{"format": 1, "database": "mart", "name": "orders", "created_at_seconds": 1, "metastore": "", "extra": 1}',
+        b'{"format": 1, "database": ["mart"], "name": {"a": 1}, "created_at_seconds": NaN, "metastore": null}',
+        b'{"format": 1, "database": "mart", "name": "orders_v2", "created_at_seconds": 1, "metastore": ""}',
+        b'{"format": 1, "database": "mart", "name": "orders", "created_at_seconds": "1", "metastore": ""}',
+    ],
+    ids=lambda body: repr(body[:70]),
+)
+def test_a_damaged_or_foreign_owner_stops_everything_by_name(body: bytes) -> None:
+    for name, call in (
+        ("history", lambda world: world.keeper.history(T)),
+        ("vacuum", lambda world: world.vacuum()),
+        ("recover", lambda world: world.keeper.recover(T)),
+        ("rollback", lambda world: world.keeper.rollback(T, version=1)),
+        ("uploads", lambda world: world.keeper.uploads(T, abort=True, older_than=NOW, force=True)),
+        ("write", lambda world: world.write(TWO)),
+    ):
+        world = Attacked()
+        world.replace_body(OWNER, body)
+        before = bodies(world.store)
+        with pytest.raises(InvalidInputError, match=r"_table_writer/owner\.json"):
+            call(world)
+        assert bodies(world.store) == before, name
+
+
+def test_an_owner_that_cannot_be_read_is_put_right_by_adopting() -> None:
+    world = Attacked()
+    world.replace_body(OWNER, DEEP)
+    world.keeper.adopt(T)
+    assert world.keeper.history(T).versions
+
+
+HINTS: Final = (
+    *NO_OBJECTS,
+    b'{"version": -1}',
+    b'{"version": -1e300}',
+    b'{"version": 1e300}',
+    b'{"version": 1e999}',
+    b'{"version": -1e999}',
+    b'{"version": NaN}',
+    b'{"version": 99999999999999999999999999999999}',
+    b'{"version": 9223372036854775807}',
+    b'{"version": 3}',
+    b'{"version": 2}',
+    b'{"version": 1.9}',
+    b'{"version": "2"}',
+    b'{"version": "x"}',
+    b'{"version": "../../x"}',
+    b'{"version": [2]}',
+    b'{"version": null}',
+    b'{"version": true}',
+)
+
+
+@pytest.mark.parametrize("body", HINTS, ids=lambda body: repr(body[:50]))
+def test_whatever_the_hint_says_writes_and_calls_go_on_as_without_it(body: bytes) -> None:
+    assert not any(after_putting(SETTLED, body).values())
+    world = Attacked()
+    world.replace_body(SETTLED, body)
+    assert world.write({"d1": frozenset({77})}).entry.version == 3
+    assert world.write({"d1": frozenset({78})}).entry.version == 4
+    assert world.rows()["d1"] == {78}
+
+
+NAMES: Final = (
+    "../../orders_v2/_table_writer/data/x.json",
+    "../data/x.json",
+    "..json",
+    "...json",
+    ".json",
+    "/.json",
+    "//.json",
+    "a/b.json",
+    "a b.json",
+    "é.json",
+    "\u202e.json",
+    "\x1b[2J.json",
+    "x" * 200 + ".json",
+    "{live}/dt=d1.json",
+    "{live}/.json",
+    "{live}.json",
+    "{live}.json/x.json",
+    "x.json.json",
+    "x",
+    "x.txt",
+)
+REGISTRATIONS: Final = (
+    b"",
+    DEEP,
+    b"[]",
+    b"\xff",
+    b'{"renewed_every_seconds": NaN, "writer": {"pid": "x"}}',
+    b'{"renewed_every_seconds": -1, "writer": []}',
+    b'{"renewed_every_seconds": 1e999, "writer": {"pid": {}, "process": [1]}}',
+    b'{"renewed_every_seconds": true, "write_id": "../../x"}',
+)
+
+
+@pytest.mark.parametrize("name", NAMES, ids=lambda name: repr(name[:40]))
+def test_a_registration_with_a_hostile_name_gives_no_file_up(name: str) -> None:
+    def registered() -> Attacked:
+        world = Attacked()
+        world.replace_body(world.layout.registrations.key + name.replace("{live}", world.live_write_id), b"{}")
+        world.garbage |= {key for key in bodies(world.store) if key.startswith(world.layout.registrations.key)}
+        return world
+
+    ended = survives_every_call(registered)
+    assert not any(ended.values()), ended
+    world = registered()
+    world.vacuum()
+    deletes = {text for version in world.keeper.history(T).versions for text in shown(world, version.version)}
+    assert deletes
+    assert all(
+        re.fullmatch(r"s3a://lake/mart/orders/_table_writer/data/[0-9a-zT-]{32}/(dt=d1/)?", one) for one in deletes
+    )
+    assert world.write({"d1": frozenset({77})}).entry.version
+
+
+def shown(world: Attacked, version: int) -> tuple[str, ...]:
+    return world.keeper.show(T, version).deletes
+
+
+@pytest.mark.parametrize("body", REGISTRATIONS, ids=lambda body: repr(body[:40]))
+def test_a_damaged_registration_counts_by_its_age_alone(body: bytes) -> None:
+    world = Attacked()
+    key = world.layout.registration_key(world.dead_write_id)
+    world.replace_body(key, body)
+    assert survives_every_call(lambda: damaged_registration(body))["vacuum"] == ""
+    assert key in world.vacuum().removed_registrations
+    assert world.rows() == {**ONE, **TWO, "d5": frozenset({5})}
+
+
+def damaged_registration(body: bytes) -> Attacked:
+    world = Attacked()
+    world.replace_body(world.layout.registration_key(world.dead_write_id), body)
+    return world
+
+
+def test_a_registration_that_names_this_very_machine_with_an_endless_pid_is_read() -> None:
+    world = Attacked()
+    registration = world.services().identity
+    body = {"renewed_every_seconds": 60, "writer": {"process": registration["process"], "pid": "9" * 5_000}}
+    world.store.put(world.layout.registration_key("forged"), json.dumps(body).encode())
+    world.vacuum()
+    assert world.store.get(world.layout.registration_key("forged")) is not None, "it is young: who says it is dead?"
+
+
+@pytest.mark.parametrize("name", ["../x", "..", " ", "", "é", "{live}", "a/b", "x" * 200, "\u202e"])
+def test_stray_objects_among_the_data_never_stop_a_vacuum(name: str) -> None:
+    world = Attacked()
+    key = f"{world.layout.all_data.key}{name.replace('{live}', world.live_write_id)}/stray.json"
+    world.replace_body(key, b"stray")
+    before = bodies(world.store)
+    world.vacuum()
+    lost = before.keys() - bodies(world.store).keys()
+    assert lost <= world.garbage | {key}

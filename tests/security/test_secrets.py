@@ -1,0 +1,342 @@
+"""No secret in a log line, repr, error, report, stored file or metastore parameter."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import pickle
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from table_writer import TableWriter
+from table_writer.config import SessionSettings, TableWriterConfig
+from table_writer.errors import InvalidInputError, LostResponseError, TableWriterError
+from table_writer.metastore.hive import HiveMetastore
+from table_writer.metastore.settings import MetastoreSettings
+from table_writer.model.location import Location
+from table_writer.services import Services
+from table_writer.spark_services import SessionServices
+from table_writer.storage import ObjectStore, S3Overrides, StoreSettings, open_store, settings_for
+from table_writer.testing import Lakehouse
+from tests.cli.shell import Shell
+from tests.publish.world import TABLE, DeathError, Fault, World
+from tests.security.attacked import NOW, bodies
+from tests.security.secret_values import (
+    ACCESS_KEY,
+    BUCKET_ACCESS_KEY,
+    BUCKET_SECRET_KEY,
+    KMS_CONTEXT,
+    LOGIN_SECRET,
+    METASTORE_PASSWORD,
+    METASTORE_URI,
+    PROXY,
+    PROXY_PASSWORD,
+    SECRET_KEY,
+    SESSION_TOKEN,
+    assert_holds_no_secret,
+    hadoop_settings,
+)
+
+T = str(TABLE)
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+
+
+@dataclass
+class SecretWorld(World):
+    """A world whose settings hold every secret; keeps what its factories were handed."""
+
+    handed: list[StoreSettings | MetastoreSettings] = field(default_factory=list)
+
+    def all_services(self, config: TableWriterConfig | None = None) -> Services:
+        def open_metastore(settings: MetastoreSettings) -> Any:
+            self.handed.append(settings)
+            return self.metastore
+
+        def open_object_store(settings: StoreSettings) -> ObjectStore:
+            self.handed.append(settings)
+            return self.store
+
+        session = SessionSettings(hadoop={**hadoop_settings("lake"), **PROXY}, application_id="app-1")
+        return Services(
+            session, config or secret_config(), open_metastore=open_metastore, open_object_store=open_object_store
+        )
+
+
+def secret_config() -> TableWriterConfig:
+    return TableWriterConfig(
+        metastore_uris=(METASTORE_URI,),
+        hadoop=hadoop_settings("lake"),
+        s3=S3Overrides(access_key=ACCESS_KEY, secret_key=SECRET_KEY, session_token=SESSION_TOKEN),
+    )
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
+    """Capture the library's own loggers at DEBUG.
+
+    The promise is theirs alone: botocore's own debug log shows signed headers, session token included, and whoever
+    turns it on has asked for that. table_writer never does.
+    """
+    with caplog.at_level(logging.DEBUG, logger="table_writer"):
+        yield lambda: [
+            f"{record.getMessage()} {record.__dict__} {record.exc_info}"
+            for record in caplog.records
+            if record.name.startswith("table_writer")
+        ]
+    for name in ("botocore", "boto3", "urllib3"):
+        assert not logging.getLogger(name).isEnabledFor(logging.DEBUG) or logging.root.level <= logging.DEBUG
+
+
+@contextmanager
+def remembering(errors: list[str]) -> Iterator[None]:
+    """Keep everything that an error says: its chain with all messages and notes, its fields."""
+    try:
+        yield
+    except (TableWriterError, PySparkException, DeathError) as error:
+        errors += ["".join(traceback.format_exception(error)), repr(error), str(vars(error))]
+
+
+def shown(report: Any) -> list[str]:
+    texts = [repr(report), str(report), str(dataclasses.asdict(report))]
+    for name in ("_repr_html_", "to_json", "to_text"):
+        if hasattr(report, name):
+            texts.append(getattr(report, name)())
+    return texts
+
+
+def in_the_metastore(services: Any) -> list[str]:
+    table = services.metastore.get_table(services.table.name)
+    return [str(table), *map(str, services.metastore.get_all_partitions(table).values())]
+
+
+def test_a_tables_whole_life_leaves_no_secret_anywhere(logged: Callable[[], list[str]]) -> None:
+    world, errors, texts = SecretWorld(), [], []
+    world.write({"d1": frozenset({1}), "d2": frozenset({2})})
+    for fault in (
+        Fault("store", "complete_upload", 1, "before", Exception),
+        Fault("store", "put_if_absent", 1, "before", Exception),
+        Fault("store", "put_if_absent", 1, "after", Exception),
+        Fault("metastore", "alter_partitions", 1, "before", Exception),
+        Fault("metastore", "alter_partitions", 1, "before", LostResponseError),
+        Fault("metastore", "alter_partitions", 1, "before", DeathError),
+    ):
+        with remembering(errors), world.inject(fault):
+            world.write({"d1": frozenset({len(errors)})})
+        world.wait_out_claims()
+        texts += shown(world.keeper.recover(T))
+    assert len(errors) >= 15
+    world.write({"d1": frozenset({10})})
+    keeper = world.keeper
+    spark_conf = {f"spark.hadoop.{name}": value for name, value in (hadoop_settings("lake") | PROXY).items()}
+    for report in (
+        keeper.history(T),
+        keeper.show(T, 1),
+        keeper.rollback(T, version=1),
+        keeper.uploads(T, abort=True, older_than=NOW, force=True),
+        keeper.vacuum(T, older_than=NOW, force=True),
+        world.metastore.drop_partition(world.table, ("d2",)) or keeper.restore(T),
+        keeper.recover(T),
+        keeper.doctor(T, spark_conf=spark_conf),
+    ):
+        texts += shown(report)
+    for wrong in ({"version": 99}, {"write_id": "x"}, {"version": 1, "partitions": ["d"]}):
+        with remembering(errors):
+            keeper.rollback(T, **wrong)  # type: ignore[arg-type]
+    services = world.services()
+    made = [services, services.session, services.config, services.config.s3, services.store_settings, *world.handed]
+    assert_holds_no_secret(texts)
+    assert_holds_no_secret(errors)
+    assert_holds_no_secret(logged())
+    assert_holds_no_secret([str(one) + repr(one) for one in made])
+    assert_holds_no_secret([*bodies(world.store), *bodies(world.store).values()])
+    assert_holds_no_secret(in_the_metastore(services))
+
+
+def test_settings_say_what_they_are_without_their_secrets() -> None:
+    """Executors open the store themselves, so what is pickled for them may hold the keys: it has to."""
+    settings = settings_for(Location.parse("s3a://lake/mart/"), {**hadoop_settings("lake"), **PROXY})
+    of_bucket = settings_for(
+        Location.parse("s3a://lake/mart/"),
+        {name: value for name, value in hadoop_settings("lake").items() if "token" not in name and "prov" not in name},
+    )
+    assert BUCKET_SECRET_KEY.encode() in pickle.dumps(of_bucket)
+    assert SESSION_TOKEN.encode() in pickle.dumps(settings)
+    assert_holds_no_secret([repr(settings), repr(of_bucket), str(settings), f"{settings!r}"])
+    assert_holds_no_secret([repr(open_store(of_bucket)), repr(secret_config()), repr(secret_config().s3)])
+    metastore = MetastoreSettings.from_hadoop(hadoop_settings("lake"))
+    assert_holds_no_secret([repr(metastore), repr(HiveMetastore(metastore)), HiveMetastore(metastore).uri])
+    assert secret_config().metastore_uris == ("thrift://metastore:9083",), "nobody needs the login"
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        f"thrift://hive:{METASTORE_PASSWORD}@metastore:99999999",
+        f"thrift://hive:{METASTORE_PASSWORD}@metastore:port",
+        f"thrift://hive:{METASTORE_PASSWORD}@",
+        f"thrift://hive:{METASTORE_PASSWORD}@[::1",
+        f"http://hive:{METASTORE_PASSWORD}@metastore:9083",
+        f"hive:{METASTORE_PASSWORD}@metastore:9083",
+        f"thrift://hive:x@{METASTORE_PASSWORD}@metastore:port",
+        f"thrift://hive:x/{METASTORE_PASSWORD}@metastore:port",
+    ],
+)
+def test_a_wrong_metastore_address_is_named_without_its_login(uri: str) -> None:
+    for call in (
+        lambda: MetastoreSettings(uris=(uri,)),
+        lambda: MetastoreSettings(uris=uri),  # type: ignore[arg-type]
+        lambda: MetastoreSettings.from_hadoop({"hive.metastore.uris": uri}),
+    ):
+        with pytest.raises(InvalidInputError) as caught:
+            call()
+        assert_holds_no_secret(["".join(traceback.format_exception(caught.value))])
+
+
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "S3N"])
+def test_a_login_in_a_location_as_old_hadoops_had_it_goes_no_further(scheme: str) -> None:
+    """It names the same place as without it, and nobody needs it: Hadoop refuses it since 3.2."""
+    world = World()
+    world.write({"d1": frozenset({1})})
+    world.write({"d1": frozenset({2})})
+    (left,) = world.history().left.values()
+    login = f"{scheme}://{ACCESS_KEY}:{LOGIN_SECRET}@lake/"
+    world.pointed_by_another_tool("d7", login + left.location.key)
+    report = world.vacuum()
+    assert len(report.kept) == 1, "readers look there"
+    errors: list[str] = []
+    world.write({"d7": frozenset({7})})
+    for location in (f"{login}x/", f"{login}x/../y/"):
+        world.pointed_by_another_tool("d1", location)
+        with remembering(errors):
+            world.keeper.rollback(T, version=1)
+    assert len(errors) == 6
+    texts = [*errors, *shown(report), *shown(world.keeper.show(T, 3)), *bodies(world.store).values()]
+    assert_holds_no_secret(texts)
+
+
+@pytest.mark.parametrize("broken", [PROXY, {}], ids=["a proxy that is not there", "an endpoint that is not there"])
+def test_a_store_that_cannot_be_reached_is_named_without_secrets(
+    broken: dict[str, str], logged: Callable[[], list[str]]
+) -> None:
+    hadoop = {**hadoop_settings("lake"), **broken, "fs.s3a.endpoint": "http://127.0.0.1:1"}
+    overrides = S3Overrides(
+        access_key=ACCESS_KEY, secret_key=SECRET_KEY, session_token=SESSION_TOKEN, path_style=True, max_attempts=1
+    )
+    store, errors = open_store(settings_for(Location.parse("s3a://lake/mart/"), hadoop, overrides)), []
+    for call in (lambda: store.get("a"), lambda: store.put("a", b""), lambda: list(store.list("a/"))):
+        with remembering(errors):
+            call()
+    assert len(errors) == 9
+    assert_holds_no_secret([*errors, *logged()])
+
+
+def test_the_command_line_prints_no_secret_of_its_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TABLE_WRITER_METASTORE_URI", "HADOOP_CONF_DIR", "HIVE_CONF_DIR", "SPARK_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    properties = "".join(
+        f"<property><name>{name}</name><value>{value}</value></property>"
+        for name, value in {**hadoop_settings("lake"), **PROXY}.items()
+    )
+    (tmp_path / "core-site.xml").write_text(f"<configuration>{properties}</configuration>")
+    (tmp_path / "spark.conf").write_text("".join(f"spark.hadoop.{k} {v}\n" for k, v in hadoop_settings("lake").items()))
+    world = World()
+    world.write({"d1": frozenset({1})})
+    world.write({"d1": frozenset({2}), "d2": frozenset({2})})
+    shell = Shell(world, capsys, monkeypatch)
+    texts: list[str] = []
+    for words in (
+        ("history", T),
+        ("show", T, "1"),
+        ("show", T, "77"),
+        ("rollback", T, "--to-version", "1", "--dry-run"),
+        ("rollback", T, "--to-version", "1"),
+        ("vacuum", T, "--older-than", "0", "--force"),
+        ("recover", T),
+        ("restore", T),
+        ("uploads", T, "--abort"),
+        ("doctor", T, "--spark-conf", str(tmp_path / "spark.conf")),
+        ("history", "mart.nothing"),
+        ("history", "../x"),
+    ):
+        for more in ((), ("--json",), ("--verbose",), ("--json", "--verbose")):
+            ran = shell.run_raw(*words, *more, "--conf-dir", str(tmp_path))
+            texts += [ran.out, ran.err]
+    shell.keeper = failing  # a bug: the traceback of --verbose is searched as well
+    ran = shell.run_raw("history", T, "--verbose", "--conf-dir", str(tmp_path))
+    assert ran.code not in {0, 2}
+    texts += [ran.out, ran.err]
+    shell.keeper = None
+    uri = f"thrift://hive:{METASTORE_PASSWORD}@metastore:port"
+    ran = shell.run_raw("history", T, "--metastore-uri", uri, "--json", "--verbose")
+    assert_holds_no_secret([*texts, ran.out, ran.err])
+
+
+def failing() -> Any:
+    raise RuntimeError(f"{SECRET_KEY} {BUCKET_SECRET_KEY} {PROXY_PASSWORD} {METASTORE_URI} {SESSION_TOKEN}")
+
+
+def test_a_write_by_spark_leaves_no_secret_in_the_lakehouse(
+    lakehouse: Lakehouse, lakehouse_database: str, logged: Callable[[], list[str]]
+) -> None:
+    """The real thing; moto takes any keys, so the writer's own are the made-up ones."""
+    spark, name, errors = lakehouse.spark, f"{lakehouse_database}.orders", []
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, dt STRING) USING parquet PARTITIONED BY (dt)")
+    hadoop = {**hadoop_settings(lakehouse.bucket), "fs.s3a.encryption.key": ""}
+    host = lakehouse.metastore_uri.removeprefix("thrift://")
+    config = TableWriterConfig(metastore_uris=(f"thrift://hive:{METASTORE_PASSWORD}@{host}",), hadoop=hadoop)
+    writer = TableWriter(spark, config=config)
+    services = SessionServices(spark, config)
+    texts: list[str] = []
+    for number in (1, 2):
+        rows = spark.createDataFrame([(number, "d1"), (number, "d2")], "id BIGINT, dt STRING")
+        texts += shown(writer.overwrite_partitions(rows, name))
+    for broken in (rows.limit(0), rows.selectExpr("id", "id AS dt", "1 AS more"), rows.selectExpr("id")):
+        with remembering(errors):
+            writer.overwrite_partitions(broken, name)
+    with remembering(errors):
+        failing_rows = rows.selectExpr("id", "IF(id = 2, raise_error('in a task'), dt) AS dt")
+        writer.overwrite_partitions(failing_rows, name)
+    assert errors
+    opened = services.open_table(name)
+    texts += [*shown(writer.doctor(name)), *shown(writer.recover(name)), repr(writer), repr(services), repr(opened)]
+    prefix = opened.layout.root.key
+    objects = {info.key: opened.store.get(info.key) for info in opened.store.list(prefix)}
+    assert {"_SUCCESS", "owner.json", "00000000000000000002.json"} <= {key.rsplit("/", 1)[1] for key in objects}
+    assert any(key.endswith(".parquet") for key in objects)
+    assert_holds_no_secret(texts)
+    assert_holds_no_secret(errors)
+    assert_holds_no_secret(logged())
+    assert_holds_no_secret([*objects, *(stored.body for stored in objects.values() if stored)])
+    assert_holds_no_secret(in_the_metastore(opened))
+    assert_holds_no_secret(path.read_bytes() for path in lakehouse.directory.rglob("*.log"))
+    head = lakehouse.s3.head_object(Bucket=lakehouse.bucket, Key=next(key for key in objects if "parquet" in key))
+    assert head["ServerSideEncryption"] == "aws:kms", "the settings with the secrets were those in use"
+    assert spark.table(name).count() == 2
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_a_stored_notebook_shows_no_output_and_holds_no_key(path: Path) -> None:
+    stored = json.loads(path.read_text())
+    assert not [cell for cell in stored["cells"] if cell.get("outputs")]
+    assert "AKIA" not in path.read_text()
+    assert_holds_no_secret([path.read_text()])
+
+
+def test_a_secret_in_the_search_is_found() -> None:
+    for text in (f"a{SECRET_KEY}b", repr({"a": KMS_CONTEXT}), BUCKET_ACCESS_KEY.encode(), timedelta(0)):
+        if isinstance(text, timedelta):
+            assert_holds_no_secret([str(text)])
+            continue
+        with pytest.raises(AssertionError, match="in …"):
+            assert_holds_no_secret(["x", text])
