@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from dataclasses import replace
 from typing import Any
 
 from table_writer.errors import ConflictError, MetastoreError, OutcomeUnknownError, StorageError
@@ -12,12 +13,15 @@ from table_writer.model.entry import Operation
 from tests.publish.world import TableWorld
 from tests.real.real_world import CONFIG, Address
 
+HASTY = replace(CONFIG, metastore_timeout_seconds=3, publish_timeout_seconds=12)
+"""The claim of a killed process is waited for: it should not last."""
+
 Written = tuple[int, str, int, list[str]]  # number of the process, outcome, version, partitions
 
 
 def hammer(address: Address, table: str, number: int, values: list[str], seconds: float, results: Any) -> None:
     """Write random partitions until the time is over; every row says who wrote it, and when."""
-    world = address.world(table, CONFIG)
+    world = address.world(table, HASTY)
     dice = random.Random(number)
     ends = time.monotonic() + seconds
     count = 0

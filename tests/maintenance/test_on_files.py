@@ -1,0 +1,61 @@
+"""All operations on a table whose store is a file system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from table_writer.storage import LocalStore
+from table_writer.testing.memory_metastore import MemoryMetastore
+from tests.publish.world import FaultyWorld, World
+from tests.real.hooked import HookedStore
+
+from .operations import OPERATIONS, Operation
+
+
+class FileWorld(FaultyWorld):
+    def wait_out_claims(self) -> None:
+        self.store.skipped_seconds += 10_000
+
+    def lose_metastore(self) -> None:
+        table = self.table
+        self.metastore.drop_table(self.name)
+        self.metastore.create_table(replace(table, created_at_seconds=table.created_at_seconds + 60))
+
+
+@pytest.fixture
+def new_world(tmp_path: Path) -> Callable[[str], FileWorld]:
+    def make(spelling: str) -> FileWorld:
+        root = f"{spelling}{tmp_path}/mart/orders/"
+        metastore = MemoryMetastore()
+        metastore.create_table(replace(World().table, location=root))
+        return FileWorld(store=HookedStore(LocalStore()), metastore=metastore, root=root)
+
+    return make
+
+
+@pytest.mark.parametrize("spelling", ["file://", "file:"])
+@pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+def test_an_operation_does_on_files_what_it_does_on_s3(
+    operation: Operation, spelling: str, new_world: Callable[[str], FileWorld], tmp_path: Path
+) -> None:
+    twin = World()
+    operation.prepare(twin)
+    operation.run(twin)
+    world = new_world(spelling)
+    operation.prepare(world)
+    operation.run(world)
+    assert world.rows() == twin.rows()
+    world.wait_out_claims()
+    world.keeper.recover(str(world.name))
+    assert world.vacuum().failures == ()
+    assert world.leftovers() == []
+    assert world.rows() == twin.rows()
+    live = {Path(f"/{key}") for _, _, key in world.history().in_use()}
+    data = tmp_path / "mart/orders/_table_writer/data"
+    empty = [path for path in data.rglob("*") if path.is_dir() and not any(path.iterdir())]
+    assert empty == []
+    assert {path.parent for path in data.rglob("part-*")} <= live

@@ -1,0 +1,48 @@
+"""Lost answers and failures of a write over the doubles; the whole matrix is in ``tests/maintenance``."""
+
+from __future__ import annotations
+
+import pytest
+
+from table_writer.errors import LostResponseError, OutcomeUnknownError
+from tests.maintenance.operations import ADDED, MIXED, OLD, REPLACED, write
+from tests.publish.world import Fault, World
+
+SHAPES = {"adds": ADDED, "replaces": REPLACED, "mixes": MIXED}
+
+
+def started() -> World:
+    world = World()
+    world.write(OLD)
+    return world
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["never applied", "applied late"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_an_answer_that_never_comes_is_an_unknown_outcome_that_the_next_write_settles(shape: str, late: bool) -> None:
+    world = started()
+    call = "add_partitions" if shape == "adds" else "alter_partitions"
+    request = Fault("metastore", call, 1, "before", LostResponseError)
+    with world.inject(request, keep_call=late), pytest.raises(OutcomeUnknownError, match="recover"):
+        world.write(SHAPES[shape])
+    assert world.rows() == OLD
+    assert len(world.services().log.read_state().in_doubt) == 1
+    world.apply_kept_call()
+    world.wait_out_claims()
+    write(SHAPES[shape])(world)
+    assert world.rows() == {**OLD, **SHAPES[shape]}
+    assert world.keeper.recover(str(world.name)).put_right == ()
+
+
+@pytest.mark.parametrize("kind", [Exception, KeyboardInterrupt])
+def test_a_failure_before_the_claim_leaves_nothing_of_the_write(kind: type[BaseException]) -> None:
+    world = started()
+    before = {info.key for info in world.store.list("")}
+
+    def fail() -> None:
+        raise kind("between complete and publish")
+
+    with pytest.raises(kind):
+        world.write(SHAPES["mixes"], before_publish=fail)
+    assert {info.key for info in world.store.list("")} == before
+    assert list(world.store.list_uploads("mart/orders/")) == []
