@@ -188,12 +188,12 @@ class History:
             for partition in record.entry.partitions if record.entry.version > version else ():
                 placed = before.get(partition.values)
                 if placed is None:
-                    complete = present.issuperset(range(version + 1, record.entry.version))
-                    state = StateThen(partition.old_location, known=complete)
+                    known = present.issuperset(range(version + 1, record.entry.version))
+                    state = StateThen(partition.old_location, known=known)
                 else:
                     borne_out = placed.partition.new_location == partition.old_location
-                    complete = present.issuperset(range(placed.version, version + 1))
-                    state = StateThen(placed.partition.new_location, known=borne_out or complete)
+                    known = borne_out or present.issuperset(range(placed.version, version + 1))
+                    state = StateThen(placed.partition.new_location, known=known)
                 states.setdefault(partition.values, state)
         return states
 

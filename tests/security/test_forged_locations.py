@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 
 from table_writer.errors import TableWriterError
+from table_writer.model.location import Location
 from tests.security.attacked import CALLS, NEIGHBOURS, Attacked, bodies, survives_every_call
 
 LONG_AGO: Final = "2001-01-01T00:00:00+00:00"
@@ -75,6 +76,8 @@ def forged(location: str, *, by: str) -> Attacked:
         for info in world.store.list("")
         if info.key not in {"mart/orders/notes.txt", "mart/orders/_table_writer_of_mine/data/w/part-0.json"}
     ]
+    live = tuple(Location.parse(one.location).key for one in world.partitions().values())
+    unseen = [one for one in listed if not one["key"].startswith(live)]  # one that readers see spares them all
     partition = {"values": ["d3"], "rows": 0, "bytes": 0, "raw_bytes": 0, "files": 0}
     fields: dict[str, Any] = {"partitions": [], "replaced": [], "deletes": []}
     outcome: str | None = "published"
@@ -82,6 +85,8 @@ def forged(location: str, *, by: str) -> Attacked:
         fields["replaced"] = [{"location": text, "delete_after": LONG_AGO, "objects": []}]
     elif by == "replaced, every object listed":
         fields["replaced"] = [{"location": text, "delete_after": LONG_AGO, "objects": listed}]
+    elif by == "replaced, every object listed that no reader sees":
+        fields["replaced"] = [{"location": text, "delete_after": LONG_AGO, "objects": unseen}]
     elif by == "old location":
         fields["partitions"] = [{**partition, "old_location": text, "new_location": "_table_writer/data/forged/dt=d3/"}]
     elif by == "vacuum that died":
@@ -97,7 +102,14 @@ def forged(location: str, *, by: str) -> Attacked:
     return world
 
 
-WAYS: Final = ("replaced", "replaced, every object listed", "old location", "vacuum that died", "abandoned")
+WAYS: Final = (
+    "replaced",
+    "replaced, every object listed",
+    "replaced, every object listed that no reader sees",
+    "old location",
+    "vacuum that died",
+    "abandoned",
+)
 
 
 @pytest.mark.parametrize("by", WAYS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -83,22 +82,7 @@ VALUES = (
     "null",
     "d1,d2",
 )
-BY_SPARK = (
-    "../",
-    "..",
-    "a/b",
-    "%2e%2e",
-    "=",
-    "\t\x1b[2J\x7f",
-    "🦆",
-    "\u202egnp.exe",
-    " x",
-    "x ",
-    "A",
-    "a",
-    MARKUP,
-    ".hidden",
-)
+BY_SPARK = ("../", "a/b", "%2e%2e", "\t\x1b[2J\x7f", "🦆", "\u202egnp.exe", "x ", "A", "a", MARKUP)
 ROWS = {value: frozenset({number}) for number, value in enumerate(VALUES)}
 RAW = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f\u200b\u202a-\u202e\u2028\u2029]")  # but tab and line feed
 
@@ -127,9 +111,9 @@ TABLE_NAMES = (
     "mart." + "x" * 10_000 + "!",
     MARKUP,
     "s3a://lake/mart/orders",
-    "мart.orders",
-    "mart.ｏrders",
-    "mart.ordеrs",
+    "\u043cart.orders",
+    "mart.\uff4frders",
+    "mart.ord\u0435rs",
 )
 
 
@@ -142,13 +126,13 @@ def test_a_hostile_table_name_is_refused_or_not_found_before_any_request_to_the_
             if name == "mart.orders\n":  # spaces around a name are cut off
                 assert TableName.parse(name) == TABLE
                 continue
-            with pytest.raises(InvalidInputError, match="no table|not a table name"):
+            with pytest.raises(InvalidInputError, match=r"no table|not a table name"):
                 call(world.keeper, name)
     assert not [call for service, call in calls if service == "store"]
 
 
 def test_a_name_that_only_looks_like_a_tables_is_another_ones() -> None:
-    for name in ("мart.orders", "mart.ｏrders", "mart.ordеrs"):
+    for name in ("\u043cart.orders", "mart.\uff4frders", "mart.ord\u0435rs"):
         assert TableName.parse(name) != TABLE
         assert unicodedata.normalize("NFKC", str(TableName.parse(name))) != "" != str(TABLE)
 
