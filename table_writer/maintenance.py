@@ -7,11 +7,10 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Final
+from typing import Final, Self
 
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.display.reports import (
-    DeletedPath,
     DoctorReport,
     HistoryReport,
     RecoverReport,
@@ -21,18 +20,18 @@ from table_writer.display.reports import (
     VacuumReport,
     VersionReport,
 )
-from table_writer.display.versions import partition_details, summarised, upload_details
+from table_writer.display.versions import partition_details, summarised, upload_details, vacuum_report
 from table_writer.doctor import examine
 from table_writer.errors import InvalidInputError
 from table_writer.log.history import Placement
 from table_writer.log.owner import Owner, require_owner
 from table_writer.model.partition_name import partition_name, partition_values
 from table_writer.model.table import PartitionValues, TableName
+from table_writer.publish.recovery import placements
 from table_writer.publish.rollback import version_of
 from table_writer.services import Services, TableServices
 from table_writer.vacuum.dead_writes import look_for_traces
 from table_writer.vacuum.due import Ages
-from table_writer.vacuum.sweep import Vacuumed
 
 __all__ = ["Maintenance"]
 
@@ -65,9 +64,9 @@ class Maintenance:
 
     Examples
     --------
-    >>> keeper = Maintenance("thrift://metastore:9083")  # doctest: +SKIP
-    >>> keeper.history("mart.orders").versions[0].rows  # doctest: +SKIP
-    1204
+    >>> keeper = Maintenance(metastore_uri, config=TableWriterConfig(hadoop=hadoop_settings))
+    >>> keeper.history("mart.orders").versions[0].rows
+    2
     """
 
     def __init__(
@@ -84,6 +83,16 @@ class Maintenance:
             services = Services(SessionSettings(hadoop=_with_credentials(config.hadoop)), config)
         self._services = services
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection to the metastore; a later call opens a new one."""
+        self._services.metastore.close()
+
     def history(self, table: str, *, limit: int | None = None) -> HistoryReport:
         """List the versions of a table, newest first: who, when, what, rows, bytes, state.
 
@@ -96,7 +105,8 @@ class Maintenance:
 
         Examples
         --------
-        >>> keeper.history("mart.orders", limit=10)  # doctest: +SKIP
+        >>> [version.state for version in keeper.history("mart.orders", limit=1).versions]
+        ['published']
         """
         if limit is not None and limit < 1:
             raise InvalidInputError(f"limit={limit}: expected 1 or more")
@@ -155,35 +165,29 @@ class Maintenance:
         services = self._open(table)
         before = services.log.read_history()
         in_doubt = [record.entry.version for record in before.publishes_in_doubt]
-        recovery = services.recovery()
-        superseded: set[PartitionValues] = set()
-        put_right: set[PartitionValues] = set()
-        history = before
-        while True:
-            if not dry_run:
-                history, done = recovery.settled_history(services.table)
-                superseded |= {values for one in done for values in one.superseded}
-            now = services.metastore.get_partitions(services.table, sorted(history.current))
-            placed = {
-                values: history.placement(values, now[values].location if values in now else None)
-                for values in history.current
-            }
-            behind = {values for values, where in placed.items() if where is Placement.BEHIND}
-            put_right |= behind
-            if dry_run or not behind:
-                break
-            recovery.put_right(services.table, history, now)
         vacuum = services.vacuum()
-        finished = vacuum.interrupted(before) if dry_run else vacuum.finish(services.table)
-        outcomes = {version: None if dry_run else services.log.outcome(version) for version in in_doubt}
+        if dry_run:
+            placed = placements(before, services.metastore.get_partitions(services.table, sorted(before.current)))
+            return RecoverReport(
+                table=str(services.table.name),
+                settled=dict.fromkeys(in_doubt, "in doubt"),
+                put_right=_names(services, [v for v, where in placed.items() if where is Placement.BEHIND]),
+                missing=_names(services, [v for v, where in placed.items() if where is Placement.MISSING]),
+                unfinished_vacuums=vacuum.interrupted(before),
+                dry_run=True,
+            )
+        done = services.recovery().settle_all(services.table)
+        finished = vacuum.finish(services.table)
+        outcomes = {version: services.log.outcome(version) for version in in_doubt}
+        every = (*done.recovered, *done.put_right)
         return RecoverReport(
             table=str(services.table.name),
-            settled={version: outcome.value if outcome else "in doubt" for version, outcome in outcomes.items()},
-            put_right=_names(services, put_right),
-            superseded=_names(services, superseded),
-            missing=_names(services, [values for values, where in placed.items() if where is Placement.MISSING]),
+            settled={version: outcome.value for version, outcome in outcomes.items() if outcome},
+            put_right=_names(services, {values for one in done.put_right for values in one.partitions}),
+            superseded=_names(services, {values for one in every for values in one.superseded}),
+            missing=_names(services, [v for v, where in done.placed.items() if where is Placement.MISSING]),
             finished_vacuums=finished,
-            dry_run=dry_run,
+            unfinished_vacuums=vacuum.interrupted(services.log.read_history()),
         )
 
     def rollback(
@@ -284,10 +288,16 @@ class Maintenance:
             least_seconds=0 if force else SAFE_AGE.total_seconds(),
         )
         found = services.vacuum().run(services.table, ages, dry_run=dry_run)
-        return _vacuum_report(services, found, dry_run=dry_run)
+        return vacuum_report(services.table, services.layout, found, dry_run=dry_run)
 
     def uploads(
-        self, table: str, *, abort: bool = False, older_than: timedelta = SAFE_AGE, force: bool = False
+        self,
+        table: str,
+        *,
+        abort: bool = False,
+        older_than: timedelta = SAFE_AGE,
+        dry_run: bool = False,
+        force: bool = False,
     ) -> UploadsReport:
         """List pending uploads below the table's root, with whose they are; abort those of dead writes if asked.
 
@@ -300,6 +310,8 @@ class Maintenance:
             writes and of other tools are never touched.
         older_than
             Since a dead writer's last sign of life.
+        dry_run
+            With ``abort``: return what would be aborted and deleted, and change nothing.
         force
             Allow an age under 24 hours.
         """
@@ -313,15 +325,15 @@ class Maintenance:
         if not abort:
             return UploadsReport(table=str(services.table.name), uploads=listed)
         only_dead_writes = Ages(replaced_seconds=math.inf, usual_seconds=math.inf, dead_write_seconds=seconds)
-        found = services.vacuum().run(services.table, only_dead_writes, dry_run=False)
-        swept = _vacuum_report(services, found, dry_run=False)
+        found = services.vacuum().run(services.table, only_dead_writes, dry_run=dry_run)
+        swept = vacuum_report(services.table, services.layout, found, dry_run=dry_run)
         return UploadsReport(
             table=str(services.table.name),
             uploads=listed,
             aborted=swept.aborted,
             deleted=swept.deleted,
             failures=swept.failures,
-            dry_run=False,
+            dry_run=dry_run,
         )
 
     def restore(self, table: str, *, partitions: Collection[str] | None = None, dry_run: bool = False) -> RestoreReport:
@@ -341,10 +353,11 @@ class Maintenance:
             Check everything and change nothing.
         """
         services = self._services.open_table(TableName.parse(table))
+        chosen = _values(services, partitions)
         owner = Owner.of(services.table, services.metastore.uri)
         if _require_same_name(services, owner) and not dry_run:
             services.store.put(services.layout.owner_key, owner.to_json())
-        done = services.restore().run(services.table, _values(services, partitions), dry_run=dry_run)
+        done = services.restore().run(services.table, chosen, dry_run=dry_run)
         columns = _columns(services)
         return RestoreReport(
             table=str(services.table.name),
@@ -425,43 +438,6 @@ def _require_same_name(services: TableServices, owner: Owner) -> bool:
     return found.identity != owner.identity
 
 
-def _vacuum_report(services: TableServices, found: Vacuumed, *, dry_run: bool) -> VacuumReport:
-    replaced = (
-        DeletedPath(
-            location=str(one.left.location),
-            reason=f"replaced by version {one.left.left_by}",
-            bytes=sum(item.size_bytes for item in one.objects),
-            keys=tuple(item.key for item in one.objects),
-        )
-        for one in found.locations
-    )
-    dead = (
-        DeletedPath(
-            location=str(services.layout.data(write.write_id)),
-            reason=f"dead write: {write.reason}",
-            bytes=sum(item.size_bytes for item in write.objects),
-            keys=tuple(item.key for item in write.objects),
-        )
-        for write in found.dead_writes
-    )
-    uploads = (*(upload for write in found.dead_writes for upload in write.uploads), *found.leftover_uploads)
-    return VacuumReport(
-        table=str(services.table.name),
-        version=found.version,
-        deleted=(*replaced, *dead),
-        aborted=tuple((upload.key, upload.upload_id) for upload in uploads),
-        removed_registrations=(
-            *(services.layout.registration_key(write.write_id) for write in found.dead_writes),
-            *found.stale_registrations,
-        ),
-        trimmed_versions=found.trimmed,
-        kept=tuple((str(one.location), one.reason) for one in found.kept),
-        in_doubt=found.in_doubt,
-        failures=found.failures,
-        dry_run=dry_run,
-    )
-
-
 def _values(services: TableServices, names: Collection[str] | None) -> tuple[PartitionValues, ...] | None:
     """Read partition names as Hive spells them."""
     if names is None:
@@ -474,7 +450,10 @@ def _values(services: TableServices, names: Collection[str] | None) -> tuple[Par
         values = partition_values(name)
         if len(values) != len(columns) or partition_name(columns, values).lower() != name.lower():
             example = "/".join(f"{column}=…" for column in columns)
-            raise InvalidInputError(f"{name!r} is not a partition of {services.table.name}; expected {example}")
+            raise InvalidInputError(
+                f"{name!r} is not a partition of {services.table.name}; expected {example} as SHOW PARTITIONS spells"
+                " it, with %3A for a colon"
+            )
         chosen.append(values)
     if not chosen:
         raise InvalidInputError("no partition is named; leave partitions out for all of them")

@@ -128,7 +128,6 @@ class TableServices:
             self.log,
             self.metastore,
             self.layout,
-            publish_timeout_seconds=self.config.publish_timeout_seconds,
             identity=self.identity,
         )
 

@@ -98,8 +98,9 @@ def _vacuum(keeper: Maintenance, arguments: Namespace) -> Report:
 def _uploads(keeper: Maintenance, arguments: Namespace) -> Report:
     return keeper.uploads(
         arguments.table,
-        abort=arguments.abort and not arguments.dry_run,
+        abort=arguments.abort,
         older_than=arguments.older_than,
+        dry_run=arguments.dry_run,
         force=arguments.force,
     )
 
@@ -120,8 +121,10 @@ def _doctor(keeper: Maintenance, arguments: Namespace) -> Report:
 
 def _not_recovered(report: RecoverReport) -> bool:
     in_doubt = "in doubt" in report.settled.values()
-    undone = report.dry_run and (report.put_right or report.finished_vacuums)
-    return bool(in_doubt or undone or report.superseded)  # what is missing, somebody dropped: nothing is left to do
+    undone = report.dry_run and report.put_right
+    return bool(
+        in_doubt or undone or report.superseded or report.unfinished_vacuums
+    )  # what is missing, somebody dropped: nothing is left to do
 
 
 def _not_deleted(report: VacuumReport | UploadsReport) -> bool:

@@ -10,12 +10,23 @@ from datetime import datetime
 from typing import Any, Final
 
 from table_writer.display.render import Summary, size, summary_html, summary_text
+from table_writer.display.report_parts import (
+    AbortedUpload,
+    DeletedPath,
+    Finding,
+    KeptPath,
+    PartitionDetail,
+    UploadDetail,
+    VersionSummary,
+)
 
 __all__ = [
+    "AbortedUpload",
     "DeletedPath",
     "DoctorReport",
     "Finding",
     "HistoryReport",
+    "KeptPath",
     "PartitionDetail",
     "RecoverReport",
     "RestoreReport",
@@ -30,6 +41,9 @@ __all__ = [
 SHOWN_LINES: Final = 12  # below the table
 
 
+REPORT_FORMAT: Final = 1
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class _Report:
     """A report on one table."""
@@ -38,8 +52,7 @@ class _Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values: what ``--json`` prints."""
-        plain: dict[str, Any] = _plain(dataclasses.asdict(self))
-        return plain
+        return {"format": REPORT_FORMAT, **_plain(dataclasses.asdict(self))}
 
     def to_json(self) -> str:
         """Return the report as one JSON object."""
@@ -57,84 +70,6 @@ class _Report:
 
     def _summary(self) -> Summary:
         raise NotImplementedError
-
-
-@dataclass(frozen=True, kw_only=True)
-class VersionSummary:
-    """One entry of the log in one line.
-
-    ``state`` is ``"published"``, ``"abandoned"`` or ``"in doubt"``; ``rows`` is ``None`` where other tools wrote them.
-    """
-
-    version: int
-    operation: str
-    mode: str
-    state: str
-    created_at: datetime
-    write_id: str
-    user: str
-    host: str
-    application_id: str
-    settles: int | None
-    added_count: int
-    replaced_count: int
-    dropped_count: int
-    rows: int | None
-    files: int
-    bytes: int
-    tags: Mapping[str, str]
-    idempotency_key: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartitionDetail:
-    """One partition of an entry: what it changes, from where to where."""
-
-    name: str
-    change: str  # added, replaced, dropped
-    rows: int | None
-    files: int
-    bytes: int
-    old_location: str | None
-    new_location: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeletedPath:
-    """A location that a vacuum deletes, with every object in it."""
-
-    location: str
-    reason: str
-    bytes: int
-    keys: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class UploadDetail:
-    """A pending upload below a table's root, and whose it is.
-
-    ``owner`` is ``"running"``, ``"dead"``, ``"young"`` (no registration, and not old enough to tell), ``"settled"``
-    (left by a late attempt), ``"in doubt"`` or ``"another tool"``.
-    """
-
-    key: str
-    upload_id: str
-    write_id: str | None
-    owner: str
-    age_seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One thing the doctor looked at.
-
-    ``status`` is ``"ok"``, ``"note"``, ``"warning"`` or ``"error"``.
-    """
-
-    check: str
-    status: str
-    message: str
-    advice: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -215,7 +150,9 @@ class RecoverReport(_Report):
     missing
         Partitions that the log has published and the metastore does not have: dropped by another tool, or lost.
     finished_vacuums
-        Versions of vacuums whose process had died.
+        Versions of vacuums whose process had died, and which are finished now.
+    unfinished_vacuums
+        Those that could not be finished yet; in a dry run all of them.
     """
 
     settled: Mapping[int, str] = field(default_factory=dict)
@@ -223,10 +160,11 @@ class RecoverReport(_Report):
     superseded: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     finished_vacuums: tuple[int, ...] = ()
+    unfinished_vacuums: tuple[int, ...] = ()
     dry_run: bool = False
 
     def _summary(self) -> Summary:
-        done = len(self.settled) + len(self.put_right) + len(self.finished_vacuums)
+        done = len(self.settled) + len(self.put_right) + len(self.finished_vacuums) + len(self.unfinished_vacuums)
         settled, right = ("to settle", "to put right") if self.dry_run else ("settled", "put right")
         return Summary(
             headline=(
@@ -240,6 +178,7 @@ class RecoverReport(_Report):
                 *(f"{right}: {name}" for name in self.put_right),
                 *(f"left alone, moved by another tool: {name}" for name in self.superseded),
                 *(f"vacuum version {version} finished" for version in self.finished_vacuums),
+                *(f"vacuum version {version} has died: run a vacuum" for version in self.unfinished_vacuums),
                 *(f"not in the metastore, dropped by another tool: {name}" for name in self.missing),
             ),
         )
@@ -285,7 +224,7 @@ class VacuumReport(_Report):
     deleted
         Locations with every key.
     aborted
-        Pending uploads, as ``key`` and ``upload_id``.
+        Pending uploads of dead writes and late attempts.
     removed_registrations
         Keys of registrations whose writers are dead.
     trimmed_versions
@@ -300,10 +239,10 @@ class VacuumReport(_Report):
 
     version: int | None = None
     deleted: tuple[DeletedPath, ...] = ()
-    aborted: tuple[tuple[str, str], ...] = ()
+    aborted: tuple[AbortedUpload, ...] = ()
     removed_registrations: tuple[str, ...] = ()
     trimmed_versions: tuple[int, ...] = ()
-    kept: tuple[tuple[str, str], ...] = ()
+    kept: tuple[KeptPath, ...] = ()
     in_doubt: tuple[int, ...] = ()
     failures: tuple[str, ...] = ()
     dry_run: bool = False
@@ -331,7 +270,7 @@ class VacuumReport(_Report):
             lines=(
                 *(f"FAILED: {failure}" for failure in self.failures),
                 *(f"version {version} is in doubt: run `table-writer recover`" for version in self.in_doubt),
-                *(f"kept {location}: {reason}" for location, reason in self.kept),
+                *(f"kept {one.location}: {one.reason}" for one in self.kept),
             ),
         )
 
@@ -345,7 +284,7 @@ class UploadsReport(_Report):
     uploads
         As they were found.
     aborted
-        Of dead writes and late attempts, as ``key`` and ``upload_id``.
+        Of dead writes and late attempts.
     deleted
         Files of dead writes, which go with their uploads.
     failures
@@ -353,7 +292,7 @@ class UploadsReport(_Report):
     """
 
     uploads: tuple[UploadDetail, ...] = ()
-    aborted: tuple[tuple[str, str], ...] = ()
+    aborted: tuple[AbortedUpload, ...] = ()
     deleted: tuple[DeletedPath, ...] = ()
     failures: tuple[str, ...] = ()
     dry_run: bool = True

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from table_writer.display.reports import PartitionDetail, UploadDetail, VersionSummary
+from table_writer.display.reports import (
+    AbortedUpload,
+    DeletedPath,
+    KeptPath,
+    PartitionDetail,
+    UploadDetail,
+    VacuumReport,
+    VersionSummary,
+)
 from table_writer.log.history import History, SlotRecord
 from table_writer.model.entry import EntryPartition
 from table_writer.model.partition_name import partition_name
 from table_writer.model.table import Table
+from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import UploadInfo
 from table_writer.vacuum.dead_writes import Traces
+from table_writer.vacuum.sweep import Vacuumed
 
-__all__ = ["partition_details", "summarised", "upload_details"]
+__all__ = ["partition_details", "summarised", "upload_details", "vacuum_report"]
 
 
 def summarised(record: SlotRecord) -> VersionSummary:
@@ -74,16 +84,54 @@ def upload_details(
     )
 
 
+def vacuum_report(table: Table, layout: TableLayout, found: Vacuumed, *, dry_run: bool) -> VacuumReport:
+    """Describe what a vacuum deleted, or would delete."""
+    replaced = (
+        DeletedPath(
+            location=str(one.left.location),
+            reason=f"replaced by version {one.left.left_by}",
+            bytes=sum(item.size_bytes for item in one.objects),
+            keys=tuple(item.key for item in one.objects),
+        )
+        for one in found.locations
+    )
+    dead = (
+        DeletedPath(
+            location=str(layout.data(write.write_id)),
+            reason=f"dead write: {write.reason}",
+            bytes=sum(item.size_bytes for item in write.objects),
+            keys=tuple(item.key for item in write.objects),
+        )
+        for write in found.dead_writes
+    )
+    uploads = (*(upload for write in found.dead_writes for upload in write.uploads), *found.leftover_uploads)
+    return VacuumReport(
+        table=str(table.name),
+        version=found.version,
+        deleted=(*replaced, *dead),
+        aborted=tuple(AbortedUpload(key=upload.key, upload_id=upload.upload_id) for upload in uploads),
+        removed_registrations=(
+            *(layout.registration_key(write.write_id) for write in found.dead_writes),
+            *found.stale_registrations,
+        ),
+        trimmed_versions=found.trimmed,
+        kept=tuple(KeptPath(location=str(one.location), reason=one.reason) for one in found.kept),
+        in_doubt=found.in_doubt,
+        failures=found.failures,
+        dry_run=dry_run,
+    )
+
+
 def _owner(upload: UploadInfo, traces: Traces, history: History, older_than_seconds: float) -> str:
     write_id = traces.write_id_of(upload)
     if write_id is None:
         return "another tool"
-    if write_id in history.ids_in_doubt():
+    if write_id in history.ids_in_doubt:
         return "in doubt"
     registered = traces.registered.get(write_id)
     if registered is not None:
         return "dead" if registered.is_dead(older_than_seconds) else "running"
-    if write_id in history.claimed_ids():
+    if write_id in history.claimed_ids:
         return "settled"
     return "dead" if traces.age_seconds(upload) >= older_than_seconds else "young"
 

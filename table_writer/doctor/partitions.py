@@ -58,7 +58,7 @@ def placement(patient: Patient) -> Iterable[Finding]:
 def forgotten(patient: Patient) -> Iterable[Finding]:
     """Look for partitions that lie in this library's directory and that the log knows nothing of."""
     layout, now = patient.services.layout, patient.partitions()
-    claimed = patient.services.log.read_history().claimed_ids()  # read after the partitions: claims come first
+    claimed = patient.services.log.read_history().claimed_ids  # read after the partitions: claims come first
     ids = {values: layout.write_id_of(Location.parse(partition.location)) for values, partition in now.items()}
     unknown = sorted(values for values, write_id in ids.items() if write_id and write_id not in claimed)
     if unknown:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
 
 from table_writer.model.entry import (
     EntryPartition,
@@ -23,6 +25,9 @@ from table_writer.model.write import TableLayout
 __all__ = ["History", "Left", "Placed", "Placement", "SlotRecord", "StateThen"]
 
 
+LATE_CALL_SECONDS: Final = 86_400  # no metastore applies a call a day after it was sent
+
+
 @dataclass(frozen=True, slots=True)
 class SlotRecord:
     """An entry as it was found, with its outcome; ages are the store's own clock minus its LastModified."""
@@ -32,6 +37,7 @@ class SlotRecord:
     age_seconds: float
     settled_by: str = ""  # the write_id that recorded the outcome
     settled_age_seconds: float = 0.0  # of the outcome
+    superseded: frozenset[PartitionValues] = frozenset()  # partitions that another tool had moved: never switched
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,7 @@ class Placed:
 
     version: int
     partition: EntryPartition
+    age_seconds: float  # since that was on record
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +100,9 @@ class History:
     left: dict[Place, Left] = field(default_factory=dict, init=False)
     """What readers have left and no vacuum has deleted."""
     deleted: dict[Place, int] = field(default_factory=dict, init=False)
-    """What vacuums have deleted or are deleting, with the version of the newest one."""
+    """What vacuums have deleted, with the version of the newest one."""
+    doomed: set[Place] = field(default_factory=set, init=False)
+    """What vacuums in doubt may be deleting at this moment."""
     _naming: dict[PartitionValues, list[tuple[SlotRecord, EntryPartition]]] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -109,7 +118,7 @@ class History:
         """The newest version; 0 if there is none."""
         return self.records[-1].entry.version if self.records else 0
 
-    @property
+    @cached_property
     def in_doubt(self) -> tuple[SlotRecord, ...]:
         """Entries without an outcome."""
         return tuple(record for record in self.records if record.outcome is None)
@@ -128,10 +137,12 @@ class History:
             if record.outcome is Outcome.PUBLISHED and record.entry.operation is not Operation.VACUUM
         )
 
+    @cached_property
     def claimed_ids(self) -> frozenset[str]:
         """Return the writes that ever claimed an entry: their files belong to the log."""
         return self._ids_of(self.records)
 
+    @cached_property
     def ids_in_doubt(self) -> frozenset[str]:
         """Return the writes whose files an entry in doubt names."""
         return self._ids_of(self.in_doubt)
@@ -153,13 +164,16 @@ class History:
     def placement(self, values: PartitionValues, location: str | None) -> Placement:
         """Compare where the metastore points now, ``None`` if the partition does not exist, with the log.
 
-        A partition that is gone counts as behind only if a drop of ours was never answered: it may have come late. One
+        A partition that is gone counts as behind only if a drop of ours was never answered and the partition was
+        published since, within a day: the drop may have come late. Later somebody has dropped it on purpose. One
         at a placeholder that no older entry names is as good as gone: a refused publish has added it.
         """
         newest = self.current[values]
         wanted = newest.partition.new_location
         older = [(record, named) for record, named in self._naming[values] if record.entry.version < newest.version]
-        current = None if location is None else Location.parse(location)
+        current = None if location is None else Location.parse_any(location)
+        if current is None and location is not None:
+            return Placement.MOVED
         if current is not None and wanted is not None and current.same_place(Location.parse(wanted)):
             return Placement.IN_PLACE
         places = {place for record, named in older for place in self._places_of(record.entry, named.new_location)}
@@ -169,10 +183,11 @@ class History:
             return Placement.MOVED
         if wanted is None:
             return Placement.IN_PLACE
-        late_drop = any(
+        unanswered_drop = any(
             named.new_location is None and record.settled_by != record.entry.write_id for record, named in older
         )
-        return Placement.BEHIND if late_drop else Placement.MISSING
+        recent = newest.age_seconds < LATE_CALL_SECONDS
+        return Placement.BEHIND if unanswered_drop and recent else Placement.MISSING
 
     def state_at(self, version: int) -> dict[PartitionValues, StateThen]:
         """Return where each partition that was changed later was after ``version``.
@@ -184,17 +199,19 @@ class History:
         present = {record.entry.version for record in self.records}
         before = History(self.layout, [record for record in self.records if record.entry.version <= version]).current
         states: dict[PartitionValues, StateThen] = {}
+        hole = next((one for one in range(version + 1, self.newest) if one not in present), self.newest)
         for record in self.published:
             for partition in record.entry.partitions if record.entry.version > version else ():
+                if partition.values in states:
+                    continue
                 placed = before.get(partition.values)
                 if placed is None:
-                    known = present.issuperset(range(version + 1, record.entry.version))
-                    state = StateThen(partition.old_location, known=known)
+                    known = record.entry.version <= hole
+                    states[partition.values] = StateThen(partition.old_location, known=known)
                 else:
                     borne_out = placed.partition.new_location == partition.old_location
                     known = borne_out or present.issuperset(range(placed.version, version + 1))
-                    state = StateThen(placed.partition.new_location, known=known)
-                states.setdefault(partition.values, state)
+                    states[partition.values] = StateThen(placed.partition.new_location, known=known)
         return states
 
     def described(self, values: PartitionValues, location: Location) -> EntryPartition | None:
@@ -212,7 +229,7 @@ class History:
         """
         needed = {self.newest}
         needed |= {placed.version for placed in self.current.values()}
-        needed |= {left.left_by for left in self.left.values()}
+        needed |= {left.left_by for left in self.left.values() if left.objects or self._is_ours(left.location)}
         keys = {
             r.entry.idempotency_key.rpartition("/")[0]: r.entry.version for r in self.records if r.entry.idempotency_key
         }
@@ -232,9 +249,15 @@ class History:
         )
 
     def restorable(self, location: Location) -> bool:
-        """Whether no vacuum has deleted, or is deleting, what readers have left there."""
+        """Whether no vacuum has deleted, or may be deleting, what readers have left there."""
         left = self.left.get(location.place)
-        return left is not None and self.deleted.get(location.place, 0) < left.left_by
+        settled = left is not None and self.deleted.get(location.place, 0) < left.left_by
+        return settled and location.place not in self.doomed
+
+    def outstanding(self, vacuum: LogEntry) -> tuple[Left, ...]:
+        """Return what a vacuum names and has not deleted, as far as readers have not been there again since."""
+        found = ((self.left.get(Location.parse(one.location).place), one.replaced_by) for one in vacuum.deletes)
+        return tuple(left for left, replaced_by in found if left is not None and left.left_by == replaced_by)
 
     def _fold(self, record: SlotRecord) -> None:
         entry = record.entry
@@ -251,33 +274,43 @@ class History:
             return
         for deleted in record.entry.deletes:
             place = Location.parse(deleted.location).place
+            if record.outcome is None:
+                self.doomed.add(place)
+                continue
             self.deleted[place] = record.entry.version
-            if record.outcome is Outcome.PUBLISHED and place in self.left:
+            if place in self.left and self.left[place].left_by == (deleted.replaced_by or self.left[place].left_by):
                 del self.left[place]
 
     def _fold_published(self, record: SlotRecord) -> None:
         entry = record.entry
-        for partition in entry.partitions:
+        switched = [partition for partition in entry.partitions if partition.values not in record.superseded]
+        for partition in switched:
             before = self.current.get(partition.values)
             for text in (before.partition.new_location if before else None, partition.old_location):
                 if text is not None and self.layout.all_data.contains(Location.parse(text)):
                     known = before.partition.bytes if before and text == before.partition.new_location else 0
                     self._leave(Location.parse(text), record, bytes=known)
-            self.current[partition.values] = Placed(entry.version, partition)
+            self.current[partition.values] = Placed(entry.version, partition, record.settled_age_seconds)
+        left = {_place(partition.old_location) for partition in switched}
         for replaced in entry.replaced:
-            retention_seconds = (replaced.delete_after - entry.created_at).total_seconds()
             location = Location.parse(replaced.location)
+            if record.superseded and location.place not in left:
+                continue  # another tool has taken its files elsewhere: they were never replaced by this library
             earlier = self.left.get(location.place)
             self._leave(
                 location,
                 record,
-                retention_seconds=retention_seconds,
+                retention_seconds=max(0.0, (replaced.delete_after - entry.created_at).total_seconds()),
                 objects=replaced.objects,
                 bytes=sum(found.size_bytes for found in replaced.objects) or (earlier.bytes if earlier else 0),
             )
         for partition in entry.partitions:
-            if partition.new_location is not None:
+            if partition.new_location is None:
+                continue
+            if partition.values not in record.superseded:
                 self.left.pop(Location.parse(partition.new_location).place, None)
+            elif entry.operation in {Operation.WRITE, Operation.RECOVER}:  # readers never came to these files
+                self._leave(Location.parse(partition.new_location), record, bytes=partition.bytes)
 
     def _leave(
         self,
@@ -297,6 +330,9 @@ class History:
             bytes=bytes,
         )
 
+    def _is_ours(self, location: Location) -> bool:
+        return self.layout.write_id_of(location) is not None
+
     def _places_of(self, entry: LogEntry, new_location: str | None) -> Iterable[Place]:
         """Where an entry's calls can put a partition: its location, or the empty one."""
         yield self.layout.empty(entry.write_id).place
@@ -314,3 +350,7 @@ class History:
         found = {self.layout.write_id_of(Location.parse(location)) for location in named}
         own = {record.entry.write_id for record in records if record.entry.operation is Operation.WRITE}
         return frozenset(write_id for write_id in found | own if write_id)
+
+
+def _place(location: str | None) -> Place | None:
+    return None if location is None else Location.parse(location).place

@@ -104,15 +104,17 @@ def partition_state(partition: EntryPartition, current_location: str | None, lay
         if partition.new_location is None:
             return PartitionState.DONE
         return PartitionState.BEFORE if partition.old_location is None else PartitionState.SUPERSEDED
-    current = Location.parse(current_location)
-    if partition.new_location is None and layout.is_placeholder(current):
-        return PartitionState.EMPTIED
-    if partition.new_location is not None and current.same_place(Location.parse(partition.new_location)):
-        return PartitionState.DONE
-    if partition.old_location is None:
-        return PartitionState.BEFORE if layout.is_placeholder(current) else PartitionState.SUPERSEDED
-    before = current.same_place(Location.parse(partition.old_location))
-    return PartitionState.BEFORE if before else PartitionState.SUPERSEDED
+    current = Location.parse_any(current_location)
+    if current is None:  # no location of ours
+        return PartitionState.SUPERSEDED
+    placeholder = layout.is_placeholder(current)
+    if partition.new_location is None:
+        wanted = PartitionState.EMPTIED if placeholder else None
+    else:
+        wanted = PartitionState.DONE if current.same_place(Location.parse(partition.new_location)) else None
+    old = partition.old_location
+    before = placeholder if old is None else current.same_place(Location.parse(old))
+    return wanted or (PartitionState.BEFORE if before else PartitionState.SUPERSEDED)
 
 
 class Effect(enum.Enum):

@@ -13,6 +13,7 @@ from typing import Final
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.history import History, SlotRecord
 from table_writer.model.entry import LogEntry, Outcome
+from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore
 
@@ -40,6 +41,14 @@ class LogState:
     def settled(self) -> int:
         """The newest version up to which nothing is in doubt."""
         return min(self.in_doubt) - 1 if self.in_doubt else self.newest
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Settled:
+    outcome: Outcome
+    settled_by: str
+    superseded: frozenset[PartitionValues]
+    age_seconds: float
 
 
 class TableLog:
@@ -127,25 +136,36 @@ class TableLog:
         settled = self._read_outcome(version)
         if settled is None:
             return SlotRecord(entry, None, stored.age_seconds)
-        outcome, settled_by, settled_age_seconds = settled
-        record = SlotRecord(entry, outcome, stored.age_seconds, settled_by, settled_age_seconds)
+        record = SlotRecord(
+            entry,
+            settled.outcome,
+            stored.age_seconds,
+            settled_by=settled.settled_by,
+            settled_age_seconds=settled.age_seconds,
+            superseded=settled.superseded,
+        )
         self._settled_records[version] = record
         return record
 
     def outcome(self, version: int) -> Outcome | None:
         """Return how an entry ended, ``None`` while it is in doubt."""
         settled = self._read_outcome(version)
-        return settled[0] if settled else None
+        return settled.outcome if settled else None
 
-    def _read_outcome(self, version: int) -> tuple[Outcome, str, float] | None:
+    def _read_outcome(self, version: int) -> _Settled | None:
         key = self._layout.outcome_key(version)
         stored = self._store.get(key)
         if stored is None:
             return None
         try:
             body = json.loads(stored.body)
-            return Outcome(body["outcome"]), str(body["settled_by"]), stored.age_seconds
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            return _Settled(
+                outcome=Outcome(body["outcome"]),
+                settled_by=str(body["settled_by"]),
+                superseded=frozenset(tuple(map(str, values)) for values in body.get("superseded", ())),
+                age_seconds=stored.age_seconds,
+            )
+        except (AttributeError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise InvalidInputError(f"the outcome at {key} cannot be read: {error}") from error
 
     def trim(self, versions: Iterable[int]) -> None:
@@ -156,7 +176,8 @@ class TableLog:
         ordered = sorted(versions)
         self._store.delete([self._layout.entry_key(version) for version in ordered])
         orphans = self.read_state(listed_after=0).orphans  # of earlier trims that were interrupted, too
-        self._store.delete([self._layout.outcome_key(version) for version in sorted(orphans)])
+        gone = [version for version in sorted(orphans) if self._store.head(self._layout.entry_key(version)) is None]
+        self._store.delete([self._layout.outcome_key(version) for version in gone])
 
     def claim(self, entry: LogEntry) -> bool:
         """Put an entry into its slot; exactly one of several claimants gets ``True``."""
@@ -164,10 +185,23 @@ class TableLog:
         logger.info("write_id=%s version=%d claimed=%s", entry.write_id, entry.version, claimed)
         return claimed
 
-    def settle(self, version: int, outcome: Outcome, *, write_id: str) -> Outcome:
-        """Record how an entry ended; returns the outcome that stands, which may be an earlier one."""
-        body = json.dumps({"outcome": outcome.value, "version": version, "settled_by": write_id}).encode()
-        if self._store.put_if_absent(self._layout.outcome_key(version), body):
+    def settle(
+        self, version: int, outcome: Outcome, *, write_id: str, superseded: Iterable[PartitionValues] = ()
+    ) -> Outcome:
+        """Record how an entry ended; returns the outcome that stands, which may be an earlier one.
+
+        Parameters
+        ----------
+        version, outcome
+            The entry, and what became of it.
+        write_id
+            Who found out.
+        superseded
+            Partitions that were not switched, since another tool had moved them.
+        """
+        body = {"outcome": outcome.value, "version": version, "settled_by": write_id}
+        moved = {"superseded": sorted(map(list, superseded))} if superseded else {}
+        if self._store.put_if_absent(self._layout.outcome_key(version), json.dumps({**body, **moved}).encode()):
             return outcome
         return self.outcome(version) or outcome
 

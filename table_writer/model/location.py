@@ -67,6 +67,14 @@ class Location:
             raise InvalidInputError(f"{text!r} contains '..'; write the location without it")
         return cls(match[1].lower(), match[2] or "", "".join(f"{segment}/" for segment in segments))
 
+    @classmethod
+    def parse_any(cls, text: str) -> Location | None:
+        """Read a location, ``None`` for a text that is none: other tools may have written anything."""
+        try:
+            return cls.parse(text)
+        except InvalidInputError:
+            return None
+
     def __str__(self) -> str:
         """Spell it in full, with the trailing slash."""
         return f"{self.scheme}://{self.bucket}/{self.key}"

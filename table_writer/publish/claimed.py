@@ -6,10 +6,11 @@ import logging
 from typing import Final
 
 from table_writer.errors import InvalidInputError, MetastoreError, StorageError, TableWriterError
+from table_writer.log.deadline import Deadline
 from table_writer.log.table_log import TableLog
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.table import Table
-from table_writer.publish.switch import Deadline, PartitionsNow, Switch, outcome_unknown
+from table_writer.publish.switch import PartitionsNow, Switch, outcome_unknown
 
 __all__ = ["ABANDON_SECONDS", "ClaimedEntries"]
 
@@ -43,6 +44,8 @@ class ClaimedEntries:
             return self._log.claim(entry)
         except StorageError as error:
             raise outcome_unknown(entry, error) from error
+        except KeyboardInterrupt as stopped:
+            raise _noted(stopped, entry) from None
 
     def carry_out(self, table: Table, entry: LogEntry, now: PartitionsNow, deadline: Deadline) -> tuple[str, ...]:
         """Make readers see what the entry says, and record that.
@@ -70,8 +73,7 @@ class ClaimedEntries:
             self.give_up(entry, deadline, refusal)
             raise
         except KeyboardInterrupt as stopped:
-            stopped.add_note(outcome_unknown(entry, InvalidInputError("it was interrupted.")).message)
-            raise
+            raise _noted(stopped, entry) from None
 
     def _settle(self, entry: LogEntry) -> tuple[str, ...]:
         """Record the outcome. Readers have switched already, so nothing that fails here is a failure of the write."""
@@ -97,3 +99,9 @@ class ClaimedEntries:
             raise outcome_unknown(entry, refusal) from refusal
         if stands is not Outcome.ABANDONED:
             raise outcome_unknown(entry, refusal) from refusal
+
+
+def _noted(stopped: KeyboardInterrupt, entry: LogEntry) -> KeyboardInterrupt:
+    """Tell whoever pressed Ctrl-C what may have become of the write."""
+    stopped.add_note(outcome_unknown(entry, InvalidInputError("it was interrupted.")).message)
+    return stopped

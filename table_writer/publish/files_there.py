@@ -42,7 +42,9 @@ def files_there(store: ObjectStore, history: History, values: PartitionValues, l
         return known
     left = history.left.get(location.place)
     if left is None or history.layout.all_data.contains(location):
-        raise NotThereError(f"what was at {location} was never listed, so it cannot be checked")
+        raise NotThereError(
+            f"the log has no list of the files at {location}; if other tools wrote them, MSCK REPAIR finds them"
+        )
     listed = {one.key: (one.size_bytes, one.etag) for one in left.objects}
     if {one.key: (one.size_bytes, one.etag) for one in found} != listed:
         raise NotThereError(_difference(location, found, f"the {len(listed)} files that were replaced"))

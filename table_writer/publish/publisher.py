@@ -14,6 +14,7 @@ from table_writer.errors import (
     OutcomeUnknownError,
     StorageError,
 )
+from table_writer.log.deadline import Deadline
 from table_writer.log.rules import Standing, standing
 from table_writer.log.table_log import LogState, TableLog
 from table_writer.metastore.protocol import Metastore
@@ -25,7 +26,7 @@ from table_writer.model.write import StagedFiles, WritePlan
 from table_writer.publish.claimed import ClaimedEntries
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.replaced import Replaced, replaced_locations
-from table_writer.publish.switch import Deadline, PartitionsNow
+from table_writer.publish.switch import PartitionsNow
 from table_writer.storage.object_store import ObjectStore
 
 __all__ = ["Published", "Publisher"]

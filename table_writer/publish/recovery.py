@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from table_writer.errors import MetastoreError
+from table_writer.log.deadline import Deadline
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.rules import PartitionState, claim_is_over, recovered_state, to_switch
 from table_writer.log.table_log import TableLog
@@ -17,9 +18,9 @@ from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcom
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.write import TableLayout, new_write_id
 from table_writer.publish.claimed import ClaimedEntries
-from table_writer.publish.switch import Deadline, PartitionsNow, states
+from table_writer.publish.switch import PartitionsNow, states
 
-__all__ = ["Recovered", "Recovery"]
+__all__ = ["Recovered", "Recovery", "Settled", "placements"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,15 @@ class Recovered:
     outcome: Outcome
     partitions: tuple[PartitionValues, ...]  # that this recovery has switched
     superseded: tuple[PartitionValues, ...]  # moved by another tool meanwhile: left alone
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settled:
+    """What was done until nothing was left, and where each partition of the log is now."""
+
+    recovered: tuple[Recovered, ...]
+    put_right: tuple[Recovered, ...]
+    placed: Mapping[PartitionValues, Placement]
 
 
 class Recovery:
@@ -81,8 +91,14 @@ class Recovery:
         """
         wait = FIRST_WAIT_SECONDS
         record = self._log.read(version)
+        if record.outcome is None and not claim_is_over(record.entry, record.age_seconds):
+            logger.warning(
+                "version=%d is being published by write_id=%s; waiting, at most %.0f s. Ctrl-C is safe",
+                version,
+                record.entry.write_id,
+                record.entry.publish_timeout_seconds - record.age_seconds,
+            )
         while record.outcome is None and not claim_is_over(record.entry, record.age_seconds):
-            logger.warning("version=%d is being published by write_id=%s; waiting", version, record.entry.write_id)
             self._sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT_SECONDS)
             record = self._log.read(version)
@@ -113,52 +129,81 @@ class Recovery:
         MetastoreError
             The metastore refused; the entry stays in doubt.
         """
-        original = record.entry
         deadline = Deadline(self._publish_timeout_seconds)
-        claimed = replace(
-            original,
-            version=newest + 1,
-            write_id=new_write_id(),
-            operation=Operation.RECOVER,
-            created_at=datetime.now(UTC),
-            base_version=newest,
-            settles=original.version,
-            publish_timeout_seconds=self._publish_timeout_seconds,
-            idempotency_key="",
-            partitions=tuple(behind) or original.partitions,
-            replaced=() if behind else original.replaced,
-            writer=dict(self._identity),
-        )
+        claimed = self._again(record.entry, newest + 1, behind)
         if not self._claimed.claim(claimed):
             return None
         now = self._look(table, claimed, deadline)
         found = self._states(claimed, now)
-        chosen = to_switch(found)
-        todo = tuple(partition for partition in claimed.partitions if partition.values in chosen)
         superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
-        outcome = Outcome.ABANDONED if len(superseded) == len(claimed.partitions) else Outcome.PUBLISHED
         if superseded:
             logger.warning("version=%s superseded by another tool, left alone: %s", claimed.settles, superseded)
+        chosen = to_switch(found)
+        todo = tuple(partition for partition in claimed.partitions if partition.values in chosen)
         if todo:
             present = {p.values: now[p.values] for p in todo if p.values in now}
             left_to_do = self._claimed.switch(table, replace(claimed, partitions=todo), present, deadline)
             if left_to_do:
                 raise MetastoreError(
-                    f"version {original.version} of {original.table} is only half settled: {left_to_do[0]}",
-                    table=original.table,
+                    f"version {record.entry.version} of {claimed.table} is only half settled: {left_to_do[0]}",
+                    table=claimed.table,
                     write_id=claimed.write_id,
                 )
-        # the original first: should we die in between, the recover entry is still there to be recovered
-        self._log.settle(original.version, outcome, write_id=claimed.write_id)
-        self._log.settle(claimed.version, outcome, write_id=claimed.write_id)
+        return self._settle(record.entry, claimed, tuple(partition.values for partition in todo), superseded)
+
+    def _again(self, original: LogEntry, version: int, behind: Sequence[EntryPartition]) -> LogEntry:
+        """Return the recover entry. What it replaces stays for as long as the original has scheduled, from now on."""
+        created_at = datetime.now(UTC)
+        later = created_at - original.created_at
+        replaced = tuple(replace(one, delete_after=one.delete_after + later) for one in original.replaced)
+        return replace(
+            original,
+            version=version,
+            write_id=new_write_id(),
+            operation=Operation.RECOVER,
+            created_at=created_at,
+            base_version=version - 1,
+            settles=original.version,
+            publish_timeout_seconds=self._publish_timeout_seconds,
+            idempotency_key="",
+            partitions=tuple(behind) or original.partitions,
+            replaced=() if behind else replaced,
+            writer=dict(self._identity),
+        )
+
+    def _settle(
+        self,
+        original: LogEntry,
+        claimed: LogEntry,
+        switched: tuple[PartitionValues, ...],
+        superseded: tuple[PartitionValues, ...],
+    ) -> Recovered:
+        """Record the outcome, the original's first: then the recover entry is there to tell of it if we die between."""
+        outcome = Outcome.ABANDONED if len(superseded) == len(claimed.partitions) else Outcome.PUBLISHED
+        for version in (original.version, claimed.version):
+            self._log.settle(version, outcome, write_id=claimed.write_id, superseded=superseded)
         logger.warning("version=%d recovered as version=%d: %s", original.version, claimed.version, outcome.value)
         return Recovered(
             version=original.version,
             recovered_as=claimed.version,
             outcome=outcome,
-            partitions=tuple(partition.values for partition in todo),
+            partitions=switched,
             superseded=superseded,
         )
+
+    def settle_all(self, table: Table) -> Settled:
+        """Settle what is in doubt, and put right what the metastore has applied late, until nothing is left."""
+        done: list[Recovered] = []
+        put_right: list[Recovered] = []
+        while True:
+            history, recovered = self.settled_history(table)
+            done += recovered
+            now = self._metastore.get_partitions(table, sorted(history.current))
+            placed = placements(history, now)
+            if Placement.BEHIND not in placed.values():
+                return Settled(recovered=tuple(done), put_right=tuple(put_right), placed=placed)
+            again = self.put_right(table, history, now)
+            put_right += [again] if again else []
 
     def settled_history(self, table: Table) -> tuple[History, tuple[Recovered, ...]]:
         """Settle every publish in doubt, oldest first, and return the log as it is then, with what was done."""
@@ -170,6 +215,17 @@ class Recovery:
             done += [recovered] if recovered else []
             history = self._log.read_history()
         return history, tuple(done)
+
+    def history_for(self, table: Table, *, dry_run: bool) -> tuple[History, tuple[str, ...]]:
+        """Return the log with nothing in doubt, and what was settled for that; a dry run settles nothing."""
+        if not dry_run:
+            history, done = self.settled_history(table)
+            return history, tuple(f"version {one.version} was in doubt: {one.outcome.value} now" for one in done)
+        history = self._log.read_history()
+        versions = [record.entry.version for record in history.publishes_in_doubt]
+        return history, tuple(
+            f"version {one} is in doubt: settling it comes first, and may change this" for one in versions
+        )
 
     def put_right(self, table: Table, history: History, now: PartitionsNow) -> Recovered | None:
         """Undo a call that the metastore applied late: point partitions to where the newest published entry has them.
@@ -186,14 +242,15 @@ class Recovery:
             All partitions of the table.
         """
         behind: dict[int, list[EntryPartition]] = {}
-        for values, placed in history.current.items():
-            location = now[values].location if values in now else None
-            if history.placement(values, location) is Placement.BEHIND:
-                moved = replace(placed.partition, old_location=location)
-                behind.setdefault(placed.version, []).append(moved)
-        for version, partitions in sorted(behind.items()):
-            return self.recover(self._log.read(version), table, newest=history.newest, behind=partitions)
-        return None
+        for values, where in placements(history, now).items():
+            if where is Placement.BEHIND:
+                placed = history.current[values]
+                location = now[values].location if values in now else None
+                behind.setdefault(placed.version, []).append(replace(placed.partition, old_location=location))
+        if not behind:
+            return None
+        oldest = min(behind)
+        return self.recover(self._log.read(oldest), table, newest=history.newest, behind=behind[oldest])
 
     def _states(self, entry: LogEntry, now: PartitionsNow) -> dict[PartitionValues, PartitionState]:
         """Tell other tools from late calls of this library; for that the whole log is read, which is rarely needed."""
@@ -214,3 +271,10 @@ class Recovery:
         except MetastoreError as error:
             self._claimed.give_up(entry, deadline, error)
             raise
+
+
+def placements(history: History, now: PartitionsNow) -> dict[PartitionValues, Placement]:
+    """Compare every partition of the log with the metastore."""
+    return {
+        values: history.placement(values, now[values].location if values in now else None) for values in history.current
+    }

@@ -9,17 +9,18 @@ from datetime import UTC, datetime
 from functools import partial
 
 from table_writer.errors import InvalidInputError
+from table_writer.log.deadline import Deadline
 from table_writer.log.history import History
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
 from table_writer.model.location import Location
+from table_writer.model.partition_name import partition_name
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.write import new_write_id
 from table_writer.publish.claimed import ClaimedEntries
 from table_writer.publish.files_there import NotThereError, files_there
 from table_writer.publish.recovery import Recovery
-from table_writer.publish.switch import Deadline
 from table_writer.storage.object_store import ObjectStore
 
 __all__ = ["Restore", "Restored"]
@@ -85,8 +86,10 @@ class Restore:
         OutcomeUnknownError, MetastoreError, StorageError
             As for a write.
         """
+        settled: tuple[str, ...] = ()
         while True:
-            history = self._log.read_history() if dry_run else self._recovery.settled_history(table)[0]
+            history, notes = self._recovery.history_for(table, dry_run=dry_run)
+            settled += notes
             wanted = {
                 values: placed.partition.new_location
                 for values, placed in sorted(history.current.items())
@@ -103,6 +106,7 @@ class Restore:
                 partitions=partitions,
                 not_there={values: reason for values, reason in checked if isinstance(reason, str)},
                 present_count=len(now),
+                notes=settled,
             )
             if dry_run or not partitions:
                 return found
@@ -110,7 +114,7 @@ class Restore:
             deadline = Deadline(self._publish_timeout_seconds)
             if self._claimed.claim(entry):
                 notes = self._claimed.carry_out(table, entry, {}, deadline)
-                return replace(found, version=entry.version, notes=notes)
+                return replace(found, version=entry.version, notes=settled + notes)
 
     def _check(
         self, history: History, values: PartitionValues, location: str
@@ -139,7 +143,8 @@ class Restore:
 def _require_known(chosen: Collection[PartitionValues] | None, history: History, table: Table) -> None:
     unknown = [values for values in chosen or () if values not in history.current]
     if unknown:
+        name = partition_name([column.name for column in table.partition_columns], unknown[0])
         raise InvalidInputError(
-            f"partition {unknown[0]} of {table.name} is not in the log: this library never wrote it",
+            f"partition {name} of {table.name} is not in the log: this library never wrote it",
             table=str(table.name),
         )

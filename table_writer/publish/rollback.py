@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from table_writer.errors import ConflictError, InvalidInputError
+from table_writer.log.deadline import Deadline
 from table_writer.log.history import History, StateThen
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
@@ -21,7 +22,7 @@ from table_writer.publish.claimed import ClaimedEntries
 from table_writer.publish.files_there import NotThereError, files_there
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.replaced import replaced_locations
-from table_writer.publish.switch import Deadline, PartitionsNow
+from table_writer.publish.switch import PartitionsNow
 from table_writer.storage.object_store import ObjectStore
 
 __all__ = ["Republished", "Rollback"]
@@ -99,26 +100,27 @@ class Rollback:
             As for a write.
         """
         first: dict[PartitionValues, str | None] | None = None
+        settled: tuple[str, ...] = ()
         while True:
-            history = self._log.read_history() if dry_run else self._recovery.settled_history(table)[0]
+            history, notes = self._recovery.history_for(table, dry_run=dry_run)
+            settled += notes
             _require_version(history, version, table)
             targets = _targets(history, version, chosen, table)
             now = self._metastore.get_partitions(table, list(targets))
             before = {values: now[values].location if values in now else None for values in targets}
             if first is not None and first != before:
-                raise ConflictError(
-                    f"partitions of {table.name} were published by somebody else while they were being rolled back;"
-                    " nothing changed. Look at the history and decide again.",
-                    table=str(table.name),
-                )
+                raise _moved(table)
             first = before
             partitions = self._checked(history, table, targets, now)
             entry = self._entry(history, table, version, partitions, now)
             if dry_run or not partitions:
-                return Republished(version=None, write_id="", partitions=partitions)
+                return Republished(version=None, write_id="", partitions=partitions, notes=settled)
+            checked, now = now, self._metastore.get_partitions(table, list(targets))
+            if {v: one.location for v, one in checked.items()} != {v: one.location for v, one in now.items()}:
+                raise _moved(table)  # while files were listed, which can take minutes
             deadline = Deadline(self._publish_timeout_seconds)
             if self._claimed.claim(entry):
-                notes = self._claimed.carry_out(table, entry, now, deadline)
+                notes = settled + self._claimed.carry_out(table, entry, now, deadline)
                 return Republished(version=entry.version, write_id=entry.write_id, partitions=partitions, notes=notes)
 
     def _checked(
@@ -196,6 +198,14 @@ class Rollback:
             replaced=replaced.locations,
             writer=dict(self._identity),
         )
+
+
+def _moved(table: Table) -> ConflictError:
+    return ConflictError(
+        f"partitions of {table.name} were moved by somebody else while they were being rolled back; nothing changed."
+        " Look at the history and decide again.",
+        table=str(table.name),
+    )
 
 
 def version_of(history: History, write_id: str, table: Table) -> int:

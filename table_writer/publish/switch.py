@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -14,6 +13,7 @@ from table_writer.errors import (
     PartitionMissingError,
     TableWriterError,
 )
+from table_writer.log.deadline import Deadline
 from table_writer.log.rules import Effect, PartitionState, effect, partition_state
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry
@@ -22,7 +22,7 @@ from table_writer.model.table import Partition, PartitionChange, PartitionValues
 from table_writer.model.write import TableLayout
 from table_writer.publish.parameters import new_parameters, stale_parameters
 
-__all__ = ["Deadline", "PartitionsNow", "Switch", "boot_seconds", "outcome_unknown", "states"]
+__all__ = ["PartitionsNow", "Switch", "outcome_unknown", "states"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,31 +31,6 @@ NO_FILES: Final = {"numFiles": "0", "numRows": "0", "totalSize": "0", "rawDataSi
 
 PartitionsNow = Mapping[PartitionValues, Partition]
 """Partitions as the metastore has just shown them; those that do not exist are absent."""
-
-
-def boot_seconds() -> float:
-    """Return seconds on a clock that goes on while the machine is suspended, where the system has one."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
-class Deadline:
-    """The time a claimant has. It starts before the claim is sent, so it ends before anybody else thinks it does.
-
-    Parameters
-    ----------
-    seconds
-        Time from now.
-    clock
-        Seconds that only grow; a double in tests.
-    """
-
-    def __init__(self, seconds: float, clock: Callable[[], float] = boot_seconds) -> None:
-        self._clock = clock
-        self._end = clock() + seconds
-
-    def allows(self, seconds: float) -> bool:
-        """Whether something that takes this long still ends in time."""
-        return self._clock() + seconds <= self._end
 
 
 class Switch:

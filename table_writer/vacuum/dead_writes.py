@@ -46,12 +46,12 @@ class Traces:
 
     def leftover_uploads(self, history: History) -> tuple[UploadInfo, ...]:
         """Return uploads that late attempts of settled writes have left: no claim of theirs is in doubt any more."""
-        settled = history.claimed_ids() - history.ids_in_doubt() - self.registered.keys()
+        settled = history.claimed_ids - history.ids_in_doubt - self.registered.keys()
         return tuple(upload for write_id in sorted(settled) for upload in self.uploads.get(write_id, ()))
 
     def stale_registrations(self, history: History, older_than_seconds: float) -> tuple[Registered, ...]:
         """Return registrations of dead writers whose files the log owns: they are of no use any more."""
-        claimed = history.claimed_ids()
+        claimed = history.claimed_ids
         return tuple(
             one
             for write_id, one in sorted(self.registered.items())
@@ -67,7 +67,7 @@ class Traces:
         registration was discarded by its writer; what shows up afterwards comes from executors that had not heard of
         it. Its age is that of its youngest trace.
         """
-        claimed = history.claimed_ids()
+        claimed = history.claimed_ids
         dead: list[DeadWrite] = []
         for write_id in sorted((self.write_ids | self.uploads.keys() | self.registered.keys()) - claimed):
             registered = self.registered.get(write_id)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from table_writer.errors import InvalidInputError
 from table_writer.log.history import History, Left
 from table_writer.model.entry import ReplacedObject
 from table_writer.model.location import Location, PlaceSet
@@ -62,7 +63,15 @@ class Due:
 
 def in_use(history: History, partitions: Iterable[Partition]) -> PlaceSet:
     """Return where readers look or may look: by the metastore now, and by the log's newest and unsettled entries."""
-    live = {Location.parse(partition.location).place for partition in partitions}
+    live = set()
+    for partition in partitions:
+        try:
+            live.add(Location.parse(partition.location).place)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"the location of partition {partition.values} cannot be read, and nothing is deleted while it is not"
+                f" known where readers look: {error.message}. ALTER TABLE ... PARTITION ... SET LOCATION to a full URI"
+            ) from error
     return PlaceSet(live | history.in_use())
 
 
@@ -91,7 +100,8 @@ def due(history: History, used: PlaceSet, ages: Ages) -> Due:
             kept.append(Kept(left.location, "readers may look there: the metastore or an unsettled entry names it"))
         elif ours or (left.objects and history.layout.root.contains(left.location)):
             chosen.append(left)
-    return Due(tuple(chosen), tuple(kept))
+    stay = PlaceSet(one.location.place for one in kept)  # an abandoned write's directory may lie around one that stays
+    return Due(tuple(left for left in chosen if not stay.meets(left.location.place)), tuple(kept))
 
 
 def is_used(used: PlaceSet, left: Left) -> bool:

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from table_writer.errors import StorageError, TableWriterError
+from table_writer.log.deadline import Deadline
 from table_writer.log.history import History, Left
 from table_writer.log.rules import claim_is_over
 from table_writer.log.table_log import TableLog
@@ -28,6 +29,10 @@ __all__ = ["FoundLocation", "Vacuum", "Vacuumed"]
 logger = logging.getLogger(__name__)
 
 THREADS: Final = 16
+LOCATIONS_AT_ONCE: Final = 64  # between two looks at the metastore
+CLAIM_SECONDS: Final = 3600.0  # nobody waits for a vacuum
+CHUNK_SECONDS: Final = 600.0  # what one chunk may take, listing and deleting
+SPARED: Final = "readers were pointed there a moment ago"
 
 Item = TypeVar("Item")
 
@@ -62,8 +67,8 @@ class Vacuum:
     ----------
     store, log, metastore, layout
         Services of the table.
-    publish_timeout_seconds, identity
-        As for a write.
+    identity
+        Who vacuums, for the log.
     """
 
     def __init__(
@@ -73,14 +78,12 @@ class Vacuum:
         metastore: Metastore,
         layout: TableLayout,
         *,
-        publish_timeout_seconds: float,
         identity: Mapping[str, str],
     ) -> None:
         self._store = store
         self._log = log
         self._metastore = metastore
         self._layout = layout
-        self._publish_timeout_seconds = publish_timeout_seconds
         self._identity = identity
 
     def run(self, table: Table, ages: Ages, *, dry_run: bool) -> Vacuumed:
@@ -119,11 +122,22 @@ class Vacuum:
             if dry_run:
                 return plan
             if not plan.locations and not plan.dead_writes:
-                return self._tidied(plan, history, ages)
+                return self._tidied(plan)
+            entry = self._unfinished(history, plan)
+            if entry is not None:
+                return self._tidied(self._carry_out(table, history, entry, plan))
             entry = self._entry(table, history, plan)
             if self._log.claim(entry):
-                done = self._carry_out(table, history, entry, plan)
-                return self._tidied(done, self._log.read_history(), ages)
+                return self._tidied(self._carry_out(table, history, entry, plan))
+
+    def _unfinished(self, history: History, plan: Vacuumed) -> LogEntry | None:
+        """Return an entry of a vacuum that died and names all of the plan: no second one is needed."""
+        planned = set(self._deletes(plan))
+        interrupted = self.interrupted(history)
+        for record in history.in_doubt:
+            if record.entry.version in interrupted and planned <= set(record.entry.deletes):
+                return record.entry
+        return None
 
     @staticmethod
     def interrupted(history: History) -> tuple[int, ...]:
@@ -141,20 +155,12 @@ class Vacuum:
         interrupted = self.interrupted(history)
         for record in history.in_doubt:
             if record.entry.version in interrupted:
-                places = [Location.parse(deleted.location) for deleted in record.entry.deletes]
-                left = [history.left[place.place] for place in places if place.place in history.left]
-                ids = {
-                    self._layout.write_id_of(Location.parse(d.location))
-                    for d in record.entry.deletes
-                    if not d.replaced_by
-                }
-                dead = sorted(write_id for write_id in ids - history.claimed_ids() if write_id)
+                ids = {self._layout.write_id_of(Location.parse(one.location)) for one in record.entry.deletes}
+                dead = sorted(write_id for write_id in ids - history.claimed_ids if write_id)
                 plan = Vacuumed(
                     version=record.entry.version,
-                    locations=self._found(history, left),
-                    dead_writes=tuple(
-                        DeadWrite(write_id=write_id, reason="", objects=(), uploads=()) for write_id in dead
-                    ),
+                    locations=self._found(history, history.outstanding(record.entry)),
+                    dead_writes=tuple(DeadWrite(write_id=one, reason="", objects=(), uploads=()) for one in dead),
                 )
                 self._carry_out(table, history, record.entry, plan)
                 if self._log.outcome(record.entry.version) is not None:
@@ -182,7 +188,7 @@ class Vacuum:
         with ThreadPoolExecutor(THREADS, thread_name_prefix="vacuum-list") as pool:
             return tuple(pool.map(look, locations))
 
-    def _entry(self, table: Table, history: History, plan: Vacuumed) -> LogEntry:
+    def _deletes(self, plan: Vacuumed) -> tuple[DeletedLocation, ...]:
         replaced = (
             DeletedLocation(location=str(found.left.location), replaced_by=found.left.left_by)
             for found in plan.locations
@@ -191,6 +197,9 @@ class Vacuum:
             DeletedLocation(location=str(self._layout.data(write.write_id)), replaced_by=None)
             for write in plan.dead_writes
         )
+        return (*replaced, *dead)
+
+    def _entry(self, table: Table, history: History, plan: Vacuumed) -> LogEntry:
         return LogEntry(
             table=str(table.name),
             version=history.newest + 1,
@@ -199,32 +208,43 @@ class Vacuum:
             mode="vacuum",
             created_at=datetime.now(UTC),
             base_version=history.newest,
-            publish_timeout_seconds=self._publish_timeout_seconds,
+            publish_timeout_seconds=CLAIM_SECONDS,
             partitions=(),
-            deletes=(*replaced, *dead),
+            deletes=self._deletes(plan),
             writer=dict(self._identity),
         )
 
     def _carry_out(self, table: Table, history: History, entry: LogEntry, plan: Vacuumed) -> Vacuumed:
-        """Delete what the claimed entry names and what is, at a second look, still not in use."""
+        """Delete what the claimed entry names, a few locations at a time, each looked at again just before.
+
+        What is in use by then is spared. After the claim's time nothing more is deleted: a process that was paused for
+        long does not know what has happened since.
+        """
         logger.info("write_id=%s version=%d vacuums %s", entry.write_id, entry.version, table.name)
+        deadline = Deadline(CLAIM_SECONDS)
+        done: list[FoundLocation] = []
+        spared: list[Kept] = []
+        failures: list[str] = []
+        for chunk in _batches(plan.locations, LOCATIONS_AT_ONCE):
+            used = self._in_use(table, history)
+            if not deadline.allows(CHUNK_SECONDS):
+                failures.append("the time of this vacuum's claim is over; run it again for the rest")
+                break
+            spared += [Kept(one.left.location, SPARED) for one in chunk if is_used(used, one.left)]
+            found = self._found(history, [one.left for one in chunk if not is_used(used, one.left)])
+            failures += self._delete(entry, (item.key for one in found for item in one.objects))
+            done += found
         used = self._in_use(table, history)
-        spared = [one for one in plan.locations if is_used(used, one.left)]
-        locations = self._found(history, [one.left for one in plan.locations if one not in spared])
         dead = tuple(one for one in plan.dead_writes if not used.meets(self._layout.data(one.write_id).place))
-        failures = [
-            *self._delete(entry, (found.key for one in locations for found in one.objects)),
-            *(failure for write in dead for failure in self._give_up(entry, write)),
-        ]
+        failures += [failure for write in dead for failure in self._give_up(entry, write)]
         if not failures and not spared:  # else it stays in doubt, and the next vacuum takes over
             self._settle(entry, history)
-        kept = [Kept(one.left.location, "readers were pointed there a moment ago") for one in spared]
         return replace(
             plan,
             version=entry.version,
-            locations=locations,
+            locations=tuple(done),
             dead_writes=dead,
-            kept=(*plan.kept, *kept),
+            kept=(*plan.kept, *spared),
             failures=tuple(failures),
         )
 
@@ -242,21 +262,20 @@ class Vacuum:
         done = {Location.parse(deleted.location).place for deleted in entry.deletes}
         for record in history.in_doubt:
             if record.entry.operation is Operation.VACUUM:
-                places = {Location.parse(deleted.location).place for deleted in record.entry.deletes}
-                if not (places & history.left.keys()) - done:
+                places = {left.location.place for left in history.outstanding(record.entry)}
+                if places <= done:
                     self._log.settle(record.entry.version, Outcome.PUBLISHED, write_id=entry.write_id)
         self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id)
 
-    def _tidied(self, plan: Vacuumed, history: History, ages: Ages) -> Vacuumed:
+    def _tidied(self, plan: Vacuumed) -> Vacuumed:
         """Remove what needs no claim: late uploads of settled writes, stale registrations, entries."""
         failures = [*plan.failures, *self._abort(plan.leftover_uploads)]
         failures += self._delete(None, plan.stale_registrations)
-        trimmed = tuple(sorted(history.trimmable(ages.history_seconds)))
         try:
-            self._log.trim(trimmed)
+            self._log.trim(plan.trimmed)
         except TableWriterError as error:
             failures.append(str(error))
-        return replace(plan, trimmed=trimmed, failures=tuple(failures))
+        return replace(plan, failures=tuple(failures))
 
     def _delete(self, entry: LogEntry | None, keys: Iterable[str]) -> list[str]:
         failures = []

@@ -1,4 +1,4 @@
-"""The examples in the writer's docstrings, run against the lakehouse."""
+"""The examples in the docstrings of the public classes, run against the lakehouse."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import DataFrame
 
-from table_writer import TableWriter
+from table_writer import Maintenance, TableWriter, TableWriterConfig
 from table_writer.testing import Lakehouse
 
 
@@ -22,13 +22,26 @@ def df(lakehouse: Lakehouse) -> Iterator[DataFrame]:
     spark.sql("DROP DATABASE mart CASCADE")
 
 
-def test_every_example_of_the_writer_does_what_it_shows(lakehouse: Lakehouse, df: DataFrame) -> None:
+def run_examples(documented: type, names: dict[str, object], at_least: int) -> None:
     finder = doctest.DocTestFinder(exclude_empty=True)
-    names = {"spark": lakehouse.spark, "df": df, "TableWriter": TableWriter}
-    tests = [test for test in finder.find(TableWriter, "TableWriter", globs=names) if test.examples]
+    tests = [test for test in finder.find(documented, documented.__name__, globs=names) if test.examples]
     said = io.StringIO()
     runner = doctest.DocTestRunner()
     for test in tests:
         runner.run(test, out=said.write)
     assert runner.failures == 0, said.getvalue()
-    assert len(tests) >= 3
+    assert len(tests) >= at_least
+
+
+def test_every_example_does_what_it_shows(lakehouse: Lakehouse, df: DataFrame) -> None:
+    run_examples(TableWriter, {"spark": lakehouse.spark, "df": df, "TableWriter": TableWriter}, at_least=4)
+    settings = lakehouse.s3_server.hadoop_settings()
+    keeper = Maintenance(lakehouse.metastore_uri, config=TableWriterConfig(hadoop=settings))
+    names = {
+        "Maintenance": Maintenance,
+        "TableWriterConfig": TableWriterConfig,
+        "hadoop_settings": settings,
+        "keeper": keeper,
+        "metastore_uri": lakehouse.metastore_uri,
+    }
+    run_examples(Maintenance, names, at_least=2)

@@ -158,7 +158,9 @@ def test_the_second_of_two_overlapping_writes_is_a_conflict(
         return batch
 
     writer.overwrite_partitions(rows((1, "a", "d1")), orders)
-    plan = writer._services.open_table(orders).planner().plan  # the moment between plan and publish, held open
+    plan = writer._services.planner(
+        writer._services.open_table(orders)
+    ).plan  # the moment between plan and publish, held open
     planned = plan(rows((8, "loser", "d1")), mode_of(writer))
     publish_first(None)
     services = writer._services.open_table(orders)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 
-from table_writer.errors import ConflictError, LostResponseError, OutcomeUnknownError
+from table_writer.errors import ConflictError, InvalidInputError, LostResponseError, OutcomeUnknownError
 from table_writer.model.entry import Operation
-from tests.publish.world import TABLE, DeathError, Fault, World
+from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 
 T = str(TABLE)
 ONE = {"d1": frozenset({1}), "d2": frozenset({2})}
@@ -229,3 +232,121 @@ def test_recovers_and_writers_at_once_lose_nothing() -> None:
     assert rows["d2"] == frozenset({20})
     assert rows["d1"] in [frozenset({number}) for number in wrote] or (not wrote and rows["d1"] == frozenset({10}))
     assert world.keeper.recover(T).settled == {}
+
+
+def test_another_tools_files_of_a_superseded_partition_are_never_scheduled() -> None:
+    world = World()
+    world.written_by_another_tool("d1", frozenset({7}))
+    world.written_by_another_tool("d2", frozenset({8}))
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write(TWO)
+    world.store.put("mart/orders/moved/part-0.json", b"[9]")
+    world.pointed_by_another_tool("d1", f"{ROOT}moved/")
+    world.wait_out_claims()
+    assert world.keeper.recover(T).superseded == ("dt=d1",)
+    world.skipped_seconds += 10 * 86_400
+    world.keeper.vacuum(T)
+    assert world.store.head("mart/orders/dt=d1/part-0.json") is not None, "this library never replaced it"
+    assert world.store.head("mart/orders/dt=d2/part-0.json") is None
+    assert world.rows() == {"d1": frozenset({9}), "d2": frozenset({20})}
+    assert not any("[10]" in _text(world, info.key) for info in world.store.list(world.layout.all_data.key))
+
+
+def _text(world: World, key: str) -> str:
+    stored = world.store.get(key)
+    return stored.body.decode() if stored else ""
+
+
+def test_what_a_recovered_entry_replaces_stays_for_its_whole_retention() -> None:
+    world = World()
+    world.write(ONE)
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write(TWO)
+    key = world.layout.entry_key(2)
+    stored = world.store.get(key)
+    assert stored is not None
+    body = json.loads(stored.body)
+    week = timedelta(days=7)
+    for values in (body, *body["replaced"]):
+        name = "created_at" if values is body else "delete_after"
+        values[name] = (datetime.fromisoformat(values[name]) - week).isoformat()
+    world.store.put(key, json.dumps(body).encode())  # as if it had been claimed a week ago
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    left = world.history().left.values()
+    assert {round(one.retention_seconds or 0) for one in left} == {3 * 86_400}
+
+
+def test_a_location_that_is_none_is_another_tools() -> None:
+    world = World()
+    world.write(ONE)
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write(TWO)
+    world.metastore.put_partition(TABLE, replace(world.partitions()["d1"], location="/user/hive/d1"))
+    world.wait_out_claims()
+    assert world.keeper.recover(T).superseded == ("dt=d1",)
+    assert world.partitions()["d2"].parameters["table_writer.version"] == "3"
+    with pytest.raises(InvalidInputError, match=r"location of partition \('d1',\)"):
+        world.vacuum()
+
+
+def test_a_drop_that_somebody_made_on_purpose_is_not_undone_for_ever() -> None:
+    world = World()
+    world.write(ONE)
+    world.write({"d3": frozenset({3})})
+    with world.inject(Fault("metastore", "drop_partition", 1, "before", Exception)):
+        world.keeper.rollback(T, version=1)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    world.write({"d3": frozenset({33})})
+    world.skipped_seconds += 2 * 86_400
+    world.metastore.drop_partition(world.table, ("d3",))
+    report = world.keeper.recover(T)
+    assert (report.put_right, report.missing) == ((), ("dt=d3",))
+
+
+def test_put_right_names_only_what_was_put_right() -> None:
+    world = World()
+    world.write(ONE)
+    apply = late_call(world, TWO)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    world.write(THREE)
+    apply()
+
+    def take(call: str, phase: str, _key: str) -> None:
+        if (call, phase) == ("put_if_absent", "before"):
+            world.store.on_call = None
+            world.written_by_another_tool("d1", frozenset({9}))
+
+    world.store.on_call = take
+    report = world.keeper.recover(T)
+    assert (report.put_right, report.superseded) == ((), ("dt=d1",))
+    assert world.rows()["d1"] == frozenset({9})
+
+
+def test_ctrl_c_inside_the_claim_says_what_to_do() -> None:
+    world = World()
+    plan = world.plan()
+    after = Fault("store", "put_if_absent", 1, "after", KeyboardInterrupt)
+    with world.inject(after), pytest.raises(KeyboardInterrupt) as stopped:
+        world.write(ONE, plan=plan)
+    assert "table-writer recover mart.orders" in stopped.value.__notes__[0]
+
+
+def test_a_dead_vacuum_deletes_nothing_that_readers_have_left_since() -> None:
+    world = World()
+    world.write(ONE)
+    apply = late_call(world, TWO)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    world.write(THREE)
+    with world.inject(Fault("store", "delete", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.vacuum()
+    world.wait_out_claims()
+    apply()
+    assert world.rows() == TWO
+    report = world.keeper.recover(T)
+    assert report.put_right == ("dt=d1",)
+    late = next(p.new_location for p in world.services().log.read(2).entry.partitions if p.values == ("d1",))
+    assert list(world.store.list(str(late).removeprefix("s3a://lake/"))), "queries that run now may read it"

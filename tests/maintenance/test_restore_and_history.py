@@ -156,3 +156,14 @@ def test_a_damaged_or_hostile_entry_is_an_error_that_changes_nothing(world: Worl
         with pytest.raises(InvalidInputError, match=match):
             call()
     assert ({info.key: info.etag for info in world.store.list("")}, world.rows()) == before
+
+
+def test_a_wrong_call_of_restore_adopts_nothing(world: World) -> None:
+    lose_metastore(world)
+    before = world.store.get(world.layout.owner_key)
+    with pytest.raises(InvalidInputError, match="not a partition"):
+        world.keeper.restore(T, partitions=["hour=1"])
+    after = world.store.get(world.layout.owner_key)
+    assert before is not None
+    assert after is not None
+    assert before.body == after.body

@@ -170,7 +170,7 @@ def test_a_rollback_that_loses_the_slot_to_a_write_of_its_partition_changes_noth
             world.write({"d1": frozenset({77})})
 
     world.store.on_call = write_meanwhile
-    with pytest.raises(ConflictError, match="while they were being rolled back"):
+    with pytest.raises(ConflictError, match="moved by somebody else"):
         world.keeper.rollback(T, version=1)
     assert world.rows()["d1"] == frozenset({77})
 
@@ -248,3 +248,23 @@ def test_where_replaced_data_lies_outside_the_root_it_cannot_be_checked(world: W
     with pytest.raises(InvalidInputError, match="vacuumed, or were never"):
         world.keeper.rollback(T, version=2)
     assert ROOT in world.partitions()["d9"].location
+
+
+def test_a_move_while_files_are_listed_is_noticed(world: World) -> None:
+    def move(call: str, phase: str, key: str) -> None:
+        if (call, phase) == ("list_page", "after") and "/data/" in key:
+            world.store.on_call = None
+            world.written_by_another_tool("d1", frozenset({99}))
+
+    world.store.on_call = move
+    with pytest.raises(ConflictError, match="moved by somebody else"):
+        world.keeper.rollback(T, version=1)
+    assert world.rows()["d1"] == frozenset({99})
+
+
+def test_what_a_rollback_settles_first_is_told(world: World) -> None:
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write({"d1": frozenset({11})})
+    world.wait_out_claims()
+    assert "version 3 is in doubt" in world.keeper.rollback(T, version=1, dry_run=True).notes[0]
+    assert world.keeper.rollback(T, version=1).notes == ("version 3 was in doubt: published now",)

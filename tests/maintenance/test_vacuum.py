@@ -40,7 +40,7 @@ def test_replaced_rows_stay_for_the_retention_and_then_go(world: World) -> None:
     before = data(world)
     kept = world.keeper.vacuum(T)
     assert data(world) == before
-    assert "its retention lasts 72.0 more hours" in kept.kept[0][1]
+    assert "its retention lasts 72.0 more hours" in kept.kept[0].reason
     world.skipped_seconds += 4 * 86_400
     report = world.keeper.vacuum(T)
     assert len(report.deleted) == 1
@@ -69,7 +69,7 @@ def test_a_dry_run_lists_exactly_what_the_real_run_deletes(world: World) -> None
     assert planned.aborted == done.aborted
     assert planned.removed_registrations == done.removed_registrations
     gone = before - everything(world)
-    named = {key for path in planned.deleted for key in path.keys} | {upload for _, upload in planned.aborted}
+    named = {key for path in planned.deleted for key in path.keys} | {one.upload_id for one in planned.aborted}
     assert gone == named | set(planned.removed_registrations)
 
 
@@ -136,7 +136,7 @@ def test_a_location_that_the_metastore_points_at_stays_whatever_the_log_says(wor
     world.pointed_by_another_tool("d7", str(old).replace("s3a://", "s3://").replace("/orders/", "//orders/./"))
     report = world.vacuum()
     assert report.deleted == ()
-    assert "readers may look there" in report.kept[0][1]
+    assert "readers may look there" in report.kept[0].reason
     assert world.rows()["d7"] == frozenset({1})
 
 
@@ -151,7 +151,7 @@ def test_a_location_that_is_pointed_at_between_look_and_delete_stays(world: Worl
     world.store.on_call = point_meanwhile
     report = world.vacuum()
     assert world.rows()["d7"] == frozenset({1})
-    assert "a moment ago" in report.kept[-1][1]
+    assert "a moment ago" in report.kept[-1].reason
     world.metastore.drop_partition(world.table, ("d7",))
     world.vacuum()
     assert world.leftovers() == []
@@ -178,7 +178,7 @@ def test_other_tools_files_stay_together_while_readers_look_at_one_of_them() -> 
     world.store.put("mart/orders/dt=d1/deeper/part-0.json", b"[8]")
     world.write({"d1": frozenset({1})})
     world.pointed_by_another_tool("d5", "s3n://lake/mart/orders/dt=d1/deeper")
-    assert "readers may look there" in world.vacuum().kept[0][1]
+    assert "readers may look there" in world.vacuum().kept[0].reason
     assert world.rows()["d5"] == frozenset({8})
     world.metastore.drop_partition(world.table, ("d5",))
     world.vacuum()
@@ -278,7 +278,7 @@ def test_uploads_that_late_attempts_leave_after_the_publish_are_aborted(world: W
     upload = world.store.create_upload(f"{world.layout.data(write_id).key}dt=d1/late.json")
     listed = world.keeper.uploads(T)
     assert [(one.owner, one.upload_id) for one in listed.uploads] == [("settled", upload)]
-    assert world.keeper.vacuum(T).aborted[0][1] == upload
+    assert world.keeper.vacuum(T).aborted[0].upload_id == upload
     assert world.keeper.uploads(T).uploads == ()
 
 
@@ -488,3 +488,72 @@ def test_listing_uploads_needs_no_force_whatever_the_retention(world: World) -> 
     world.metastore.create_table(replace(world.table, parameters={"table_writer.retention": "168"}))
     assert world.keeper.uploads(T).uploads == ()
     assert world.keeper.uploads(T, abort=True).aborted == ()
+
+
+def test_the_directory_of_an_abandoned_write_stays_while_a_part_of_it_stays(world: World) -> None:
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", Exception)), pytest.raises(MetastoreError):
+        world.write({"d1": frozenset({11})})
+    abandoned = str(world.services().log.read(3).entry.partitions[0].new_location)
+    world.skipped_seconds += 10 * 86_400
+    world.pointed_by_another_tool("d1", abandoned)
+    world.write({"d1": frozenset({12})})
+    report = world.keeper.vacuum(T)
+    assert abandoned in {one.location for one in report.kept}
+    assert list(world.store.list(abandoned.removeprefix("s3a://lake/")))
+
+
+def test_a_rollback_does_not_race_a_vacuum_that_may_still_be_deleting() -> None:
+    world = World()
+    world.write({"d1": frozenset({1})})
+    world.write({"d1": frozenset({2})})
+    first = str(world.services().log.read(1).entry.partitions[0].new_location)
+    with world.inject(Fault("store", "delete", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.vacuum()
+    world.pointed_by_another_tool("d1", first)
+    world.write({"d1": frozenset({4})})
+    with pytest.raises(InvalidInputError, match="vacuumed"):
+        world.keeper.rollback(T, version=1)
+
+
+def test_a_vacuum_that_fails_every_day_leaves_one_entry(world: World) -> None:
+    def refuse(call: str, phase: str, _key: str) -> None:
+        if (call, phase) == ("delete", "before"):
+            raise StorageError("AccessDenied")
+
+    world.skipped_seconds += 5 * 86_400
+    for _ in range(5):
+        world.store.on_call = refuse
+        assert world.keeper.vacuum(T).failures
+        world.store.on_call = None
+        world.skipped_seconds += 86_400
+    assert world.services().log.read_state(listed_after=0).in_doubt == {3}
+    assert world.keeper.recover(T, dry_run=True).unfinished_vacuums == (3,)
+    assert world.keeper.vacuum(T).failures == ()
+    assert not world.services().log.read_state(listed_after=0).in_doubt
+    assert world.leftovers() == []
+
+
+def test_a_vacuum_looks_again_before_each_group_of_locations() -> None:
+    world = World()
+    for number in range(70):
+        world.written_by_another_tool(f"d{number:02d}", frozenset({number}))
+    world.write({f"d{number:02d}": frozenset({number + 100}) for number in range(70)})
+
+    def come_back(call: str, phase: str, key: str) -> None:
+        if (call, phase) == ("delete", "after") and "/dt=" in key:
+            world.store.on_call = None
+            world.pointed_by_another_tool("d69", "s3a://lake/mart/orders/dt=d69/")
+
+    world.store.on_call = come_back
+    report = world.vacuum()
+    assert world.rows()["d69"] == frozenset({69})
+    assert "a moment ago" in report.kept[-1].reason
+
+
+def test_a_dry_run_of_giving_up_dead_writes_names_their_files_too(world: World) -> None:
+    dead_writer(world)
+    world.wait_out_claims()
+    dry = world.keeper.uploads(T, abort=True, older_than=timedelta(0), force=True, dry_run=True)
+    done = world.keeper.uploads(T, abort=True, older_than=timedelta(0), force=True)
+    assert (dry.aborted, dry.deleted) == (done.aborted, done.deleted)
+    assert done.deleted[0].keys

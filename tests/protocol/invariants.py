@@ -229,9 +229,7 @@ def forgotten(log: Log) -> str:
     if _said(kept) != _said(log.history):
         return f"without versions {sorted(trimmed)} the log says something else"
     used = {code_of(place).partition("/")[0] for place in kept.in_use() if place[2].startswith(LAYOUT.all_data.key)}
-    return (
-        f"without versions {sorted(trimmed)} {used - kept.claimed_ids()} look dead" if used - kept.claimed_ids() else ""
-    )
+    return f"without versions {sorted(trimmed)} {used - kept.claimed_ids} look dead" if used - kept.claimed_ids else ""
 
 
 def _said(history: History) -> tuple[object, ...]:

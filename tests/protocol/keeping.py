@@ -115,7 +115,7 @@ class Keeping(Publishing):
     def vacuum(self, write_id: str) -> Phase:
         stale: frozenset[str] = yield ListStale()
         log: Log = yield ReadLog()
-        return "vacuum_look", write_id, log, tuple(sorted(stale - log.history.claimed_ids()))
+        return "vacuum_look", write_id, log, tuple(sorted(stale - log.history.claimed_ids))
 
     def vacuum_look(self, write_id: str, log: Log, dead: tuple[str, ...]) -> Phase:
         now = yield ReadMetastore(PARTITIONS)
@@ -166,7 +166,7 @@ class Keeping(Publishing):
         for record in log.history.in_doubt:
             if record.entry.operation is Operation.VACUUM and self.is_over(record):
                 own = record.entry.version
-                claimed = log.history.claimed_ids()
+                claimed = log.history.claimed_ids
                 deletes = tuple(
                     (code, left_by)
                     for code, left_by in log.slots[own - 1].deletes

@@ -10,11 +10,12 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
+from table_writer.log.deadline import Deadline
 from table_writer.log.owner import Owner, claim_root, require_owner
 from table_writer.model.entry import Operation, Outcome
 from table_writer.model.table import Column
 from table_writer.publish.recovery import Recovery
-from table_writer.publish.switch import Deadline, Switch
+from table_writer.publish.switch import Switch
 
 from .world import ROOT, TABLE, DeathError, Fault, World
 

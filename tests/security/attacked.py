@@ -62,8 +62,7 @@ class Attacked(World):
         registered = (info.key for info in self.store.list(self.layout.registrations.key))
         self.garbage = {*(key for key in data if not key.startswith(tuple(live))), *registered}
         (self.dead_write_id,) = (
-            set(self.store.list_directories(self.layout.all_data.key))
-            - self.services().log.read_history().claimed_ids()
+            set(self.store.list_directories(self.layout.all_data.key)) - self.services().log.read_history().claimed_ids
         )
 
     @property
