@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final, Self
@@ -24,11 +24,11 @@ from table_writer.display.versions import partition_details, summarised, upload_
 from table_writer.doctor import examine
 from table_writer.errors import InvalidInputError
 from table_writer.log.history import Placement
-from table_writer.log.owner import Owner, require_owner
-from table_writer.model.partition_name import partition_name, partition_values
-from table_writer.model.table import PartitionValues, TableName
+from table_writer.log.owner import Owner, is_of_earlier_table, require_owner
+from table_writer.model.table import TableName
 from table_writer.publish.recovery import placements
 from table_writer.publish.rollback import version_of
+from table_writer.retention import SAFE_AGE, require_safe, vacuum_age
 from table_writer.services import Services, TableServices
 from table_writer.vacuum.dead_writes import look_for_traces
 from table_writer.vacuum.due import Ages
@@ -37,10 +37,8 @@ __all__ = ["Maintenance"]
 
 logger = logging.getLogger(__name__)
 
-SAFE_AGE: Final = timedelta(hours=24)  # calls in flight and running queries must find their files
 HISTORY_RETENTION: Final = timedelta(days=30)
 HISTORY_PROPERTY: Final = "table_writer.history_retention"
-RETENTION_PROPERTY: Final = "table_writer.retention"
 AWS_CHAIN: Final = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 
 
@@ -171,8 +169,8 @@ class Maintenance:
             return RecoverReport(
                 table=str(services.table.name),
                 settled=dict.fromkeys(in_doubt, "in doubt"),
-                put_right=_names(services, [v for v, where in placed.items() if where is Placement.BEHIND]),
-                missing=_names(services, [v for v, where in placed.items() if where is Placement.MISSING]),
+                put_right=services.partition_names([v for v, where in placed.items() if where is Placement.BEHIND]),
+                missing=services.partition_names([v for v, where in placed.items() if where is Placement.MISSING]),
                 unfinished_vacuums=vacuum.interrupted(before),
                 dry_run=True,
             )
@@ -183,9 +181,9 @@ class Maintenance:
         return RecoverReport(
             table=str(services.table.name),
             settled={version: outcome.value for version, outcome in outcomes.items() if outcome},
-            put_right=_names(services, {values for one in done.put_right for values in one.partitions}),
-            superseded=_names(services, {values for one in every for values in one.superseded}),
-            missing=_names(services, [v for v, where in done.placed.items() if where is Placement.MISSING]),
+            put_right=services.partition_names({values for one in done.put_right for values in one.partitions}),
+            superseded=services.partition_names({values for one in every for values in one.superseded}),
+            missing=services.partition_names([v for v, where in done.placed.items() if where is Placement.MISSING]),
             finished_vacuums=finished,
             unfinished_vacuums=vacuum.interrupted(services.log.read_history()),
         )
@@ -229,7 +227,7 @@ class Maintenance:
         services = self._open(table)
         if version is None:
             version = version_of(services.log.read_history(), str(write_id), services.table)
-        done = services.rollback().run(services.table, version, _values(services, partitions), dry_run=dry_run)
+        done = services.rollback().run(services.table, version, services.partition_values(partitions), dry_run=dry_run)
         return RollbackReport(
             table=str(services.table.name),
             to_version=version,
@@ -278,7 +276,7 @@ class Maintenance:
             The age is too low and ``force`` was not given.
         """
         services = self._open(table)
-        age = _age(services, older_than, force=force)
+        age = vacuum_age(services, older_than, force=force)
         history = services.hours_property(HISTORY_PROPERTY)
         ages = Ages(
             replaced_seconds=None if age is None else age.total_seconds(),
@@ -317,7 +315,7 @@ class Maintenance:
         """
         services = self._open(table)
         if abort:
-            _require_safe(services, older_than, SAFE_AGE, force=force)
+            require_safe(services, older_than, SAFE_AGE, force=force)
         seconds = older_than.total_seconds()
         traces = look_for_traces(services.store, services.layout)
         uploads = tuple(services.store.list_uploads(services.layout.root.key))
@@ -353,17 +351,16 @@ class Maintenance:
             Check everything and change nothing.
         """
         services = self._services.open_table(TableName.parse(table))
-        chosen = _values(services, partitions)
+        chosen = services.partition_values(partitions)
         owner = Owner.of(services.table, services.metastore.uri)
-        if _require_same_name(services, owner) and not dry_run:
+        if is_of_earlier_table(services.store, services.layout, owner) and not dry_run:
             services.store.put(services.layout.owner_key, owner.to_json())
         done = services.restore().run(services.table, chosen, dry_run=dry_run)
-        columns = _columns(services)
         return RestoreReport(
             table=str(services.table.name),
             version=done.version,
             partitions=partition_details(services.table, done.partitions),
-            not_there={partition_name(columns, values): reason for values, reason in done.not_there.items()},
+            not_there={services.partition_names([values])[0]: reason for values, reason in done.not_there.items()},
             present_count=done.present_count,
             notes=done.notes,
             dry_run=dry_run,
@@ -405,65 +402,3 @@ def _with_credentials(hadoop: Mapping[str, str]) -> Mapping[str, str]:
     """Without any word on credentials take what the AWS SDK finds: profiles and SSO too, as the AWS CLI does."""
     named = any(name.endswith((".access.key", ".aws.credentials.provider")) for name in hadoop)
     return hadoop if named else {**hadoop, "fs.s3a.aws.credentials.provider": AWS_CHAIN}
-
-
-def _age(services: TableServices, older_than: timedelta | None, *, force: bool) -> timedelta | None:
-    """Return the age that is asked for, else the table's; ``None``: each location's own retention."""
-    of_table = services.hours_property(RETENTION_PROPERTY)
-    if older_than is None:
-        if of_table is not None:
-            _require_safe(services, of_table, SAFE_AGE, force=force)
-        return of_table
-    _require_safe(services, older_than, max(SAFE_AGE, of_table or SAFE_AGE), force=force)
-    return older_than
-
-
-def _require_safe(services: TableServices, age: timedelta, least: timedelta, *, force: bool) -> None:
-    if age < timedelta(0):
-        raise InvalidInputError(f"older_than={age}: expected a positive age")
-    if age < least and not force:
-        raise InvalidInputError(
-            f"an age of {age} is less than {least}: running queries, and calls that the metastore has not applied yet,"
-            f" could lose their files. If none is left of {services.table.name}, force it.",
-            table=str(services.table.name),
-        )
-
-
-def _require_same_name(services: TableServices, owner: Owner) -> bool:
-    """Return whether the files belonged to an earlier table of this name; refuse those of another one."""
-    stored = services.store.get(services.layout.owner_key)
-    found = Owner.from_json(stored.body, services.layout.owner_key) if stored else owner
-    if (found.database, found.name) != (owner.database, owner.name):
-        require_owner(services.store, services.layout, owner)
-    return found.identity != owner.identity
-
-
-def _values(services: TableServices, names: Collection[str] | None) -> tuple[PartitionValues, ...] | None:
-    """Read partition names as Hive spells them."""
-    if names is None:
-        return None
-    if isinstance(names, str):
-        raise InvalidInputError(f"partitions is a list of names, not text: write partitions=[{names!r}]")
-    columns = _columns(services)
-    chosen: list[PartitionValues] = []
-    for name in names:
-        values = partition_values(name)
-        if len(values) != len(columns) or partition_name(columns, values).lower() != name.lower():
-            example = "/".join(f"{column}=…" for column in columns)
-            raise InvalidInputError(
-                f"{name!r} is not a partition of {services.table.name}; expected {example} as SHOW PARTITIONS spells"
-                " it, with %3A for a colon"
-            )
-        chosen.append(values)
-    if not chosen:
-        raise InvalidInputError("no partition is named; leave partitions out for all of them")
-    return tuple(dict.fromkeys(chosen))
-
-
-def _names(services: TableServices, values: Collection[PartitionValues]) -> tuple[str, ...]:
-    columns = _columns(services)
-    return tuple(partition_name(columns, one) for one in sorted(values))
-
-
-def _columns(services: TableServices) -> Sequence[str]:
-    return [column.name for column in services.table.partition_columns]

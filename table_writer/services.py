@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache, cached_property
@@ -16,7 +16,8 @@ from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.location import Location
-from table_writer.model.table import Table, TableName
+from table_writer.model.partition_name import partition_name, partition_values
+from table_writer.model.table import PartitionValues, Table, TableName
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.publish.claimed import ClaimedEntries
 from table_writer.publish.publisher import Publisher
@@ -27,7 +28,7 @@ from table_writer.publish.switch import Switch
 from table_writer.storage import ObjectStore, StoreSettings, committer_threads, open_store, settings_for
 from table_writer.vacuum.sweep import Vacuum
 
-__all__ = ["Services", "TableServices", "require_table"]
+__all__ = ["RETENTION_PROPERTY", "Services", "TableServices", "require_table"]
 
 COMPLETE_THREADS = 8  # Hadoop's default of fs.s3a.committer.threads, for stores that are not S3
 RETENTION_PROPERTY = "table_writer.retention"
@@ -135,6 +136,39 @@ class TableServices:
         """Whether ``_SUCCESS`` is wanted."""
         wanted = self.session.hadoop.get("mapreduce.fileoutputcommitter.marksuccessfuljobs", "true")
         return wanted.lower() != "false" if self.config.mark_success is None else self.config.mark_success
+
+    def partition_names(self, values: Collection[PartitionValues]) -> tuple[str, ...]:
+        """Return Hive's names of partitions, in the order of their values."""
+        columns = [column.name for column in self.table.partition_columns]
+        return tuple(partition_name(columns, one) for one in sorted(values))
+
+    def partition_values(self, names: Collection[str] | None) -> tuple[PartitionValues, ...] | None:
+        """Read partition names as Hive spells them; ``None`` stands for all partitions.
+
+        Raises
+        ------
+        InvalidInputError
+            A name is none of this table's, or there is no name.
+        """
+        if names is None:
+            return None
+        if isinstance(names, str):
+            raise InvalidInputError(f"partitions is a list of names, not text: write partitions=[{names!r}]")
+        columns = [column.name for column in self.table.partition_columns]
+        chosen: list[PartitionValues] = []
+        for name in names:
+            values = partition_values(name)
+            if len(values) != len(columns) or partition_name(columns, values).lower() != name.lower():
+                example = "/".join(f"{column}=…" for column in columns)
+                raise InvalidInputError(
+                    f"{name!r} is not a partition of {self.table.name}; expected {example} as SHOW PARTITIONS spells"
+                    " it, with %3A for a colon",
+                    table=str(self.table.name),
+                )
+            chosen.append(values)
+        if not chosen:
+            raise InvalidInputError("no partition is named; leave partitions out for all of them")
+        return tuple(dict.fromkeys(chosen))
 
     @cached_property
     def retention(self) -> timedelta:

@@ -10,8 +10,9 @@ from typing import Any, Final, Protocol
 from table_writer.cli.arguments import age, version_number
 from table_writer.cli.configuration import read_spark_conf
 from table_writer.display.reports import DoctorReport, RecoverReport, RestoreReport, UploadsReport, VacuumReport
-from table_writer.maintenance import SAFE_AGE, Maintenance
+from table_writer.maintenance import Maintenance
 from table_writer.model.table import TableName
+from table_writer.retention import SAFE_AGE
 
 __all__ = ["COMMANDS", "Command", "Report"]
 

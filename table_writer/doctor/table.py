@@ -13,13 +13,13 @@ from table_writer.doctor.patient import Patient, error, note, ok, warning
 from table_writer.log.owner import Owner
 from table_writer.log.rules import claim_is_over
 from table_writer.log.table_log import HINT_EVERY_VERSIONS
+from table_writer.services import RETENTION_PROPERTY
 from table_writer.vacuum.dead_writes import look_for_traces
 from table_writer.vacuum.due import Ages, due, in_use
 
 __all__ = ["dead_writes", "in_doubt", "owner", "retention", "settled_hint", "waiting"]
 
 SAFE_RETENTION: Final = timedelta(hours=24)  # what a vacuum asks for
-RETENTION_PROPERTY: Final = "table_writer.retention"
 LATE_SECONDS: Final = 2 * 86_400.0  # a vacuum that runs daily has been there by then
 MANY_ENTRIES: Final = 5_000  # read in whole by every maintenance call, two requests an entry
 

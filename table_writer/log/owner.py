@@ -14,7 +14,7 @@ from table_writer.model.table import Table
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore, StoredObject
 
-__all__ = ["Owner", "claim_root", "refuse_nested_roots", "require_owner"]
+__all__ = ["Owner", "claim_root", "is_of_earlier_table", "refuse_nested_roots", "require_owner"]
 
 OWNER_FORMAT = 1
 logger = logging.getLogger(__name__)
@@ -105,6 +105,21 @@ def require_owner(store: ObjectStore, layout: TableLayout, owner: Owner) -> None
         Another table's files are there.
     """
     _refuse_other(store.get(layout.owner_key), layout, owner)
+
+
+def is_of_earlier_table(store: ObjectStore, layout: TableLayout, owner: Owner) -> bool:
+    """Whether the files belonged to an earlier table of this very name, and may be taken over.
+
+    Raises
+    ------
+    InvalidInputError
+        Another table's files are there.
+    """
+    stored = store.get(layout.owner_key)
+    found = Owner.from_json(stored.body, layout.owner_key) if stored else owner
+    if (found.database, found.name) != (owner.database, owner.name):
+        _refuse_other(stored, layout, owner)
+    return found.identity != owner.identity
 
 
 def _refuse_other(stored: StoredObject | None, layout: TableLayout, owner: Owner) -> None:

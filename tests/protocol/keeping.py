@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from table_writer.log.history import Placement, SlotRecord
+from table_writer.log.history import Placement
 from table_writer.model.entry import Operation, Outcome
-from table_writer.model.location import Location, Place
 
 from .publishing import Job, Publishing, present_before
 from .requests import (
@@ -147,7 +146,7 @@ class Keeping(Publishing):
             record.entry.version
             for record in log.history.in_doubt
             if record.entry.operation is Operation.VACUUM
-            and not {code_of(p) for p in _places(record) & log.history.left.keys()} - done
+            and not {code_of(left.location.place) for left in log.history.outstanding(record.entry)} - done
         )
         return "vacuum_rest", write_id, codes, (*died, own)
 
@@ -166,11 +165,11 @@ class Keeping(Publishing):
         for record in log.history.in_doubt:
             if record.entry.operation is Operation.VACUUM and self.is_over(record):
                 own = record.entry.version
-                claimed = log.history.claimed_ids
+                outstanding = {left.location.place for left in log.history.outstanding(record.entry)}
                 deletes = tuple(
                     (code, left_by)
                     for code, left_by in log.slots[own - 1].deletes
-                    if (location(code).place in log.history.left if left_by else code not in claimed)
+                    if (location(code).place in outstanding if left_by else code not in log.history.claimed_ids)
                 )
                 return "vacuum_again", own, record.entry.write_id, log, deletes
         return "end", "nothing"
@@ -178,7 +177,3 @@ class Keeping(Publishing):
 
 class Protocol(Keeping):
     """All programs under the rules as they are."""
-
-
-def _places(record: SlotRecord) -> set[Place]:
-    return {Location.parse(deleted.location).place for deleted in record.entry.deletes}

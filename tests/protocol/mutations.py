@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from table_writer.log.history import History, Left, Placement, SlotRecord
+from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.rules import Effect, PartitionState, Standing
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.location import PlaceSet
@@ -23,16 +23,16 @@ from .scenarios import (
     OLD_ALTER,
     OLD_DROP,
     ONLY_P,
+    READERS_CAME_BACK,
     RECOVER,
     SLEPT,
-    THEIRS,
     TWICE,
     VACUUM,
     rollback,
     scenario,
     write,
 )
-from .state import Budget, Change, Log, Metastore, Slot, World, rows_at
+from .state import Budget, Change, Log, Metastore, Slot, World, location, rows_at
 
 AWAKE: Final[Next] = (
     "switch",
@@ -213,16 +213,6 @@ class SwitchesOnlyWhatIsNotDone(Protocol):
         return tuple(c for c in changes if states[c[0]] in {PartitionState.BEFORE, PartitionState.EMPTIED})
 
 
-class ClaimsOtherToolsRowsInUse(Protocol):
-    def chosen(self, history: History, used: PlaceSet) -> tuple[Left, ...]:
-        theirs = tuple(left for left in super().chosen(history, PlaceSet(())) if left.objects)
-        return (*(left for left in super().chosen(history, used) if not left.objects), *theirs)
-
-    def vacuum_again(self, own: int, write_id: str, log: Log, deletes: tuple[tuple[str, int | None], ...]) -> Phase:
-        phase = yield from super().vacuum_again(own, write_id, log, deletes)
-        return phase if phase[-1] else (*phase[:-1], (own,))
-
-
 class VacuumsWithoutClaim(Protocol):
     def vacuum_claim(self, write_id: str, log: Log, deletes: tuple[tuple[str, int | None], ...]) -> Phase:
         return "vacuum_bare", write_id, log, deletes
@@ -251,6 +241,12 @@ class VacuumDoesNotWait(Protocol):
 class RollsBackToWhatIsVacuumed(Protocol):
     def restorable(self, history: History, code: str) -> bool:
         return True
+
+
+class RollsBackWhileAVacuumMayDelete(Protocol):
+    def restorable(self, history: History, code: str) -> bool:
+        left = history.left.get(location(code).place)
+        return left is not None and history.deleted.get(location(code).place, 0) < left.left_by
 
 
 class PublishesWhatIsVacuumed(Protocol):
@@ -376,12 +372,6 @@ MUTATIONS: Final = (
         _where("half done", GROWN, Budget(late=1), K=rollback(1, "pq"), A=A_PQ, recover=RECOVER),
         "without the others",
     ),
-    Mutation(
-        "a vacuum does not claim other tools' rows that are in use",
-        ClaimsOtherToolsRowsInUse,
-        _where("other tools' rows", THEIRS, Budget(days=1), A=A_P, K=rollback(0), vacuum=VACUUM),
-        "vacuum leaves it",
-    ),
     Mutation("no vacuum without a claim", VacuumsWithoutClaim, BACK_AND_VACUUM, "data is gone"),
     Mutation(
         "a vacuum looks at the metastore",
@@ -397,6 +387,12 @@ MUTATIONS: Final = (
         "data is gone",
     ),
     Mutation("no rollback to what a vacuum deletes", RollsBackToWhatIsVacuumed, BACK_AND_VACUUM, "data is gone"),
+    Mutation(
+        "no rollback to what a vacuum may be deleting, though readers were there again",
+        RollsBackWhileAVacuumMayDelete,
+        _where("a vacuum died", READERS_CAME_BACK, B=B_P, K=rollback(3), finish=("finish",)),
+        "data is gone",
+    ),
     Mutation(
         "a write that a vacuum has given up stops",
         PublishesWhatIsVacuumed,

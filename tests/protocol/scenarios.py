@@ -122,6 +122,19 @@ VACUUM_DIED: Final = start(
 )
 """A vacuum claimed the deletion of I's rows, and died before it deleted them."""
 
+READERS_CAME_BACK: Final = start(
+    ("J/p", None),
+    [
+        I_P,
+        published("J", ("p", "I/p", "J/p"), base=1, settled_by="R3"),
+        published("R3", ("p", "I/p", "J/p"), operation=Operation.RECOVER, base=2, settles=2),
+        published("M", ("p", "J/p", "M/p"), base=3),
+        Slot(Operation.VACUUM, "V5", (), 4, deletes=(("J/p", 4),), timed_out=True),
+    ],
+    data=["I/p", "M/p"],
+)
+"""A vacuum claimed the deletion of J's rows, and died; then a late alter of J has brought readers back to them."""
+
 A_P: Final = write("A", "p")
 A_PQ: Final = write("A", "pq")
 B_P: Final = write("B", "p")
@@ -335,6 +348,15 @@ SCENARIOS: Final = (
         K=rollback(1, "pq"),
         A=A_PQ,
         recover=RECOVER,
+    ),
+    scenario(
+        "a vacuum died, readers came back: write, rollback, finish",
+        READERS_CAME_BACK,
+        Budget(),
+        Budget(late=1),
+        B=B_P,
+        K=rollback(3),
+        finish=("finish",),
     ),
 )
 """Those with a larger budget are explored again with it, in the slow tests."""
