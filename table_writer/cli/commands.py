@@ -198,7 +198,7 @@ def _uploads_arguments(parser: ArgumentParser) -> None:
         "--older-than", type=age, metavar="AGE", default=SAFE_AGE, help="since a dead writer's last sign (default: 24h)"
     )
     parser.add_argument("--force", action="store_true", help="allow an age under 24h")
-    parser.set_defaults(dry_run=False)
+    _dry_run_argument(parser)
     _yes_argument(parser)
 
 
