@@ -20,6 +20,7 @@ from table_writer.model.partition_name import partition_name, partition_values
 from table_writer.model.table import PartitionValues, Table, TableName
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.publish.claimed import ClaimedEntries
+from table_writer.publish.parts import PublishParts
 from table_writer.publish.publisher import Publisher
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.restore import Restore
@@ -85,40 +86,26 @@ class TableServices:
 
     def publisher(self) -> Publisher:
         """Step 5."""
-        return Publisher(
-            self.store,
-            self.log,
-            self.metastore,
-            self.claimed(),
-            self.recovery(),
-            publish_timeout_seconds=self.config.publish_timeout_seconds,
-            retention=self.retention,
-            identity=self.identity,
-        )
+        return Publisher(self._publish_parts())
 
     def rollback(self) -> Rollback:
         """Puts partitions back to an earlier version."""
-        return Rollback(
-            self.store,
-            self.log,
-            self.metastore,
-            self.claimed(),
-            self.recovery(),
-            self.layout,
-            publish_timeout_seconds=self.config.publish_timeout_seconds,
-            retention=self.retention,
-            identity=self.identity,
-        )
+        return Rollback(self._publish_parts())
 
     def restore(self) -> Restore:
         """Adds partitions that the metastore has lost."""
-        return Restore(
-            self.store,
-            self.log,
-            self.metastore,
-            self.claimed(),
-            self.recovery(),
+        return Restore(self._publish_parts())
+
+    def _publish_parts(self) -> PublishParts:
+        return PublishParts(
+            store=self.store,
+            log=self.log,
+            metastore=self.metastore,
+            layout=self.layout,
+            claimed=self.claimed(),
+            recovery=self.recovery(),
             publish_timeout_seconds=self.config.publish_timeout_seconds,
+            retention=self.retention,
             identity=self.identity,
         )
 

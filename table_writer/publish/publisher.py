@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from table_writer.errors import (
     ConflictError,
@@ -16,18 +16,15 @@ from table_writer.errors import (
 )
 from table_writer.log.deadline import Deadline
 from table_writer.log.rules import Standing, standing
-from table_writer.log.table_log import LogState, TableLog
-from table_writer.metastore.protocol import Metastore
+from table_writer.log.table_log import LogState
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
 from table_writer.model.message import PendingUpload
 from table_writer.model.partition_name import partition_name
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.write import StagedFiles, WritePlan
-from table_writer.publish.claimed import ClaimedEntries
-from table_writer.publish.recovery import Recovery
+from table_writer.publish.parts import PublishParts
 from table_writer.publish.replaced import Replaced, replaced_locations
 from table_writer.publish.switch import PartitionsNow
-from table_writer.storage.object_store import ObjectStore
 
 __all__ = ["Published", "Publisher"]
 
@@ -57,36 +54,12 @@ class Publisher:
 
     Parameters
     ----------
-    store, log, metastore, claimed, recovery
+    parts
         Services of the table.
-    publish_timeout_seconds
-        How long the claim is ours alone.
-    retention
-        How long replaced data stays.
-    identity
-        Who writes, for the log.
     """
 
-    def __init__(  # noqa: PLR0913  # one parameter per service: they are what a test replaces
-        self,
-        store: ObjectStore,
-        log: TableLog,
-        metastore: Metastore,
-        claimed: ClaimedEntries,
-        recovery: Recovery,
-        *,
-        publish_timeout_seconds: float,
-        retention: timedelta,
-        identity: Mapping[str, str],
-    ) -> None:
-        self._store = store
-        self._log = log
-        self._metastore = metastore
-        self._claimed = claimed
-        self._recovery = recovery
-        self._publish_timeout_seconds = publish_timeout_seconds
-        self._retention = retention
-        self._identity = identity
+    def __init__(self, parts: PublishParts) -> None:
+        self._parts = parts
 
     def publish(
         self, staged: StagedFiles, claiming: Callable[[], AbstractContextManager[Callable[[], None]]]
@@ -111,7 +84,7 @@ class Publisher:
             The metastore refused; nothing changed.
         """
         draft = self._draft(staged)
-        state = self._log.read_state(
+        state = self._parts.log.read_state(
             listed_after=min({staged.plan.base_version, *(v - 1 for v in staged.plan.in_doubt)})
         )
         while True:
@@ -121,16 +94,16 @@ class Publisher:
                 self._settle_other(waiting_for, staged.plan, state)
             else:
                 look = self._look(staged.plan, replace(draft, version=state.newest + 1))
-                deadline = Deadline(self._publish_timeout_seconds)
+                deadline = Deadline(self._parts.publish_timeout_seconds)
                 with claiming() as lost:
-                    if self._claimed.claim(look.entry):
+                    if self._parts.claimed.claim(look.entry):
                         return self._carry_out(look, staged.plan, deadline, state)
                     lost()
-            state = self._log.read_state(listed_after=state.listed_after)
+            state = self._parts.log.read_state(listed_after=state.listed_after)
 
     def _settle_other(self, version: int, plan: WritePlan, state: LogState) -> None:
         try:
-            self._recovery.settle(version, self._table(plan), newest=state.newest)
+            self._parts.recovery.settle(version, self._table(plan), newest=state.newest)
         except OutcomeUnknownError as error:
             raise MetastoreError(
                 f"version {version} of {plan.table.name}, left in doubt by another write of the same partitions, could"
@@ -140,9 +113,9 @@ class Publisher:
             ) from error
 
     def _carry_out(self, look: _Look, plan: WritePlan, deadline: Deadline, state: LogState) -> Published:
-        notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline)
+        notes = self._parts.claimed.carry_out(look.table, look.entry, look.now, deadline)
         if not notes:
-            self._log.remember_settled(replace(state, newest=look.entry.version, listed_after=plan.hint))
+            self._parts.log.remember_settled(replace(state, newest=look.entry.version, listed_after=plan.hint))
         return Published(entry=look.entry, notes=look.notes + notes)
 
     def _draft(self, staged: StagedFiles) -> LogEntry:
@@ -168,20 +141,20 @@ class Publisher:
             mode=plan.mode.value,
             created_at=datetime.now(UTC),
             base_version=plan.base_version,
-            publish_timeout_seconds=self._publish_timeout_seconds,
+            publish_timeout_seconds=self._parts.publish_timeout_seconds,
             partitions=partitions,
             schema=plan.schema,
-            writer=dict(self._identity),
+            writer=dict(self._parts.identity),
         )
 
     def _look(self, plan: WritePlan, draft: LogEntry) -> _Look:
         """Read the table and the partitions again: the only look that a claim is based on."""
         table = self._table(plan)
         values = [partition.values for partition in draft.partitions]
-        now = self._metastore.get_partitions(table, values)
+        now = self._parts.metastore.get_partitions(table, values)
         replaced = self._replaced(plan, now)
         while replaced.listed_files:  # listing takes time, in which another tool may have moved a partition
-            before, now = now, self._metastore.get_partitions(table, values)
+            before, now = now, self._parts.metastore.get_partitions(table, values)
             if _locations(before) == _locations(now):
                 break
             replaced = self._replaced(plan, now)
@@ -193,10 +166,10 @@ class Publisher:
 
     def _replaced(self, plan: WritePlan, now: PartitionsNow) -> Replaced:
         locations = [partition.location for partition in now.values()]
-        return replaced_locations(self._store, plan.layout, locations, datetime.now(UTC) + self._retention)
+        return replaced_locations(self._parts.store, plan.layout, locations, datetime.now(UTC) + self._parts.retention)
 
     def _table(self, plan: WritePlan) -> Table:
-        table = self._metastore.get_table(plan.table.name)
+        table = self._parts.metastore.get_table(plan.table.name)
         if table is None or table.created_at_seconds != plan.table.created_at_seconds:
             raise ConflictError(
                 f"{plan.table.name} was dropped while it was being written; nothing was published. Run it again.",
@@ -220,7 +193,7 @@ class Publisher:
         """Compare with every entry this write has not seen settled; returns the oldest that must be settled first."""
         unseen: set[int] = {*range(plan.base_version + 1, state.newest + 1), *plan.in_doubt, *state.in_doubt}
         for version in sorted(unseen):
-            record = self._log.read(version)
+            record = self._parts.log.read(version)
             verdict = standing(record.entry, record.outcome, draft, plan.in_doubt)
             if verdict is Standing.IN_DOUBT:
                 return version

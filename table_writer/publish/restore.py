@@ -11,17 +11,13 @@ from functools import partial
 from table_writer.errors import InvalidInputError
 from table_writer.log.deadline import Deadline
 from table_writer.log.history import History
-from table_writer.log.table_log import TableLog
-from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
 from table_writer.model.location import Location
 from table_writer.model.partition_name import partition_name
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.write import new_write_id
-from table_writer.publish.claimed import ClaimedEntries
 from table_writer.publish.files_there import NotThereError, files_there
-from table_writer.publish.recovery import Recovery
-from table_writer.storage.object_store import ObjectStore
+from table_writer.publish.parts import PublishParts
 
 __all__ = ["Restore", "Restored"]
 
@@ -44,30 +40,12 @@ class Restore:
 
     Parameters
     ----------
-    store, log, metastore, claimed, recovery
+    parts
         Services of the table.
-    publish_timeout_seconds, identity
-        As for a write.
     """
 
-    def __init__(  # noqa: PLR0913  # one parameter per service: they are what a test replaces
-        self,
-        store: ObjectStore,
-        log: TableLog,
-        metastore: Metastore,
-        claimed: ClaimedEntries,
-        recovery: Recovery,
-        *,
-        publish_timeout_seconds: float,
-        identity: Mapping[str, str],
-    ) -> None:
-        self._store = store
-        self._log = log
-        self._metastore = metastore
-        self._claimed = claimed
-        self._recovery = recovery
-        self._publish_timeout_seconds = publish_timeout_seconds
-        self._identity = identity
+    def __init__(self, parts: PublishParts) -> None:
+        self._parts = parts
 
     def run(self, table: Table, chosen: Collection[PartitionValues] | None, *, dry_run: bool) -> Restored:
         """Add all missing partitions at their newest published locations, in one metastore call.
@@ -88,7 +66,7 @@ class Restore:
         """
         settled: tuple[str, ...] = ()
         while True:
-            history, notes = self._recovery.history_for(table, dry_run=dry_run)
+            history, notes = self._parts.recovery.history_for(table, dry_run=dry_run)
             settled += notes
             wanted = {
                 values: placed.partition.new_location
@@ -96,7 +74,7 @@ class Restore:
                 if placed.partition.new_location is not None and (chosen is None or values in chosen)
             }
             _require_known(chosen, history, table)
-            now = self._metastore.get_partitions(table, list(wanted))
+            now = self._parts.metastore.get_partitions(table, list(wanted))
             missing = {values: location for values, location in wanted.items() if values not in now}
             with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="check") as pool:
                 checked = list(pool.map(partial(self._check, history), missing, missing.values()))
@@ -111,16 +89,16 @@ class Restore:
             if dry_run or not partitions:
                 return found
             entry = self._entry(history, table, partitions)
-            deadline = Deadline(self._publish_timeout_seconds)
-            if self._claimed.claim(entry):
-                notes = self._claimed.carry_out(table, entry, {}, deadline)
+            deadline = Deadline(self._parts.publish_timeout_seconds)
+            if self._parts.claimed.claim(entry):
+                notes = self._parts.claimed.carry_out(table, entry, {}, deadline)
                 return replace(found, version=entry.version, notes=settled + notes)
 
     def _check(
         self, history: History, values: PartitionValues, location: str
     ) -> tuple[PartitionValues, EntryPartition | str]:
         try:
-            found = files_there(self._store, history, values, Location.parse(location))
+            found = files_there(self._parts.store, history, values, Location.parse(location))
         except NotThereError as reason:
             return values, str(reason)
         return values, replace(found, old_location=None, new_location=location)
@@ -134,9 +112,9 @@ class Restore:
             mode="restore",
             created_at=datetime.now(UTC),
             base_version=history.newest,
-            publish_timeout_seconds=self._publish_timeout_seconds,
+            publish_timeout_seconds=self._parts.publish_timeout_seconds,
             partitions=partitions,
-            writer=dict(self._identity),
+            writer=dict(self._parts.identity),
         )
 
 

@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 
 from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.log.deadline import Deadline
 from table_writer.log.history import History, StateThen
-from table_writer.log.table_log import TableLog
-from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.partition_name import partition_name
 from table_writer.model.table import PartitionValues, Table
-from table_writer.model.write import TableLayout, new_write_id
-from table_writer.publish.claimed import ClaimedEntries
+from table_writer.model.write import new_write_id
 from table_writer.publish.files_there import NotThereError, files_there
-from table_writer.publish.recovery import Recovery
+from table_writer.publish.parts import PublishParts
 from table_writer.publish.replaced import replaced_locations
 from table_writer.publish.switch import PartitionsNow
-from table_writer.storage.object_store import ObjectStore
 
 __all__ = ["Republished", "Rollback"]
 
@@ -45,34 +41,12 @@ class Rollback:
 
     Parameters
     ----------
-    store, log, metastore, claimed, recovery, layout
+    parts
         Services of the table.
-    publish_timeout_seconds, retention, identity
-        As for a write.
     """
 
-    def __init__(  # noqa: PLR0913  # one parameter per service: they are what a test replaces
-        self,
-        store: ObjectStore,
-        log: TableLog,
-        metastore: Metastore,
-        claimed: ClaimedEntries,
-        recovery: Recovery,
-        layout: TableLayout,
-        *,
-        publish_timeout_seconds: float,
-        retention: timedelta,
-        identity: Mapping[str, str],
-    ) -> None:
-        self._store = store
-        self._log = log
-        self._metastore = metastore
-        self._claimed = claimed
-        self._recovery = recovery
-        self._layout = layout
-        self._publish_timeout_seconds = publish_timeout_seconds
-        self._retention = retention
-        self._identity = identity
+    def __init__(self, parts: PublishParts) -> None:
+        self._parts = parts
 
     def run(
         self, table: Table, version: int, chosen: Collection[PartitionValues] | None, *, dry_run: bool
@@ -102,11 +76,11 @@ class Rollback:
         first: dict[PartitionValues, str | None] | None = None
         settled: tuple[str, ...] = ()
         while True:
-            history, notes = self._recovery.history_for(table, dry_run=dry_run)
+            history, notes = self._parts.recovery.history_for(table, dry_run=dry_run)
             settled += notes
             _require_version(history, version, table)
             targets = _targets(history, version, chosen, table)
-            now = self._metastore.get_partitions(table, list(targets))
+            now = self._parts.metastore.get_partitions(table, list(targets))
             before = {values: now[values].location if values in now else None for values in targets}
             if first is not None and first != before:
                 raise _moved(table)
@@ -115,12 +89,12 @@ class Rollback:
             entry = self._entry(history, table, version, partitions, now)
             if dry_run or not partitions:
                 return Republished(version=None, write_id="", partitions=partitions, notes=settled)
-            checked, now = now, self._metastore.get_partitions(table, list(targets))
+            checked, now = now, self._parts.metastore.get_partitions(table, list(targets))
             if {v: one.location for v, one in checked.items()} != {v: one.location for v, one in now.items()}:
                 raise _moved(table)  # while files were listed, which can take minutes
-            deadline = Deadline(self._publish_timeout_seconds)
-            if self._claimed.claim(entry):
-                notes = settled + self._claimed.carry_out(table, entry, now, deadline)
+            deadline = Deadline(self._parts.publish_timeout_seconds)
+            if self._parts.claimed.claim(entry):
+                notes = settled + self._parts.claimed.carry_out(table, entry, now, deadline)
                 return Republished(version=entry.version, write_id=entry.write_id, partitions=partitions, notes=notes)
 
     def _checked(
@@ -171,10 +145,10 @@ class Rollback:
             )
             return values, gone
         location = Location.parse(target)
-        if not self._layout.is_placeholder(location) and not history.restorable(location):
+        if not self._parts.layout.is_placeholder(location) and not history.restorable(location):
             return values, f"its files at {location} were vacuumed, or were never this table's to keep"
         try:
-            found = files_there(self._store, history, values, location)
+            found = files_there(self._parts.store, history, values, location)
         except NotThereError as reason:
             return values, str(reason)
         return values, replace(found, new_location=target)
@@ -184,7 +158,9 @@ class Rollback:
     ) -> LogEntry:
         created_at = datetime.now(UTC)
         locations = [now[partition.values].location for partition in partitions if partition.values in now]
-        replaced = replaced_locations(self._store, self._layout, locations, created_at + self._retention)
+        replaced = replaced_locations(
+            self._parts.store, self._parts.layout, locations, created_at + self._parts.retention
+        )
         return LogEntry(
             table=str(table.name),
             version=history.newest + 1,
@@ -193,10 +169,10 @@ class Rollback:
             mode=f"rollback to version {version}",
             created_at=created_at,
             base_version=history.newest,
-            publish_timeout_seconds=self._publish_timeout_seconds,
+            publish_timeout_seconds=self._parts.publish_timeout_seconds,
             partitions=partitions,
             replaced=replaced.locations,
-            writer=dict(self._identity),
+            writer=dict(self._parts.identity),
         )
 
 
