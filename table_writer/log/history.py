@@ -164,9 +164,10 @@ class History:
     def placement(self, values: PartitionValues, location: str | None) -> Placement:
         """Compare where the metastore points now, ``None`` if the partition does not exist, with the log.
 
-        A partition that is gone counts as behind only if a drop of ours was never answered and the partition was
-        published since, within a day: the drop may have come late. Later somebody has dropped it on purpose. One
-        at a placeholder that no older entry names is as good as gone: a refused publish has added it.
+        A location of this library is behind whenever it is an older one. What others can bring about too, a partition
+        that is gone or back at files of other tools, is behind only if a call of ours for that was never answered and
+        the partition was published since, within a day: the call may have come late. Otherwise somebody did it on
+        purpose. A placeholder that no older entry names is as good as no partition: a refused publish has added it.
         """
         newest = self.current[values]
         wanted = newest.partition.new_location
@@ -176,18 +177,19 @@ class History:
             return Placement.MOVED
         if current is not None and wanted is not None and current.same_place(Location.parse(wanted)):
             return Placement.IN_PLACE
-        places = {place for record, named in older for place in self._places_of(record.entry, named.new_location)}
-        if current is not None and current.place in places:
+        recent = newest.age_seconds < LATE_CALL_SECONDS
+        unanswered = [
+            named for record, named in older if recent and record.settled_by != record.entry.write_id
+        ]  # calls of these may have come late
+        ours = {place for record, named in older for place in self._places_of(record.entry, named.new_location)}
+        theirs = {_place(named.new_location) for named in unanswered}
+        if current is not None and (current.place in ours or current.place in theirs):
             return Placement.BEHIND
         if current is not None and not self.layout.is_placeholder(current):
             return Placement.MOVED
         if wanted is None:
             return Placement.IN_PLACE
-        unanswered_drop = any(
-            named.new_location is None and record.settled_by != record.entry.write_id for record, named in older
-        )
-        recent = newest.age_seconds < LATE_CALL_SECONDS
-        return Placement.BEHIND if unanswered_drop and recent else Placement.MISSING
+        return Placement.BEHIND if None in theirs else Placement.MISSING
 
     def state_at(self, version: int) -> dict[PartitionValues, StateThen]:
         """Return where each partition that was changed later was after ``version``.
@@ -334,9 +336,9 @@ class History:
         return self.layout.write_id_of(location) is not None
 
     def _places_of(self, entry: LogEntry, new_location: str | None) -> Iterable[Place]:
-        """Where an entry's calls can put a partition: its location, or the empty one."""
+        """Where only an entry's calls can put a partition: its location if it is ours, or the empty one."""
         yield self.layout.empty(entry.write_id).place
-        if new_location is not None:
+        if new_location is not None and self._is_ours(Location.parse(new_location)):
             yield Location.parse(new_location).place
 
     def _ids_of(self, records: Iterable[SlotRecord]) -> frozenset[str]:

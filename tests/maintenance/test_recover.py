@@ -350,3 +350,30 @@ def test_a_dead_vacuum_deletes_nothing_that_readers_have_left_since() -> None:
     assert report.put_right == ("dt=d1",)
     late = next(p.new_location for p in world.services().log.read(2).entry.partitions if p.values == ("d1",))
     assert list(world.store.list(str(late).removeprefix("s3a://lake/"))), "queries that run now may read it"
+
+
+def test_another_tool_that_returns_to_its_own_old_place_is_left_alone() -> None:
+    world = World()
+    world.written_by_another_tool("d1", frozenset({1}))
+    world.write({"d1": frozenset({2})})
+    world.keeper.rollback(T, version=0)
+    world.write({"d1": frozenset({3})})
+    world.written_by_another_tool("d1", frozenset({4}))
+    assert world.keeper.recover(T).put_right == ()
+    assert world.rows()["d1"] == frozenset({4})
+
+
+def test_a_late_rollback_to_other_tools_rows_is_put_right() -> None:
+    world = World()
+    world.written_by_another_tool("d1", frozenset({1}))
+    world.write({"d1": frozenset({2})})
+    unanswered = Fault("metastore", "alter_partitions", 1, "before", LostResponseError)
+    with world.inject(unanswered, keep_call=True), pytest.raises(OutcomeUnknownError):
+        world.keeper.rollback(T, version=0)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    world.write({"d1": frozenset({3})})
+    world.apply_kept_call()
+    assert world.rows()["d1"] == frozenset({1})
+    assert world.keeper.recover(T).put_right == ("dt=d1",)
+    assert world.rows()["d1"] == frozenset({3})
