@@ -19,6 +19,7 @@ from table_writer.errors import (
     TableWriterError,
 )
 from table_writer.log.history import Placement
+from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
 from tests.publish.world import DeathError, Fault, FaultyWorld, World
 
@@ -74,16 +75,24 @@ class TableMachine(RuleBasedStateMachine):
         seen = self.world.rows()
         assert seen in self.possible
         self.possible = [seen]
-        self.at_version[self.world.services().log.read_state().newest] = seen
+        self.remember()
+
+    def remember(self) -> None:
+        """Note what the newest version shows, if it is a state to go back to."""
+        log = self.world.services().log
+        newest = log.read_state().newest
+        if newest and log.outcome(newest) is Outcome.PUBLISHED:
+            self.at_version[newest] = self.possible[0]
 
     @rule(values=partitions)
     def write(self, values: list[str]) -> None:
         rows = self.new_rows(values)
         self.world.wait_out_claims()
+        in_doubt = self.world.history().publishes_in_doubt
         try:
             published = self.world.write(rows)
         except ConflictError:
-            assert len(self.possible) > 1 or self.disturbed, "a conflict with nobody"
+            assert in_doubt or self.disturbed, "a conflict with nobody"
             self.settle()
             published = self.world.write(rows)
         if len(self.possible) > 1 or self.disturbed:  # others may still be in doubt, or put back
@@ -107,7 +116,7 @@ class TableMachine(RuleBasedStateMachine):
             except TableWriterError:
                 pass  # nothing is visible, now or later
         if len(self.possible) == 1:
-            self.at_version[self.world.services().log.read_state().newest] = self.possible[0]
+            self.remember()
 
     @precondition(lambda self: len(self.possible) == 1 and not self.disturbed and not self.late)
     @rule(values=partitions)
