@@ -107,6 +107,7 @@ class TableMachine(RuleBasedStateMachine):
     def crash_a_write(self, values: list[str], fault: Fault) -> None:
         rows = self.new_rows(values)
         new = {**self.possible[0], **rows}
+        self.world.wait_out_claims()  # an outcome may not be on record, and nobody should wait for it here
         with self.world.inject(fault):
             try:
                 self.world.write(rows)
@@ -122,6 +123,7 @@ class TableMachine(RuleBasedStateMachine):
     @rule(values=partitions)
     def lose_a_call(self, values: list[str]) -> None:
         rows = self.new_rows(values)
+        self.world.wait_out_claims()
         existing = set(values) <= self.world.partitions().keys()
         call = "alter_partitions" if existing else "add_partitions"
         unanswered = Fault("metastore", call, 1, "before", LostResponseError)
@@ -146,6 +148,7 @@ class TableMachine(RuleBasedStateMachine):
     def roll_back(self, data: Any) -> None:
         version = data.draw(st.sampled_from(sorted(self.at_version)))
         before = self.possible[0]
+        self.world.wait_out_claims()
         try:
             report = self.world.keeper.rollback(self.table, version=version)
         except InvalidInputError:
