@@ -18,7 +18,7 @@ from tests.publish.world import FaultyWorld
 from tests.real.hooked import HookedMetastore, HookedStore
 
 DATABASE = "real"
-CONFIG = TableWriterConfig(metastore_timeout_seconds=10, publish_timeout_seconds=25, heartbeat_seconds=0.5)
+CONFIG = TableWriterConfig(metastore_timeout_seconds=30, publish_timeout_seconds=70, heartbeat_seconds=0.5)
 
 
 @dataclass(frozen=True, kw_only=True)
