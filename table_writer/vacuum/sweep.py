@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from table_writer.errors import StorageError, TableWriterError
-from table_writer.log.deadline import Deadline
+from table_writer.log.deadline import Deadline, boot_seconds
 from table_writer.log.history import History, Left
 from table_writer.log.rules import claim_is_over
 from table_writer.log.table_log import TableLog
@@ -69,6 +69,8 @@ class Vacuum:
         Services of the table.
     identity
         Who vacuums, for the log.
+    clock
+        Seconds that only grow; a double in tests.
     """
 
     def __init__(
@@ -79,12 +81,14 @@ class Vacuum:
         layout: TableLayout,
         *,
         identity: Mapping[str, str],
+        clock: Callable[[], float] = boot_seconds,
     ) -> None:
         self._store = store
         self._log = log
         self._metastore = metastore
         self._layout = layout
         self._identity = identity
+        self._clock = clock
 
     def run(self, table: Table, ages: Ages, *, dry_run: bool) -> Vacuumed:
         """Delete what is old enough.
@@ -123,12 +127,13 @@ class Vacuum:
                 return plan
             if not plan.locations and not plan.dead_writes:
                 return self._tidied(plan)
+            deadline = Deadline(CLAIM_SECONDS, self._clock)
             entry = self._unfinished(history, plan)
             if entry is not None:
-                return self._tidied(self._carry_out(table, history, entry, plan))
+                return self._tidied(self._carry_out(table, history, entry, plan, deadline))
             entry = self._entry(table, history, plan)
             if self._log.claim(entry):
-                return self._tidied(self._carry_out(table, history, entry, plan))
+                return self._tidied(self._carry_out(table, history, entry, plan, deadline))
 
     def _unfinished(self, history: History, plan: Vacuumed) -> LogEntry | None:
         """Return an entry of a vacuum that died and names all of the plan: no second one is needed."""
@@ -162,7 +167,7 @@ class Vacuum:
                     locations=self._found(history, history.outstanding(record.entry)),
                     dead_writes=tuple(DeadWrite(write_id=one, reason="", objects=(), uploads=()) for one in dead),
                 )
-                self._carry_out(table, history, record.entry, plan)
+                self._carry_out(table, history, record.entry, plan, Deadline(CLAIM_SECONDS, self._clock))
                 if self._log.outcome(record.entry.version) is not None:
                     finished.append(record.entry.version)
         return tuple(finished)
@@ -214,36 +219,41 @@ class Vacuum:
             writer=dict(self._identity),
         )
 
-    def _carry_out(self, table: Table, history: History, entry: LogEntry, plan: Vacuumed) -> Vacuumed:
+    def _carry_out(
+        self, table: Table, history: History, entry: LogEntry, plan: Vacuumed, deadline: Deadline
+    ) -> Vacuumed:
         """Delete what the claimed entry names, a few locations at a time, each looked at again just before.
 
         What is in use by then is spared. After the claim's time nothing more is deleted: a process that was paused for
         long does not know what has happened since.
         """
         logger.info("write_id=%s version=%d vacuums %s", entry.write_id, entry.version, table.name)
-        deadline = Deadline(CLAIM_SECONDS)
         done: list[FoundLocation] = []
         spared: list[Kept] = []
         failures: list[str] = []
         for chunk in _batches(plan.locations, LOCATIONS_AT_ONCE):
             used = self._in_use(table, history)
             if not deadline.allows(CHUNK_SECONDS):
-                failures.append("the time of this vacuum's claim is over; run it again for the rest")
                 break
             spared += [Kept(one.left.location, SPARED) for one in chunk if is_used(used, one.left)]
             found = self._found(history, [one.left for one in chunk if not is_used(used, one.left)])
             failures += self._delete(entry, (item.key for one in found for item in one.objects))
             done += found
         used = self._in_use(table, history)
-        dead = tuple(one for one in plan.dead_writes if not used.meets(self._layout.data(one.write_id).place))
-        failures += [failure for write in dead for failure in self._give_up(entry, write)]
+        dead: list[DeadWrite] = []
+        for write in plan.dead_writes:
+            if deadline.allows(CHUNK_SECONDS) and not used.meets(self._layout.data(write.write_id).place):
+                failures += self._give_up(entry, write)
+                dead.append(write)
+        if not deadline.allows(CHUNK_SECONDS):
+            failures.append("the time of this vacuum's claim is over; run it again for the rest")
         if not failures and not spared:  # else it stays in doubt, and the next vacuum takes over
             self._settle(entry, history)
         return replace(
             plan,
             version=entry.version,
             locations=tuple(done),
-            dead_writes=dead,
+            dead_writes=tuple(dead),
             kept=(*plan.kept, *spared),
             failures=tuple(failures),
         )

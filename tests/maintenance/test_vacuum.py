@@ -12,6 +12,8 @@ import pytest
 from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, StorageError
 from table_writer.model.entry import Outcome
+from table_writer.vacuum.due import Ages
+from table_writer.vacuum.sweep import Vacuum
 from tests.publish.world import TABLE, DeathError, Fault, World
 
 T = str(TABLE)
@@ -557,3 +559,26 @@ def test_a_dry_run_of_giving_up_dead_writes_names_their_files_too(world: World) 
     done = world.keeper.uploads(T, abort=True, older_than=timedelta(0), force=True)
     assert (dry.aborted, dry.deleted) == (done.aborted, done.deleted)
     assert done.deleted[0].keys
+
+
+def test_nothing_is_deleted_after_the_vacuums_own_time(world: World) -> None:
+    dead_writer(world)
+    world.wait_out_claims()
+    seconds = [0.0]
+
+    def fall_asleep(call: str, phase: str, key: str) -> None:
+        if (call, phase) == ("put_if_absent", "after") and "/log/" in key:
+            seconds[0] = 4_000
+
+    services = world.services()
+    vacuum = Vacuum(world.store, services.log, world.metastore, world.layout, identity={}, clock=lambda: seconds[0])
+    before = data(world) | {u.upload_id for u in world.store.list_uploads("mart/")}
+    world.store.on_call = fall_asleep
+    ages = Ages(replaced_seconds=0, usual_seconds=0, dead_write_seconds=0)
+    report = vacuum.run(world.table, ages, dry_run=False)
+    world.store.on_call = None
+    assert "time of this vacuum's claim is over" in report.failures[0]
+    assert (report.locations, report.dead_writes) == ((), ())
+    assert data(world) | {u.upload_id for u in world.store.list_uploads("mart/")} == before
+    world.vacuum()
+    assert world.leftovers() == []
