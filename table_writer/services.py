@@ -16,7 +16,7 @@ from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.location import Location
-from table_writer.model.partition_name import partition_name, partition_values
+from table_writer.model.partition_name import name_in, partition_values
 from table_writer.model.table import PartitionValues, Table, TableName
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.publish.claimed import ClaimedEntries
@@ -37,7 +37,7 @@ RETENTION_PROPERTY = "table_writer.retention"
 
 @dataclass(frozen=True, kw_only=True)
 class TableServices:
-    """The services that work on one table needs."""
+    """The services that work on one table needs, each made when it is asked for."""
 
     table: Table
     layout: TableLayout
@@ -126,8 +126,7 @@ class TableServices:
 
     def partition_names(self, values: Collection[PartitionValues]) -> tuple[str, ...]:
         """Return Hive's names of partitions, in the order of their values."""
-        columns = [column.name for column in self.table.partition_columns]
-        return tuple(partition_name(columns, one) for one in sorted(values))
+        return tuple(name_in(self.table, one) for one in sorted(values))
 
     def partition_values(self, names: Collection[str] | None) -> tuple[PartitionValues, ...] | None:
         """Read partition names as Hive spells them; ``None`` stands for all partitions.
@@ -145,7 +144,7 @@ class TableServices:
         chosen: list[PartitionValues] = []
         for name in names:
             values = partition_values(name)
-            if len(values) != len(columns) or partition_name(columns, values).lower() != name.lower():
+            if len(values) != len(columns) or name_in(self.table, values).lower() != name.lower():
                 example = "/".join(f"{column}=…" for column in columns)
                 raise InvalidInputError(
                     f"{name!r} is not a partition of {self.table.name}; expected {example} as SHOW PARTITIONS spells"

@@ -17,7 +17,7 @@ from table_writer.errors import InvalidInputError, StorageError
 from table_writer.maintenance import Maintenance
 from table_writer.model.entry import EntryPartition
 from table_writer.model.message import CommitMessage
-from table_writer.model.partition_name import partition_name
+from table_writer.model.partition_name import name_in
 from table_writer.model.write import StagedFiles, WriteMode, WritePlan
 from table_writer.publish.publisher import Published
 from table_writer.publish.success import success_json
@@ -272,11 +272,9 @@ def _marked(services: TableServices, staged: StagedFiles, published: Published) 
 
 
 def _result(plan: WritePlan, published: Published, notes: tuple[str, ...], watch: Stopwatch) -> WriteResult:
-    names = [column.name for column in plan.table.partition_columns]
-
     def described(partition: EntryPartition) -> PartitionResult:
         return PartitionResult(
-            name=partition_name(names, partition.values),
+            name=name_in(plan.table, partition.values),
             values=partition.values,
             location=partition.new_location or "",
             replaced=partition.old_location is not None,

@@ -15,7 +15,7 @@ from table_writer.display.reports import (
 )
 from table_writer.log.history import History, SlotRecord
 from table_writer.model.entry import EntryPartition
-from table_writer.model.partition_name import partition_name
+from table_writer.model.partition_name import name_in
 from table_writer.model.table import Table
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import UploadInfo
@@ -53,10 +53,9 @@ def summarised(record: SlotRecord) -> VersionSummary:
 
 def partition_details(table: Table, partitions: Sequence[EntryPartition]) -> tuple[PartitionDetail, ...]:
     """Describe what an entry changes, by Hive's names."""
-    columns = [column.name for column in table.partition_columns]
     return tuple(
         PartitionDetail(
-            name=partition_name(columns, partition.values),
+            name=name_in(table, partition.values),
             change=_change(partition),
             rows=partition.rows,
             files=partition.files,

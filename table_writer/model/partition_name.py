@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from table_writer.errors import InvalidInputError
-from table_writer.model.table import PartitionValues
+from table_writer.model.table import PartitionValues, Table
 
-__all__ = ["NULL_PARTITION", "escape", "partition_name", "partition_values", "unescape"]
+__all__ = ["NULL_PARTITION", "escape", "name_in", "partition_name", "partition_values", "unescape"]
 
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 """How Hive spells a partition value that is null or an empty string."""
@@ -53,6 +53,11 @@ def partition_name(columns: Sequence[str], values: PartitionValues) -> str:
     if len(columns) != len(values):
         raise InvalidInputError(f"the table is partitioned by {list(columns)}; {list(values)} names no partition of it")
     return "/".join(f"{escape(column)}={escape(value)}" for column, value in zip(columns, values, strict=True))
+
+
+def name_in(table: Table, values: PartitionValues) -> str:
+    """Return Hive's name of a table's partition."""
+    return partition_name([column.name for column in table.partition_columns], values)
 
 
 def partition_values(name: str) -> PartitionValues:

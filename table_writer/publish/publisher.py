@@ -19,12 +19,12 @@ from table_writer.log.rules import Standing, standing
 from table_writer.log.table_log import LogState
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
 from table_writer.model.message import PendingUpload
-from table_writer.model.partition_name import partition_name
+from table_writer.model.partition_name import name_in
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.write import StagedFiles, WritePlan
 from table_writer.publish.parts import PublishParts
 from table_writer.publish.replaced import Replaced, replaced_locations
-from table_writer.publish.switch import PartitionsNow
+from table_writer.publish.switch import PartitionsNow, locations
 
 __all__ = ["Published", "Publisher"]
 
@@ -120,12 +120,11 @@ class Publisher:
 
     def _draft(self, staged: StagedFiles) -> LogEntry:
         plan = staged.plan
-        names = [column.name for column in plan.table.partition_columns]
         partitions = tuple(
             EntryPartition(
                 values=plan.spellings.get(values, values),
                 old_location=None,
-                new_location=_directory_of(uploads, plan, partition_name(names, values)),
+                new_location=_directory_of(uploads, plan, name_in(plan.table, values)),
                 rows=sum(upload.row_count for upload in uploads),
                 bytes=sum(upload.size_bytes for upload in uploads),
                 raw_bytes=sum(upload.raw_size_bytes for upload in uploads),
@@ -155,18 +154,18 @@ class Publisher:
         replaced = self._replaced(plan, now)
         while replaced.listed_files:  # listing takes time, in which another tool may have moved a partition
             before, now = now, self._parts.metastore.get_partitions(table, values)
-            if _locations(before) == _locations(now):
+            if locations(before) == locations(now):
                 break
             replaced = self._replaced(plan, now)
-        partitions = tuple(
-            replace(partition, old_location=_location_of(now, partition.values)) for partition in draft.partitions
-        )
+        old = locations(now)
+        partitions = tuple(replace(one, old_location=old.get(one.values)) for one in draft.partitions)
         entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=replaced.locations)
         return _Look(table, now, entry, replaced.notes)
 
     def _replaced(self, plan: WritePlan, now: PartitionsNow) -> Replaced:
-        locations = [partition.location for partition in now.values()]
-        return replaced_locations(self._parts.store, plan.layout, locations, datetime.now(UTC) + self._parts.retention)
+        return replaced_locations(
+            self._parts.store, plan.layout, list(locations(now).values()), datetime.now(UTC) + self._parts.retention
+        )
 
     def _table(self, plan: WritePlan) -> Table:
         table = self._parts.metastore.get_table(plan.table.name)
@@ -209,9 +208,8 @@ class Publisher:
         return None
 
     def _conflict(self, entry: LogEntry, draft: LogEntry, plan: WritePlan) -> ConflictError:
-        names = [column.name for column in plan.table.partition_columns]
         both: list[PartitionValues] = sorted(entry.partition_values & draft.partition_values)
-        shown = ", ".join(partition_name(names, values) for values in both[:3]) + (", …" if len(both) > 3 else "")
+        shown = ", ".join(name_in(plan.table, values) for values in both[:3]) + (", …" if len(both) > 3 else "")
         return ConflictError(
             f"{len(both)} partition(s) of {draft.table} that write {draft.write_id} wants to publish were published by"
             f" write {entry.write_id} (version {entry.version}, {entry.writer.get('user', '?')}@"
@@ -241,11 +239,3 @@ def _directory_of(uploads: Sequence[PendingUpload], plan: WritePlan, name: str) 
             write_id=plan.write_id,
         )
     return str(location)
-
-
-def _locations(now: PartitionsNow) -> dict[PartitionValues, str]:
-    return {values: partition.location for values, partition in now.items()}
-
-
-def _location_of(now: PartitionsNow, values: PartitionValues) -> str | None:
-    return now[values].location if values in now else None

@@ -18,7 +18,7 @@ from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcom
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.write import TableLayout, new_write_id
 from table_writer.publish.claimed import ClaimedEntries
-from table_writer.publish.switch import PartitionsNow, states
+from table_writer.publish.switch import PartitionsNow, locations, states
 
 __all__ = ["Recovered", "Recovery", "Settled", "placements"]
 
@@ -202,7 +202,7 @@ class Recovery:
             placed = placements(history, now)
             if Placement.BEHIND not in placed.values():
                 return Settled(recovered=tuple(done), put_right=tuple(put_right), placed=placed)
-            again = self.put_right(table, history, now)
+            again = self._put_right(table, history, placed, now)
             put_right += [again] if again else []
 
     def settled_history(self, table: Table) -> tuple[History, tuple[Recovered, ...]]:
@@ -227,28 +227,20 @@ class Recovery:
             f"version {one} is in doubt: settling it comes first, and may change this" for one in versions
         )
 
-    def put_right(self, table: Table, history: History, now: PartitionsNow) -> Recovered | None:
+    def _put_right(
+        self, table: Table, history: History, placed: Mapping[PartitionValues, Placement], now: PartitionsNow
+    ) -> Recovered | None:
         """Undo a call that the metastore applied late: point partitions to where the newest published entry has them.
 
         One entry at a time is done again; the caller reads the log and calls again until nothing is behind.
-
-        Parameters
-        ----------
-        table
-            Freshly read.
-        history
-            The log, read before ``now``; nothing in it may be in doubt but vacuums.
-        now
-            All partitions of the table.
         """
+        here = locations(now)
         behind: dict[int, list[EntryPartition]] = {}
-        for values, where in placements(history, now).items():
+        for values, where in placed.items():
             if where is Placement.BEHIND:
-                placed = history.current[values]
-                location = now[values].location if values in now else None
-                behind.setdefault(placed.version, []).append(replace(placed.partition, old_location=location))
-        if not behind:
-            return None
+                newest = history.current[values]
+                moved = replace(newest.partition, old_location=here.get(values))
+                behind.setdefault(newest.version, []).append(moved)
         oldest = min(behind)
         return self.recover(self._log.read(oldest), table, newest=history.newest, behind=behind[oldest])
 
@@ -257,13 +249,8 @@ class Recovery:
         found = states(entry, now, self._layout)
         if PartitionState.SUPERSEDED not in found.values():
             return found
-        history = self._log.read_history()
-        return {
-            partition.values: recovered_state(
-                history, partition, now[partition.values].location if partition.values in now else None
-            )
-            for partition in entry.partitions
-        }
+        history, here = self._log.read_history(), locations(now)
+        return {one.values: recovered_state(history, one, here.get(one.values)) for one in entry.partitions}
 
     def _look(self, table: Table, entry: LogEntry, deadline: Deadline) -> PartitionsNow:
         try:
@@ -275,6 +262,5 @@ class Recovery:
 
 def placements(history: History, now: PartitionsNow) -> dict[PartitionValues, Placement]:
     """Compare every partition of the log with the metastore."""
-    return {
-        values: history.placement(values, now[values].location if values in now else None) for values in history.current
-    }
+    here = locations(now)
+    return {values: history.placement(values, here.get(values)) for values in history.current}

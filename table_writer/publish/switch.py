@@ -22,7 +22,7 @@ from table_writer.model.table import Partition, PartitionChange, PartitionValues
 from table_writer.model.write import TableLayout
 from table_writer.publish.parameters import new_parameters, stale_parameters
 
-__all__ = ["PartitionsNow", "Switch", "outcome_unknown", "states"]
+__all__ = ["PartitionsNow", "Switch", "locations", "outcome_unknown", "states"]
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +31,11 @@ NO_FILES: Final = {"numFiles": "0", "numRows": "0", "totalSize": "0", "rawDataSi
 
 PartitionsNow = Mapping[PartitionValues, Partition]
 """Partitions as the metastore has just shown them; those that do not exist are absent."""
+
+
+def locations(now: PartitionsNow) -> dict[PartitionValues, str]:
+    """Return where each partition is."""
+    return {values: partition.location for values, partition in now.items()}
 
 
 class Switch:
@@ -151,10 +156,9 @@ class Switch:
 
 def states(entry: LogEntry, now: PartitionsNow, layout: TableLayout) -> dict[PartitionValues, PartitionState]:
     """Return where each partition of an entry stands."""
+    found = locations(now)
     return {
-        partition.values: partition_state(
-            partition, now[partition.values].location if partition.values in now else None, layout
-        )
+        partition.values: partition_state(partition, found.get(partition.values), layout)
         for partition in entry.partitions
     }
 
