@@ -22,6 +22,7 @@ from table_writer.errors import (
     InvalidInputError,
     MetastoreError,
     OutcomeUnknownError,
+    PartitionExistsError,
     SchemaMismatchError,
     StorageError,
     TableWriterError,
@@ -30,8 +31,11 @@ from table_writer.version import __version__
 
 if TYPE_CHECKING:
     from table_writer.config import TableWriterConfig
+    from table_writer.display.plan_report import PlanReport
     from table_writer.display.write_result import PartitionResult, WriteResult
     from table_writer.maintenance import Maintenance
+    from table_writer.model.new_table import NewTable
+    from table_writer.options import WriteOptions
     from table_writer.storage import S3Overrides
     from table_writer.writer import TableWriter
 
@@ -41,14 +45,18 @@ __all__ = [
     "InvalidInputError",
     "Maintenance",
     "MetastoreError",
+    "NewTable",
     "OutcomeUnknownError",
+    "PartitionExistsError",
     "PartitionResult",
+    "PlanReport",
     "S3Overrides",
     "SchemaMismatchError",
     "StorageError",
     "TableWriter",
     "TableWriterConfig",
     "TableWriterError",
+    "WriteOptions",
     "WriteResult",
     "__version__",
 ]
@@ -56,10 +64,13 @@ __all__ = [
 # Executors import this package for step 2 alone: they need neither the driver's modules nor a metastore client.
 _ON_FIRST_USE = {
     "Maintenance": "table_writer.maintenance",
+    "NewTable": "table_writer.model.new_table",
     "PartitionResult": "table_writer.display.write_result",
+    "PlanReport": "table_writer.display.plan_report",
     "S3Overrides": "table_writer.storage",
     "TableWriter": "table_writer.writer",
     "TableWriterConfig": "table_writer.config",
+    "WriteOptions": "table_writer.options",
     "WriteResult": "table_writer.display.write_result",
 }
 

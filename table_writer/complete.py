@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Final, Generic, TypeVar
@@ -88,6 +88,28 @@ class Completer:
             error.write_id = error.write_id or write_id
             raise
         logger.info("write_id=%s: completed %d uploads", write_id, len(uploads))
+
+    def copy(self, copies: Mapping[str, ObjectInfo]) -> None:
+        """Make every copy, by the store itself; after an error none of them exists, as far as the store was reached.
+
+        Parameters
+        ----------
+        copies
+            New keys, each with the object to copy as it was listed.
+
+        Raises
+        ------
+        StorageError
+            A copy failed; its subclass ``SourceChangedError`` when an object is not what was listed any more.
+        """
+
+        def copy_one(key: str) -> None:
+            self._store.copy(copies[key], key)
+
+        def undo_one(key: str) -> None:
+            self._store.delete([key])
+
+        run_all(copies, do=copy_one, undo=undo_one, skip=lambda _: None, threads=self._threads)
 
     def abort_leftovers(self, data_prefix: str, messages: Sequence[CommitMessage]) -> int:
         """Abort what failed and speculative attempts left: the pending uploads below the prefix that no message names.

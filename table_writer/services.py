@@ -10,15 +10,18 @@ from functools import cache, cached_property
 from table_writer.complete import Completer
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError
+from table_writer.log.owner import Owner, require_owner
 from table_writer.log.registration import Registration, writer_identity
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import MetastoreSettings
+from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
-from table_writer.model.partition_name import name_in, partition_values
+from table_writer.model.partition_name import name_in, partition_values, shown_name
 from table_writer.model.table import PartitionValues, Table, TableName
 from table_writer.model.write import TableLayout, WritePlan
+from table_writer.publish.carry_over import CopyFiles
 from table_writer.publish.claimed import ClaimedEntries
 from table_writer.publish.parts import PublishParts
 from table_writer.publish.publisher import Publisher
@@ -84,9 +87,10 @@ class TableServices:
             identity=self.identity,
         )
 
-    def publisher(self) -> Publisher:
-        """Step 5."""
-        return Publisher(self._publish_parts())
+    def publisher(self, copy_files: CopyFiles | None = None) -> Publisher:
+        """Step 5; an append copies files on this machine's threads unless others are named."""
+        parts = self._publish_parts()
+        return Publisher(replace(parts, copy_files=copy_files) if copy_files else parts)
 
     def rollback(self) -> Rollback:
         """Puts partitions back to an earlier version."""
@@ -104,10 +108,24 @@ class TableServices:
             layout=self.layout,
             claimed=self.claimed(),
             recovery=self.recovery(),
+            copy_files=self.completer().copy,
             publish_timeout_seconds=self.config.publish_timeout_seconds,
             retention=self.retention,
             identity=self.identity,
         )
+
+    def published_with_key(self, key: str) -> LogEntry | None:
+        """Return the published entry with an idempotency key, ``None`` for none and for no key.
+
+        Raises
+        ------
+        InvalidInputError
+            The files below the root are another table's.
+        """
+        if not key:
+            return None
+        require_owner(self.store, self.layout, Owner.of(self.table, self.metastore.uri))
+        return self.log.find_key(key)
 
     def vacuum(self) -> Vacuum:
         """Step 6."""
@@ -125,8 +143,8 @@ class TableServices:
         return wanted.lower() != "false" if self.config.mark_success is None else self.config.mark_success
 
     def partition_names(self, values: Collection[PartitionValues]) -> tuple[str, ...]:
-        """Return Hive's names of partitions, in the order of their values."""
-        return tuple(name_in(self.table, one) for one in sorted(values))
+        """Return Hive's names of partitions for people, in the order of their values."""
+        return tuple(shown_name(self.table, one) for one in sorted(values))
 
     def partition_values(self, names: Collection[str] | None) -> tuple[PartitionValues, ...] | None:
         """Read partition names as Hive spells them; ``None`` stands for all partitions.
@@ -233,7 +251,7 @@ class Services:
             One of the two cannot be reached.
         """
         table = require(self.metastore.get_table(name), name, self.metastore.uri)
-        layout = TableLayout(Location.parse(table.location), self.config.directory_name)
+        layout = TableLayout(Location.parse(table.root), self.config.directory_name)
         settings = settings_for(layout.root, self.session.hadoop, self.config.s3)
         services = TableServices(
             table=table,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -52,8 +53,8 @@ class SessionServices:
         """Read a table name as the session would."""
         return TableName.parse(text, default_database=self._spark.catalog.currentDatabase())
 
-    def open_table(self, text: str) -> TableServices:
-        """Look a table up that is to be written, and open its store.
+    def open_table(self, text: str, *, engine: str = "arrow") -> TableServices:
+        """Look a table up that is to be written by an engine, and open its store.
 
         Raises
         ------
@@ -62,7 +63,7 @@ class SessionServices:
         MetastoreError, StorageError
             One of the two cannot be reached.
         """
-        return self.services.open_table(self.table_name(text), require_writable)
+        return self.services.open_table(self.table_name(text), partial(require_writable, engine=engine))
 
     @staticmethod
     def planner(services: TableServices) -> Planner:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from table_writer.metastore.protocol import Metastore
-from table_writer.model.message import CommitMessage
 from table_writer.storage.object_store import ObjectStore
 
 __all__ = ["Stopwatch"]
@@ -45,10 +44,9 @@ class Stopwatch:
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
-    def add_requests(self, messages: Iterable[CommitMessage]) -> None:
-        """Add what executors sent."""
-        for message in messages:
-            self._executor_requests.update(dict(message.requests))
+    def add_requests(self, counts: Mapping[str, int]) -> None:
+        """Add what executors sent, by kind."""
+        self._executor_requests.update(counts)
 
     def storage_requests(self) -> Mapping[str, int]:
         """Requests sent so far, by kind, driver and executors together."""

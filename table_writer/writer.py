@@ -1,37 +1,31 @@
-"""The public writer: the only file that knows the order of the six steps."""
+"""The public writer: the write modes, and what each of them promises."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Literal, Self
+from collections.abc import Callable
+from typing import Unpack
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
-from table_writer.complete import Completer
 from table_writer.config import TableWriterConfig
+from table_writer.create_table import create_table
+from table_writer.display.plan_report import PlanReport
 from table_writer.display.reports import DoctorReport, RecoverReport
-from table_writer.display.write_result import PartitionResult, WriteResult
-from table_writer.errors import InvalidInputError, StorageError
+from table_writer.display.write_result import WriteResult
+from table_writer.errors import InvalidInputError
 from table_writer.maintenance import Maintenance
-from table_writer.model.entry import EntryPartition
-from table_writer.model.message import CommitMessage
-from table_writer.model.partition_name import name_in
-from table_writer.model.write import StagedFiles, WriteMode, WritePlan
-from table_writer.publish.publisher import Published
-from table_writer.publish.success import success_json
-from table_writer.refresh import refresh_session
-from table_writer.services import TableServices
+from table_writer.model.new_table import NewTable
+from table_writer.model.write import WriteMode
+from table_writer.options import NewTableKeywords, WriteKeywords, WriteOptions, write_mode
+from table_writer.preview import Preview
 from table_writer.spark_services import SessionServices
-from table_writer.stopwatch import Stopwatch
-from table_writer.upload.job import Uploader
+from table_writer.steps import Steps
 
 __all__ = ["TableWriter"]
 
 logger = logging.getLogger(__name__)
-
-IfEmpty = Literal["error", "ignore"]
 
 
 class TableWriter:
@@ -67,17 +61,17 @@ class TableWriter:
     ) -> None:
         self._spark = spark
         self._services = services or SessionServices(spark, config or TableWriterConfig())
-        self._uploader = Uploader()
+        self._steps = Steps(spark, self._services)
 
-    def overwrite_partitions(self, df: DataFrame, table: str, *, if_empty: IfEmpty = "error") -> WriteResult:
-        """Replace exactly the partitions that the DataFrame has rows for.
+    def overwrite_partitions(self, df: DataFrame, table: str, **options: Unpack[WriteKeywords]) -> WriteResult:
+        """Replace exactly the partitions that the DataFrame has rows for, or that ``where`` selects.
 
-        ==============================  =============================================
-        partition                       after the call
-        ==============================  =============================================
-        is in the DataFrame             holds exactly the DataFrame's rows
-        is not in the DataFrame         is untouched
-        ==============================  =============================================
+        ==============================  =============================  ======================================
+        partition                       without ``where``              with ``where``
+        ==============================  =============================  ======================================
+        is in the DataFrame             holds the DataFrame's rows     the same; an error if not selected
+        is not in the DataFrame         is untouched                   is dropped if selected, else untouched
+        ==============================  =============================  ======================================
 
         All partitions switch in one metastore transaction. No file is deleted under a running query: replaced data
         stays for the retention. A DataFrame that reads the table it overwrites works.
@@ -87,9 +81,9 @@ class TableWriter:
         df
             Columns are matched by name, in any order; types may be narrower than the table's where nothing is lost.
         table
-            ``database.table``; a partitioned Parquet table.
-        if_empty
-            What to do when the DataFrame has no rows: ``"error"``, or ``"ignore"`` and change nothing.
+            ``database.table``, partitioned.
+        **options
+            See :class:`~table_writer.WriteOptions`.
 
         Returns
         -------
@@ -113,7 +107,247 @@ class TableWriter:
         >>> [partition.name for partition in result.replaced]
         ['dt=2024-01-01']
         """
-        return self._write(df, table, WriteMode.OVERWRITE_PARTITIONS, if_empty)
+        return self._write(df, table, WriteMode.OVERWRITE_PARTITIONS, options)
+
+    def append(self, df: DataFrame, table: str, **options: Unpack[WriteKeywords]) -> WriteResult:
+        """Add rows; old and new rows of a partition appear together.
+
+        ==============================  =============================================
+        partition                       after the call
+        ==============================  =============================================
+        is in the DataFrame             holds the rows it had, and the DataFrame's
+        is not in the DataFrame         is untouched
+        ==============================  =============================================
+
+        The files that a partition has are copied inside the store, so that readers go from one location to the other
+        in the same one metastore call. Appends to one partition at the same time don't conflict: the second is built
+        on what the first has published. An append to large partitions costs a copy of them: see ``max_copied_bytes``.
+
+        Parameters
+        ----------
+        df
+            As for :meth:`overwrite_partitions`.
+        table
+            ``database.table``, partitioned or not.
+        **options
+            See :class:`~table_writer.WriteOptions`.
+
+        Raises
+        ------
+        InvalidInputError
+            Also when a partition is stored otherwise than the table says, or more than ``max_copied_bytes`` would have
+            to be copied.
+        SchemaMismatchError, ConflictError, StorageError, MetastoreError, OutcomeUnknownError
+            As for :meth:`overwrite_partitions`.
+
+        Examples
+        --------
+        >>> result = TableWriter(spark).append(df, "mart.orders")
+        >>> result.appended[0].name, result.copied_files
+        ('dt=2024-01-01', 1)
+        """
+        return self._write(df, table, WriteMode.APPEND, options)
+
+    def create_partitions(self, df: DataFrame, table: str, **options: Unpack[WriteKeywords]) -> WriteResult:
+        """Add partitions; if one of them exists, change nothing.
+
+        ==============================  =============================================
+        partition                       after the call
+        ==============================  =============================================
+        is in the DataFrame             holds the DataFrame's rows; it did not exist
+        is not in the DataFrame         is untouched
+        ==============================  =============================================
+
+        The first row of a partition that exists ends the call. One that another tool adds meanwhile is found by the
+        metastore itself when the partitions are added, all in one call or none.
+
+        Parameters
+        ----------
+        df
+            As for :meth:`overwrite_partitions`.
+        table
+            ``database.table``, partitioned.
+        **options
+            See :class:`~table_writer.WriteOptions`.
+
+        Raises
+        ------
+        PartitionExistsError
+            Names the partition; nothing was published.
+        InvalidInputError, SchemaMismatchError, ConflictError, StorageError, MetastoreError, OutcomeUnknownError
+            As for :meth:`overwrite_partitions`.
+
+        Examples
+        --------
+        >>> from table_writer import PartitionExistsError
+        >>> try:
+        ...     TableWriter(spark).create_partitions(df, "mart.orders")
+        ... except PartitionExistsError as error:
+        ...     print(error.code)
+        partition_exists
+        """
+        return self._write(df, table, WriteMode.CREATE_PARTITIONS, options)
+
+    def overwrite_table(self, df: DataFrame, table: str, **options: Unpack[WriteKeywords]) -> WriteResult:
+        """Replace the whole table.
+
+        ==============================  =============================================
+        partition                       after the call
+        ==============================  =============================================
+        is in the DataFrame             holds exactly the DataFrame's rows
+        is not in the DataFrame         is dropped
+        ==============================  =============================================
+
+        An unpartitioned table holds exactly the DataFrame's rows; its location moves with each call, and the table
+        property ``table_writer.root`` keeps where it began.
+
+        Parameters
+        ----------
+        df
+            As for :meth:`overwrite_partitions`.
+        table
+            ``database.table``, partitioned or not.
+        **options
+            See :class:`~table_writer.WriteOptions`. Without rows the call is an error, unless ``if_empty="replace"``
+            says that the table shall be emptied.
+
+        Raises
+        ------
+        ConflictError
+            Somebody else published anything in this table since the call began; nothing was published.
+        InvalidInputError, SchemaMismatchError, StorageError, MetastoreError, OutcomeUnknownError
+            As for :meth:`overwrite_partitions`.
+
+        Examples
+        --------
+        >>> TableWriter(spark).overwrite_table(df, "mart.orders").rows
+        2
+        """
+        return self._write(df, table, WriteMode.OVERWRITE_TABLE, options)
+
+    def create_table(
+        self,
+        schema: DataFrame | StructType,
+        table: str,
+        *,
+        if_not_exists: bool = False,
+        **new: Unpack[NewTableKeywords],
+    ) -> None:
+        """Make a table, exactly as Spark's own ``CREATE TABLE`` would.
+
+        Parameters
+        ----------
+        schema
+            Columns with types and comments; of a DataFrame only its schema is taken, and every column may be null.
+        table
+            ``database.table``.
+        if_not_exists
+            Leave a table alone that exists, whatever it is like.
+        **new
+            See :class:`~table_writer.NewTable`: ``partition_by``, ``location``, ``format``, ``compression``,
+            ``comment``, ``properties``.
+
+        Raises
+        ------
+        InvalidInputError
+            The table exists, or cannot be made like this.
+
+        Examples
+        --------
+        >>> TableWriter(spark).create_table(df, "mart.returns", partition_by=["dt"])
+        >>> spark.table("mart.returns").count()
+        0
+        """
+        create_table(
+            self._spark, schema, self._services.table_name(table), NewTable(**new), if_not_exists=if_not_exists
+        )
+
+    def plan(
+        self,
+        df: DataFrame,
+        table: str,
+        mode: str = WriteMode.OVERWRITE_PARTITIONS.value,
+        **options: Unpack[WriteKeywords],
+    ) -> PlanReport:
+        """Say what a write would do, and do nothing.
+
+        Computes the DataFrame's partitions, which runs the query once. Nothing is written, not even the registration.
+
+        Parameters
+        ----------
+        df, table
+            As for the write.
+        mode
+            The name of the method: ``"overwrite_partitions"``, ``"append"``, ``"create_partitions"`` or
+            ``"overwrite_table"``.
+        **options
+            As for the write.
+
+        Returns
+        -------
+        PlanReport
+            Partitions with what would happen to each, how the schema fits, and what would make the call fail.
+
+        Raises
+        ------
+        InvalidInputError, StorageError, MetastoreError
+            The call cannot be looked at.
+
+        Examples
+        --------
+        >>> [(one.name, one.action) for one in TableWriter(spark).plan(df, "mart.orders").partitions]
+        [('dt=2024-01-01', 'replace')]
+        """
+        chosen, given = write_mode(mode), WriteOptions(**options)
+        services = self._services.open_table(table, engine=given.engine)
+        planner = self._services.planner(services)
+        planner.require_mode(chosen, given)
+        scope = planner.scope(df, chosen, given)
+        return Preview(services=services, planner=planner, mode=chosen, options=given, scope=scope).report(df)
+
+    def for_each_batch(
+        self, table: str, mode: str, query_name: str, **options: Unpack[WriteKeywords]
+    ) -> Callable[[DataFrame, int], None]:
+        """Return what Structured Streaming calls with each batch: ``stream.writeStream.foreachBatch(...)``.
+
+        Each batch is one write, with ``<query_name>/<batch id>`` as its idempotency key: a batch that a restarted query
+        runs again, although it was published, is recognised and does nothing. An empty batch writes nothing.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+        mode
+            The name of the method that writes each batch, usually ``"append"``.
+        query_name
+            Stays the same over restarts, and belongs to one checkpoint: batch ids start again at 0 with a new one.
+        **options
+            As for the write, without ``idempotency_key`` and ``write_uuid``.
+
+        Raises
+        ------
+        InvalidInputError
+            A value cannot be used.
+
+        Examples
+        --------
+        >>> write_batch = TableWriter(spark).for_each_batch("mart.orders", mode="append", query_name="orders")
+        >>> write_batch(df, 0)
+        """
+        chosen = write_mode(mode)
+        if not query_name or "idempotency_key" in options or "write_uuid" in options:
+            raise InvalidInputError(
+                "for_each_batch makes the idempotency key of each batch out of query_name, which must not be empty, and"
+                " the batch id: leave idempotency_key and write_uuid out"
+            )
+        every = WriteKeywords(if_empty="ignore") | options
+        WriteOptions(**every).require_fit(chosen)
+
+        def write_batch(batch: DataFrame, batch_id: int) -> None:
+            result = self._write(batch, table, chosen, every | {"idempotency_key": f"{query_name}/{batch_id}"})
+            logger.info("query %s batch %d: %r", query_name, batch_id, result)
+
+        return write_batch
 
     def recover(self, table: str) -> RecoverReport:
         """Settle every publish of a table that was left in doubt, and put right what the metastore applied late.
@@ -173,124 +407,5 @@ class TableWriter:
         """
         Maintenance(services=self._services.services).adopt(str(self._services.table_name(table)))
 
-    def _write(self, df: DataFrame, table: str, mode: WriteMode, if_empty: IfEmpty) -> WriteResult:
-        if if_empty not in ("error", "ignore"):
-            raise InvalidInputError(f"if_empty={if_empty!r}: expected 'error' or 'ignore'")
-        watch = Stopwatch(self._services.metastore)
-        with watch.step("plan"):
-            services = self._services.open_table(table)
-            watch.follow(services.store)
-            planned = self._services.planner(services).plan(df, mode)
-        with _OpenWrite(services, planned.plan) as write:
-            with watch.step("upload"):
-                messages = self._uploader.upload(planned.rows, planned.spec)
-                watch.add_requests(messages)
-            with watch.step("complete"):
-                staged = write.complete(messages)
-            if staged.row_count == 0:
-                return _nothing_written(planned.plan, if_empty, watch)
-            with watch.step("publish"):
-                published = services.publisher().publish(staged, write.claiming)
-        notes = (
-            *planned.plan.notes,
-            *published.notes,
-            *_marked(services, staged, published),
-            *refresh_session(self._spark, services.table, planned.plan.write_id),
-        )
-        return _result(planned.plan, published, notes, watch)
-
-
-class _OpenWrite:
-    """A registered write. Leaving it before a claim was sent discards its files; afterwards the log owns them."""
-
-    def __init__(self, services: TableServices, plan: WritePlan) -> None:
-        self._completer: Completer = services.completer()
-        self._plan = plan
-        self._exit = ExitStack()
-        self._registration = services.registration(plan)
-        self._claim_sent = False
-
-    def __enter__(self) -> Self:
-        self._exit.enter_context(self._registration)
-        self._exit.push(self._discard)
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._exit.__exit__(*raised)  # type: ignore[arg-type]  # handed through as it came
-
-    def complete(self, messages: tuple[CommitMessage, ...]) -> StagedFiles:
-        """Step 3: every file that a message names becomes an object; every other upload of this write is aborted."""
-        prefix = self._plan.data_location.key
-        self._completer.complete(self._plan.write_id, prefix, messages)
-        self._completer.abort_leftovers(prefix, messages)
-        return StagedFiles(plan=self._plan, messages=messages)
-
-    @contextmanager
-    def claiming(self) -> Iterator[Callable[[], None]]:
-        """From here on the files may belong to a log entry, and are not ours to delete."""
-        self._claim_sent = True
-        yield self._claim_lost
-
-    def _claim_lost(self) -> None:
-        self._claim_sent = False
-
-    def _discard(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and not self._claim_sent:
-            logger.info("write_id=%s failed before its claim; discarding its files", self._plan.write_id)
-            self._completer.discard(self._plan.data_location.key)
-
-
-def _nothing_written(plan: WritePlan, if_empty: IfEmpty, watch: Stopwatch) -> WriteResult:
-    if if_empty == "error":
-        raise InvalidInputError(
-            f"the DataFrame has no rows, so no partition of {plan.table.name} would change; nothing was written."
-            " If that may happen, call with if_empty='ignore'.",
-            table=str(plan.table.name),
-            write_id=plan.write_id,
-        )
-    return WriteResult(
-        table=str(plan.table.name),
-        mode=plan.mode.value,
-        write_id=plan.write_id,
-        version=None,
-        seconds=watch.seconds,
-        storage_requests=watch.storage_requests(),
-        metastore_calls=watch.metastore_calls(),
-    )
-
-
-def _marked(services: TableServices, staged: StagedFiles, published: Published) -> tuple[str, ...]:
-    """Write ``_SUCCESS`` where it is wanted. A failure is a note in the result, for readers have switched already."""
-    if not services.marks_success():
-        return ()
-    names = [upload.key for uploads in staged.by_partition().values() for upload in uploads]
-    try:
-        services.store.put(services.layout.success_key, success_json(published.entry, names, services.layout.root))
-    except StorageError as error:
-        return (f"_SUCCESS was not written: {error.message}",)
-    return ()
-
-
-def _result(plan: WritePlan, published: Published, notes: tuple[str, ...], watch: Stopwatch) -> WriteResult:
-    def described(partition: EntryPartition) -> PartitionResult:
-        return PartitionResult(
-            name=name_in(plan.table, partition.values),
-            values=partition.values,
-            location=partition.new_location or "",
-            replaced=partition.old_location is not None,
-            rows=partition.rows or 0,
-            bytes=partition.bytes,
-            files=partition.files,
-        )
-
-    return WriteResult(
-        table=str(plan.table.name),
-        mode=plan.mode.value,
-        write_id=plan.write_id,
-        version=published.entry.version,
-        partitions=tuple(map(described, published.entry.partitions)),
-        seconds=watch.seconds,
-        storage_requests=watch.storage_requests(),
-        metastore_calls=watch.metastore_calls(),
-        notes=notes,
-    )
+    def _write(self, df: DataFrame, table: str, mode: WriteMode, keywords: WriteKeywords) -> WriteResult:
+        return self._steps.write(df, table, mode, WriteOptions(**keywords))

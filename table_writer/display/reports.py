@@ -45,7 +45,7 @@ REPORT_FORMAT: Final = 1
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class _Report:
+class Report:
     """A report on one table."""
 
     table: str
@@ -73,7 +73,7 @@ class _Report:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class HistoryReport(_Report):
+class HistoryReport(Report):
     """The versions of a table, newest first."""
 
     versions: tuple[VersionSummary, ...] = ()
@@ -104,7 +104,7 @@ class HistoryReport(_Report):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class VersionReport(_Report):
+class VersionReport(Report):
     """One version, partition by partition."""
 
     summary: VersionSummary
@@ -130,13 +130,15 @@ class VersionReport(_Report):
             lines=(
                 f"write_id {one.write_id}, {one.created_at:%Y-%m-%d %H:%M:%S} UTC",
                 f"by {one.user}@{one.host} {one.application_id}",
+                *(f"{name}={value}" for name, value in one.tags.items()),
+                *((f"idempotency key {one.idempotency_key}",) if one.idempotency_key else ()),
                 *(f"deletes {location}" for location in self.deletes),
             ),
         )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RecoverReport(_Report):
+class RecoverReport(Report):
     """What was in doubt, and how it ended.
 
     Parameters
@@ -185,7 +187,7 @@ class RecoverReport(_Report):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RollbackReport(_Report):
+class RollbackReport(Report):
     """What a rollback has put back, or would put back; ``version`` is its own entry's."""
 
     to_version: int
@@ -214,7 +216,7 @@ class RollbackReport(_Report):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class VacuumReport(_Report):
+class VacuumReport(Report):
     """What a vacuum has deleted, or would delete.
 
     Parameters
@@ -276,7 +278,7 @@ class VacuumReport(_Report):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class UploadsReport(_Report):
+class UploadsReport(Report):
     """Pending uploads below a table's root; they take space and are in no listing of objects.
 
     Parameters
@@ -313,7 +315,7 @@ class UploadsReport(_Report):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RestoreReport(_Report):
+class RestoreReport(Report):
     """Partitions that were added to the metastore from the log, or would be."""
 
     version: int | None = None
@@ -340,7 +342,7 @@ class RestoreReport(_Report):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class DoctorReport(_Report):
+class DoctorReport(Report):
     """What the doctor found, worst first; ``healthy`` if there is neither warning nor error."""
 
     findings: tuple[Finding, ...] = ()

@@ -15,7 +15,7 @@ from table_writer.display.reports import (
 )
 from table_writer.log.history import History, SlotRecord
 from table_writer.model.entry import EntryPartition
-from table_writer.model.partition_name import name_in
+from table_writer.model.partition_name import shown_name
 from table_writer.model.table import Table
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import UploadInfo
@@ -55,7 +55,7 @@ def partition_details(table: Table, partitions: Sequence[EntryPartition]) -> tup
     """Describe what an entry changes, by Hive's names."""
     return tuple(
         PartitionDetail(
-            name=name_in(table, partition.values),
+            name=shown_name(table, partition.values),
             change=_change(partition),
             rows=partition.rows,
             files=partition.files,

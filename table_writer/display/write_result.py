@@ -4,41 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from table_writer.display.render import Summary, size, summary_html, summary_text
+from table_writer.model.partition_name import WHOLE_TABLE
 from table_writer.model.table import PartitionValues
 
-__all__ = ["PartitionResult", "WriteResult"]
+__all__ = ["Action", "PartitionResult", "WriteResult"]
+
+
+Action = Literal["added", "replaced", "appended", "emptied"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PartitionResult:
     """One partition after a publish.
 
-    ``name`` is Hive's, ``dt=2024-01-01/country=de``; ``replaced`` says whether readers saw other rows before.
+    Parameters
+    ----------
+    name, values
+        Hive's name, ``dt=2024-01-01/country=de``; empty for an unpartitioned table, which is one partition of itself.
+    location
+        Where readers look now; empty when the partition was dropped.
+    action
+        ``"added"``: it did not exist. ``"replaced"``: its rows are others now. ``"appended"``: it has more rows now.
+        ``"emptied"``: the write replaced it and had no rows for it.
+    rows, bytes, files
+        Written by this write.
+    copied_bytes, copied_files
+        Existing files that an append brought along, inside the store.
     """
 
     name: str
     values: PartitionValues
     location: str
-    replaced: bool
+    action: Action
     rows: int
     bytes: int
     files: int
+    copied_bytes: int = 0
+    copied_files: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WriteResult:
-    """A write that took effect, or that had nothing to write (then ``version`` is ``None``).
+    """A write that took effect, or that had nothing to do.
 
     Parameters
     ----------
     table, mode, write_id
         What was called, and the tag in every file name.
     version
-        Number of the entry in the table's log.
+        Number of the entry in the table's log; ``None`` if there was nothing to write.
     partitions
         What readers see now, in the order of the values.
+    repeated
+        The call's idempotency key was published before, as ``version``: this call did nothing.
     seconds
         Per step: plan, upload, complete, publish.
     storage_requests, metastore_calls
@@ -52,6 +73,7 @@ class WriteResult:
     write_id: str
     version: int | None
     partitions: tuple[PartitionResult, ...] = ()
+    repeated: bool = False
     seconds: Mapping[str, float] = field(default_factory=dict)
     storage_requests: Mapping[str, int] = field(default_factory=dict)
     metastore_calls: Mapping[str, int] = field(default_factory=dict)
@@ -60,12 +82,22 @@ class WriteResult:
     @property
     def added(self) -> tuple[PartitionResult, ...]:
         """Partitions that did not exist before."""
-        return tuple(partition for partition in self.partitions if not partition.replaced)
+        return self._of("added")
 
     @property
     def replaced(self) -> tuple[PartitionResult, ...]:
         """Partitions whose rows are others now."""
-        return tuple(partition for partition in self.partitions if partition.replaced)
+        return self._of("replaced")
+
+    @property
+    def appended(self) -> tuple[PartitionResult, ...]:
+        """Partitions that have more rows now."""
+        return self._of("appended")
+
+    @property
+    def emptied(self) -> tuple[PartitionResult, ...]:
+        """Partitions that the write replaced and had no rows for."""
+        return self._of("emptied")
 
     @property
     def rows(self) -> int:
@@ -74,13 +106,23 @@ class WriteResult:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all files."""
+        """Bytes of the files written."""
         return sum(partition.bytes for partition in self.partitions)
 
     @property
     def files(self) -> int:
         """Files written."""
         return sum(partition.files for partition in self.partitions)
+
+    @property
+    def copied_files(self) -> int:
+        """Existing files that an append brought along, inside the store."""
+        return sum(partition.copied_files for partition in self.partitions)
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of those files."""
+        return sum(partition.copied_bytes for partition in self.partitions)
 
     def __repr__(self) -> str:
         return summary_text(self._summary)
@@ -94,8 +136,7 @@ class WriteResult:
             headline=self._headline,
             headings=("partition", "", "rows", "files", "size"),
             rows=tuple(
-                (p.name, "replaced" if p.replaced else "added", f"{p.rows:,}", f"{p.files:,}", size(p.bytes))
-                for p in self.partitions
+                (p.name or WHOLE_TABLE, p.action, f"{p.rows:,}", f"{p.files:,}", size(p.bytes)) for p in self.partitions
             ),
             lines=(f"write_id {self.write_id}", self._effort, *(f"note: {note}" for note in self.notes)),
         )
@@ -104,10 +145,18 @@ class WriteResult:
     def _headline(self) -> str:
         if self.version is None:
             return f"{self.table}: nothing to write, nothing changed ({self.mode})"
+        if self.repeated:
+            return f"{self.table}: published before as version {self.version}, nothing changed ({self.mode})"
+        changed = ((self.appended, "appended"), (self.emptied, "emptied"))
+        more = "".join(f", {len(partitions)} {action}" for partitions, action in changed if partitions)
+        copied = f", {self.copied_files:,} files with {size(self.copied_bytes)} copied" if self.copied_files else ""
         return (
-            f"{self.table} version {self.version}: {len(self.added)} partition(s) added, {len(self.replaced)} replaced,"
-            f" {self.rows:,} rows in {self.files:,} files, {size(self.bytes)} ({self.mode})"
+            f"{self.table} version {self.version}: {len(self.added)} partition(s) added, {len(self.replaced)} replaced"
+            f"{more}, {self.rows:,} rows in {self.files:,} files, {size(self.bytes)}{copied} ({self.mode})"
         )
+
+    def _of(self, action: Action) -> tuple[PartitionResult, ...]:
+        return tuple(partition for partition in self.partitions if partition.action == action)
 
     @property
     def _effort(self) -> str:

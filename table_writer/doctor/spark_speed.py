@@ -62,7 +62,7 @@ def _bound_bytes(patient: Patient) -> int:
         store=None,
         data_columns=("c",),
         partition_columns=(),
-        parquet=ParquetOptions(),
+        file_options=ParquetOptions(),
         part_size_bytes=config.part_size_bytes or max(SMALLEST_PART_BYTES, min(configured, LARGEST_PART_BYTES)),
         upload_threads=config.upload_threads,
         max_open_files=config.max_open_files,

@@ -236,6 +236,7 @@ class History:
             r.entry.idempotency_key.rpartition("/")[0]: r.entry.version for r in self.records if r.entry.idempotency_key
         }
         needed |= set(keys.values())
+        needed |= {r.entry.version for r in self.records if _undoes_any(r.entry, keys.values())}
         free = {
             record.entry.version
             for record in self.records
@@ -352,6 +353,12 @@ class History:
         found = {self.layout.write_id_of(Location.parse(location)) for location in named}
         own = {record.entry.write_id for record in records if record.entry.operation is Operation.WRITE}
         return frozenset(write_id for write_id in found | own if write_id)
+
+
+def _undoes_any(entry: LogEntry, versions: Iterable[int]) -> bool:
+    """Whether an entry is a rollback that may void the key of one of these versions."""
+    target = entry.rollback_to
+    return target is not None and any(target < version < entry.version for version in versions)
 
 
 def _place(location: str | None) -> Place | None:

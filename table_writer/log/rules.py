@@ -12,7 +12,7 @@ from table_writer.log.history import History, Placement
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location, PlaceSet
 from table_writer.model.table import PartitionValues
-from table_writer.model.write import TableLayout
+from table_writer.model.write import Scope, TableLayout, no_partition
 
 __all__ = [
     "Effect",
@@ -34,10 +34,18 @@ class Standing(enum.Enum):
     EARLIER = "it was settled before this write was planned"
     CONFLICT = "it published a partition of this write after this write was planned"
     DELETED = "it is a vacuum that deletes files of this write"
-    IN_DOUBT = "it may yet publish a partition of this write: wait, then recover it"
+    IN_DOUBT = "it may yet publish a partition, or the idempotency key, of this write: wait, then recover it"
 
 
-def standing(entry: LogEntry, outcome: Outcome | None, draft: LogEntry, in_doubt_at_plan: Collection[int]) -> Standing:
+def standing(  # all that the decision depends on
+    entry: LogEntry,
+    outcome: Outcome | None,
+    draft: LogEntry,
+    in_doubt_at_plan: Collection[int],
+    *,
+    scope: Scope = no_partition,
+    appends: bool = False,
+) -> Standing:
     """Decide what ``entry`` means to the write that wants to claim ``draft``.
 
     Parameters
@@ -48,17 +56,22 @@ def standing(entry: LogEntry, outcome: Outcome | None, draft: LogEntry, in_doubt
         The entry this write wants to claim; its ``base_version`` was the newest when it was planned.
     in_doubt_at_plan
         Versions that were in doubt at that time. One that was published since may hold rows this write never saw.
+    scope
+        Which other partitions the write replaces, whether it has rows for them or not.
+    appends
+        The write builds on whatever is there when it claims: what others have published since is no conflict.
     """
+    seen = entry.version <= draft.base_version and entry.version not in in_doubt_at_plan
     if entry.operation is Operation.VACUUM:
-        seen = entry.version <= draft.base_version and entry.version not in in_doubt_at_plan
         meets = not seen and outcome is not Outcome.ABANDONED and _deletes_of(entry, draft)
         return Standing.DELETED if meets else Standing.UNRELATED
-    if outcome is Outcome.ABANDONED or entry.partition_values.isdisjoint(draft.partition_values):
-        return Standing.UNRELATED
-    if outcome is None:
+    overlap = bool(entry.partition_values & draft.partition_values or scope(entry.partition_values))
+    same_key = draft.idempotency_key != "" and entry.idempotency_key == draft.idempotency_key
+    if outcome is None and (overlap or same_key):
         return Standing.IN_DOUBT
-    seen = entry.version <= draft.base_version and entry.version not in in_doubt_at_plan
-    return Standing.EARLIER if seen else Standing.CONFLICT
+    if outcome is not Outcome.PUBLISHED or not overlap:
+        return Standing.UNRELATED
+    return Standing.EARLIER if seen or appends else Standing.CONFLICT
 
 
 def _deletes_of(vacuum: LogEntry, draft: LogEntry) -> bool:

@@ -12,6 +12,7 @@ from typing import Final
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.history import History, SlotRecord
+from table_writer.log.keys import comes_before, published_with_key
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
@@ -112,6 +113,26 @@ class TableLog:
         with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="log") as pool:
             records = pool.map(self._read, listed)
             return History(self._layout, [record for record in records if record is not None])
+
+    def find_key(self, key: str) -> LogEntry | None:
+        """Return the published entry with an idempotency key, ``None`` if there is none that counts.
+
+        Reads back from the newest entry, more at a time the further it gets; for a batch of a stream no further than
+        to an earlier batch of it, which is usually the newest entry.
+        """
+        waiting = sorted(self.read_state(listed_after=0).versions)
+        found: list[SlotRecord] = []
+        at_once = 1
+        while waiting:
+            waiting, versions = waiting[:-at_once], waiting[-at_once:]
+            with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="log") as pool:
+                records = [record for record in pool.map(self._read, versions) if record is not None]
+            found = records + found
+            entry = published_with_key(found, key)
+            if entry is not None or any(comes_before(one.entry.idempotency_key, key) for one in records):
+                return entry
+            at_once = min(2 * at_once, READ_THREADS)
+        return None
 
     def read(self, version: int) -> SlotRecord:
         """Read one entry with its outcome.

@@ -13,10 +13,23 @@ from thrift.Thrift import TApplicationException
 
 from table_writer.errors import PartitionExistsError, PartitionMissingError
 from table_writer.metastore.connection import Connection, RefusedError
-from table_writer.metastore.hive_objects import altered_partition, new_partition, partition_from, table_from
+from table_writer.metastore.hive_objects import (
+    altered_partition,
+    altered_table,
+    new_partition,
+    partition_from,
+    table_from,
+    whole_table,
+)
 from table_writer.metastore.protocol import nothing
 from table_writer.metastore.settings import MetastoreSettings
-from table_writer.metastore.validation import validate_additions, validate_changes, validate_values
+from table_writer.metastore.validation import (
+    validate_additions,
+    validate_changes,
+    validate_drop,
+    validate_values,
+)
+from table_writer.metastore.whole_table import WHOLE_TABLE, expectation, table_was_changed
 from table_writer.model.partition_name import partition_name, partition_values
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table, TableName
 
@@ -25,8 +38,11 @@ __all__ = ["HiveMetastore"]
 TABLE_BATCH: Final = 100
 ALL: Final = -1  # of an i16: the largest number that could be asked for is 32,767, and no number asks for all
 
+NO_LISTING: Final[Mapping[str, str]] = {"DO_NOT_UPDATE_STATS": "true"}
+
 # What alter_partitions answers when a partition is missing: Hive 2.3 and 3 wrap the error, 4 counts.
 MISSING_PARTITION: Final = re.compile(r"NoSuchObjectException|not matching with old parts size|partition values=\[")
+TABLE_CHANGED: Final = "The table has been modified."  # what a refused compare-and-set is answered with, 2.3.10 and 4
 
 NO_VERSION: Final = "3.0"  # what getVersion answers up to Hive 3.1.3, whatever the version
 NEW_IN_2_3_10: Final = "hive.metastore.client.connection.timeout"
@@ -54,6 +70,7 @@ class HiveMetastore:
       neither as a parameter (where it stays visible) nor in the context of ``add_partition_with_environment_context``.
     * ``alter_partitions`` with ``DO_NOT_UPDATE_STATS`` keeps all parameters and lists nothing. Without it, a changed
       location is listed and ``numFiles`` and ``totalSize`` are overwritten, while ``numRows`` and ``rawDataSize`` stay.
+    * ``alter_table`` with it makes no call to any file system and moves no file, of managed tables neither.
 
     Examples
     --------
@@ -128,13 +145,20 @@ class HiveMetastore:
         return tables
 
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
-        """Return the values of all partitions, decoded from Hive's escaped names."""
+        """Return the values of all partitions, decoded from Hive's escaped names; ``[()]`` of an unpartitioned table.
+
+        The table is read only where there are no names: most have some, and an unpartitioned one never does.
+        """
         names = self._connection.read("get_partition_names", name.database, name.name, ALL, table=str(name))
-        return [partition_values(text) for text in names]
+        table = None if names else self.get_table(name)
+        is_whole = table is not None and not table.partition_columns
+        return [WHOLE_TABLE] if is_whole else [partition_values(text) for text in names]
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
         """Read partitions by value, ``partition_batch`` a call; those that do not exist are absent from the answer."""
         validate_values(table, values)
+        if not table.partition_columns:
+            return self._get_whole_table(table.name) if values else {}
         columns = [column.name for column in table.partition_columns]
         names = [partition_name(columns, one) for one in values]
         found: dict[PartitionValues, Partition] = {}
@@ -142,12 +166,13 @@ class HiveMetastore:
             answer = self._connection.read(
                 "get_partitions_by_names", table.name.database, table.name.name, batch, table=str(table.name)
             )
-            found |= {partition.values: partition for partition in map(partition_from, answer)}
+            found |= {partition.values: partition for partition in (partition_from(one, table) for one in answer)}
         return found
 
     def get_all_partitions(self, table: Table) -> Mapping[PartitionValues, Partition]:
         """Read all partitions, their names first; one that vanishes in between is absent."""
-        return self.get_partitions(table, self.get_partition_names(table.name))
+        names = self.get_partition_names(table.name) if table.partition_columns else [WHOLE_TABLE]
+        return self.get_partitions(table, names)
 
     def add_partitions(
         self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = nothing
@@ -180,32 +205,20 @@ class HiveMetastore:
     def alter_partitions(
         self, table: Table, changes: Sequence[PartitionChange], *, before_send: Callable[[], None] = nothing
     ) -> None:
-        """Apply all changes in ONE call, or none, without a look at the file system."""
+        """Apply all changes in ONE call, or none, without a look at the file system.
+
+        For an unpartitioned table this is ``alter_table``, with compare-and-set where the server has it.
+        """
         validate_changes(table, changes)
-        if not changes:
-            return
-        try:
-            self._connection.change(
-                "alter_partitions_with_environment_context",
-                table.name.database,
-                table.name.name,
-                [altered_partition(table, change) for change in changes],
-                ttypes.EnvironmentContext({"DO_NOT_UPDATE_STATS": "true"}),
-                table=str(table.name),
-                before_send=before_send,
-            )
-        except RefusedError as refused:
-            if MISSING_PARTITION.search(str(getattr(refused.reason, "message", ""))):
-                raise PartitionMissingError(
-                    f"partition {_named(refused)} of {table.name} does not exist; nothing was changed, plan again",
-                    table=str(table.name),
-                ) from refused.reason
-            raise
+        alter = self._alter if table.partition_columns else self._alter_whole_table
+        if changes:
+            alter(table, changes, before_send)
 
     def drop_partition(
         self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = nothing
     ) -> None:
         """Drop one partition from the metastore, leaving its data; one that does not exist is no error."""
+        validate_drop(table, values)
         try:
             self._connection.change(
                 "drop_partition",
@@ -219,6 +232,54 @@ class HiveMetastore:
         except RefusedError as refused:
             if not isinstance(refused.reason, ttypes.NoSuchObjectException):
                 raise
+
+    def _alter(self, table: Table, changes: Sequence[PartitionChange], before_send: Callable[[], None]) -> None:
+        try:
+            self._connection.change(
+                "alter_partitions_with_environment_context",
+                table.name.database,
+                table.name.name,
+                [altered_partition(table, change) for change in changes],
+                ttypes.EnvironmentContext(NO_LISTING),
+                table=str(table.name),
+                before_send=before_send,
+            )
+        except RefusedError as refused:
+            if MISSING_PARTITION.search(str(getattr(refused.reason, "message", ""))):
+                raise PartitionMissingError(
+                    f"partition {_named(refused)} of {table.name} does not exist; nothing was changed, plan again",
+                    table=str(table.name),
+                ) from refused.reason
+            raise
+
+    def _get_whole_table(self, name: TableName) -> Mapping[PartitionValues, Partition]:
+        """Read an unpartitioned table as its one partition; none if it is gone, or has got partitions of its own."""
+        table = self.get_table(name)
+        return {WHOLE_TABLE: whole_table(table)} if table is not None and not table.partition_columns else {}
+
+    def _alter_whole_table(
+        self, table: Table, changes: Sequence[PartitionChange], before_send: Callable[[], None]
+    ) -> None:
+        """Move a table; the server refuses if somebody else was faster."""
+        (change,) = changes
+        altered = altered_table(change)
+        context = dict(NO_LISTING)
+        for name, value in expectation(change.partition.parameters, altered.parameters).items():
+            context |= {"expected_parameter_key": name, "expected_parameter_value": value}
+        try:
+            self._connection.change(
+                "alter_table_with_environment_context",
+                table.name.database,
+                table.name.name,
+                altered,
+                ttypes.EnvironmentContext(context),
+                table=str(table.name),
+                before_send=before_send,
+            )
+        except RefusedError as refused:
+            if TABLE_CHANGED in str(getattr(refused.reason, "message", "")):
+                raise table_was_changed(table.name, self.uri) from refused.reason
+            raise
 
     def _version_by_calls(self) -> str:
         """Tell the servers apart that do not say their version; the table asked for need not exist."""

@@ -5,17 +5,24 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from hmsclient.genthrift.hive_metastore import ttypes
 from thrift.Thrift import TType
 
 from table_writer.errors import InvalidInputError
+from table_writer.metastore.descriptions import differences
+from table_writer.metastore.whole_table import (
+    WHOLE_TABLE,
+    changed_parameters,
+    moved_location,
+    moved_serde_parameters,
+    true_location,
+    whole_table_parameters,
+)
 from table_writer.model.table import Column, Partition, PartitionChange, Table, TableName
 
-__all__ = ["altered_partition", "new_partition", "partition_from", "table_from"]
-
-DDL_TIME: Final = "transient_lastDdlTime"
+__all__ = ["altered_partition", "altered_table", "new_partition", "partition_from", "table_from", "whole_table"]
 
 
 def table_from(native: Any) -> Table:
@@ -23,36 +30,38 @@ def table_from(native: Any) -> Table:
     storage = native.sd or ttypes.StorageDescriptor()
     serde = storage.serdeInfo or ttypes.SerDeInfo()
     parameters = dict(native.parameters or {})
-    location = storage.location
-    if (
-        "spark.sql.sources.provider" in parameters
-    ):  # sd.location may be a placeholder: HiveExternalCatalog reads ``path``
-        location = next((v for k, v in (serde.parameters or {}).items() if k.lower() == "path"), location)
+    serde_parameters = dict(serde.parameters or {})
     return Table(
         name=TableName(native.dbName, native.tableName),
         kind=native.tableType or "",
-        location=_with_slash(location),
+        location=_with_slash(true_location(storage.location or "", parameters, serde_parameters)),
         columns=_columns(storage.cols),
         partition_columns=_columns(native.partitionKeys),
         parameters=parameters,
         input_format=storage.inputFormat or "",
         output_format=storage.outputFormat or "",
         serde=serde.serializationLib or "",
-        serde_parameters=dict(serde.parameters or {}),
+        serde_parameters=serde_parameters,
         bucket_columns=tuple(storage.bucketCols or ()),
         created_at_seconds=native.createTime or 0,
         native=native,
     )
 
 
-def partition_from(native: Any) -> Partition:
-    """Describe a ``ttypes.Partition``."""
+def partition_from(native: Any, table: Table) -> Partition:
+    """Describe a ``ttypes.Partition`` of a table."""
     return Partition(
         values=tuple(native.values),
         location=_with_slash(native.sd.location),
         parameters=dict(native.parameters or {}),
+        differs=differences(native.sd, _thrift(table).sd, table.columns),
         native=native,
     )
+
+
+def whole_table(table: Table) -> Partition:
+    """Describe an unpartitioned table as the one partition that it is."""
+    return Partition(values=WHOLE_TABLE, location=table.location, parameters=table.parameters, native=_thrift(table))
 
 
 def new_partition(table: Table, partition: Partition) -> Any:
@@ -80,8 +89,6 @@ def altered_partition(table: Table, change: PartitionChange) -> Any:
     Columns, formats and SerDe are the table's. The SerDe's parameters are too, as in partitions that Spark adds: the
     new files were written by what the table says. What else the partition holds stays. Copies share all that does
     not change, so 5,000 partitions of 100 columns cost no 500,000 column objects, and what was read is left alone.
-
-    ``transient_lastDdlTime`` is left out, as Hive's own client does: the server then sets its own clock's time.
     """
     described = _thrift(table).sd
     known = change.partition
@@ -93,9 +100,22 @@ def altered_partition(table: Table, change: PartitionChange) -> Any:
     storage.serdeInfo = described.serdeInfo
     storage.inputFormat = described.inputFormat
     storage.outputFormat = described.outputFormat
-    left_out = change.removed_parameters | {DDL_TIME}
-    kept = {name: value for name, value in (altered.parameters or {}).items() if name not in left_out}
-    altered.parameters = {**kept, **change.set_parameters}
+    altered.parameters = changed_parameters(change)
+    return altered
+
+
+def altered_table(change: PartitionChange) -> Any:
+    """Return the ``ttypes.Table`` to alter to: the one that was read, at the new location, and nothing else changed.
+
+    Of a table whose location in the metastore is Spark's placeholder only the SerDe parameter ``path`` moves.
+    """
+    altered = copy.copy(_thrift(change.partition))
+    storage = altered.sd = copy.copy(altered.sd)
+    serde = storage.serdeInfo = copy.copy(storage.serdeInfo)
+    location, serde_parameters = _without_slash(change.location), serde.parameters or {}
+    storage.location = moved_location(storage.location, serde_parameters, location)
+    serde.parameters = moved_serde_parameters(serde_parameters, location)
+    altered.parameters = whole_table_parameters(change)
     return altered
 
 
@@ -109,7 +129,7 @@ def _columns(fields: Iterable[Any] | None) -> tuple[Column, ...]:
     return tuple(Column(field.name, field.type, field.comment or "") for field in fields or ())
 
 
-def _with_slash(location: str | None) -> str:
+def _with_slash(location: str) -> str:
     return f"{location.rstrip('/')}/" if location else ""
 
 

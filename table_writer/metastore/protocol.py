@@ -26,6 +26,10 @@ class Metastore(Protocol):
 
     Locations are returned as full URIs ending in ``/``, spelled as the metastore stores them (``file:/tmp/x/`` for
     ``file:///tmp/x/``): compare them by :class:`~table_writer.model.location.Location`. Given ones may end in ``/``.
+
+    **A table without partition columns is its own single partition, of values** ``()``. It is read and altered as a
+    partition is, by the same methods: its location and parameters are the table's. It exists as long as the table does
+    and can be neither added nor dropped.
     """
 
     @property
@@ -53,13 +57,22 @@ class Metastore(Protocol):
         """Return all tables and views of a database, in chunks; none when there is no such database."""
 
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
-        """Return the values of all partitions, decoded from Hive's escaped names."""
+        """Return the values of all partitions, decoded from Hive's escaped names; ``[()]`` of an unpartitioned table.
+
+        Costs one call, and a second one where the first one's answer is empty.
+        """
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
-        """Read partitions by value, 250 a call; those that do not exist are absent from the answer."""
+        """Read partitions by value, 250 a call; those that do not exist are absent from the answer.
+
+        Of an unpartitioned table ``()`` is the table, freshly read; absent if it is gone or has become partitioned.
+        """
 
     def get_all_partitions(self, table: Table) -> Mapping[PartitionValues, Partition]:
-        """Read all partitions, their names first; one that vanishes in between is absent, a new one may be as well."""
+        """Read all partitions, their names first; one that vanishes in between is absent, a new one may be as well.
+
+        An unpartitioned table is read in one call.
+        """
 
     def add_partitions(
         self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = nothing
@@ -73,7 +86,7 @@ class Metastore(Protocol):
         Raises
         ------
         InvalidInputError
-            A partition appears twice, or its values do not fit the table's partition columns.
+            A partition appears twice, its values do not fit the table's partition columns, or there are none.
         PartitionExistsError
             One of them exists; nothing changed unless the server applied an earlier attempt of its own.
         """
@@ -86,15 +99,28 @@ class Metastore(Protocol):
         What was read is written back whole, so partitions must be freshly read. Only one that this process itself has
         just added may be given as it was added: there is nothing in it that the caller does not know.
 
+        For an unpartitioned table the one change is a compare-and-set as far as the server has it: on
+        ``table_writer.write_id``, or on ``transient_lastDdlTime`` while there is no write_id or it stays the same.
+        Servers that ignore this (see :meth:`server_version`) let the later of two win. Spark's placeholder for a
+        location stays, and only the SerDe parameter ``path`` moves.
+
         Raises
         ------
         InvalidInputError
-            A partition appears twice.
+            A partition appears twice, or its values do not fit the table's partition columns.
         PartitionMissingError
             One of them does not exist; nothing changed.
+        MetastoreError
+            Also: an unpartitioned table was changed since it was read, or is gone; nothing changed.
         """
 
     def drop_partition(
         self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = nothing
     ) -> None:
-        """Drop one partition from the metastore, leaving its data; one that does not exist is no error."""
+        """Drop one partition from the metastore, leaving its data; one that does not exist is no error.
+
+        Raises
+        ------
+        InvalidInputError
+            The values do not fit the table's partition columns, or there are none.
+        """

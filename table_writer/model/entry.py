@@ -119,6 +119,7 @@ class LogEntry:
     deletes: tuple[DeletedLocation, ...] = ()
     schema: str = ""
     settles: int | None = None  # a recover entry names the version it finishes
+    rollback_to: int | None = None  # a rollback names the version it goes back to
     idempotency_key: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     writer: Mapping[str, str] = field(default_factory=dict)
@@ -166,6 +167,10 @@ class LogEntry:
                     "the version to settle is not an earlier one",
                     self.settles is not None and not 1 <= self.settles <= self.base_version,
                 ),
+                (
+                    "the version to go back to is not an earlier one",
+                    self.rollback_to is not None and not 0 <= self.rollback_to <= self.base_version,
+                ),
             )
             if wrong
         ]
@@ -187,6 +192,7 @@ class LogEntry:
                 "base_version": self.base_version,
                 "publish_timeout_seconds": self.publish_timeout_seconds,
                 "settles": self.settles,
+                "rollback_to": self.rollback_to,
                 "idempotency_key": self.idempotency_key,
                 "tags": dict(self.tags),
                 "schema": self.schema,
@@ -225,6 +231,7 @@ class LogEntry:
                 base_version=int(stored["base_version"]),
                 publish_timeout_seconds=float(stored["publish_timeout_seconds"]),
                 settles=_number(stored["settles"]),
+                rollback_to=_number(stored["rollback_to"]),
                 idempotency_key=_text(stored["idempotency_key"]),
                 tags={_text(key): _text(value) for key, value in stored["tags"].items()},
                 schema=_text(stored["schema"]),

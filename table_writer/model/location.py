@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -89,8 +89,8 @@ class Location:
         return self.place == other.place
 
     def child(self, *names: str) -> Location:
-        """Return the directory below this one; a name may hold several segments."""
-        below = "".join(f"{name.strip('/')}/" for name in names)
+        """Return the directory below this one; a name may hold several segments, or none."""
+        below = "".join(f"{name.strip('/')}/" for name in names if name)
         return Location(self.scheme, self.bucket, self.key + below)
 
     def contains(self, other: Location) -> bool:
@@ -120,6 +120,9 @@ class PlaceSet:
     def __init__(self, places: Iterable[Place]) -> None:
         self._places = frozenset(places)
         self._above = frozenset(above for place in self._places for above in _and_above(place))
+
+    def __iter__(self) -> Iterator[Place]:
+        return iter(self._places)
 
     def meets(self, place: Place) -> bool:
         """Whether the place is one of these, lies below one, or has one below it."""

@@ -12,10 +12,22 @@ from typing import Final
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import PartitionValues, Table
 
-__all__ = ["NULL_PARTITION", "escape", "name_in", "partition_name", "partition_values", "unescape"]
+__all__ = [
+    "NULL_PARTITION",
+    "WHOLE_TABLE",
+    "escape",
+    "name_in",
+    "partition_name",
+    "partition_values",
+    "shown_name",
+    "unescape",
+]
 
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 """How Hive spells a partition value that is null or an empty string."""
+
+WHOLE_TABLE: Final = "(whole table)"
+"""What people read for the one partition of an unpartitioned table, which has no name."""
 
 ESCAPED: Final = {code: f"%{code:02X}" for code in (*range(0x01, 0x20), 0x7F, *map(ord, "\"#%'*/:=?\\{[]^"))}
 
@@ -58,6 +70,11 @@ def partition_name(columns: Sequence[str], values: PartitionValues) -> str:
 def name_in(table: Table, values: PartitionValues) -> str:
     """Return Hive's name of a table's partition."""
     return partition_name([column.name for column in table.partition_columns], values)
+
+
+def shown_name(table: Table, values: PartitionValues) -> str:
+    """Return the name of a table's partition for people."""
+    return name_in(table, values) or WHOLE_TABLE
 
 
 def partition_values(name: str) -> PartitionValues:

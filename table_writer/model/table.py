@@ -4,13 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from table_writer.errors import InvalidInputError
 
-__all__ = ["Column", "Partition", "PartitionChange", "PartitionValues", "Table", "TableName"]
+__all__ = [
+    "ROOT_PARAMETER",
+    "WRITE_ID_PARAMETER",
+    "Column",
+    "Partition",
+    "PartitionChange",
+    "PartitionValues",
+    "Table",
+    "TableName",
+]
+
+ROOT_PARAMETER: Final = "table_writer.root"
+"""Table parameter that keeps the root of an unpartitioned table, whose location moves with each write."""
+
+WRITE_ID_PARAMETER: Final = "table_writer.write_id"
+"""Parameter that names the write that last published a partition or an unpartitioned table."""
 
 PartitionValues = tuple[str, ...]
-"""The values of one partition in the order of the table's partition columns, as the metastore spells them."""
+"""The values of one partition in the order of the table's partition columns, as the metastore spells them.
+
+A table without partition columns is its own single partition, of values ``()``.
+"""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -58,6 +77,14 @@ class Table:
 
     ``native`` is the gateway's own object. It travels along so that a later change sends back every field,
     also those that this library does not model.
+
+    Examples
+    --------
+    >>> orders = Table(name=TableName("mart", "orders"), kind="EXTERNAL_TABLE", location="s3://mart/orders/_table_writer/x/",
+    ...                columns=(Column("id", "bigint"),), partition_columns=(),
+    ...                parameters={"table_writer.root": "s3://mart/orders"})
+    >>> orders.root
+    's3://mart/orders/'
     """
 
     name: TableName
@@ -74,14 +101,32 @@ class Table:
     created_at_seconds: int = 0
     native: object = field(default=None, repr=False, compare=False)
 
+    @property
+    def root(self) -> str:
+        """The directory that everything of this table is written under, ending in ``/``; empty for a view.
+
+        It is the location, except for an unpartitioned table that was published before: then the parameter
+        ``table_writer.root`` has kept it. A partitioned table's location never moves, so its parameter counts nothing.
+        """
+        kept = "" if self.partition_columns else self.parameters.get(ROOT_PARAMETER, "")
+        root = kept or self.location
+        return f"{root.rstrip('/')}/" if root else ""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Partition:
-    """One partition: its values, where readers look, its parameters."""
+    """One partition: its values, where readers look, its parameters.
+
+    ``differs`` says in words for a message how the partition's own description differs from its table's, so that its
+    files, put under the table's description, could be read wrongly or not at all: ``is stored as …OrcSerde``, ``has
+    column amount as int, the table as bigint``. It is empty when they agree. Columns that only the table has don't
+    count: they were added later, and in older files they are null.
+    """
 
     values: PartitionValues
     location: str
     parameters: Mapping[str, str] = field(default_factory=dict)
+    differs: str = ""
     native: object = field(default=None, repr=False, compare=False)
 
 
@@ -90,7 +135,8 @@ class PartitionChange:
     """Point a freshly read partition at another location.
 
     Columns, SerDe and formats become the table's current ones. Of the parameters only those in ``set_parameters``
-    and ``removed_parameters`` change.
+    and ``removed_parameters`` change. For an unpartitioned table the partition is the table itself: its location moves,
+    its SerDe parameter ``path`` with it, and the parameters are the table's.
     """
 
     partition: Partition

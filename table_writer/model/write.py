@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import secrets
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -11,13 +12,39 @@ from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage, PendingUpload
 from table_writer.model.table import PartitionValues, Table
 
-__all__ = ["StagedFiles", "TableLayout", "WriteMode", "WritePlan", "new_write_id"]
+__all__ = [
+    "Scope",
+    "StagedFiles",
+    "StagedPartition",
+    "TableLayout",
+    "WriteMode",
+    "WritePlan",
+    "every_partition",
+    "new_write_id",
+    "no_partition",
+]
+
+Scope = Callable[[Collection[PartitionValues]], frozenset[PartitionValues]]
+"""Chooses, of partitions that exist, those that a write replaces even where it has no rows for them."""
+
+
+def no_partition(_: Collection[PartitionValues]) -> frozenset[PartitionValues]:
+    """Replace only partitions that there are rows for."""
+    return frozenset()
+
+
+def every_partition(existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
+    """Replace the whole table."""
+    return frozenset(existing)
 
 
 class WriteMode(enum.Enum):
     """What a write does with the partitions that the DataFrame has, and has not, rows for."""
 
     OVERWRITE_PARTITIONS = "overwrite_partitions"  # those with rows are replaced or added, all others stay
+    APPEND = "append"  # those with rows get them beside the rows they have, all others stay
+    CREATE_PARTITIONS = "create_partitions"  # those with rows are added; if one exists, nothing changes
+    OVERWRITE_TABLE = "overwrite_table"  # those with rows are replaced or added, all others are dropped
 
 
 def new_write_id(now: datetime | None = None) -> str:
@@ -124,6 +151,11 @@ class WritePlan:
     hint: int  # up to here the log was known to be settled, and was not listed
     in_doubt: frozenset[int]  # versions that were in doubt when the plan was made: published later, they conflict
     created_at: datetime
+    scope: Scope = no_partition
+    where: str = ""  # the predicate behind the scope, for the log
+    idempotency_key: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    max_copied_bytes: int | None = None  # of an append; None: no limit
     spellings: dict[PartitionValues, PartitionValues] = field(default_factory=dict)
     """Partitions the metastore spells otherwise than Spark would (``01`` for 1): Spark's values to the metastore's."""
     notes: tuple[str, ...] = ()  # what a person should know of the table
@@ -135,21 +167,45 @@ class WritePlan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class StagedPartition:
+    """The files of one partition: objects that no table points at."""
+
+    values: PartitionValues
+    keys: tuple[str, ...]
+    rows: int
+    bytes: int
+    raw_bytes: int | None  # before compression, where the format tells
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StagedFiles:
-    """The files of a write between steps 3 and 5: objects that no table points at."""
+    """The files of a write between steps 3 and 5, by partition, in the order of the partitions' values."""
 
     plan: WritePlan
-    messages: tuple[CommitMessage, ...]
+    partitions: tuple[StagedPartition, ...]
 
-    def by_partition(self) -> dict[PartitionValues, list[PendingUpload]]:
-        """Files of each partition, in the order of the partitions' values."""
+    @classmethod
+    def from_messages(cls, plan: WritePlan, messages: Iterable[CommitMessage]) -> StagedFiles:
+        """Group the files that commit messages name by their partitions."""
         groups: dict[PartitionValues, list[PendingUpload]] = {}
-        for message in self.messages:
+        for message in messages:
             for upload in message.uploads:
                 groups.setdefault(upload.partition_values, []).append(upload)
-        return dict(sorted(groups.items()))
+        return cls(
+            plan=plan,
+            partitions=tuple(
+                StagedPartition(
+                    values=values,
+                    keys=tuple(upload.key for upload in uploads),
+                    rows=sum(upload.row_count for upload in uploads),
+                    bytes=sum(upload.size_bytes for upload in uploads),
+                    raw_bytes=sum(upload.raw_size_bytes for upload in uploads),
+                )
+                for values, uploads in sorted(groups.items())
+            ),
+        )
 
     @property
     def row_count(self) -> int:
         """Rows in all files."""
-        return sum(message.row_count for message in self.messages)
+        return sum(partition.rows for partition in self.partitions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import IntegralType, StructType
@@ -14,26 +15,42 @@ from table_writer.errors import InvalidInputError
 from table_writer.log.owner import Owner, claim_root, refuse_nested_roots
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
+from table_writer.model.schema_mode import SchemaMode
 from table_writer.model.table import PartitionValues, Table
-from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.model.write import TableLayout, WriteMode, WritePlan, new_write_id
-from table_writer.plan.fit import fit
+from table_writer.model.upload_spec import UploadSpec
+from table_writer.model.write import (
+    Scope,
+    TableLayout,
+    WriteMode,
+    WritePlan,
+    every_partition,
+    new_write_id,
+    no_partition,
+)
+from table_writer.options import WriteOptions
+from table_writer.plan.file_options import file_options
+from table_writer.plan.fit import Fitted, fit
+from table_writer.plan.layout import laid_out
 from table_writer.plan.table_schema import table_schema
+from table_writer.plan.where import Where
 from table_writer.storage import ObjectStore, StoreSettings, part_bytes
 
 __all__ = ["Planned", "Planner"]
 
 MIB = 1024 * 1024
 LARGEST_PART_BYTES = 16 * MIB  # more memory per task for no speed that could be measured
+PARTITION_MODES = (WriteMode.OVERWRITE_PARTITIONS, WriteMode.CREATE_PARTITIONS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Planned:
-    """A plan, and what the executors need for it."""
+    """A plan, and what its engine needs for it."""
 
     plan: WritePlan
-    rows: DataFrame
-    spec: UploadSpec
+    df: DataFrame  # as it was given
+    fitted: Fitted
+    rows: DataFrame  # fitted and laid out
+    spec: UploadSpec | None  # None: Spark's own writer needs none
 
 
 class Planner:
@@ -70,7 +87,7 @@ class Planner:
         self._session = session
         self._config = config
 
-    def plan(self, df: DataFrame, mode: WriteMode) -> Planned:
+    def plan(self, df: DataFrame, mode: WriteMode, options: WriteOptions) -> Planned:
         """Fix everything that a write needs; every bad call fails here, before a byte of data is written.
 
         Raises
@@ -80,25 +97,20 @@ class Planner:
         SchemaMismatchError
             The DataFrame does not fit the table.
         """
-        if not isinstance(df, DataFrame):
-            raise InvalidInputError(
-                f"expected a Spark DataFrame, got a {type(df).__name__}: spark.createDataFrame(...) makes one",
-                table=str(self._table.name),
-            )
-        if df.isStreaming:
-            raise InvalidInputError(
-                "a streaming DataFrame cannot be written in one call: write each batch with"
-                " df.writeStream.foreachBatch(lambda batch, _:"
-                " writer.overwrite_partitions(batch, table, if_empty='ignore'))",
-                table=str(self._table.name),
-            )
-        schema = table_schema(self._table)
+        self.require_mode(mode, options)
+        fitted = self.fit(df, options)
         partition_names = [column.name for column in self._table.partition_columns]
-        rows = fit(df, schema, str(self._table.name), partition_names)
-        data_schema = StructType(schema.fields[: -len(partition_names)])
-        write_id = new_write_id()
-        spec = self._spec(write_id, data_schema, rows)
-        spellings = self._spellings(StructType(schema.fields[-len(partition_names) :]))
+        rows = laid_out(
+            fitted.rows, partition_columns=partition_names, distribution=options.distribution, sort_by=options.sort_by
+        )
+        data_schema, _ = self._split(fitted.schema)
+        scope = self.scope(df, mode, options)
+        write_id = options.write_uuid or new_write_id()
+        if options.write_uuid:
+            self._require_unused(write_id)
+        spelled = self.spelled(mode)
+        existing = frozenset(spelled) if mode is WriteMode.CREATE_PARTITIONS else frozenset()
+        spec = self._spec(write_id, data_schema, rows, options, existing) if options.engine == "arrow" else None
         notes = self._own_root()
         state = self._log.read_state()
         plan = WritePlan(
@@ -111,10 +123,49 @@ class Planner:
             hint=state.listed_after,
             in_doubt=state.in_doubt,
             created_at=datetime.now(UTC),
+            scope=scope,
+            where=options.where,
+            idempotency_key=options.idempotency_key,
+            tags=dict(options.tags),
+            max_copied_bytes=options.max_copied_bytes,
             notes=notes,
-            spellings=spellings,
+            spellings={usual: values for usual, values in spelled.items() if usual != values},
         )
-        return Planned(plan=plan, rows=rows, spec=spec)
+        return Planned(plan=plan, df=df, fitted=fitted, rows=rows, spec=spec)
+
+    def fit(self, df: DataFrame, options: WriteOptions) -> Fitted:
+        """Match the DataFrame with the table's columns.
+
+        Raises
+        ------
+        InvalidInputError, SchemaMismatchError
+            It is no batch DataFrame, or does not fit the table.
+        """
+        if not isinstance(df, DataFrame):
+            raise InvalidInputError(
+                f"expected a Spark DataFrame, got a {type(df).__name__}: spark.createDataFrame(...) makes one",
+                table=str(self._table.name),
+            )
+        if df.isStreaming:
+            raise InvalidInputError(
+                "a streaming DataFrame cannot be written in one call: write each batch with"
+                f" df.writeStream.foreachBatch(writer.for_each_batch({str(self._table.name)!r}, mode='append',"
+                " query_name=...))",
+                table=str(self._table.name),
+            )
+        partition_names = [column.name for column in self._table.partition_columns]
+        return fit(
+            df, table_schema(self._table), str(self._table.name), partition_names, mode=SchemaMode(options.schema)
+        )
+
+    def scope(self, df: DataFrame, mode: WriteMode, options: WriteOptions) -> Scope:
+        """Return which partitions the write replaces beside those that it has rows for."""
+        if mode is WriteMode.OVERWRITE_TABLE:
+            return every_partition
+        if not options.where:
+            return no_partition
+        _, partition_schema = self._split(table_schema(self._table))
+        return Where(df.sparkSession, options.where, partition_schema, str(self._table.name))
 
     def _own_root(self) -> tuple[str, ...]:
         """Settle whose files these are; at the first write, also that no other table's are in the way."""
@@ -123,15 +174,46 @@ class Planner:
         def first_write() -> None:
             tables = self._metastore.get_tables(self._table.name.database)
             refuse_nested_roots(self._store, self._layout, self._table, tables)
-            notes.extend(_stray_files(self._store, self._layout))
+            notes.extend(_stray_files(self._store, self._layout) if self._table.partition_columns else ())
 
         claim_root(self._store, self._layout, Owner.of(self._table, self._metastore.uri), first_write=first_write)
         return tuple(notes)
 
-    def _spellings(self, partition_schema: StructType) -> dict[PartitionValues, PartitionValues]:
-        """Map Spark's spelling of integers to the metastore's, where another tool wrote ``01`` for 1."""
+    def require_mode(self, mode: WriteMode, options: WriteOptions) -> None:
+        """Refuse a mode that the table has no use for, and options that the mode has none for."""
+        options.require_fit(mode)
+        if not self._table.partition_columns and mode in PARTITION_MODES:
+            raise InvalidInputError(
+                f"{self._table.name} is not partitioned, so {mode.value} has nothing to tell apart: use overwrite_table"
+                " or append. Nothing was written.",
+                table=str(self._table.name),
+            )
+
+    def _require_unused(self, write_id: str) -> None:
+        """Refuse a ``write_id`` that any trace is left of: names of files are never used again."""
+        data = self._layout.data(write_id).key
+        used = (
+            self._store.head(self._layout.registration_key(write_id)) is not None
+            or any(self._store.list_page(data)[0])
+            or any(self._store.list_uploads(data))
+            or any(record.entry.write_id == write_id for record in self._log.read_history().records)
+        )
+        if used:
+            raise InvalidInputError(
+                f"write_uuid={write_id!r} was used before for {self._table.name}: a write_id is never used again. Give"
+                " a new one for each run, retries too; an idempotency_key is what recognises a repeated call.",
+                table=str(self._table.name),
+                write_id=write_id,
+            )
+
+    def spelled(self, mode: WriteMode) -> dict[PartitionValues, PartitionValues]:
+        """Map Spark's spelling of the partitions that exist to the metastore's, where another tool wrote ``01`` for 1.
+
+        Read only where it matters: for integers, and for the mode that refuses existing partitions.
+        """
+        _, partition_schema = self._split(table_schema(self._table))
         integral = [isinstance(field.dataType, IntegralType) for field in partition_schema]
-        if not any(integral):
+        if not any(integral) and mode is not WriteMode.CREATE_PARTITIONS:
             return {}
         spelled: dict[PartitionValues, PartitionValues] = {}
         for values in self._metastore.get_partition_names(self._table.name):
@@ -146,37 +228,56 @@ class Planner:
                     table=str(self._table.name),
                 )
             spelled[usual] = values
-        return {usual: values for usual, values in spelled.items() if usual != values}
+        return spelled
 
-    def _spec(self, write_id: str, data_schema: StructType, rows: DataFrame) -> UploadSpec:
+    def _spec(
+        self,
+        write_id: str,
+        data_schema: StructType,
+        rows: DataFrame,
+        options: WriteOptions,
+        existing: frozenset[PartitionValues],
+    ) -> UploadSpec:
         configured = self._config.part_size_bytes or part_bytes(self._layout.root, self._session.hadoop)
         conf = rows.sparkSession.conf
-        partition_count = len(self._table.partition_columns)
         return UploadSpec(
             write_id=write_id,
             key_prefix=self._layout.data(write_id).key,
             store=self._store_settings,
-            data_columns=tuple(rows.columns[:-partition_count]),
+            data_columns=tuple(data_schema.names),
             partition_columns=tuple(column.name for column in self._table.partition_columns),
-            parquet=ParquetOptions(
-                compression=_codec(self._table, conf.get("spark.sql.parquet.compression.codec", "snappy") or "snappy"),
-                timestamp_type=conf.get("spark.sql.parquet.outputTimestampType", "INT96") or "INT96",
-                spark_schema_json=data_schema.json(),
-                spark_version=self._session.spark_version,
-                legacy_format=(conf.get("spark.sql.parquet.writeLegacyFormat", "false") or "").lower() == "true",
+            file_options=file_options(
+                self._table,
+                lambda name, default: conf.get(name, default) or default,
+                data_schema.json(),
+                self._session.spark_version,
+                time_zone=_java_time_zone(rows),
             ),
             part_size_bytes=self._config.part_size_bytes or min(configured or LARGEST_PART_BYTES, LARGEST_PART_BYTES),
             upload_threads=self._config.upload_threads,
             max_open_files=self._config.max_open_files,
             buffer_bytes=self._config.buffer_bytes,
             row_group_bytes=self._config.row_group_bytes or self._block_size_bytes(),
+            target_file_bytes=options.target_file_bytes,
+            existing=existing,
         )
+
+    def _split(self, schema: StructType) -> tuple[StructType, StructType]:
+        """Return data columns and partition columns; the latter come last."""
+        data_count = len(schema) - len(self._table.partition_columns)
+        return StructType(schema.fields[:data_count]), StructType(schema.fields[data_count:])
 
     def _block_size_bytes(self) -> int:
         text = self._session.hadoop.get("parquet.block.size", str(128 * MIB))
         if not text.isdecimal():
             raise InvalidInputError(f"parquet.block.size={text!r} is not a number of bytes")
         return int(text)
+
+
+def _java_time_zone(rows: DataFrame) -> str:
+    """Return the time zone in which Java reads and writes ORC: not the session's."""
+    java: Any = rows.sparkSession.sparkContext._jvm  # noqa: SLF001  # PySpark has no public way to it
+    return str(java.java.util.TimeZone.getDefault().getID())
 
 
 def _stray_files(store: ObjectStore, layout: TableLayout) -> list[str]:
@@ -191,9 +292,3 @@ def _stray_files(store: ObjectStore, layout: TableLayout) -> list[str]:
 
 def _usual_integer(value: str) -> str:
     return str(int(value)) if re.fullmatch("[+-]?[0-9]+", value) else value
-
-
-def _codec(table: Table, session_codec: str) -> str:
-    """Return the codec Spark would use: the table's option, then its property, then the session's setting."""
-    named = {key.lower(): value for key, value in {**table.parameters, **table.serde_parameters}.items()}
-    return (named.get("compression") or named.get("parquet.compression") or session_codec).lower()

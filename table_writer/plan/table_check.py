@@ -11,6 +11,7 @@ from table_writer.model.table import Table, TableName
 __all__ = ["provider_of", "require_writable"]
 
 PARQUET_SERDE: Final = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
+ORC_SERDE: Final = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
 
 
 def provider_of(table: Table) -> str:
@@ -18,8 +19,9 @@ def provider_of(table: Table) -> str:
     return table.parameters.get("spark.sql.sources.provider", "hive").lower()
 
 
-def _is_parquet(table: Table) -> bool:
-    return provider_of(table) == "parquet" or (provider_of(table) == "hive" and table.serde == PARQUET_SERDE)
+def _is_columnar(table: Table) -> bool:
+    provider = provider_of(table)
+    return provider in {"parquet", "orc"} or (provider == "hive" and table.serde in {PARQUET_SERDE, ORC_SERDE})
 
 
 def _parameter(table: Table, name: str) -> str:
@@ -40,27 +42,31 @@ REFUSALS: Final[tuple[tuple[Callable[[Table], bool], str], ...]] = (
         "is a Hive ACID table (transactional=true): only Hive can write it; use a table with transactional=false",
     ),
     (
-        lambda table: bool(table.bucket_columns) or "spark.sql.sources.schema.numBuckets" in table.parameters,
-        "is bucketed ({buckets}): files that follow bucket numbers are not supported; use a table without CLUSTERED BY",
-    ),
-    (
-        lambda table: not _is_parquet(table),
-        "is stored as {format}: only Parquet is supported (USING parquet, or STORED AS PARQUET)",
-    ),
-    (
-        lambda table: not table.partition_columns,
-        "is not partitioned: overwrite_partitions replaces partitions, and this table has none",
-    ),
-    (
-        lambda table: provider_of(table) != "hive" and _parameter(table, "spark.sql.partitionprovider") != "catalog",
+        lambda table: (
+            bool(table.partition_columns)
+            and provider_of(table) != "hive"
+            and _parameter(table, "spark.sql.partitionprovider") != "catalog"
+        ),
         "keeps its partitions in directory names, not in the metastore: run MSCK REPAIR TABLE {name} first",
     ),
     (lambda table: not table.location, "has no location in the metastore"),
 )
 
+ARROW_REFUSALS: Final[tuple[tuple[Callable[[Table], bool], str], ...]] = (
+    (
+        lambda table: bool(table.bucket_columns) or "spark.sql.sources.schema.numBuckets" in table.parameters,
+        "is bucketed ({buckets}): only Spark's own writer follows bucket numbers; call with engine='spark'",
+    ),
+    (
+        lambda table: not _is_columnar(table),
+        "is stored as {format}: engine='arrow' writes Parquet and ORC; call with engine='spark'",
+    ),
+)
+"""What only Spark's own writer can write."""
 
-def require_writable(table: Table | None, name: TableName, metastore_uri: str) -> Table:
-    """Return the table if this library can write it.
+
+def require_writable(table: Table | None, name: TableName, metastore_uri: str, *, engine: str = "arrow") -> Table:
+    """Return the table if an engine can write it.
 
     Raises
     ------
@@ -72,7 +78,7 @@ def require_writable(table: Table | None, name: TableName, metastore_uri: str) -
             f"table {name} does not exist in the metastore at {metastore_uri}: create it first, or check the database",
             table=str(name),
         )
-    for refuses, reason in REFUSALS:
+    for refuses, reason in (*REFUSALS, *(ARROW_REFUSALS if engine == "arrow" else ())):
         if refuses(table):
             detail = reason.format(
                 name=name,

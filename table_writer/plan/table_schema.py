@@ -7,17 +7,28 @@ knows neither case nor all of Spark's types, and goes back to Hive's columns whe
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
-from pyspark.sql.types import StructField, StructType, _parse_datatype_string
+from pyspark.sql.types import (
+    ArrayType,
+    CharType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    VarcharType,
+    _parse_datatype_string,
+)
 
 from table_writer.model.table import Column, Table
 from table_writer.plan.table_check import provider_of
 
-__all__ = ["CHAR_VARCHAR", "table_schema"]
+__all__ = ["CHAR_VARCHAR", "exact_type", "plain_type", "stored_field", "table_schema"]
 
-CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's metadata key: the type is string, its limit is kept here
+CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's metadata key: the type has string, its limit is kept here
 
 
 def table_schema(table: Table) -> StructType:
@@ -49,9 +60,54 @@ def _plain(schema: StructType, partition_names: Sequence[str]) -> list[str]:
 
 
 def _field(column: Column) -> StructField:
-    text = column.type.lower()
-    limited = text.startswith(("char(", "varchar("))
-    metadata: dict[str, Any] = {CHAR_VARCHAR: text} if limited else {}
-    return StructField(
-        column.name, _parse_datatype_string("string" if limited else column.type), nullable=True, metadata=metadata
-    )
+    return stored_field(column.name, _parsed(column.type), column.comment)
+
+
+def stored_field(name: str, kind: DataType, comment: str = "") -> StructField:
+    """Return a column as Spark keeps it: ``char(n)`` and ``varchar(n)`` are strings, their limits metadata."""
+    plain = plain_type(kind)
+    metadata: dict[str, Any] = {"comment": comment} if comment else {}
+    if plain != kind:
+        metadata[CHAR_VARCHAR] = kind.simpleString()
+    return StructField(name, plain, nullable=True, metadata=metadata)
+
+
+def exact_type(field: StructField) -> DataType:
+    """Return a column's type with ``char(n)`` and ``varchar(n)`` in their places."""
+    declared = field.metadata.get(CHAR_VARCHAR)
+    return field.dataType if declared is None else _with_limits(field.dataType, _parsed(declared))
+
+
+def plain_type(kind: DataType) -> DataType:
+    """Return a type with string in the place of ``char(n)`` and ``varchar(n)``."""
+    if isinstance(kind, (CharType, VarcharType)):
+        return StringType()
+    if isinstance(kind, StructType):
+        return StructType([StructField(f.name, plain_type(f.dataType), f.nullable, f.metadata) for f in kind])
+    if isinstance(kind, ArrayType):
+        return ArrayType(plain_type(kind.elementType), kind.containsNull)
+    if isinstance(kind, MapType):
+        return MapType(plain_type(kind.keyType), plain_type(kind.valueType), kind.valueContainsNull)
+    return kind
+
+
+def _with_limits(kind: DataType, declared: DataType) -> DataType:
+    """Take limits from what was declared, which says nothing of nulls, and all else from the type."""
+    if isinstance(kind, StructType) and isinstance(declared, StructType):
+        return StructType(
+            [
+                StructField(field.name, _with_limits(field.dataType, other.dataType), field.nullable, field.metadata)
+                for field, other in zip(kind, declared, strict=True)
+            ]
+        )
+    if isinstance(kind, ArrayType) and isinstance(declared, ArrayType):
+        return ArrayType(_with_limits(kind.elementType, declared.elementType), kind.containsNull)
+    if isinstance(kind, MapType) and isinstance(declared, MapType):
+        key, value = _with_limits(kind.keyType, declared.keyType), _with_limits(kind.valueType, declared.valueType)
+        return MapType(key, value, kind.valueContainsNull)
+    return declared if isinstance(declared, (CharType, VarcharType)) else kind
+
+
+def _parsed(text: str) -> DataType:
+    """Read a type in Hive's spelling, which does not quote the names of fields."""
+    return _parse_datatype_string(re.sub(r"(struct<|,)([^,<:`]+)(?=:)", r"\1`\2`", text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from table_writer.log.files import files_at, files_read_at
 from table_writer.log.history import History
 from table_writer.model.entry import EntryPartition
 from table_writer.model.location import Location
@@ -35,13 +36,14 @@ def files_there(store: ObjectStore, history: History, values: PartitionValues, l
             values=values, old_location=None, new_location=str(location), rows=0, bytes=0, raw_bytes=0, files=0
         )
     known = history.described(values, location)
-    found = list(store.list(location.key))
-    if known is not None and known.rows is not None:
+    ours = history.layout.all_data.contains(location)
+    found = list((files_read_at if ours else files_at)(store, history.layout, location))
+    if known is not None and ours:
         if (len(found), sum(one.size_bytes for one in found)) != (known.files, known.bytes):
             raise NotThereError(_difference(location, found, f"{known.files} files with {known.bytes:,} bytes"))
         return known
     left = history.left.get(location.place)
-    if left is None or history.layout.all_data.contains(location):
+    if left is None or ours:
         raise NotThereError(
             f"the log has no list of the files at {location}; if other tools wrote them, MSCK REPAIR finds them"
         )

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from table_writer.model.entry import EntryPartition, LogEntry
+from table_writer.model.location import Location
+from table_writer.model.table import ROOT_PARAMETER, WRITE_ID_PARAMETER
 
 __all__ = ["new_parameters", "stale_parameters"]
 
@@ -15,12 +17,14 @@ STATISTICS: Final = frozenset(
 )
 
 
-def new_parameters(entry: LogEntry, partition: EntryPartition) -> dict[str, str]:
+def new_parameters(entry: LogEntry, partition: EntryPartition, root: Location) -> dict[str, str]:
     """Return what one partition's parameters say after the publish.
 
     Hive reads ``numFiles``, ``numRows`` and ``totalSize``, Spark its own ``spark.sql.statistics.*``. What is not known
-    of rows that other tools wrote is left out.
+    of rows that other tools wrote is left out. An unpartitioned table, which is its own only partition, moves with each
+    publish: it keeps where its root is.
     """
+    rooted = {} if partition.values else {ROOT_PARAMETER: str(root)}
     figures = {
         "numFiles": partition.files,
         "numRows": partition.rows,
@@ -30,9 +34,10 @@ def new_parameters(entry: LogEntry, partition: EntryPartition) -> dict[str, str]
         "spark.sql.statistics.totalSize": partition.bytes,
     }
     return {
+        **rooted,
         **{name: str(figure) for name, figure in figures.items() if figure is not None},
         "table_writer.version": str(entry.version),
-        "table_writer.write_id": entry.write_id,
+        WRITE_ID_PARAMETER: entry.write_id,
     }
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.write import TableLayout
+from table_writer.publish.carry_over import CopyFiles
 from table_writer.publish.claimed import ClaimedEntries
 from table_writer.publish.recovery import Recovery
 from table_writer.storage.object_store import ObjectStore
@@ -28,6 +29,8 @@ class PublishParts:
         Carries claimed entries out.
     recovery
         Settles what others have left in doubt.
+    copy_files
+        Copies the files that an append brings along.
     publish_timeout_seconds
         How long a claim is its claimant's alone.
     retention
@@ -42,6 +45,7 @@ class PublishParts:
     layout: TableLayout
     claimed: ClaimedEntries
     recovery: Recovery
+    copy_files: CopyFiles
     publish_timeout_seconds: float
     retention: timedelta
     identity: Mapping[str, str]

@@ -3,40 +3,54 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Final
 
 from table_writer.errors import (
     ConflictError,
     MetastoreError,
     OutcomeUnknownError,
+    PartitionExistsError,
     StorageError,
 )
 from table_writer.log.deadline import Deadline
+from table_writer.log.keys import published_with_key
 from table_writer.log.rules import Standing, standing
 from table_writer.log.table_log import LogState
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
-from table_writer.model.message import PendingUpload
-from table_writer.model.partition_name import name_in
+from table_writer.model.partition_name import name_in, shown_name
 from table_writer.model.table import PartitionValues, Table
-from table_writer.model.write import StagedFiles, WritePlan
+from table_writer.model.write import StagedFiles, StagedPartition, WriteMode, WritePlan, no_partition
+from table_writer.publish.carry_over import Carried, CarryOver
 from table_writer.publish.parts import PublishParts
 from table_writer.publish.replaced import Replaced, replaced_locations
 from table_writer.publish.switch import PartitionsNow, locations
 
-__all__ = ["Published", "Publisher"]
+__all__ = ["Published", "Publisher", "RepeatedKeyError"]
 
 logger = logging.getLogger(__name__)
+
+EMPTY_MARKER: Final = "_EMPTY"  # readers pass over names that start with _
+
+
+class RepeatedKeyError(Exception):
+    """A write with this idempotency key was published meanwhile: there is nothing left to do."""
+
+    def __init__(self, entry: LogEntry) -> None:
+        super().__init__(f"version {entry.version} has the same idempotency key")
+        self.entry = entry
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Published:
-    """A publish that took effect."""
+    """A publish that took effect; of an append also what it brought along."""
 
     entry: LogEntry
     notes: tuple[str, ...]
+    carried: Mapping[PartitionValues, Carried] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +92,17 @@ class Publisher:
         ------
         ConflictError
             A partition was published, or moved, by somebody else since the plan. Nothing changed.
+        PartitionExistsError
+            The mode adds partitions, and one exists. Nothing changed.
+        RepeatedKeyError
+            The idempotency key was published meanwhile. Nothing changed.
         OutcomeUnknownError
             The switch may or may not have taken effect; nothing is deleted.
         MetastoreError
             The metastore refused; nothing changed.
         """
         draft = self._draft(staged)
+        carry_over = CarryOver(self._parts.store, self._parts.copy_files, staged)
         state = self._parts.log.read_state(
             listed_after=min({staged.plan.base_version, *(v - 1 for v in staged.plan.in_doubt)})
         )
@@ -93,11 +112,12 @@ class Publisher:
             if waiting_for is not None:
                 self._settle_other(waiting_for, staged.plan, state)
             else:
-                look = self._look(staged.plan, replace(draft, version=state.newest + 1))
+                look = self._look(staged.plan, replace(draft, version=state.newest + 1), carry_over)
                 deadline = Deadline(self._parts.publish_timeout_seconds)
                 with claiming() as lost:
-                    if self._parts.claimed.claim(look.entry):
-                        return self._carry_out(look, staged.plan, deadline, state)
+                    if look is not None and self._parts.claimed.claim(look.entry):
+                        published = self._carry_out(look, staged.plan, deadline, state)
+                        return replace(published, carried=carry_over.carried)
                     lost()
             state = self._parts.log.read_state(listed_after=state.listed_after)
 
@@ -122,49 +142,92 @@ class Publisher:
         plan = staged.plan
         partitions = tuple(
             EntryPartition(
-                values=plan.spellings.get(values, values),
+                values=plan.spellings.get(one.values, one.values),
                 old_location=None,
-                new_location=_directory_of(uploads, plan, name_in(plan.table, values)),
-                rows=sum(upload.row_count for upload in uploads),
-                bytes=sum(upload.size_bytes for upload in uploads),
-                raw_bytes=sum(upload.raw_size_bytes for upload in uploads),
-                files=len(uploads),
+                new_location=_directory_of(one, plan),
+                rows=one.rows,
+                bytes=one.bytes,
+                raw_bytes=one.raw_bytes,
+                files=len(one.keys),
             )
-            for values, uploads in staged.by_partition().items()
+            for one in staged.partitions
         )
         return LogEntry(
             table=str(plan.table.name),
             version=plan.base_version + 1,
             write_id=plan.write_id,
             operation=Operation.WRITE,
-            mode=plan.mode.value,
+            mode=f"{plan.mode.value} where {plan.where}" if plan.where else plan.mode.value,
             created_at=datetime.now(UTC),
             base_version=plan.base_version,
             publish_timeout_seconds=self._parts.publish_timeout_seconds,
             partitions=partitions,
             schema=plan.schema,
+            idempotency_key=plan.idempotency_key,
+            tags=dict(plan.tags),
             writer=dict(self._parts.identity),
         )
 
-    def _look(self, plan: WritePlan, draft: LogEntry) -> _Look:
-        """Read the table and the partitions again: the only look that a claim is based on."""
+    def _look(self, plan: WritePlan, draft: LogEntry, carry_over: CarryOver) -> _Look | None:
+        """Read the table and the partitions again: the only look that a claim is based on.
+
+        ``None`` if an append has just copied files: that took time, and the log may have grown.
+        """
         table = self._table(plan)
+        draft = self._with_emptied(plan, draft, table)
         values = [partition.values for partition in draft.partitions]
         now = self._parts.metastore.get_partitions(table, values)
-        replaced = self._replaced(plan, now)
-        while replaced.listed_files:  # listing takes time, in which another tool may have moved a partition
-            before, now = now, self._parts.metastore.get_partitions(table, values)
-            if locations(before) == locations(now):
-                break
+        while True:
+            self._refuse_existing(plan, now)
             replaced = self._replaced(plan, now)
-        old = locations(now)
-        partitions = tuple(replace(one, old_location=old.get(one.values)) for one in draft.partitions)
+            carried = now if plan.mode is WriteMode.APPEND else {}
+            if carry_over.bring(carried):
+                return None
+            if not replaced.listed_files and not carried:
+                break
+            before, now = now, self._parts.metastore.get_partitions(table, values)
+            if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
+                break
+        partitions = tuple(_complete(one, now, carry_over.carried) for one in draft.partitions)
         entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=replaced.locations)
         return _Look(table, now, entry, replaced.notes)
 
+    def _with_emptied(self, plan: WritePlan, draft: LogEntry, table: Table) -> LogEntry:
+        """Add the partitions that the write replaces with nothing: they are dropped.
+
+        An unpartitioned table cannot be. It gets a directory without rows, which has to exist: Spark fails on one that
+        does not, hence the marker.
+        """
+        if plan.scope is no_partition:
+            return draft
+        nowhere = None if table.partition_columns else str(plan.data_location)
+        emptied = plan.scope(self._parts.metastore.get_partition_names(table.name)) - draft.partition_values
+        gone = tuple(
+            EntryPartition(
+                values=values, old_location=None, new_location=nowhere, rows=0, bytes=0, raw_bytes=0, files=0
+            )
+            for values in sorted(emptied)
+        )
+        if gone and nowhere:
+            self._parts.store.put(f"{plan.data_location.key}{EMPTY_MARKER}", b"")
+        return replace(draft, partitions=(*draft.partitions, *gone))
+
+    def _refuse_existing(self, plan: WritePlan, now: PartitionsNow) -> None:
+        if plan.mode is WriteMode.CREATE_PARTITIONS and now:
+            raise PartitionExistsError(
+                f"{len(now)} partition(s) of {plan.table.name} that write {plan.write_id} would create exist:"
+                f" {_shown(plan.table, now)}. Nothing was published. Use append or overwrite_partitions for them.",
+                table=str(plan.table.name),
+                write_id=plan.write_id,
+            )
+
     def _replaced(self, plan: WritePlan, now: PartitionsNow) -> Replaced:
         return replaced_locations(
-            self._parts.store, plan.layout, list(locations(now).values()), datetime.now(UTC) + self._parts.retention
+            self._parts.store,
+            plan.layout,
+            list(locations(now).values()),
+            datetime.now(UTC) + self._parts.retention,
+            partitioned=bool(plan.table.partition_columns),
         )
 
     def _table(self, plan: WritePlan) -> Table:
@@ -175,8 +238,8 @@ class Publisher:
                 table=str(plan.table.name),
                 write_id=plan.write_id,
             )
-        if (table.location, table.columns, table.partition_columns) != (
-            plan.table.location,
+        if (table.root, table.columns, table.partition_columns) != (
+            plan.table.root,
             plan.table.columns,
             plan.table.partition_columns,
         ):
@@ -191,29 +254,40 @@ class Publisher:
     def _first_in_doubt(self, draft: LogEntry, state: LogState, plan: WritePlan) -> int | None:
         """Compare with every entry this write has not seen settled; returns the oldest that must be settled first."""
         unseen: set[int] = {*range(plan.base_version + 1, state.newest + 1), *plan.in_doubt, *state.in_doubt}
-        for version in sorted(unseen):
-            record = self._parts.log.read(version)
-            verdict = standing(record.entry, record.outcome, draft, plan.in_doubt)
+        records = [self._parts.log.read(version) for version in sorted(unseen)]
+        repeated = published_with_key(records, draft.idempotency_key) if draft.idempotency_key else None
+        if repeated is not None:
+            raise RepeatedKeyError(repeated)
+        for record in records:
+            verdict = standing(
+                record.entry,
+                record.outcome,
+                draft,
+                plan.in_doubt,
+                scope=plan.scope,
+                appends=plan.mode is WriteMode.APPEND,
+            )
             if verdict is Standing.IN_DOUBT:
-                return version
+                return record.entry.version
             if verdict is Standing.CONFLICT:
                 raise self._conflict(record.entry, draft, plan)
             if verdict is Standing.DELETED:
                 raise ConflictError(
-                    f"a vacuum (version {version}) has given up write {draft.write_id} of {draft.table}, which gave no"
-                    " sign of life for too long, and deletes its files; nothing was published. Run it again.",
+                    f"a vacuum (version {record.entry.version}) has given up write {draft.write_id} of {draft.table},"
+                    " which gave no sign of life for too long, and deletes its files; nothing was published. Run it"
+                    " again.",
                     table=draft.table,
                     write_id=draft.write_id,
                 )
         return None
 
     def _conflict(self, entry: LogEntry, draft: LogEntry, plan: WritePlan) -> ConflictError:
-        both: list[PartitionValues] = sorted(entry.partition_values & draft.partition_values)
-        shown = ", ".join(name_in(plan.table, values) for values in both[:3]) + (", …" if len(both) > 3 else "")
+        both = (entry.partition_values & draft.partition_values) | plan.scope(entry.partition_values)
         return ConflictError(
             f"{len(both)} partition(s) of {draft.table} that write {draft.write_id} wants to publish were published by"
             f" write {entry.write_id} (version {entry.version}, {entry.writer.get('user', '?')}@"
-            f"{entry.writer.get('host', '?')}) after this write was planned at version {draft.base_version}: {shown}."
+            f"{entry.writer.get('host', '?')}) after this write was planned at version {draft.base_version}:"
+            f" {_shown(plan.table, both)}."
             " The other write stays, this one changed nothing; run it again if its rows should win.",
             table=draft.table,
             write_id=draft.write_id,
@@ -229,13 +303,38 @@ class Publisher:
             )
 
 
-def _directory_of(uploads: Sequence[PendingUpload], plan: WritePlan, name: str) -> str:
+def _directory_of(staged: StagedPartition, plan: WritePlan) -> str:
     """Return where readers will look, which must be where the files are."""
+    name = name_in(plan.table, staged.values)
     location = plan.data_location.child(name)
-    if not all(upload.key.startswith(location.key) for upload in uploads):
+    if not all(key.startswith(location.key) for key in staged.keys):
         raise StorageError(
             f"files of partition {name} are not below {location}; nothing was published",
             table=str(plan.table.name),
             write_id=plan.write_id,
         )
     return str(location)
+
+
+def _complete(
+    partition: EntryPartition, now: PartitionsNow, carried: Mapping[PartitionValues, Carried]
+) -> EntryPartition:
+    """Say where readers look now, and count what an append brings along."""
+    brought = carried.get(partition.values, Carried())
+    return replace(
+        partition,
+        old_location=now[partition.values].location if partition.values in now else None,
+        rows=_sum(partition.rows, brought.rows),
+        bytes=partition.bytes + brought.bytes,
+        raw_bytes=_sum(partition.raw_bytes, brought.raw_bytes),
+        files=partition.files + brought.files,
+    )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
+def _shown(table: Table, values: Collection[PartitionValues]) -> str:
+    names = ", ".join(shown_name(table, one) for one in sorted(values)[:3])
+    return names + (", …" if len(values) > 3 else "")

@@ -164,6 +164,7 @@ class Recovery:
             created_at=created_at,
             base_version=version - 1,
             settles=original.version,
+            rollback_to=None,
             publish_timeout_seconds=self._publish_timeout_seconds,
             idempotency_key="",
             partitions=tuple(behind) or original.partitions,

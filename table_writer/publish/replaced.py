@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from table_writer.log.files import files_at
 from table_writer.model.entry import ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.write import TableLayout
@@ -29,12 +30,18 @@ class Replaced:
 
 
 def replaced_locations(
-    store: ObjectStore, layout: TableLayout, locations: Sequence[str], delete_after: datetime
+    store: ObjectStore,
+    layout: TableLayout,
+    locations: Sequence[str],
+    delete_after: datetime,
+    *,
+    partitioned: bool = True,
 ) -> Replaced:
     """Describe the locations that readers leave.
 
     A location of ours is deleted as a whole later. Where other tools wrote, exactly the files that are there now are
-    listed. A location outside the table root, or one that contains the root, is left alone and reported.
+    listed. A location outside the table root, or one that contains the root, is left alone and reported; only an
+    unpartitioned table has its files in the root itself.
     """
     ours: list[ReplacedLocation] = []
     theirs: list[Location] = []
@@ -43,11 +50,15 @@ def replaced_locations(
         if layout.own.contains(location):
             if location.place[2] != layout.empty(layout.write_id_of(location) or "").key:
                 ours.append(ReplacedLocation(location=str(location), delete_after=delete_after))
-        elif layout.root.contains(location) and not location.contains(layout.own):
+        elif layout.root.contains(location) and not (partitioned and location.contains(layout.own)):
             theirs.append(location)
         else:
             foreign.append(str(location))
-    found = _objects_by_location(store, layout, theirs)
+    found = (
+        _objects_by_location(store, layout, theirs)
+        if partitioned
+        else {one: list(files_at(store, layout, one)) for one in theirs}
+    )
     scheduled = tuple(
         ReplacedLocation(location=str(location), delete_after=delete_after, objects=tuple(map(_described, objects)))
         for location, objects in found.items()

@@ -13,7 +13,7 @@ from table_writer.log.deadline import Deadline
 from table_writer.log.history import History, StateThen
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
-from table_writer.model.partition_name import name_in
+from table_writer.model.partition_name import shown_name
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.write import new_write_id
 from table_writer.publish.files_there import NotThereError, files_there
@@ -113,16 +113,18 @@ class Rollback:
             if not _same(current, newest):
                 where = Location.parse(current) if current else "no location"
                 wrong.append(
-                    f"{name_in(table, values)} is at {where}, where another tool or a late call has"
+                    f"{shown_name(table, values)} is at {where}, where another tool or a late call has"
                     f" put it after version {history.current[values].version}"
                 )
             elif not target.known:
-                wrong.append(f"{name_in(table, values)}: a vacuum has trimmed the entries that say where it was then")
+                wrong.append(
+                    f"{shown_name(table, values)}: a vacuum has trimmed the entries that say where it was then"
+                )
             elif not _same(current, target.location):
                 changed[values] = target.location
         with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="check") as pool:
             checked = list(pool.map(partial(self._check, history), changed, changed.values()))
-        wrong += [f"{name_in(table, values)}: {found}" for values, found in checked if isinstance(found, str)]
+        wrong += [f"{shown_name(table, values)}: {found}" for values, found in checked if isinstance(found, str)]
         if wrong:
             shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
             raise InvalidInputError(
@@ -159,7 +161,11 @@ class Rollback:
         created_at = datetime.now(UTC)
         locations = [now[partition.values].location for partition in partitions if partition.values in now]
         replaced = replaced_locations(
-            self._parts.store, self._parts.layout, locations, created_at + self._parts.retention
+            self._parts.store,
+            self._parts.layout,
+            locations,
+            created_at + self._parts.retention,
+            partitioned=bool(table.partition_columns),
         )
         return LogEntry(
             table=str(table.name),
@@ -167,6 +173,7 @@ class Rollback:
             write_id=new_write_id(),
             operation=Operation.ROLLBACK,
             mode=f"rollback to version {version}",
+            rollback_to=version,
             created_at=created_at,
             base_version=history.newest,
             publish_timeout_seconds=self._parts.publish_timeout_seconds,
@@ -228,7 +235,7 @@ def _targets(
     unknown = [values for values in chosen if values not in history.current]
     if unknown:
         raise InvalidInputError(
-            f"partition {name_in(table, unknown[0])} of {table.name} is not in the log: this library never wrote it",
+            f"partition {shown_name(table, unknown[0])} of {table.name} is not in the log: this library never wrote it",
             table=str(table.name),
         )
     return {values: states[values] for values in sorted(chosen) if values in states}

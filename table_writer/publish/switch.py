@@ -83,7 +83,7 @@ class Switch:
             if now:
                 self._alter(table, entry, now, in_time)
             else:
-                added = [_added(entry, partition) for partition in entry.partitions if _stays(partition)]
+                added = [self._added(entry, partition) for partition in entry.partitions if _stays(partition)]
                 self._metastore.add_partitions(table, added, before_send=in_time)
         except MetastoreError as error:
             self._settle(table, entry, error)
@@ -102,7 +102,7 @@ class Switch:
                 present |= {partition.values: partition for partition in placeholders}
             try:
                 changes = [
-                    _changed(entry, partition, partition.new_location or empty, present[partition.values])
+                    self._changed(entry, partition, partition.new_location or empty, present[partition.values])
                     for partition in entry.partitions
                     if partition.values in present
                 ]
@@ -128,6 +128,21 @@ class Switch:
             todo = f"{len(emptied)} partition(s) without rows are still to be dropped ({error.message});"
             return (f"{todo} `table-writer recover` does it.",)
         return ()
+
+    def _added(self, entry: LogEntry, partition: EntryPartition) -> Partition:
+        parameters = new_parameters(entry, partition, self._layout.root)
+        return Partition(values=partition.values, location=partition.new_location or "", parameters=parameters)
+
+    def _changed(
+        self, entry: LogEntry, partition: EntryPartition, location: str, current: Partition
+    ) -> PartitionChange:
+        new = new_parameters(entry, partition, self._layout.root)
+        return PartitionChange(
+            partition=current,
+            location=location,
+            set_parameters=new,
+            removed_parameters=stale_parameters(current.parameters, new),
+        )
 
     def _require_time(self, entry: LogEntry, deadline: Deadline) -> None:
         if not deadline.allows(self._call_timeout_seconds):
@@ -177,19 +192,3 @@ def outcome_unknown(entry: LogEntry, error: TableWriterError) -> OutcomeUnknownE
 
 def _stays(partition: EntryPartition) -> bool:
     return partition.new_location is not None
-
-
-def _added(entry: LogEntry, partition: EntryPartition) -> Partition:
-    return Partition(
-        values=partition.values, location=partition.new_location or "", parameters=new_parameters(entry, partition)
-    )
-
-
-def _changed(entry: LogEntry, partition: EntryPartition, location: str, current: Partition) -> PartitionChange:
-    new = new_parameters(entry, partition)
-    return PartitionChange(
-        partition=current,
-        location=location,
-        set_parameters=new,
-        removed_parameters=stale_parameters(current.parameters, new),
-    )

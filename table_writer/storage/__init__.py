@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from table_writer.storage.hadoop import S3Overrides, committer_threads, part_bytes, settings_for
 from table_writer.storage.local import LocalStore
-from table_writer.storage.object_store import ObjectInfo, ObjectStore, StoredObject, UploadInfo
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, SourceChangedError, StoredObject, UploadInfo
 from table_writer.storage.s3 import S3Store
 from table_writer.storage.settings import LocalSettings, S3Settings, StoreSettings
+from table_writer.storage.visible import is_hidden, visible_files
 
 __all__ = [
     "LocalSettings",
@@ -14,13 +15,16 @@ __all__ = [
     "ObjectStore",
     "S3Overrides",
     "S3Settings",
+    "SourceChangedError",
     "StoreSettings",
     "StoredObject",
     "UploadInfo",
     "committer_threads",
+    "is_hidden",
     "open_store",
     "part_bytes",
     "settings_for",
+    "visible_files",
 ]
 
 

@@ -20,6 +20,7 @@ from typing import BinaryIO, Final
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
+from table_writer.storage.local_copy import COPY_RANGE, CopyRange, copy_contents
 from table_writer.storage.object_store import (
     PAGE_KEYS,
     ObjectInfo,
@@ -28,6 +29,7 @@ from table_writer.storage.object_store import (
     every_page,
     gone_upload_message,
     require_directory,
+    source_changed,
 )
 from table_writer.storage.request_counter import RequestCounter
 
@@ -37,6 +39,9 @@ UPLOADS: Final = ".uploads"
 UPLOAD_ID: Final = re.compile("[0-9a-f]{32}")
 DIRECTORY_ATTEMPTS: Final = 100
 NO_FILE: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
+Fill = Callable[[BinaryIO], object]
+Install = Callable[[Path, Path], None]
 
 
 class LocalStore:
@@ -49,10 +54,13 @@ class LocalStore:
     ----------
     clock
         Seconds since the epoch; tests pass their own.
+    copy_range
+        How the kernel copies, ``os.copy_file_range`` where there is one; tests pass their own.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.time, copy_range: CopyRange = COPY_RANGE) -> None:
         self._clock = clock
+        self._copy_range = copy_range
         self._counter = RequestCounter()
 
     def __repr__(self) -> str:
@@ -65,13 +73,13 @@ class LocalStore:
     def put(self, key: str, body: bytes) -> None:
         """Store an object, replacing what is there; readers see the old or the new one."""
         with self._call("PutObject", key) as path:
-            self._install(path, body, os.replace)
+            self._install(path, lambda file: file.write(body), os.replace)
 
     def put_if_absent(self, key: str, body: bytes) -> bool:
         """Store an object unless the key exists: a hard link decides, so the winner's bytes appear at once."""
         with self._call("PutObject", key) as path:
             try:
-                self._install(path, body, os.link)
+                self._install(path, lambda file: file.write(body), os.link)
             except FileExistsError:
                 return path.read_bytes() == body
             return True
@@ -137,6 +145,20 @@ class LocalStore:
         if refused:
             raise refused[0]
 
+    def copy(self, source: ObjectInfo, key: str) -> None:
+        """Make an object with the bytes of another one; the kernel copies, and shares blocks where it can.
+
+        Never a hard link: tools that overwrite a file in place (Hadoop's local file system, pandas) would change the
+        copy with it, and the copy would be as old as its source, where ages decide what a vacuum deletes.
+        """
+        with self._call("CopyObject", key) as path, _unchanged(source) as file:
+
+            def fill(target: BinaryIO) -> None:
+                copy_contents(file, target, copy_range=self._copy_range)
+                _require_unchanged(file, source)  # somebody may have written into it meanwhile
+
+            self._install(path, fill, os.replace)
+
     def create_upload(self, key: str) -> str:
         """Start a multipart upload; returns its id."""
         with self._call("CreateMultipartUpload", key) as path:
@@ -147,8 +169,9 @@ class LocalStore:
         with self._call("UploadPart", key) as path:
             directory = _upload_directory(path, upload_id)
             try:
-                _write(directory / f"arriving-{uuid.uuid4().hex}", body, directory / f"{number:05d}", os.replace)
-                status = (directory / f"{number:05d}").stat()
+                part = directory / f"{number:05d}"
+                _write(directory / f"arriving-{uuid.uuid4().hex}", lambda file: file.write(body), part, os.replace)
+                status = part.stat()
             except FileNotFoundError as error:
                 raise StorageError(gone_upload_message(f"file:///{key}")) from error
             return UploadedPart(number=number, etag=_etag(status), size_bytes=len(body))
@@ -182,10 +205,10 @@ class LocalStore:
         with self._call("ListMultipartUploads", prefix.rstrip("/")) as path:
             return iter(sorted(_uploads(path), key=lambda upload: (upload.key, upload.upload_id)))
 
-    def _install(self, path: Path, body: bytes, install: Callable[[Path, Path], None]) -> None:
+    def _install(self, path: Path, fill: Fill, install: Install) -> None:
         upload_id = _make_upload(path)
         try:
-            _write(_upload_directory(path, upload_id) / "00001", body, path, install)
+            _write(_upload_directory(path, upload_id) / "00001", fill, path, install)
         finally:
             _remove_upload(path, upload_id)
 
@@ -223,6 +246,24 @@ def _head(key: str, path: Path) -> ObjectInfo | None:
         return _info(key, path.stat()) if path.is_file() else None
     except NO_FILE:
         return None
+
+
+@contextmanager
+def _unchanged(source: ObjectInfo) -> Iterator[BinaryIO]:
+    """Open the file that ``source`` shows; once it is open, replacing or deleting it does not matter."""
+    try:
+        file = _path(source.key).open("rb")
+    except NO_FILE as error:
+        raise source_changed(f"file:///{source.key}") from error
+    with file:
+        _require_unchanged(file, source)
+        yield file
+
+
+def _require_unchanged(file: BinaryIO, source: ObjectInfo) -> None:
+    status = os.fstat(file.fileno())
+    if (_etag(status), status.st_size) != (source.etag, source.size_bytes):
+        raise source_changed(f"file:///{source.key}")
 
 
 def _walk(directory: str, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
@@ -306,9 +347,9 @@ def _uploads(directory: Path) -> Iterator[UploadInfo]:
             yield UploadInfo(key=key, upload_id=named.parent.name, initiated_at=started)
 
 
-def _write(temporary: Path, body: bytes | memoryview, path: Path, install: Callable[[Path, Path], None]) -> None:
+def _write(temporary: Path, fill: Fill, path: Path, install: Install) -> None:
     with temporary.open("xb") as file:
-        file.write(body)
+        fill(file)
         _sync(file)
     _expose(temporary, path, install)
 
@@ -325,7 +366,7 @@ def _complete(directory: Path, files: Sequence[Path], path: Path) -> None:
     _expose(whole, path, os.replace)
 
 
-def _expose(temporary: Path, path: Path, install: Callable[[Path, Path], None]) -> None:
+def _expose(temporary: Path, path: Path, install: Install) -> None:
     if install is os.replace:
         _unlink(_crc_of(path))
     install(temporary, path)

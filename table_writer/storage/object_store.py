@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
 
-__all__ = ["ObjectInfo", "ObjectStore", "StoredObject", "UploadInfo"]
+__all__ = ["ObjectInfo", "ObjectStore", "SourceChangedError", "StoredObject", "UploadInfo"]
 
 PAGE_KEYS: Final = 1_000  # S3: keys in one page of a listing, and in one batch delete
 
@@ -41,6 +41,12 @@ class UploadInfo:
     key: str
     upload_id: str
     initiated_at: datetime
+
+
+class SourceChangedError(StorageError):
+    """An object that was to be copied is gone, or no longer the one that was listed; no copy was made."""
+
+    code: ClassVar[str] = "source_changed"
 
 
 class ObjectStore(Protocol):
@@ -96,6 +102,18 @@ class ObjectStore(Protocol):
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects, in batches; a missing one is no error; a refused one is raised when the others are gone."""
 
+    def copy(self, source: ObjectInfo, key: str) -> None:
+        """Make an object with the bytes of another one of this store; no byte passes through the client.
+
+        The bytes are those of exactly the object that ``source`` shows, by its ETag and size. The new object exists
+        whole or not at all, and replaces what is there: repeating the call after a lost answer is safe.
+
+        Raises
+        ------
+        SourceChangedError
+            The source was replaced or deleted since ``source`` was listed.
+        """
+
     def create_upload(self, key: str) -> str:
         """Start a multipart upload; returns its id. Nothing exists under the key."""
 
@@ -141,6 +159,14 @@ def every_page(
         yield from page
         if page:
             start_after = page[-1].key
+
+
+def source_changed(where: str) -> SourceChangedError:
+    """Say that an object to be copied is not the one that was listed."""
+    return SourceChangedError(
+        f"{where} was replaced or deleted since it was listed, so it was not copied: another tool writes there. "
+        "List again, and copy what is there now"
+    )
 
 
 def gone_upload_message(where: str) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+import logging
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +28,7 @@ from table_writer.storage.object_store import (
 )
 from table_writer.storage.request_counter import RequestCounter
 from table_writer.storage.s3_client import make_client, write_arguments
+from table_writer.storage.s3_copy import BucketCopier
 from table_writer.storage.s3_delete import delete_objects
 from table_writer.storage.s3_errors import error_code, http_status, storage_error, translated
 from table_writer.storage.settings import S3Settings
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import CompletedPartTypeDef
 
 __all__ = ["S3Store"]
+
+_logger = logging.getLogger(__name__)
 
 CLAIM_ATTEMPTS: Final = 5
 READ_ATTEMPTS: Final = 4
@@ -71,6 +75,7 @@ class S3Store:
         if settings.requester_pays:
             self._bucket["RequestPayer"] = "requester"
         self._write = write_arguments(settings)
+        self._copier = BucketCopier(self._client, settings, self._bucket)
 
     def __repr__(self) -> str:
         return f"S3Store({self._settings!r})"
@@ -219,6 +224,17 @@ class S3Store:
         """Delete objects, 1,000 a request; a missing one is no error."""
         delete_objects(self._client, self._bucket, keys, pause=self._pause)
 
+    def copy(self, source: ObjectInfo, key: str) -> None:
+        """Make an object with the bytes of another one; a large one in parts, which are aborted if one fails."""
+        if source.size_bytes <= self._settings.max_single_copy_bytes:
+            self._copier.copy_whole(source, key)
+            return
+        with ExitStack() as undo:
+            upload_id = self._copier.create_upload(source, key)
+            undo.callback(self._abort_quietly, key, upload_id)
+            self.complete_upload(key, upload_id, self._copier.copy_parts(source, key, upload_id))
+            undo.pop_all()
+
     def create_upload(self, key: str) -> str:
         """Start a multipart upload; returns its id."""
         checksum: dict[str, Any] = {"ChecksumAlgorithm": self._settings.checksum} if self._settings.checksum else {}
@@ -292,6 +308,12 @@ class S3Store:
             if not answer.get("IsTruncated"):
                 return
             markers = {"KeyMarker": decode(answer["NextKeyMarker"]), "UploadIdMarker": answer["NextUploadIdMarker"]}
+
+    def _abort_quietly(self, key: str, upload_id: str) -> None:
+        try:
+            self.abort_upload(key, upload_id)
+        except StorageError as error:  # whoever gives up the write aborts it again, by the write's prefix
+            _logger.warning("the copy to %s failed, and its upload was not aborted: %s", key, error)
 
     def _errors(self, key: str) -> AbstractContextManager[None]:
         return translated(self._settings.bucket, key)

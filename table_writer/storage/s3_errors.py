@@ -22,10 +22,13 @@ from table_writer.errors import StorageError
 
 __all__ = ["error_code", "http_status", "storage_error", "translated"]
 
+COPY_PERMISSIONS: Final = "s3:PutObject (and s3:GetObject on the file that is copied)"
 PERMISSIONS: Final = {
     "PutObject": "s3:PutObject",
     "CreateMultipartUpload": "s3:PutObject",
     "UploadPart": "s3:PutObject",
+    "CopyObject": COPY_PERMISSIONS,
+    "UploadPartCopy": COPY_PERMISSIONS,
     "CompleteMultipartUpload": "s3:PutObject",
     "AbortMultipartUpload": "s3:AbortMultipartUpload",
     "ListMultipartUploads": "s3:ListBucketMultipartUploads",
@@ -37,6 +40,10 @@ PERMISSIONS: Final = {
     "AssumeRole": "sts:AssumeRole",
 }
 KMS_HINT: Final = "; where objects are encrypted with KMS also kms:GenerateDataKey and kms:Decrypt on the key"
+
+USES_KEYS: Final = frozenset(
+    {"CreateMultipartUpload", "PutObject", "UploadPart", "GetObject", "CopyObject", "UploadPartCopy"}
+)
 
 DENIED: Final = frozenset({"AccessDenied", "AllAccessDisabled", "AccountProblem", "Forbidden", "403"})
 THROTTLED: Final = frozenset({"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "503", "429"})
@@ -57,6 +64,7 @@ ADVICE: Final = {  # S3's error code: what it means, what to do
     "PermanentRedirect": _BAD_REGION,
     "AuthorizationHeaderMalformed": _BAD_REGION,
     "IllegalLocationConstraintException": _BAD_REGION,
+    "InvalidObjectState": ("the object is archived", "Restore it from its storage class first"),
     "RequestTimeTooSkewed": ("the clock of this machine is wrong", "Synchronise it (NTP)"),
 }
 UNANSWERED: Final[tuple[tuple[tuple[type[BotoCoreError], ...], str, str], ...]] = (  # first match wins
@@ -107,7 +115,7 @@ def _meaning(error: ClientError) -> tuple[str, str]:
     code, operation = error_code(error), error.operation_name
     if code in DENIED:
         allowed = PERMISSIONS.get(operation, operation)
-        kms = KMS_HINT if operation in {"CreateMultipartUpload", "PutObject", "UploadPart", "GetObject"} else ""
+        kms = KMS_HINT if operation in USES_KEYS else ""
         return "access denied", f"The credentials need {allowed} there{kms}"
     if code in THROTTLED or http_status(error) in {429, 503}:
         return "S3 asks to slow down, also after retries", "Use fewer threads or tasks, or retry later"

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from table_writer.errors import InvalidInputError
+from table_writer.model.upload_spec import MAX_PART_BYTES, MIN_PART_BYTES
 
 __all__ = [
     "Anonymous",
@@ -22,6 +23,14 @@ __all__ = [
     "StoreSettings",
     "WebIdentity",
 ]
+
+MIB: Final = 2**20
+MAX_COPY_BYTES: Final = 5 * 1024 * MIB  # S3: CopyObject takes no more
+
+# S3 copies one request at some 100 MiB/s and more: up to this, the answer comes well within the read timeout, and
+# nearly every file of a table is one request. Above, parts are copied beside each other.
+MAX_SINGLE_COPY_BYTES: Final = 1024 * MIB
+COPY_PART_BYTES: Final = 256 * MIB
 
 CANNED_ACLS: Final = frozenset(
     {
@@ -138,6 +147,10 @@ class S3Settings:
         Empty: as the bucket says. ``"AES256"`` is SSE-S3, ``"aws:kms"`` SSE-KMS, ``"aws:kms:dsse"`` DSSE-KMS.
     max_attempts
         Tries per request, the first included.
+    max_single_copy_bytes
+        Up to this size a file is copied with one request; 5 GiB at most.
+    copy_part_bytes
+        Above it, so much with each request; 5 MiB to 5 GiB, more where a file would have over 10,000 parts.
 
     Examples
     --------
@@ -164,6 +177,8 @@ class S3Settings:
     read_timeout_seconds: float = 60
     max_attempts: int = 8
     max_connections: int = 64
+    max_single_copy_bytes: int = MAX_SINGLE_COPY_BYTES
+    copy_part_bytes: int = COPY_PART_BYTES
 
     def __post_init__(self) -> None:
         if not self.bucket:
@@ -180,6 +195,10 @@ class S3Settings:
             raise InvalidInputError("timeouts must be longer than 0 seconds")
         if min(self.max_attempts, self.max_connections) < 1:
             raise InvalidInputError("max_attempts and max_connections must be 1 or more")
+        if not 0 <= self.max_single_copy_bytes <= MAX_COPY_BYTES:
+            raise InvalidInputError("max_single_copy_bytes must be 0 to 5 GiB: S3 copies no more with one request")
+        if not MIN_PART_BYTES <= self.copy_part_bytes <= MAX_PART_BYTES:
+            raise InvalidInputError("copy_part_bytes must be 5 MiB to 5 GiB: S3 takes no other parts")
 
 
 @dataclass(frozen=True, slots=True)

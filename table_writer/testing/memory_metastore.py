@@ -10,9 +10,24 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
-from table_writer.errors import MetastoreError, PartitionExistsError, PartitionMissingError
+from table_writer.errors import InvalidInputError, MetastoreError, PartitionExistsError, PartitionMissingError
 from table_writer.metastore.protocol import nothing
-from table_writer.metastore.validation import validate_additions, validate_changes, validate_values
+from table_writer.metastore.validation import (
+    validate_additions,
+    validate_changes,
+    validate_drop,
+    validate_values,
+)
+from table_writer.metastore.whole_table import (
+    DDL_TIME,
+    WHOLE_TABLE,
+    changed_parameters,
+    expectation,
+    moved_serde_parameters,
+    table_was_changed,
+    true_location,
+    whole_table_parameters,
+)
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table, TableName
 
 __all__ = ["MemoryMetastore"]
@@ -59,7 +74,14 @@ class MemoryMetastore:
         """Create or replace a table, keeping its partitions, and return it as a read would."""
         with self._lock:
             created = table.created_at_seconds or int(time.time())
-            stored = replace(table, location=_with_slash(table.location), created_at_seconds=created, native=NATIVE)
+            location = true_location(table.location, table.parameters, table.serde_parameters)
+            stored = replace(
+                table,
+                location=_with_slash(location),
+                parameters={**_ddl_time(), **table.parameters},
+                created_at_seconds=created,
+                native=NATIVE,
+            )
             self._tables[table.name] = stored
             self._partitions.setdefault(table.name, {})
             return stored
@@ -99,20 +121,25 @@ class MemoryMetastore:
             return [table for name, table in self._tables.items() if name.database == database]
 
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
-        """Return the values of all partitions."""
+        """Return the values of all partitions; of an unpartitioned table ``[()]``, at the cost of a second call."""
         with self._call("get_partition_names", "get_partition_names"):
-            return sorted(self._of(name))
+            stored = self._of(name)
+            self._counts.update({} if stored else {"get_table_req": 1})
+            return sorted(stored) if self._tables[name].partition_columns else [WHOLE_TABLE]
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
         """Read partitions by value; those that do not exist are absent from the answer."""
         validate_values(table, values)
+        if not table.partition_columns:
+            return self._get_whole_table(table.name) if values else {}
         with self._call("get_partitions", "get_partitions_by_names", calls=-(-len(values) // PARTITION_BATCH)):
             stored = self._of(table.name)
             return {one: stored[one] for one in values if one in stored}
 
     def get_all_partitions(self, table: Table) -> Mapping[PartitionValues, Partition]:
-        """Read all partitions; as in Hive, by two calls, and ``on_call`` sees both."""
-        return self.get_partitions(table, self.get_partition_names(table.name))
+        """Read all partitions; as in Hive, by two calls (an unpartitioned table by one), and ``on_call`` sees them."""
+        names = self.get_partition_names(table.name) if table.partition_columns else [WHOLE_TABLE]
+        return self.get_partitions(table, names)
 
     def add_partitions(
         self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = nothing
@@ -130,8 +157,31 @@ class MemoryMetastore:
     def alter_partitions(
         self, table: Table, changes: Sequence[PartitionChange], *, before_send: Callable[[], None] = nothing
     ) -> None:
-        """Apply all changes, or none; as in Hive, what was read is written back whole."""
+        """Apply all changes, or none; as in Hive, what was read is written back whole.
+
+        An unpartitioned table is altered as Hive 2.3.10 and 4 do it, with compare-and-set.
+        """
         validate_changes(table, changes)
+        alter = self._alter if table.partition_columns else self._alter_whole_table
+        alter(table, changes, before_send)
+
+    def drop_partition(
+        self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = nothing
+    ) -> None:
+        """Drop one partition; one that does not exist is no error."""
+        validate_drop(table, values)
+        with self._call("drop_partition", "drop_partition", before_send=before_send):
+            self._partitions.get(table.name, {}).pop(values, None)
+
+    def _get_whole_table(self, name: TableName) -> Mapping[PartitionValues, Partition]:
+        with self._call("get_partitions", "get_table_req"):
+            table = self._tables.get(name)
+            if table is None or table.partition_columns:
+                return {}
+            found = Partition(values=WHOLE_TABLE, location=table.location, parameters=table.parameters, native=table)
+            return {WHOLE_TABLE: found}
+
+    def _alter(self, table: Table, changes: Sequence[PartitionChange], before_send: Callable[[], None]) -> None:
         method = "alter_partitions_with_environment_context"
         with self._call("alter_partitions", method, calls=min(len(changes), 1), before_send=before_send):
             stored = self._of(table.name)
@@ -140,18 +190,31 @@ class MemoryMetastore:
                     text = f"partition {change.partition.values} of {table.name} does not exist; nothing was changed"
                     raise PartitionMissingError(text)
             for change in changes:
-                read = change.partition.parameters.items()
-                kept = {name: value for name, value in read if name not in change.removed_parameters}
-                parameters = {**kept, **_ddl_time(), **change.set_parameters}
-                altered = replace(change.partition, location=change.location, parameters=parameters)
+                parameters = {**_ddl_time(), **changed_parameters(change)}
+                altered = replace(change.partition, location=change.location, parameters=parameters, differs="")
                 self.put_partition(table.name, altered)
 
-    def drop_partition(
-        self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = nothing
+    def _alter_whole_table(
+        self, table: Table, changes: Sequence[PartitionChange], before_send: Callable[[], None]
     ) -> None:
-        """Drop one partition; one that does not exist is no error."""
-        with self._call("drop_partition", "drop_partition", before_send=before_send):
-            self._partitions.get(table.name, {}).pop(values, None)
+        read = [_table_read(change) for change in changes]
+        method = "alter_table_with_environment_context"
+        with self._call("alter_partitions", method, calls=len(read), before_send=before_send):
+            for one, change in zip(read, changes, strict=True):
+                self._move_whole_table(table.name, one, change)
+
+    def _move_whole_table(self, name: TableName, read: Table, change: PartitionChange) -> None:
+        parameters = whole_table_parameters(change)
+        expected = expectation(change.partition.parameters, parameters)
+        self._of(name)
+        if not self._tables[name].parameters.items() >= expected.items():
+            raise table_was_changed(name, self.uri)
+        self._tables[name] = replace(
+            read,
+            location=_with_slash(change.location),
+            serde_parameters=moved_serde_parameters(read.serde_parameters, change.location.rstrip("/")),
+            parameters={**_ddl_time(), **parameters},
+        )
 
     @contextmanager
     def _call(
@@ -173,9 +236,16 @@ class MemoryMetastore:
         return self._partitions[name]
 
 
+def _table_read(change: PartitionChange) -> Table:
+    """Return the table that was read as its own partition: it is written back whole."""
+    if not isinstance(change.partition.native, Table):
+        raise InvalidInputError(f"{change.partition!r} was not read from this metastore; read it first")
+    return change.partition.native
+
+
 def _with_slash(location: str) -> str:
     return f"{location.rstrip('/')}/" if location else ""
 
 
 def _ddl_time() -> dict[str, str]:
-    return {"transient_lastDdlTime": str(int(time.time()))}
+    return {DDL_TIME: str(int(time.time()))}

@@ -22,6 +22,7 @@ from table_writer.storage.object_store import (
     every_page,
     gone_upload_message,
     require_directory,
+    source_changed,
 )
 from table_writer.storage.request_counter import RequestCounter
 
@@ -39,6 +40,7 @@ REQUESTS: Final = {
     "list_files": "ListObjectsV2",
     "list_directories": "ListObjectsV2",
     "delete": "DeleteObjects",
+    "copy": "CopyObject",
     "create_upload": "CreateMultipartUpload",
     "upload_part": "UploadPart",
     "complete_upload": "CompleteMultipartUpload",
@@ -61,6 +63,8 @@ class MemoryStore:
     ----------
     clock
         Seconds since the epoch. Set it to a function of your own to let objects age.
+    page_keys
+        Objects in one page of a listing; S3's 1,000 make pages rare in small tests.
 
     Attributes
     ----------
@@ -84,8 +88,9 @@ class MemoryStore:
     1
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.time, page_keys: int = PAGE_KEYS) -> None:
         self.clock = clock
+        self._page_keys = page_keys
         self.on_call: Callable[[str, Phase, str], object] | None = None
         self._lock = threading.RLock()
         self._counter = RequestCounter()
@@ -126,7 +131,7 @@ class MemoryStore:
         with self._call("list_page", prefix):
             keys = sorted(key for key in self._objects if key.startswith(prefix) and key > start_after)
             found = [self._objects[key][1] for key in keys if not key.endswith("/")]
-            return found[:PAGE_KEYS], len(found) > PAGE_KEYS
+            return found[: self._page_keys], len(found) > self._page_keys
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
         """Iterate over all objects below the prefix, page by page, lazily."""
@@ -149,6 +154,14 @@ class MemoryStore:
         for key in keys:
             with self._call("delete", key):
                 self._objects.pop(key, None)
+
+    def copy(self, source: ObjectInfo, key: str) -> None:
+        """Make an object with the bytes of another one, if that is still the one that ``source`` shows."""
+        with self._call("copy", key):
+            body, info = self._objects.get(source.key, (b"", None))
+            if info is None or (info.etag, info.size_bytes) != (source.etag, source.size_bytes):
+                raise source_changed(source.key)
+            self._store(key, body)
 
     def create_upload(self, key: str) -> str:
         """Start a multipart upload; returns its id."""

@@ -11,7 +11,6 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from table_writer import errors
-from table_writer.model.upload_spec import UploadSpec
 
 __all__ = ["translated"]
 
@@ -20,7 +19,7 @@ RAISED_ON_EXECUTOR: Final = re.compile(r"^(?:.*: )?table_writer\.errors\.(\w+): 
 
 
 @contextmanager
-def translated(spec: UploadSpec) -> Iterator[None]:
+def translated(write_id: str) -> Iterator[None]:
     """Turn Spark's exception into the error that a task raised; let failures of the user's own code pass."""
     try:
         yield
@@ -30,4 +29,4 @@ def translated(spec: UploadSpec) -> Iterator[None]:
             raise
         name, message = found[-1]
         kind = getattr(errors, name, errors.TableWriterError)
-        raise kind(message, write_id=spec.write_id) from error
+        raise kind(message, write_id=write_id) from error

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from table_writer.errors import StorageError
 from table_writer.model.message import PendingUpload
-from table_writer.model.upload_spec import UploadSpec
+from table_writer.model.upload_spec import OrcOptions, ParquetOptions, UploadSpec
+from table_writer.upload.file_format import EncodedFile, Sink
+from table_writer.upload.orc import OrcFile
 from table_writer.upload.parquet import ParquetFile
 from table_writer.upload.partitioning import PartitionIds
 from table_writer.upload.parts import PartSink, Uploads
 
 __all__ = ["Files", "PartitionFile", "file_name"]
 
+FIRST_PIECE_SHARE: Final = 0.25  # of the target, before encoding: shows how large rows become
+NEARLY: Final = 0.9  # of the target: what is missing is not worth a row group
+
+
+def encoded_file(sink: Sink, first_rows: Any, options: ParquetOptions | OrcOptions) -> EncodedFile:
+    """Begin a file in the format that its options are of: here is where formats are told apart."""
+    if isinstance(options, OrcOptions):
+        return OrcFile(sink, first_rows, options)
+    return ParquetFile(sink, first_rows, options)
+
 
 def file_name(spec: UploadSpec, task_index: int, number: int) -> str:
     """Return ``part-00003-<write_id>-0.zstd.parquet``; ``number`` counts a task's files of one partition."""
-    return f"part-{task_index:05d}-{spec.write_id}-{number}{spec.parquet.file_name_infix}.parquet"
+    return f"part-{task_index:05d}-{spec.write_id}-{number}{spec.file_options.file_name_suffix}"
 
 
 class FinishedFile(NamedTuple):
@@ -63,8 +75,36 @@ class Files:
         )
 
 
+class _Cut:
+    """How many rows to encode next, so that files end near their target size; all of them where there is none."""
+
+    def __init__(self, target_bytes: int | None) -> None:
+        self._target_bytes = target_bytes
+        self._row_bytes = 0.0  # encoded, as last seen; 0 before that
+
+    def row_count(self, rows: Any, size_bytes: int) -> int:
+        """Return how many of the rows a file of this size gets in one piece."""
+        if self._target_bytes is None:
+            return int(rows.num_rows)
+        missing_bytes = max(0, self._target_bytes - size_bytes)
+        fitting = (
+            missing_bytes / self._row_bytes
+            if self._row_bytes
+            else missing_bytes * FIRST_PIECE_SHARE / max(1, rows.nbytes) * rows.num_rows
+        )
+        return min(int(rows.num_rows), max(1, round(fitting)))
+
+    def learn(self, row_count: int, size_bytes: int) -> None:
+        """Take note of how large rows were once encoded."""
+        self._row_bytes = size_bytes / row_count
+
+    def is_reached(self, size_bytes: int) -> bool:
+        """Whether a file of this size ends here."""
+        return self._target_bytes is not None and size_bytes >= self._target_bytes * NEARLY
+
+
 class PartitionFile:
-    """The rows of one partition, in one file, or in several where one would have more parts than S3 takes."""
+    """The rows of one partition, in one file, or in several: of about ``target_file_bytes``, or for S3's parts."""
 
     def __init__(self, partition_id: int, files: Files, spec: UploadSpec) -> None:
         self._partition_id = partition_id
@@ -73,27 +113,39 @@ class PartitionFile:
         self._number = 0
         self._row_count = 0
         self._sink: PartSink | None = None
-        self._parquet: ParquetFile | None = None
+        self._encoder: EncodedFile | None = None
+        self._cut = _Cut(spec.target_file_bytes)
 
     def write(self, rows: Any) -> None:
-        """Encode a table as a row group."""
-        if self._sink is None or self._parquet is None or self._sink.is_nearly_full:
-            self.close()
-            self._sink = self._files.open(self._partition_id, self._number)
-            self._parquet = ParquetFile(self._sink, rows, self._spec.parquet)
-            self._number += 1
-        self._parquet.write(rows)
-        self._row_count += rows.num_rows
+        """Encode a table, as a row group or, where files have a target size, as several."""
+        while rows.num_rows:
+            encoder, sink = self._opened(rows)
+            count = self._cut.row_count(rows, sink.size_bytes)
+            before_bytes = sink.size_bytes
+            encoder.write(rows.slice(0, count))
+            self._row_count += count
+            self._cut.learn(count, sink.size_bytes - before_bytes)
+            rows = rows.slice(count)  # of one row or more: this ends
+            if self._cut.is_reached(sink.size_bytes):
+                self.close()
 
     def close(self) -> None:
         """End the file."""
-        if self._sink is None or self._parquet is None:
+        if self._sink is None or self._encoder is None:
             return
-        row_count, raw_size_bytes = self._parquet.close()
+        row_count, raw_size_bytes = self._encoder.close()
         if row_count != self._row_count:
             raise StorageError(
                 f"{self._sink.key} got {self._row_count} rows and holds {row_count}; run the write again"
             )
         self._sink.finish()
         self._files.finished(FinishedFile(self._sink, self._partition_id, row_count, raw_size_bytes))
-        self._sink, self._parquet, self._row_count = None, None, 0
+        self._sink, self._encoder, self._row_count = None, None, 0
+
+    def _opened(self, rows: Any) -> tuple[EncodedFile, PartSink]:
+        if self._sink is None or self._encoder is None or self._sink.is_nearly_full:
+            self.close()
+            self._sink = self._files.open(self._partition_id, self._number)
+            self._encoder = encoded_file(self._sink, rows, self._spec.file_options)
+            self._number += 1
+        return self._encoder, self._sink

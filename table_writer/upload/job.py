@@ -20,7 +20,7 @@ __all__ = ["Uploader", "check_messages"]
 
 
 class Uploader:
-    """Uploads a DataFrame's rows as Parquet files that nobody has completed."""
+    """Uploads a DataFrame's rows as files that nobody has completed."""
 
     def upload(self, rows: DataFrame, spec: UploadSpec) -> tuple[CommitMessage, ...]:
         """Run one Spark job; afterwards all parts of all files are on the store and no object exists.
@@ -39,14 +39,15 @@ class Uploader:
 
         Raises
         ------
-        StorageError, InvalidInputError
+        StorageError, InvalidInputError, PartitionExistsError
             As raised on an executor; or messages that contradict each other. Other failures of the DataFrame's own
             code pass through. Uploads may be left under ``spec.key_prefix``.
         """
         context = rows.sparkSession.sparkContext
         prepare_executors(context)
-        job = rows.mapInArrow(map_function(spec), MESSAGE_SCHEMA)
-        with translated(spec):
+        numbered = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))  # PySpark trips over dots in names
+        job = numbered.mapInArrow(map_function(spec), MESSAGE_SCHEMA)
+        with translated(spec.write_id):
             collected = run_interruptibly(context, job.collect, tag=f"table_writer-{spec.write_id}")
         messages = [CommitMessage.from_bytes(bytes(row[MESSAGE_COLUMN])) for row in collected]
         return check_messages(messages, spec)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pyarrow.parquet as pq
 
 from table_writer.model.upload_spec import ParquetOptions
+from table_writer.upload.file_format import Sink
 from table_writer.upload.parquet_dictionary import MAX_DICTIONARY_BYTES, columns_that_repeat
 from table_writer.upload.parquet_types import file_schema, with_schema, writes_int96
 
@@ -14,13 +15,6 @@ __all__ = ["ParquetFile"]
 
 ARROW_CODECS: Final = {"uncompressed": "none", "lz4raw": "lz4", "lz4_raw": "lz4"}
 SPARK_ZSTD_LEVEL: Final = 3  # parquet.compression.codec.zstd.level
-
-
-class Sink(Protocol):
-    """What Arrow writes to."""
-
-    def write(self, data: bytes) -> int:
-        """Take encoded bytes."""
 
 
 class ParquetFile:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, PartitionExistsError
 from table_writer.model.partition_name import NULL_PARTITION, partition_name
 from table_writer.model.table import PartitionValues
 from table_writer.model.upload_spec import CHUNK_BYTES
@@ -22,10 +22,27 @@ MAX_KEY_BYTES: Final = 1024  # S3: a key in UTF-8
 
 
 class PartitionIds:
-    """Numbers the partitions that one task sees, from 0, in the order in which they turn up."""
+    """Numbers the partitions that one task sees, from 0, in the order in which they turn up.
 
-    def __init__(self, columns: Sequence[str], *, rest_of_key: str = "") -> None:
+    Parameters
+    ----------
+    columns
+        The table's partition columns.
+    rest_of_key
+        What a key has beside the partition's directory.
+    existing
+        Partitions that must not get a row.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[str],
+        *,
+        rest_of_key: str = "",
+        existing: Collection[PartitionValues] = frozenset(),
+    ) -> None:
         self._columns = tuple(columns)
+        self._existing = existing
         self._rest_of_key = rest_of_key
         self._ids: dict[PartitionValues, int] = {}
         self._values: list[PartitionValues] = []
@@ -72,6 +89,10 @@ class PartitionIds:
         if known is not None:
             return known
         name = partition_name(self._columns, values)
+        if values in self._existing:
+            raise PartitionExistsError(
+                f"partition {name} exists; create_partitions changes nothing then: use append or overwrite_partitions"
+            )
         key_bytes = len(f"{self._rest_of_key}{name}/".encode())
         if key_bytes > MAX_KEY_BYTES:
             raise InvalidInputError(

@@ -53,11 +53,13 @@ def upload_rows(
     StorageError
         The store, or the local disk, failed.
     InvalidInputError
-        A partition value makes a key that S3 does not take, or a column has a type that Parquet does not.
+        A partition value makes a key that S3 does not take, or a column has a type that the format does not.
+    PartitionExistsError
+        A row belongs to one of ``spec.existing``.
     """
     sent_before = dict(store.request_counts())
     longest_name = file_name(spec, task_index, LARGEST_FILE_NUMBER)
-    ids = PartitionIds(spec.partition_columns, rest_of_key=f"{spec.key_prefix}{longest_name}")
+    ids = PartitionIds(spec.partition_columns, rest_of_key=f"{spec.key_prefix}{longest_name}", existing=spec.existing)
     with Uploads(spec, store) as uploads:
         files = Files(spec, task_index, uploads, ids)
         row_count = write_rows(_numbered(batches, spec, ids), files, spec)

@@ -9,9 +9,10 @@ from datetime import UTC, datetime, timedelta
 from table_writer.log.history import History
 from table_writer.log.registration import Registered, read_registrations
 from table_writer.model.entry import WRITE_ID
-from table_writer.model.location import Location, PlaceSet
+from table_writer.model.location import Location
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo
+from table_writer.vacuum.due import InUse
 
 __all__ = ["DeadWrite", "Traces", "look_for_traces"]
 
@@ -59,7 +60,7 @@ class Traces:
         )
 
     def dead_writes(
-        self, store: ObjectStore, history: History, used: PlaceSet, older_than_seconds: float
+        self, store: ObjectStore, history: History, used: InUse, older_than_seconds: float
     ) -> tuple[DeadWrite, ...]:
         """Return the writes that never claimed an entry, whose writer is dead, and where no reader looks.
 

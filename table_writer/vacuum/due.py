@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from table_writer.errors import InvalidInputError
 from table_writer.log.history import History, Left
 from table_writer.model.entry import ReplacedObject
-from table_writer.model.location import Location, PlaceSet
+from table_writer.model.location import Location, Place, PlaceSet
 from table_writer.model.table import Partition
+from table_writer.model.write import TableLayout
 
-__all__ = ["Ages", "Due", "Kept", "due", "in_use", "is_used", "may_go"]
+__all__ = ["Ages", "Due", "InUse", "Kept", "due", "in_use", "is_used", "may_go"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +62,31 @@ class Due:
     kept: tuple[Kept, ...]
 
 
-def in_use(history: History, partitions: Iterable[Partition]) -> PlaceSet:
+class InUse:
+    """Where readers look, or may look.
+
+    A reader of a directory around this library's own, such as the root of an unpartitioned table, does not look into
+    it: its name starts with ``_``.
+    """
+
+    def __init__(self, layout: TableLayout, places: Iterable[Place]) -> None:
+        self._own = PlaceSet([layout.own.place])
+        self._all = PlaceSet(places)
+        self._inside = PlaceSet(place for place in self._all if self._own.holds(place))
+
+    def meets(self, place: Place) -> bool:
+        """Whether readers look at this directory, below it or around it."""
+        return self._seen_from(place).meets(place)
+
+    def holds(self, place: Place) -> bool:
+        """Whether readers see this object."""
+        return self._seen_from(place).holds(place)
+
+    def _seen_from(self, place: Place) -> PlaceSet:
+        return self._inside if self._own.holds(place) else self._all
+
+
+def in_use(history: History, partitions: Iterable[Partition]) -> InUse:
     """Return where readers look or may look: by the metastore now, and by the log's newest and unsettled entries."""
     live = set()
     for partition in partitions:
@@ -72,10 +97,10 @@ def in_use(history: History, partitions: Iterable[Partition]) -> PlaceSet:
                 f"the location of partition {partition.values} cannot be read, and nothing is deleted while it is not"
                 f" known where readers look: {error.message}. ALTER TABLE ... PARTITION ... SET LOCATION to a full URI"
             ) from error
-    return PlaceSet(live | history.in_use())
+    return InUse(history.layout, live | history.in_use())
 
 
-def due(history: History, used: PlaceSet, ages: Ages) -> Due:
+def due(history: History, used: InUse, ages: Ages) -> Due:
     """Choose what readers have left for long enough.
 
     Deleted as a whole is only a directory of one write, or of one partition of one write. Where other tools wrote,
@@ -100,11 +125,12 @@ def due(history: History, used: PlaceSet, ages: Ages) -> Due:
             kept.append(Kept(left.location, "readers may look there: the metastore or an unsettled entry names it"))
         elif ours or (left.objects and history.layout.root.contains(left.location)):
             chosen.append(left)
-    stay = PlaceSet(one.location.place for one in kept)  # an abandoned write's directory may lie around one that stays
+    own = history.layout.own  # an abandoned write's directory may lie around one of ours that stays
+    stay = PlaceSet(one.location.place for one in kept if own.contains(one.location))
     return Due(tuple(left for left in chosen if not stay.meets(left.location.place)), tuple(kept))
 
 
-def is_used(used: PlaceSet, left: Left) -> bool:
+def is_used(used: InUse, left: Left) -> bool:
     """Whether readers may look at what is to be deleted: at a location of ours, or at one of other tools' objects."""
     if not left.objects:
         return used.meets(left.location.place)

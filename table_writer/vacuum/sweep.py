@@ -12,17 +12,18 @@ from typing import Final, TypeVar
 
 from table_writer.errors import StorageError, TableWriterError
 from table_writer.log.deadline import Deadline, boot_seconds
+from table_writer.log.files import files_at
 from table_writer.log.history import History, Left
 from table_writer.log.rules import claim_is_over
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import DeletedLocation, LogEntry, Operation, Outcome, ReplacedObject
-from table_writer.model.location import Location, PlaceSet
+from table_writer.model.location import Location
 from table_writer.model.table import Table
 from table_writer.model.write import TableLayout, new_write_id
 from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo, ObjectStore, UploadInfo
 from table_writer.vacuum.dead_writes import DeadWrite, look_for_traces
-from table_writer.vacuum.due import Ages, Kept, due, in_use, is_used, may_go
+from table_writer.vacuum.due import Ages, InUse, Kept, due, in_use, is_used, may_go
 
 __all__ = ["FoundLocation", "Vacuum", "Vacuumed"]
 
@@ -172,14 +173,14 @@ class Vacuum:
                     finished.append(record.entry.version)
         return tuple(finished)
 
-    def _in_use(self, table: Table, history: History) -> PlaceSet:
+    def _in_use(self, table: Table, history: History) -> InUse:
         return in_use(history, self._metastore.get_all_partitions(table).values())
 
     def _found(self, history: History, locations: Sequence[Left]) -> tuple[FoundLocation, ...]:
         """List what lies at each location; of other tools' files only the listed ones, if they are unchanged."""
 
         def look(left: Left) -> FoundLocation:
-            objects = tuple(self._store.list(left.location.key))
+            objects = tuple(files_at(self._store, self._layout, left.location))
             if not left.objects:
                 return FoundLocation(left, objects)
             there = {found.key: found for found in objects}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,12 +11,16 @@ from typing import Final
 import pytest
 
 from table_writer.errors import ConflictError, LostResponseError, OutcomeUnknownError
+from table_writer.model.table import PartitionValues
+from table_writer.model.write import WriteMode
 from tests.publish.world import DeathError, Fault, FaultyWorld, TableWorld
 
 OLD: Final = {"d1": frozenset({1, 2}), "d2": frozenset({3})}
 ADDED: Final = {"d8": frozenset({8}), "d9": frozenset({9})}
 REPLACED: Final = {"d1": frozenset({10}), "d2": frozenset({30, 31})}
 MIXED: Final = {"d1": frozenset({10}), "d9": frozenset({9})}
+APPENDED: Final = {"d1": frozenset({100}), "d9": frozenset({90})}
+WHOLE: Final = {"": frozenset({40, 41})}
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +94,41 @@ def write(rows: Mapping[str, frozenset[int]]) -> Callable[[TableWorld], object]:
     return run
 
 
+def unpartitioned(*writes: Mapping[str, frozenset[int]]) -> Callable[[FaultyWorld], None]:
+    def prepare(world: FaultyWorld) -> None:
+        world.become_unpartitioned()
+        world.written_by_another_tool("", frozenset({1, 2}))
+        for rows in writes:
+            world.write(rows, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+
+    return prepare
+
+
+def write_where(world: TableWorld) -> object:
+    """Replace d1 and d2, with rows for d1 alone."""
+
+    def selected(existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
+        return frozenset(existing) & {("d1",), ("d2",)}
+
+    with suppress(ConflictError):
+        return world.write({"d1": frozenset({10})}, plan=world.plan(scope=selected))
+    return world.write({"d1": frozenset({10})}, plan=world.plan(scope=selected))
+
+
+def write_table(rows: Mapping[str, frozenset[int]]) -> Callable[[TableWorld], object]:
+    def run(world: TableWorld) -> object:
+        with suppress(ConflictError):
+            return world.write(rows, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+        return world.write(rows, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+
+    return run
+
+
+def once(mode: WriteMode, rows: Mapping[str, frozenset[int]]) -> Callable[[TableWorld], object]:
+    """Write with a key, since the matrix runs each operation again."""
+    return lambda world: world.write_once(rows, mode, "the same call")
+
+
 OPERATIONS: Final = (
     *(
         Operation(f"write that {name}, of {whose} partitions", prepare, write(rows))
@@ -97,6 +136,42 @@ OPERATIONS: Final = (
         for name, rows in (("adds", ADDED), ("replaces", REPLACED), ("mixes", MIXED))
     ),
     Operation("first write", written(), write(OLD)),
+    *(
+        Operation(f"append to {whose} partitions", prepare, once(WriteMode.APPEND, APPENDED))
+        for whose, prepare in (("our", written(OLD)), ("other tools'", others))
+    ),
+    Operation("creation of partitions", written(OLD), once(WriteMode.CREATE_PARTITIONS, ADDED)),
+    *(
+        Operation(f"overwrite of the table, of {whose} partitions", prepare, write_table(MIXED))
+        for whose, prepare in (("our", written(OLD)), ("other tools'", others))
+    ),
+    Operation("overwrite where, with rows for half", written(OLD, ADDED), write_where),
+    *(
+        Operation(f"overwrite of an unpartitioned table, of {whose} rows", prepare, write_table(WHOLE))
+        for whose, prepare in (("our", unpartitioned({"": frozenset({3})})), ("other tools'", unpartitioned()))
+    ),
+    *(
+        Operation(f"append to an unpartitioned table, of {whose} rows", prepare, once(WriteMode.APPEND, WHOLE))
+        for whose, prepare in (("our", unpartitioned({"": frozenset({3})})), ("other tools'", unpartitioned()))
+    ),
+    Operation(
+        "rollback of an unpartitioned table",
+        unpartitioned({"": frozenset({3})}, WHOLE),
+        lambda world: world.keeper.rollback(str(world.name), version=0),
+    ),
+    Operation(
+        "vacuum of an unpartitioned table",
+        unpartitioned({"": frozenset({3})}, WHOLE),
+        lambda world: world.vacuum(),
+        publishes=False,
+    ),
+    Operation(
+        "append over a dead publisher",
+        dead_publisher,
+        once(WriteMode.APPEND, APPENDED),
+        settles=True,
+        between={**OLD, **MIXED},
+    ),
     Operation("write over a dead publisher", dead_publisher, write(REPLACED), settles=True, between={**OLD, **MIXED}),
     Operation(
         "recover a dead publisher", dead_publisher, lambda world: world.keeper.recover(str(world.name)), settles=True

@@ -106,7 +106,7 @@ def test_a_vacuum_right_after_a_crash_loses_nothing_that_recover_needs(operation
 def assert_published_entries_lead_to(world: World) -> None:
     """Every partition is where the newest published entry that names it says."""
     now = {value: one.location for value, one in world.partitions().items()}
-    wanted = {values[0]: placed.partition.new_location for values, placed in world.history().current.items()}
+    wanted = {"".join(values): placed.partition.new_location for values, placed in world.history().current.items()}
     assert {value: location for value, location in wanted.items() if location} == {
         value: location for value, location in now.items() if value in wanted
     }
@@ -115,6 +115,6 @@ def assert_published_entries_lead_to(world: World) -> None:
 def test_the_matrix_holds_every_call_that_changes_something() -> None:
     injected = {(fault.service, fault.call) for _, fault in every_fault()}
     changing = {("metastore", call) for call in ("add_partitions", "alter_partitions", "drop_partition")} | {
-        ("store", call) for call in ("put", "put_if_absent", "delete", "complete_upload", "abort_upload")
+        ("store", call) for call in ("put", "put_if_absent", "delete", "complete_upload", "abort_upload", "copy")
     }
     assert changing <= injected

@@ -127,6 +127,12 @@ def hive(metastore_server: MetastoreServer, tmp_path: Path) -> World:
     return hive_world(metastore_server.uri, tmp_path)
 
 
+@pytest.fixture
+def backdoor(metastore_server: MetastoreServer) -> Connection:
+    """Return a connection of another tool to the metastore of ``hive``."""
+    return Connection(MetastoreSettings(uris=(metastore_server.uri,)))
+
+
 @pytest.fixture(params=["memory", "hive"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     if request.param == "hive":

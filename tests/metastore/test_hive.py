@@ -26,11 +26,6 @@ PASSWORD = "changeit"
 NOWHERE = TableName("default", "nowhere")
 
 
-@pytest.fixture
-def backdoor(metastore_server: MetastoreServer) -> Connection:
-    return Connection(MetastoreSettings(uris=(metastore_server.uri,)))
-
-
 def create_with_foreign_fields(world: World, backdoor: Connection) -> Table:
     name = TableName("default", f"foreign_{id(world)}")
     table = Table(

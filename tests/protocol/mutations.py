@@ -8,7 +8,7 @@ from typing import Final
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.rules import Effect, PartitionState, Standing
 from table_writer.model.entry import LogEntry, Outcome
-from table_writer.model.location import PlaceSet
+from table_writer.vacuum.due import InUse
 
 from .explorer import Scenario
 from .keeping import Protocol
@@ -224,12 +224,12 @@ class VacuumsWithoutClaim(Protocol):
 
 
 class VacuumIgnoresTheMetastore(Protocol):
-    def in_use(self, history: History, now: Metastore) -> PlaceSet:
+    def in_use(self, history: History, now: Metastore) -> InUse:
         return super().in_use(history, (None, None))
 
 
 class VacuumIgnoresWhatIsInDoubt(Protocol):
-    def in_use(self, history: History, now: Metastore) -> PlaceSet:
+    def in_use(self, history: History, now: Metastore) -> InUse:
         settled = [record for record in history.records if record.outcome is not None]
         return super().in_use(History(history.layout, settled), now)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
-from table_writer.log.history import SlotRecord
+from table_writer.log.history import Placement, SlotRecord
 from table_writer.log.rules import Effect, PartitionState, Standing
 from table_writer.model.entry import Operation, Outcome
+from table_writer.model.write import no_partition
 
 from .requests import (
     FAILED,
@@ -15,7 +16,9 @@ from .requests import (
     OK,
     TOO_LATE,
     Claim,
+    Copy,
     Delete,
+    ListFiles,
     Next,
     Phase,
     ReadLog,
@@ -26,74 +29,121 @@ from .requests import (
 )
 from .rules import Rules
 from .state import (
+    PARTITIONS,
     Call,
     Change,
     Log,
-    Metastore,
     Slot,
+    code_of_text,
     entry_of,
+    is_elsewhere,
+    place_of,
     rows_at,
+    tag_of,
 )
+from .writes import Job, Planned, Shown, Source, Write
 
 TRIES: Final = 3
-
-
-class Write(NamedTuple):
-    """A write: its id and its partitions."""
-
-    write_id: str
-    partitions: tuple[str, ...]
-
-
-class Job(NamedTuple):
-    """A claimed entry that is being carried out, and where to go on."""
-
-    version: int
-    write_id: str
-    changes: tuple[Change, ...]  # what is still to be changed
-    outcome: Outcome
-    settles: tuple[int, ...]  # in this order
-    done: Next
-    refused: Next
-    unknown: Next
-    unrecorded: Next  # carried out, but the log could not record it
 
 
 class Publishing(Rules):
     """A write, and the carrying out of any claimed entry."""
 
     def write(self, write: Write) -> Phase:
+        """Fix the base version first: a write with the same key that comes later is above it."""
         log: Log = yield ReadLog()
-        return "upload", write, log.newest, log.in_doubt
+        plan = Planned(write, log.newest, log.in_doubt)
+        return ("look_for_key", plan) if write.key else ("upload", plan)
 
-    def upload(self, write: Write, base: int, in_doubt: frozenset[int]) -> Phase:
-        yield Upload(tuple(f"{write.write_id}/{values}" for values in write.partitions))
-        return "publish", write, base, in_doubt
-
-    def publish(self, write: Write, base: int, in_doubt: frozenset[int]) -> Phase:
+    def look_for_key(self, plan: Planned) -> Phase:
         log: Log = yield ReadLog()
-        again = ("publish", write, base, in_doubt)
-        draft = entry_of(base + 1, self._slot(write, base, in_doubt, (None,) * len(write.partitions)))
-        for version in sorted({*range(base + 1, log.newest + 1), *in_doubt, *log.in_doubt}):
-            record = log.record(version)
-            verdict = self.standing(record, draft, in_doubt)
+        repeats = self.repeats(log.history.records, plan.write.key)
+        return ("end", "repeated") if repeats else ("upload", plan)
+
+    def upload(self, plan: Planned) -> Phase:
+        yield Upload(tuple(f"{plan.write.write_id}/{values}" for values in plan.write.partitions))
+        return "publish", plan
+
+    def publish(self, plan: Planned) -> Phase:
+        log: Log = yield ReadLog()
+        again = ("publish", plan)
+        draft = entry_of(plan.base + 1, self._slot(plan, tuple((values, None) for values in plan.write.partitions)))
+        unseen = {*range(plan.base + 1, log.newest + 1), *plan.in_doubt, *log.in_doubt}
+        records = [log.record(version) for version in sorted(unseen)]
+        if plan.write.key and self.repeats_since(records, plan):
+            return "discard", plan.write, "repeated"
+        for record in records:
+            verdict = self.standing(record, draft, plan)
             if verdict is Standing.IN_DOUBT:
-                return self.recovery(log, record, again, failed=("discard", write)) if self.is_over(record) else again
+                failed = ("discard", plan.write, "failed")
+                return self.recovery(log, record, again, failed=failed) if self.is_over(record) else again
             if verdict in {Standing.CONFLICT, Standing.DELETED}:
-                return "discard", write
-        return "look", write, base, in_doubt, log.newest
+                return "discard", plan.write, "failed"
+        return "look", plan, log
 
-    def look(self, write: Write, base: int, in_doubt: frozenset[int], newest: int) -> Phase:
-        now = yield ReadMetastore(write.partitions)
-        return "claim", write, base, in_doubt, newest, now
+    def look(self, plan: Planned, log: Log) -> Phase:
+        write, named = plan.write, plan.write.partitions
+        if write.scope is not no_partition:
+            names = yield ReadMetastore(PARTITIONS)
+            there = [(values,) for values, code in zip(PARTITIONS, names, strict=True) if code is not None]
+            named += tuple(sorted(values for (values,) in write.scope(there) if values not in named))
+        now = (yield ReadMetastore(named)) if named else ()
+        return self.looked(plan, log, tuple(zip(named, now, strict=True)))
 
-    def claim(self, write: Write, base: int, in_doubt: frozenset[int], newest: int, now: Metastore) -> Phase:
-        slot = self._slot(write, base, in_doubt, now)
-        if not (yield Claim(newest + 1, slot)):
-            return "publish", write, base, in_doubt
-        return self.carry_out_write(newest + 1, slot)
+    def looked(self, plan: Planned, log: Log, shown: Shown) -> Next:
+        """Decide by what the metastore shows. What stays must be what the log says, and no late call's."""
+        if plan.write.appends or plan.write.creates:
+            behind = self.behind(log, shown)
+            if behind:
+                version = min(behind)
+                failed = ("discard", plan.write, "failed")
+                return self.doing_again(log, version, tuple(behind[version]), ("publish", plan), failed)
+        if self.refuses(plan.write, shown):
+            return "discard", plan.write, "failed"
+        return ("bring", plan, log, shown) if plan.write.appends else ("claim", plan, log, shown)
 
-    def carry_out_write(self, version: int, slot: Slot) -> Next:
+    def refuses(self, write: Write, shown: Shown) -> bool:
+        there = [code for _, code in shown if code is not None]
+        return bool(write.creates and there) or bool(write.appends and any(map(is_elsewhere, there)))
+
+    def behind(self, log: Log, shown: Shown) -> dict[int, list[Change]]:
+        """What late calls have set back, by the version that is to be done again."""
+        found: dict[int, list[Change]] = {}
+        for values, code in shown:
+            placed = log.history.current.get((values,))
+            if placed and self.placement(log.history, values, code) is Placement.BEHIND:
+                wanted = code_of_text(placed.partition.new_location)
+                found.setdefault(placed.version, []).append((values, place_of(code), wanted))
+        return found
+
+    def bring(self, plan: Planned, log: Log, shown: Shown) -> Phase:
+        """Compare what is there with what was copied; after copying look at everything again."""
+        sources = tuple((values, code) for values, code in shown if code is not None and rows_at(code))
+        listed = (yield ListFiles(tuple(code for _, code in sources))) if sources else ()
+        wanted = tuple((v, str(rows_at(c)), rows) for (v, c), rows in zip(sources, listed, strict=True) if rows)
+        if wanted != plan.copied:
+            return "copy", plan, log, shown, wanted
+        if all(code is None for _, code in shown):
+            return "claim", plan, log, shown
+        named = tuple(values for values, _ in shown)
+        again = yield ReadMetastore(named)
+        if [place_of(code) for code in again] == [place_of(code) for _, code in shown]:
+            return "claim", plan, log, tuple(zip(named, again, strict=True))
+        return self.looked(plan, log, tuple(zip(named, again, strict=True)))
+
+    def copy(self, plan: Planned, log: Log, shown: Shown, wanted: tuple[Source, ...]) -> Phase:
+        del log, shown  # old by then
+        answer = yield Copy(plan.write.write_id, plan.write.partitions, plan.copied, wanted)
+        kept = tuple(one for one in plan.copied if one in wanted)
+        return "publish", plan._replace(copied=wanted if answer == OK else kept)
+
+    def claim(self, plan: Planned, log: Log, shown: Shown) -> Phase:
+        slot = self._slot(plan, shown)
+        if not (yield Claim(log.newest + 1, slot)):
+            return "publish", plan
+        return self.carry_out_write(log.newest + 1, slot, tag_of(shown[0][1]) if shown else "")
+
+    def carry_out_write(self, version: int, slot: Slot, expected: str) -> Next:
         job = Job(
             version=version,
             write_id=slot.write_id,
@@ -104,13 +154,14 @@ class Publishing(Rules):
             refused=("end", "failed"),
             unknown=("end", "unknown"),
             unrecorded=("end", "success"),  # readers have switched: only a note
+            expected=expected,
         )
         return "switch", job, present_before(slot.changes), 1
 
-    def discard(self, write: Write) -> Phase:
+    def discard(self, write: Write, report: str) -> Phase:
         """Give up a write that never claimed: its data is its own."""
         yield Delete(write.write_id)
-        return "end", "failed"
+        return "end", report
 
     def switch(self, job: Job, present: tuple[str, ...], attempt: int) -> Phase:
         stay = tuple((values, new) for values, _, new in job.changes if new is not None)
@@ -137,7 +188,7 @@ class Publishing(Rules):
 
     def one_alter(self, job: Job, present: tuple[str, ...]) -> Call:
         changes = tuple((values, new or f"@{job.write_id}") for values, _, new in job.changes if values in present)
-        return "alter", changes
+        return ("alter", changes, job.write_id, job.expected) if job.expected else ("alter", changes)
 
     def call_failed(self, job: Job, answer: str) -> Phase:
         if answer == TOO_LATE:
@@ -209,7 +260,7 @@ class Publishing(Rules):
             }
         shown = dict(zip((values for values, _, _ in changes), now, strict=True))
         todo = self.to_do(changes, states)
-        superseded = all(state is PartitionState.SUPERSEDED for state in states.values())
+        superseded = bool(states) and all(state is PartitionState.SUPERSEDED for state in states.values())
         job = Job(
             version=own,
             write_id=slot.write_id,
@@ -220,15 +271,28 @@ class Publishing(Rules):
             refused=failed,
             unknown=failed,
             unrecorded=failed,
+            expected=tag_of(now[0]) if now else "",
         )
         present = tuple(values for values, _, _ in todo if shown[values] is not None)
         return ("switch", job, present, 1) if todo else ("settle", job, job.settles)
 
-    def _slot(self, write: Write, base: int, in_doubt: frozenset[int], now: tuple[str | None, ...]) -> Slot:
-        changes = tuple(
-            (values, old, f"{write.write_id}/{values}") for values, old in zip(write.partitions, now, strict=True)
+    def _slot(self, plan: Planned, shown: Shown) -> Slot:
+        write = plan.write
+        nowhere = f"@{write.write_id}" if write.is_of_whole_table else None
+        return Slot(
+            Operation.WRITE,
+            write.write_id,
+            tuple(
+                (values, place_of(old), f"{write.write_id}/{values}" if values in write.partitions else nowhere)
+                for values, old in shown
+            ),
+            plan.base,
+            plan.in_doubt,
+            appends=write.appends,
+            creates=write.creates,
+            replaces=write.replaces,
+            key=write.key,
         )
-        return Slot(Operation.WRITE, write.write_id, changes, base, in_doubt)
 
 
 def present_before(changes: tuple[Change, ...]) -> tuple[str, ...]:

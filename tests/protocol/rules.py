@@ -15,9 +15,8 @@ from table_writer.log.rules import (
     to_switch,
 )
 from table_writer.model.entry import LogEntry
-from table_writer.model.location import PlaceSet
 from table_writer.model.table import Partition
-from table_writer.vacuum.due import Ages, due, in_use, is_used
+from table_writer.vacuum.due import Ages, InUse, due, in_use, is_used
 
 from .state import (
     LAYOUT,
@@ -51,18 +50,18 @@ class Rules:
     def placement(self, history: History, values: str, now: str | None) -> Placement:
         return history.placement((values,), text(now))
 
-    def in_use(self, history: History, now: Metastore) -> PlaceSet:
+    def in_use(self, history: History, now: Metastore) -> InUse:
         shown = zip(PARTITIONS, now, strict=True)
         return in_use(history, [Partition(values=(v,), location=str(location(c))) for v, c in shown if c is not None])
 
-    def chosen(self, history: History, used: PlaceSet) -> tuple[Left, ...]:
+    def chosen(self, history: History, used: InUse) -> tuple[Left, ...]:
         """What a vacuum deletes."""
         usual = RETENTION.total_seconds()
         older_than = self.older_than_seconds
         ages = Ages(replaced_seconds=older_than, usual_seconds=usual, dead_write_seconds=usual)
         return due(history, used, ages).locations
 
-    def is_used(self, used: PlaceSet, left: Left) -> bool:
+    def is_used(self, used: InUse, left: Left) -> bool:
         return is_used(used, left)
 
     def restorable(self, history: History, code: str) -> bool:

@@ -6,7 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,16 +20,26 @@ from table_writer.maintenance import Maintenance
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage, PendingUpload
-from table_writer.model.partition_name import partition_name
+from table_writer.model.partition_name import name_in
 from table_writer.model.table import Column, Partition, Table, TableName
-from table_writer.model.write import TableLayout, WriteMode, WritePlan, new_write_id
-from table_writer.publish.publisher import Published
+from table_writer.model.write import (
+    Scope,
+    StagedFiles,
+    TableLayout,
+    WriteMode,
+    WritePlan,
+    every_partition,
+    new_write_id,
+    no_partition,
+)
+from table_writer.open_write import OpenWrite
+from table_writer.publish.publisher import Published, RepeatedKeyError
 from table_writer.publish.switch import NO_FILES
 from table_writer.services import Services, TableServices
+from table_writer.storage import visible_files
 from table_writer.storage.object_store import ObjectStore
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.memory_store import MemoryStore
-from table_writer.writer import _OpenWrite
 
 Rows = Mapping[str, frozenset[int]]
 TABLE = TableName("mart", "orders")
@@ -97,13 +107,17 @@ class TableWorld:
     def keeper(self) -> Maintenance:
         return Maintenance(services=self.all_services())
 
-    def plan(self) -> WritePlan:
+    def plan(
+        self, mode: WriteMode = WriteMode.OVERWRITE_PARTITIONS, *, scope: Scope | None = None, key: str = ""
+    ) -> WritePlan:
         services = self.services()
         claim_root(self.store, self.layout, Owner.of(services.table, self.metastore.uri))
         state = services.log.read_state()
         return WritePlan(
             write_id=new_write_id(),
-            mode=WriteMode.OVERWRITE_PARTITIONS,
+            mode=mode,
+            scope=scope or (every_partition if mode is WriteMode.OVERWRITE_TABLE else no_partition),
+            idempotency_key=key,
             table=self.table,
             layout=self.layout,
             schema="",
@@ -124,15 +138,24 @@ class TableWorld:
         """Do what ``TableWriter`` does after the plan, with the upload step replaced."""
         services = self.services(config)
         plan = plan or self.plan()
-        with _OpenWrite(services, plan) as write:
-            staged = write.complete((self._upload(plan, rows),))
+        with OpenWrite(services, plan) as write:
+            messages = (self._upload(plan, rows),)
+            write.complete(messages)
             before_publish()
-            return services.publisher().publish(staged, write.claiming)
+            return services.publisher().publish(StagedFiles.from_messages(plan, messages), write.claiming)
+
+    def write_once(self, rows: Rows, mode: WriteMode, key: str) -> None:
+        """Write with an idempotency key."""
+        if self.services().published_with_key(key) is None:
+            with suppress(RepeatedKeyError):
+                self.write(rows, plan=self.plan(mode, key=key))
 
     def _upload(self, plan: WritePlan, rows: Rows) -> CommitMessage:
         uploads = []
         for value, ids in rows.items():
-            key = f"{plan.data_location.key}{partition_name(['dt'], (value,))}/part-00000-{plan.write_id}-0.json"
+            values = (value,) if value else ()
+            directory = plan.data_location.child(name_in(plan.table, values))
+            key = f"{directory.key}part-00000-{plan.write_id}-0.json"
             upload_id = self.store.create_upload(key)
             part = self.store.upload_part(key, upload_id, 1, json.dumps(sorted(ids)).encode())
             uploads.append(
@@ -142,7 +165,7 @@ class TableWorld:
                     parts=(part,),
                     size_bytes=part.size_bytes,
                     row_count=len(ids),
-                    partition_values=(value,),
+                    partition_values=values,
                 )
             )
         return CommitMessage(
@@ -155,9 +178,9 @@ class TableWorld:
 
     def written_by_another_tool(self, value: str, ids: frozenset[int]) -> Partition:
         """What Spark or Hive would do: files below the table root, and a partition that points there."""
-        location = f"{self.root}dt={value}/"
+        location = f"{self.root}dt={value}/" if value else self.root
         self.store.put(f"{Location.parse(location).key}part-0.json", json.dumps(sorted(ids)).encode())
-        return self.pointed_by_another_tool(value, location)
+        return self.pointed_by_another_tool(value, location) if value else self.partitions()[""]
 
     def pointed_by_another_tool(self, value: str, location: str) -> Partition:
         partition = Partition(values=(value,), location=location, parameters=NO_FILES)
@@ -170,17 +193,18 @@ class TableWorld:
         found: dict[str, frozenset[int]] = {}
         for value, partition in self.partitions().items():
             prefix = Location.parse(partition.location).key
-            ids: set[int] = set()
-            for info in self.store.list(prefix):
+            ids: list[int] = []
+            for info in visible_files(self.store, prefix):
                 stored = self.store.get(info.key)
                 assert stored is not None
-                ids |= set(json.loads(stored.body))
+                ids += json.loads(stored.body)
+            assert len(set(ids)) == len(ids), f"rows of {value} are there twice: {ids}"
             if ids:
                 found[value] = frozenset(ids)
         return found
 
     def partitions(self) -> dict[str, Partition]:
-        return {values[0]: one for values, one in self.metastore.get_all_partitions(self.table).items()}
+        return {"".join(values): one for values, one in self.metastore.get_all_partitions(self.table).items()}
 
     def history(self) -> History:
         return self.services().log.read_history()
@@ -215,6 +239,10 @@ class FaultyWorld(TableWorld):
 
     def lose_metastore(self) -> None:
         """Forget the partitions, and make the table again a little later."""
+        raise NotImplementedError
+
+    def become_unpartitioned(self) -> None:
+        """Make the table again, without partition columns; its rows are those of partition ``""``."""
         raise NotImplementedError
 
     @contextmanager
@@ -311,3 +339,8 @@ class World(FaultyWorld):
         table = self.table
         self.metastore.drop_table(self.name)
         self.metastore.create_table(replace(table, created_at_seconds=table.created_at_seconds + 60))
+
+    def become_unpartitioned(self) -> None:
+        table = self.table
+        self.metastore.drop_table(self.name)
+        self.metastore.create_table(replace(table, partition_columns=()))

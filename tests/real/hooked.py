@@ -64,6 +64,9 @@ class HookedStore:
         if keys:
             self._do("delete", keys[0], keys)
 
+    def copy(self, source: ObjectInfo, key: str) -> None:
+        self._do("copy", key, source, key)
+
     def create_upload(self, key: str) -> str:
         return str(self._do("create_upload", key, key))
 

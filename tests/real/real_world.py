@@ -60,6 +60,8 @@ class Address:
 class RealWorld(FaultyWorld):
     """A table over real parts; time is skipped by the reader of ages, not by the servers."""
 
+    partition_keys: tuple[str, ...] = ("dt",)
+
     def create(self) -> RealWorld:
         storage = ttypes.StorageDescriptor(
             cols=[ttypes.FieldSchema("id", "bigint", "")],
@@ -79,7 +81,7 @@ class RealWorld(FaultyWorld):
             dbName=self.name.database,
             owner="tests",
             sd=storage,
-            partitionKeys=[ttypes.FieldSchema("dt", "string", "")],
+            partitionKeys=[ttypes.FieldSchema(name, "string", "") for name in self.partition_keys],
             parameters={"EXTERNAL": "TRUE"},
             tableType="EXTERNAL_TABLE",
         )
@@ -91,6 +93,11 @@ class RealWorld(FaultyWorld):
 
     def lose_metastore(self) -> None:
         time.sleep(1.1)  # the metastore counts creation in whole seconds
+        self._thrift("drop_table", self.name.database, self.name.name, False)
+        self.create()
+
+    def become_unpartitioned(self) -> None:
+        self.partition_keys = ()
         self._thrift("drop_table", self.name.database, self.name.name, False)
         self.create()
 

@@ -17,7 +17,7 @@ from tests.real.worker import killed
 
 CHANGING = {
     *(("metastore", call) for call in ("add_partitions", "alter_partitions", "drop_partition")),
-    *(("store", call) for call in ("put", "put_if_absent", "delete", "complete_upload", "abort_upload")),
+    *(("store", call) for call in ("put", "put_if_absent", "delete", "complete_upload", "abort_upload", "copy")),
 }
 DECISIVE = {("store", "put_if_absent"), ("metastore", "alter_partitions"), ("metastore", "add_partitions")}
 

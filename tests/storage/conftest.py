@@ -8,7 +8,7 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -46,7 +46,7 @@ def versitygw() -> Iterator[S3Server]:
 
 @pytest.fixture
 def open_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Place]:
-    def opened(kind: str, *, checksums: bool = True) -> Place:
+    def opened(kind: str, *, checksums: bool = True, **s3_settings: object) -> Place:
         name = f"wh/{uuid.uuid4().hex}/_table_writer/"
         if kind == "memory":
             return Place(MemoryStore(), name, kind)
@@ -55,7 +55,7 @@ def open_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., 
         server: S3Server = request.getfixturevalue(kind)
         location = Location.parse(f"s3a://{BUCKET}/")
         settings = settings_for(location, server.hadoop_settings(), S3Overrides(max_attempts=2, checksums=checksums))
-        return Place(open_store(settings), name, kind)
+        return Place(open_store(replace(settings, **s3_settings)), name, kind)
 
     return opened
 

@@ -19,7 +19,9 @@ def every_call(store: MemoryStore) -> dict[str, list[str]]:
     store.put("d/b", b"")
     store.put_if_absent("d/c", b"")
     store.get("d/a")
-    store.head("d/a")
+    listed = store.head("d/a")
+    assert listed is not None
+    store.copy(listed, "d/d")
     store.list_page("d/")
     store.list_files("d/")
     store.list_directories("d/")
@@ -65,3 +67,30 @@ def test_a_small_part_in_the_middle_is_refused_as_s3_does() -> None:
     parts = [store.upload_part("a", upload_id, number, b"small") for number in (1, 2)]
     with pytest.raises(StorageError, match="EntityTooSmall"):
         store.complete_upload("a", upload_id, parts)
+
+
+def test_a_lost_answer_to_a_copy_leaves_the_whole_copy() -> None:
+    store = MemoryStore()
+    store.put("a", b"rows")
+    (listed,) = store.list("")
+
+    def lose_the_answer(operation: str, phase: str, key: str) -> None:
+        if (operation, phase, key) == ("copy", "after", "b"):
+            raise StorageError("lost")
+
+    store.on_call = lose_the_answer
+    with pytest.raises(StorageError, match="lost"):
+        store.copy(listed, "b")
+    copied = store.get("b")
+    assert copied is not None
+    assert copied.body == b"rows"
+
+
+def test_pages_are_as_long_as_asked() -> None:
+    store = MemoryStore(page_keys=2)
+    for key in "abcde":
+        store.put(key, b"")
+    page, more = store.list_page("")
+    assert ([info.key for info in page], more) == (["a", "b"], True)
+    assert [info.key for info in store.list("")] == list("abcde")
+    assert store.request_counts()["ListObjectsV2"] == 4

@@ -5,6 +5,7 @@ What moto (5.2) does not enforce, and what is therefore judged by :func:`allows`
 * ``Condition`` elements: moto ignores ``s3:prefix``;
 * ``DeleteObjects``: moto asks for ``s3:DeleteObject`` on the bucket instead of on each key, so moto's copy of a policy
   names the bucket as well (:func:`for_moto`);
+* copies: moto asks for no ``s3:GetObject`` on the source, except for the HEAD before a copy in parts;
 * 403 instead of 404 for a missing key where ``s3:ListBucket`` is lacking: moto answers 404;
 * KMS.
 """
@@ -19,10 +20,11 @@ import re
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import boto3
 import pytest
@@ -32,7 +34,7 @@ from table_writer.errors import StorageError, TableWriterError
 from table_writer.model.location import Location
 from table_writer.model.message import UploadedPart
 from table_writer.model.table import Column, Table
-from table_writer.storage import S3Overrides, S3Settings, settings_for
+from table_writer.storage import ObjectInfo, S3Overrides, S3Settings, settings_for
 from table_writer.storage.bucket_checks import bucket_versioning, incomplete_upload_rules
 from table_writer.storage.s3 import S3Store
 from table_writer.storage.s3_errors import PERMISSIONS
@@ -160,7 +162,7 @@ class Account:
         overrides = S3Overrides(access_key=access_key, secret_key=secret_key, max_attempts=1)
         settings = settings_for(Location.parse(f"s3a://{BUCKET}/"), self.server.hadoop_settings(), overrides)
         assert isinstance(settings, S3Settings)
-        return S3Store(settings, sleep=lambda _: None)
+        return S3Store(replace(settings, max_single_copy_bytes=1), sleep=lambda _: None)
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +187,8 @@ class Ground:
     upload_id: str = ""
     other_upload_id: str = ""
     part: UploadedPart | None = None
+    small: ObjectInfo | None = None
+    large: ObjectInfo | None = None  # for a store that copies two bytes in parts
 
     @property
     def own(self) -> str:
@@ -199,6 +203,9 @@ class Ground:
             admin = account.store("admin")
             for key in (f"{self.own}log/1.json", f"{self.root}dt=1/part-0", f"{self.data}dt=2/part-0"):
                 admin.put(key, b"x")
+            self.small = admin.head(f"{self.root}dt=1/part-0")
+            admin.put(f"{self.root}dt=1/part-1", b"xx")
+            self.large = admin.head(f"{self.root}dt=1/part-1")
             self.upload_id = admin.create_upload(f"{self.data}part-1")
             self.part = admin.upload_part(f"{self.data}part-1", self.upload_id, 1, b"x")
             self.other_upload_id = admin.create_upload(f"{self.data}part-2")
@@ -217,6 +224,11 @@ def steps(role: str, store: S3Store, on: Ground) -> list[Step]:
         assert on.part is not None
         store.complete_upload(f"{on.data}part-1", on.upload_id, [on.part])
 
+    def copy(source: ObjectInfo | None) -> None:
+        assert source is not None
+        store.copy(source, f"{on.data}{new}-copy")
+
+    copies: list[Step] = [("copy", lambda: copy(on.small)), ("copy in parts", lambda: copy(on.large))]
     read: list[Step] = [
         ("get from the log", lambda: store.get(f"{on.own}log/1.json")),
         ("get what is not there", lambda: store.get(f"{on.own}log/{new}.json")),
@@ -238,9 +250,10 @@ def steps(role: str, store: S3Store, on: Ground) -> list[Step]:
             *read,
             *change,
             ("complete", complete),
+            *copies,
             ("mark success", lambda: store.put(f"{on.root}_SUCCESS", b"")),
         ],
-        "executor": [("upload", upload), abort],
+        "executor": [("upload", upload), abort, *copies],
         "maintenance": [*read, *change, ("delete other tools' files", lambda: store.delete([f"{on.root}dt=1/part-0"]))],
         "reader": [
             ("list", lambda: list(store.list(f"{on.root}dt=1/"))),
@@ -329,6 +342,9 @@ def test_requests_of_a_role_are_allowed_by_our_reading_and_none_next_door(grante
             for key in keys:
                 seen += 1
                 assert allows(policy, action, key=key, prefix=params.get("Prefix", "")) is expected, (operation, params)
+            if "CopySource" in params:
+                source = unquote(params["CopySource"]).removeprefix(f"{BUCKET}/")
+                assert allows(policy, "s3:GetObject", key=source) is expected
     assert seen
 
 

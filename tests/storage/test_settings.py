@@ -39,6 +39,10 @@ def test_no_secret_is_in_the_repr() -> None:
         ({"read_timeout_seconds": -1}, "timeouts"),
         ({"max_attempts": 0}, "max_attempts"),
         ({"max_connections": 0}, "max_connections"),
+        ({"max_single_copy_bytes": -1}, "max_single_copy_bytes"),
+        ({"max_single_copy_bytes": 5 * 2**30 + 1}, "max_single_copy_bytes"),
+        ({"copy_part_bytes": 5 * 2**20 - 1}, "copy_part_bytes"),
+        ({"copy_part_bytes": 5 * 2**30 + 1}, "copy_part_bytes"),
     ],
 )
 def test_a_wrong_value_fails_where_it_is_given(wrong: dict[str, object], named: str) -> None:

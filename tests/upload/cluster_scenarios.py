@@ -48,7 +48,7 @@ def spec_for(name: str) -> UploadSpec:
         store=LocalSettings(),
         data_columns=("id", "payload"),
         partition_columns=("dt",),
-        parquet=ParquetOptions(compression="none"),
+        file_options=ParquetOptions(compression="none"),
         part_size_bytes=5 * MIB,
         buffer_bytes=2 * MIB,
         row_group_bytes=1 * MIB,

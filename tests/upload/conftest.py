@@ -83,7 +83,7 @@ def spec() -> Callable[..., UploadSpec]:
             "store": None,
             "data_columns": ("id", "name"),
             "partition_columns": ("dt",),
-            "parquet": ParquetOptions(compression="zstd"),
+            "file_options": ParquetOptions(compression="zstd"),
         }
         return UploadSpec(**(fields | changes))
 

@@ -56,7 +56,7 @@ def test_keys_name_task_write_and_codec(store, spec, upload):
 
 @pytest.mark.parametrize(("codec", "infix"), [("none", ""), ("snappy", ".snappy"), ("gzip", ".gz"), ("lz4", ".lz4raw")])
 def test_codecs_are_spelled_as_spark_spells_them(store, spec, upload, codec, infix):
-    message = upload(batches(1, 10), spec(parquet=ParquetOptions(compression=codec)))
+    message = upload(batches(1, 10), spec(file_options=ParquetOptions(compression=codec)))
     assert message.uploads[0].key.endswith(f"-0{infix}.parquet")
     assert rows_of(store.files(message)) == expected_rows(1, 10)
 
@@ -225,7 +225,7 @@ def test_a_column_that_repeats_gets_a_dictionary_and_others_none(store, spec, up
 
 def test_the_footer_is_sparks(store, spec, upload):
     options = ParquetOptions(compression="zstd", spark_schema_json='{"type":"struct"}', spark_version="4.3.0")
-    message = upload(batches(1, 10), spec(parquet=options))
+    message = upload(batches(1, 10), spec(file_options=options))
     metadata = pa.parquet.read_metadata(pa.BufferReader(store.body(message.uploads[0].upload_id))).metadata
     assert metadata == {
         b"org.apache.spark.version": b"4.3.0",

@@ -1,0 +1,215 @@
+"""What ``plan`` returns: what a write would do, and why it would fail as it stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from table_writer.display.render import Summary, size
+from table_writer.display.reports import Report
+from table_writer.model.partition_name import WHOLE_TABLE
+from table_writer.model.table import PartitionValues
+
+__all__ = ["PlanReport", "PlannedAction", "PlannedPartition", "SchemaVerdict"]
+
+PlannedAction = Literal["add", "replace", "append", "empty"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedPartition:
+    """What a write would do to one partition.
+
+    Parameters
+    ----------
+    name, values
+        Hive's name, ``dt=2024-01-01/country=de``, and its values; both empty for an unpartitioned table.
+    action
+        ``"add"``: it does not exist yet. ``"replace"``: readers would see other rows. ``"append"``: old and new rows.
+        ``"empty"``: no rows are left for it, and the metastore would drop it.
+    location
+        Where readers would look after publish; empty for ``"empty"``.
+    rows
+        Of the DataFrame.
+    replaced_location
+        Where readers look now; ``None`` if it does not exist.
+    copied_files, copied_bytes
+        Of an append: what the store would copy, server-side, to the new location.
+    """
+
+    name: str
+    values: PartitionValues
+    action: PlannedAction
+    location: str
+    rows: int
+    replaced_location: str | None = None
+    copied_files: int = 0
+    copied_bytes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SchemaVerdict:
+    """Whether a DataFrame fits a table, and what would be done for it.
+
+    Parameters
+    ----------
+    problems
+        Why it does not fit, one sentence each.
+    added_columns
+        The table would get: ``"discount: decimal(10,2)"``.
+    filled_columns
+        The DataFrame has not, and would be null.
+    converted_columns
+        Would be widened: ``"amount: int -> bigint"``.
+
+    Examples
+    --------
+    >>> SchemaVerdict(converted_columns=("amount: int -> bigint",)).fits
+    True
+    """
+
+    problems: tuple[str, ...] = ()
+    added_columns: tuple[str, ...] = ()
+    filled_columns: tuple[str, ...] = ()
+    converted_columns: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether nothing is in the way."""
+        return not self.problems
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PlanReport(Report):
+    """What a write would do. Nothing was written, and nothing is promised: others write too.
+
+    Parameters
+    ----------
+    table, mode
+        What was asked.
+    base_version
+        The newest version of the table's log; 0 before the first.
+    partitions
+        Every partition that would change, in the order of the values.
+    schema
+        Whether the DataFrame fits.
+    notes
+        What a person should know.
+    problems
+        Why the call would fail as it stands, besides the schema's.
+
+    Examples
+    --------
+    >>> replaced = PlannedPartition(
+    ...     name="dt=2024-01-01",
+    ...     values=("2024-01-01",),
+    ...     action="replace",
+    ...     location="s3a://lake/orders/_table_writer/data/W/dt=2024-01-01/",
+    ...     rows=1200,
+    ...     replaced_location="s3a://lake/orders/dt=2024-01-01/",
+    ... )
+    >>> report = PlanReport(
+    ...     table="mart.orders",
+    ...     mode="overwrite_partitions",
+    ...     base_version=7,
+    ...     partitions=(replaced,),
+    ...     schema=SchemaVerdict(converted_columns=("amount: int -> bigint",)),
+    ... )
+    >>> print(report.to_text().splitlines()[0])
+    mart.orders: overwrite_partitions on version 7 would replace 1 partition(s), 1,200 rows
+    >>> report.ok, report.to_dict()["schema"]["fits"]
+    (True, True)
+    """
+
+    mode: str
+    base_version: int
+    partitions: tuple[PlannedPartition, ...] = ()
+    schema: SchemaVerdict = SchemaVerdict()
+    notes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the call would be carried out as things stand."""
+        return self.schema.fits and not self.problems
+
+    @property
+    def added(self) -> tuple[PlannedPartition, ...]:
+        """Partitions that do not exist yet."""
+        return self._of("add")
+
+    @property
+    def replaced(self) -> tuple[PlannedPartition, ...]:
+        """Partitions that would hold other rows and none of the old ones."""
+        return self._of("replace")
+
+    @property
+    def appended(self) -> tuple[PlannedPartition, ...]:
+        """Partitions that would hold their old rows and the DataFrame's."""
+        return self._of("append")
+
+    @property
+    def emptied(self) -> tuple[PlannedPartition, ...]:
+        """Partitions that would be dropped, since no rows are left for them."""
+        return self._of("empty")
+
+    @property
+    def rows(self) -> int:
+        """Rows that would be written."""
+        return sum(partition.rows for partition in self.partitions)
+
+    @property
+    def copied_files(self) -> int:
+        """Files that the store would copy."""
+        return sum(partition.copied_files for partition in self.partitions)
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes that the store would copy; none of them pass through the client."""
+        return sum(partition.copied_bytes for partition in self.partitions)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values: ``ok``, ``schema.fits`` and the totals included."""
+        plain = super().to_dict()
+        totals = {"rows": self.rows, "copied_files": self.copied_files, "copied_bytes": self.copied_bytes}
+        return {**plain, "schema": {**plain["schema"], "fits": self.schema.fits}, "ok": self.ok, **totals}
+
+    def _of(self, action: PlannedAction) -> tuple[PlannedPartition, ...]:
+        return tuple(partition for partition in self.partitions if partition.action == action)
+
+    def _summary(self) -> Summary:
+        return Summary(
+            headline=self._headline(),
+            headings=("partition", "", "rows", "copied files", "copied", "new location"),
+            rows=tuple(map(_row, self.partitions)),
+            lines=(
+                *(f"PROBLEM: {problem}" for problem in (*self.schema.problems, *self.problems)),
+                *(f"would add column {column}" for column in self.schema.added_columns),
+                *(f"would fill column {column} with nulls" for column in self.schema.filled_columns),
+                *(f"would convert column {column}" for column in self.schema.converted_columns),
+                *(f"note: {note}" for note in self.notes),
+            ),
+        )
+
+    def _headline(self) -> str:
+        counts = (
+            ("add", len(self.added)),
+            ("replace", len(self.replaced)),
+            ("append to", len(self.appended)),
+            ("empty", len(self.emptied)),
+        )
+        done = ", ".join(f"{verb} {count:,}" for verb, count in counts if count)
+        what = f"{done} partition(s), {self.rows:,} rows" if done else "change nothing"
+        copied = f", {self.copied_files:,} files ({size(self.copied_bytes)}) copied" if self.copied_files else ""
+        called = f"{self.table}: {self.mode} on version {self.base_version}"
+        return f"{called} would {what}{copied}" if self.ok else f"{called} would FAIL; it would {what}{copied}"
+
+
+def _row(partition: PlannedPartition) -> tuple[str, ...]:
+    return (
+        partition.name or WHOLE_TABLE,
+        partition.action,
+        f"{partition.rows:,}",
+        f"{partition.copied_files:,}" if partition.copied_files else "-",
+        size(partition.copied_bytes) if partition.copied_files else "-",
+        partition.location or "(dropped)",
+    )

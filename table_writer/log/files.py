@@ -1,0 +1,29 @@
+"""Which objects a location holds: what readers see there, and what is scheduled, compared and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from table_writer.model.location import Location
+from table_writer.model.write import TableLayout
+from table_writer.storage import visible_files
+from table_writer.storage.object_store import ObjectInfo, ObjectStore
+
+__all__ = ["files_at", "files_read_at"]
+
+
+def files_read_at(store: ObjectStore, layout: TableLayout, location: Location) -> Iterator[ObjectInfo]:
+    """List what readers of a location read: nothing hidden, and nothing of this library's own directory below it."""
+    beside = layout.own.key if location.contains(layout.own) else ""
+    return visible_files(store, location.key, beside=beside)
+
+
+def files_at(store: ObjectStore, layout: TableLayout, location: Location) -> Iterator[ObjectInfo]:
+    """List all objects of a location.
+
+    The root of an unpartitioned table is a location too: there only what readers see counts, and neither this library's
+    own directory nor markers such as ``_SUCCESS``.
+    """
+    if location.contains(layout.own):
+        return files_read_at(store, layout, location)
+    return store.list(location.key)

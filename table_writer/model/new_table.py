@@ -1,0 +1,117 @@
+"""What a table that does not exist yet shall be like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from table_writer.errors import InvalidInputError
+
+__all__ = ["HIVE_COMPRESSION", "NewTable"]
+
+HIVE_COMPRESSION: Final = {"parquet": "parquet.compression", "orc": "orc.compress"}  # Hive's own table properties
+HIVE_OPTIONS: Final = frozenset({"fieldDelim", "escapeDelim", "collectionDelim", "mapkeyDelim", "lineDelim"})
+"""Spark spells all others in lower case, where SerDes do not find them."""
+OTHERS_FORMATS: Final = frozenset({"delta", "iceberg", "hudi"})  # tables that only their own writers can write
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewTable:
+    """What a table that does not exist yet shall be like.
+
+    Parameters
+    ----------
+    partition_by
+        Names of columns, in the order of the directories; they become the table's last columns, as in Spark.
+    location
+        Full URI of the table's directory: the table is external. Empty: below the database's, and managed.
+    format
+        A data source of Spark, as after ``USING``: ``parquet``, ``orc``, ``avro``, ``csv``, ``json``, ``text``. With
+        ``hive:`` before it a Hive table, as after ``STORED AS``: ``hive:parquet``, ``hive:orc``, ``hive:textfile``.
+    compression
+        Codec of the files that are written into it; empty: the session's.
+    comment
+        On the table. Comments on columns come with the schema.
+    properties
+        Table properties, for example ``table_writer.retention``.
+    options
+        Of the data source, for example ``header`` of ``csv``; of ``hive:textfile`` ``fieldDelim``.
+
+    Raises
+    ------
+    InvalidInputError
+        A value cannot be used.
+
+    Examples
+    --------
+    >>> NewTable(partition_by=["dt"], format="hive:parquet", compression="zstd").table_properties
+    {'parquet.compression': 'zstd'}
+    """
+
+    partition_by: Sequence[str] = ()
+    location: str = ""
+    format: str = "parquet"
+    compression: str = ""
+    comment: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        faults = tuple(self._faults())
+        if faults:
+            raise InvalidInputError(f"no table can be made like that: {'; '.join(faults)}")
+        object.__setattr__(self, "partition_by", tuple(self.partition_by))
+        object.__setattr__(self, "properties", dict(self.properties))
+        object.__setattr__(self, "options", dict(self.options))
+
+    def _faults(self) -> Iterator[str]:
+        if isinstance(self.partition_by, str) or not all(isinstance(name, str) for name in self.partition_by):
+            yield f"partition_by={self.partition_by!r} is not a sequence of column names, such as ['dt']"
+        for name in ("location", "format", "compression", "comment"):
+            if not isinstance(getattr(self, name), str):
+                yield f"{name}={getattr(self, name)!r} is not a text"
+                return
+        for name in ("properties", "options"):
+            if not _is_text_mapping(getattr(self, name)):
+                yield f"{name} must map texts to texts: write '168' for 168"
+        yield from self._format_faults()
+
+    def _format_faults(self) -> Iterator[str]:
+        if not re.fullmatch(r"(?i:hive):\w+|[A-Za-z_][\w.]*", self.format, re.ASCII):
+            yield f"format={self.format!r} is neither a data source ('parquet') nor a format of Hive's ('hive:parquet')"
+        elif self.provider.lower() in OTHERS_FORMATS:
+            yield f"format={self.format!r}: only its own writer makes and writes such tables; 'parquet' is written here"
+        elif self.format.lower() == "hive":
+            yield "format='hive' does not say which: 'hive:parquet', 'hive:orc', 'hive:textfile', …"
+        elif self.file_format and self.compression and self.file_format not in HIVE_COMPRESSION:
+            yield f"compression cannot be said for format={self.format!r}: give the property that its SerDe reads"
+        elif self.file_format and (others := sorted(set(self.options) - HIVE_OPTIONS)):
+            yield f"of the options of {self.format!r} only {sorted(HIVE_OPTIONS)} can be said, and not {others}"
+
+    @property
+    def provider(self) -> str:
+        """What stands after ``USING``."""
+        return self.format.partition(":")[0]
+
+    @property
+    def file_format(self) -> str:
+        """Hive's file format, empty for tables of Spark's data sources."""
+        return self.format.partition(":")[2].lower()
+
+    @property
+    def table_properties(self) -> dict[str, str]:
+        """All table properties, a Hive table's compression among them."""
+        hives = {HIVE_COMPRESSION[self.file_format]: self.compression} if self.compression and self.file_format else {}
+        return {**self.properties, **hives}
+
+    @property
+    def table_options(self) -> dict[str, str]:
+        """All options, among them Hive's file format or a data source's compression."""
+        said = {"fileFormat": self.file_format, "compression": "" if self.file_format else self.compression}
+        return {**self.options, **{key: value for key, value in said.items() if value}}
+
+
+def _is_text_mapping(pairs: object) -> bool:
+    return isinstance(pairs, Mapping) and all(isinstance(text, str) for pair in pairs.items() for text in pair)

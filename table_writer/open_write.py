@@ -1,0 +1,56 @@
+"""A write that has begun and is not published: registered, and undone if it fails before its claim."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Self
+
+from table_writer.complete import Completer
+from table_writer.model.message import CommitMessage
+from table_writer.model.write import WritePlan
+from table_writer.services import TableServices
+
+__all__ = ["OpenWrite"]
+
+logger = logging.getLogger(__name__)
+
+
+class OpenWrite:
+    """A registered write. Leaving it before a claim was sent discards its files; afterwards the log owns them."""
+
+    def __init__(self, services: TableServices, plan: WritePlan) -> None:
+        self._completer: Completer = services.completer()
+        self._plan = plan
+        self._exit = ExitStack()
+        self._registration = services.registration(plan)
+        self._claim_sent = False
+
+    def __enter__(self) -> Self:
+        self._exit.enter_context(self._registration)
+        self._exit.push(self._discard)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._exit.__exit__(*raised)  # type: ignore[arg-type]  # handed through as it came
+
+    def complete(self, messages: tuple[CommitMessage, ...]) -> None:
+        """Step 3: every file that a message names becomes an object; every other upload of this write is aborted."""
+        prefix = self._plan.data_location.key
+        self._completer.complete(self._plan.write_id, prefix, messages)
+        self._completer.abort_leftovers(prefix, messages)
+
+    @contextmanager
+    def claiming(self) -> Iterator[Callable[[], None]]:
+        """From here on the files may belong to a log entry, and are not ours to delete."""
+        self._claim_sent = True
+        yield self._claim_lost
+
+    def _claim_lost(self) -> None:
+        self._claim_sent = False
+
+    def _discard(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and not self._claim_sent:
+            logger.info("write_id=%s failed before its claim; discarding its files", self._plan.write_id)
+            self._completer.discard(self._plan.data_location.key)

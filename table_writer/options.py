@@ -1,0 +1,177 @@
+"""What can be said with every write call: frozen, complete and valid at construction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypedDict
+
+from table_writer.errors import InvalidInputError
+from table_writer.model.entry import WRITE_ID
+from table_writer.model.new_table import NewTable
+from table_writer.model.schema_mode import SchemaMode
+from table_writer.model.write import WriteMode
+
+__all__ = ["NewTableKeywords", "WriteKeywords", "WriteOptions", "write_mode"]
+
+GIB: Final = 1024 * 1024 * 1024
+MIB: Final = 1024 * 1024
+MAX_COPIED_BYTES: Final = 50 * GIB  # of one append: some minutes of copying inside S3
+DISTRIBUTIONS: Final = ("none", "hash", "rebalance")
+ENGINES: Final = ("arrow", "spark")
+EMPTY_ACTIONS: Final = ("error", "ignore", "replace")
+
+
+class WriteKeywords(TypedDict, total=False):
+    """The keywords of every write call; :class:`WriteOptions` says what they mean."""
+
+    where: str
+    schema: Literal["strict", "allow_missing", "evolve"]
+    engine: Literal["arrow", "spark"]
+    distribution: Literal["none", "hash", "rebalance"]
+    sort_by: Sequence[str]
+    target_file_bytes: int | None
+    if_empty: Literal["error", "ignore", "replace"]
+    if_missing: NewTable | None
+    max_copied_bytes: int | None
+    idempotency_key: str
+    tags: Mapping[str, str]
+    write_uuid: str
+
+
+class NewTableKeywords(TypedDict, total=False):
+    """The keywords of ``create_table``; :class:`~table_writer.create_table.NewTable` says what they mean."""
+
+    partition_by: Sequence[str]
+    location: str
+    format: str
+    compression: str
+    comment: str
+    properties: Mapping[str, str]
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WriteOptions:
+    """The options of one write call.
+
+    Parameters
+    ----------
+    where
+        ``overwrite_partitions`` only: a SQL predicate over partition columns. Exactly the partitions it selects are
+        replaced, those without rows are dropped; a row outside is an error.
+    schema
+        ``"strict"``: the DataFrame has the table's columns, in any order. ``"allow_missing"``: missing nullable columns
+        become null. ``"evolve"``: so they do, and columns the table does not have are added to it.
+    engine
+        ``"arrow"`` writes Parquet and ORC. ``"spark"`` lets Spark's own writer write any format that it can write into
+        a Hive table, bucketed tables too, into this write's own location.
+    distribution
+        ``"none"``: each task writes the partitions it has rows of. ``"hash"``: all rows of a partition go to one task.
+        ``"rebalance"``: Spark's adaptive execution chooses tasks of its advisory size, by partition.
+    sort_by
+        Columns by which the rows of each file are sorted.
+    target_file_bytes
+        Size at which a task closes a file and opens the next, in bytes; at least 1 MiB. ``None``: one file per
+        partition and task.
+    if_empty
+        The DataFrame has no rows: ``"error"``; ``"ignore"`` changes nothing; ``"replace"`` replaces with nothing what
+        the call replaces (``overwrite_table``, and ``overwrite_partitions`` with ``where``).
+    if_missing
+        What the table shall be like if it does not exist; ``None`` makes that an error.
+    max_copied_bytes
+        ``append`` only: the largest number of bytes of existing files to copy; ``None`` for no limit.
+    idempotency_key
+        Up to 500 characters. A call with a key that was published already, and not rolled back, does nothing.
+    tags
+        Texts kept in the table's log and shown in its history. Not for secrets.
+    write_uuid
+        The ``write_id``, where a scheduler's run id shall be in every file name: up to 80 letters, digits, ``.``, ``_``
+        and ``-``. Refused if it was used before. Finding out reads the table's whole log.
+
+    Raises
+    ------
+    InvalidInputError
+        A value is none of these, or does not go with the mode.
+
+    Examples
+    --------
+    >>> WriteOptions(distribution="rebalance", sort_by=["order_id"]).engine
+    'arrow'
+    """
+
+    where: str = ""
+    schema: str = "strict"
+    engine: str = "arrow"
+    distribution: str = "none"
+    sort_by: Sequence[str] = ()
+    target_file_bytes: int | None = None
+    if_empty: str = "error"
+    if_missing: NewTable | None = None
+    max_copied_bytes: int | None = MAX_COPIED_BYTES
+    idempotency_key: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    write_uuid: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse values that no write could work with."""
+        rules: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+            ("where", _is_text, "a SQL predicate as text"),
+            ("schema", lambda value: value in SCHEMAS, f"one of {', '.join(SCHEMAS)}"),
+            ("engine", lambda value: value in ENGINES, f"one of {', '.join(ENGINES)}"),
+            ("distribution", lambda value: value in DISTRIBUTIONS, f"one of {', '.join(DISTRIBUTIONS)}"),
+            ("sort_by", lambda value: not isinstance(value, str) and all(map(_is_text, value)), "a list of columns"),
+            ("target_file_bytes", lambda value: value is None or value >= MIB, "None, or at least 1 MiB"),
+            ("if_empty", lambda value: value in EMPTY_ACTIONS, f"one of {', '.join(EMPTY_ACTIONS)}"),
+            ("if_missing", lambda value: value is None or isinstance(value, NewTable), "None or a NewTable"),
+            ("max_copied_bytes", lambda value: value is None or value >= 0, "None, or a number of bytes"),
+            ("idempotency_key", lambda value: _is_text(value) and len(value) <= 500, "a text of up to 500 characters"),
+            ("tags", lambda value: all(map(_is_text, (*value, *value.values()))), "texts by name"),
+            (
+                "write_uuid",
+                lambda value: value == "" or WRITE_ID.fullmatch(value) is not None,
+                f"a text like {WRITE_ID.pattern}",
+            ),
+        )
+        for name, holds, expected in rules:
+            if not holds(getattr(self, name)):
+                raise InvalidInputError(f"{name}={getattr(self, name)!r}: expected {expected}")
+
+    def require_fit(self, mode: WriteMode) -> None:
+        """Refuse options that say nothing in a mode: whoever gives them expects something else.
+
+        Raises
+        ------
+        InvalidInputError
+            Names the option and the mode that it belongs to.
+        """
+        if self.where and mode is not WriteMode.OVERWRITE_PARTITIONS:
+            raise InvalidInputError(f"where belongs to overwrite_partitions; {mode.value} has no predicate")
+        whole = mode is WriteMode.OVERWRITE_TABLE or self.where != ""
+        if self.if_empty == "replace" and not whole:
+            raise InvalidInputError(
+                f"if_empty='replace' needs something to replace: overwrite_table, or overwrite_partitions with where;"
+                f" {mode.value} replaces only partitions that there are rows for"
+            )
+
+
+SCHEMAS: Final = tuple(mode.value for mode in SchemaMode)
+
+
+def write_mode(name: str) -> WriteMode:
+    """Read the name of a write mode.
+
+    Raises
+    ------
+    InvalidInputError
+        It is none; the message lists them.
+    """
+    try:
+        return WriteMode(name)
+    except ValueError as error:
+        modes = ", ".join(mode.value for mode in WriteMode)
+        raise InvalidInputError(f"mode={name!r}: expected one of {modes}") from error
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)

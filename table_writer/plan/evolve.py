@@ -1,0 +1,217 @@
+"""Columns that a table gets because a DataFrame has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+)
+
+from table_writer.errors import MetastoreError, SchemaMismatchError
+from table_writer.metastore.protocol import Metastore
+from table_writer.model.table import Table
+from table_writer.plan.limits import quoted
+from table_writer.plan.table_schema import exact_type, stored_field
+from table_writer.plan.type_pairs import unstorable
+
+__all__ = ["add_columns", "added_field", "addition_problems"]
+
+LONGEST_NAME: Final = 767  # Hive's metastore: COLUMNS_V2.COLUMN_NAME
+NAME_HIVE_KEEPS: Final = re.compile(r"[^,\x00-\x1f\x7f]*[^,\s\x00-\x1f\x7f][^,\x00-\x1f\x7f]*")
+"""Hive's SerDes split a list of column names at commas; line breaks end its records."""
+FIELD_HIVE_KEEPS: Final = re.compile(r"[\w. ]*[\w.][\w. ]*")
+"""Hive keeps a struct as text, names unquoted, and reads it with a parser that knows these characters."""
+FIELD_BESIDE_LIMITS: Final = re.compile(r"\w+")
+"""Spark keeps a column with ``char(n)`` inside as text too, and reads it as SQL."""
+
+
+def added_field(given: StructField) -> StructField:
+    """Return the column a table gets for one of the DataFrame: may be null, with its comment and text limits."""
+    return stored_field(given.name, _nullable(exact_type(given)), str(given.metadata.get("comment", "")))
+
+
+def addition_problems(field: StructField, table_schema: StructType) -> tuple[str, ...]:
+    """Say why a table cannot get this column.
+
+    Parameters
+    ----------
+    field
+        As :func:`added_field` made it.
+    table_schema
+        All columns the table has.
+    """
+    name, kind = field.name, exact_type(field)
+    problems = list(unstorable(kind, name))
+    if len(name) > LONGEST_NAME or not NAME_HIVE_KEEPS.fullmatch(name):
+        problems.append(f"new column {name[:80]!r} has a name that Hive cannot keep; rename it")
+    keeps = FIELD_HIVE_KEEPS if kind == field.dataType else FIELD_BESIDE_LIMITS
+    problems += [
+        f"new column {name} has a field {part.name[:80]!r} inside, a name that Hive cannot keep; rename it"
+        for part in _fields(kind)
+        if not keeps.fullmatch(part.name)
+    ]
+    if any(isinstance(leaf, StringType) and leaf.simpleString() != "string" for leaf in _leaves(field.dataType)):
+        problems.append(f"new column {name} has a collation, which Hive does not know; cast it to string")
+    if _is_local(field.dataType) and not _is_local(table_schema):
+        problems.append(
+            f"new column {name} has timestamp_ntz, which Hive does not know: Spark would hide all columns of the table"
+            " from Hive; cast it to timestamp"
+        )
+    return tuple(problems)
+
+
+def add_columns(spark: SparkSession, metastore: Metastore, table: Table, added: Sequence[StructField]) -> Table:
+    """Add columns to a table, at the end of its data columns; partitions that exist keep their own.
+
+    Another writer may add the same column at the same moment: that is as good, if it has the same type.
+
+    Parameters
+    ----------
+    spark
+        The session that runs ``ALTER TABLE``, so that both Hive's columns and Spark's own schema are changed.
+    metastore
+        Where the table is read from afterwards.
+    table
+        The table, partitioned or not.
+    added
+        As :func:`~table_writer.plan.fit.fit` returned them.
+
+    Returns
+    -------
+    Table
+        As it is now.
+
+    Raises
+    ------
+    SchemaMismatchError
+        Another writer added such a column with another type, or the table is gone.
+    MetastoreError
+        Spark or the metastore refused.
+    """
+    _add_missing(spark, table, added)
+    now = metastore.get_table(table.name)
+    if now is None:
+        raise SchemaMismatchError(
+            f"table {table.name} was dropped meanwhile; nothing was published. Create it, and write again.",
+            table=str(table.name),
+        )
+    return now
+
+
+def _add_missing(spark: SparkSession, table: Table, added: Sequence[StructField]) -> None:
+    name = f"{quoted(table.name.database)}.{quoted(table.name.name)}"
+    for _ in range(len(added) + 1):  # each round that is lost to another writer finds one column more
+        missing = _missing(spark, name, added, str(table.name))
+        if not missing:
+            return
+        failure = _alter(spark, name, missing)
+        if failure is None:
+            return
+        if len(_missing(spark, name, added, str(table.name))) == len(missing):
+            raise MetastoreError(
+                f"could not add columns ({_columns(missing)}) to table {table.name}: {failure}. Nothing was published;"
+                f" add them yourself with ALTER TABLE {table.name} ADD COLUMNS, or leave them out.",
+                table=str(table.name),
+            ) from failure
+
+
+def _alter(spark: SparkSession, name: str, missing: Sequence[StructField]) -> Exception | None:
+    try:
+        spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({_columns(missing)})")
+    except (PySparkException, Py4JError) as failure:
+        return failure
+    return None
+
+
+def _missing(spark: SparkSession, name: str, added: Sequence[StructField], table: str) -> list[StructField]:
+    """Return the columns that the table still lacks; one that is there with another type is an error."""
+    spark.catalog.refreshTable(name)  # this session may remember the table as it was
+    there = {field.name.lower(): field for field in spark.table(name).schema}
+    for field in added:
+        other = there.get(field.name.lower())
+        if other is not None and _spelled(other) != _spelled(field):
+            raise SchemaMismatchError(
+                f"table {table} got a column {field.name} meanwhile, as {_spelled(other)}, and the DataFrame has"
+                f" {_spelled(field)}; nothing was published. Cast it, and write again.",
+                table=table,
+            )
+    return [field for field in added if field.name.lower() not in there]
+
+
+def _spelled(field: StructField) -> str:
+    return _ddl(_nullable(exact_type(field))).lower()
+
+
+def _columns(fields: Sequence[StructField]) -> str:
+    return ", ".join(
+        f"{quoted(field.name)} {_ddl(exact_type(field))}{_comment(field.metadata.get('comment'))}" for field in fields
+    )
+
+
+def _comment(text: str | None) -> str:
+    if not text:
+        return ""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f" COMMENT '{escaped}'"
+
+
+def _ddl(kind: DataType) -> str:
+    """Spell a type as Spark SQL takes it: names of fields are quoted, which ``simpleString`` does not."""
+    if isinstance(kind, StructType):
+        fields = (f"{quoted(field.name)}: {_ddl(field.dataType)}" for field in kind)
+        return f"STRUCT<{', '.join(fields)}>"
+    if isinstance(kind, ArrayType):
+        return f"ARRAY<{_ddl(kind.elementType)}>"
+    if isinstance(kind, MapType):
+        return f"MAP<{_ddl(kind.keyType)}, {_ddl(kind.valueType)}>"
+    return kind.simpleString()
+
+
+def _nullable(kind: DataType) -> DataType:
+    """Return a type in which everything may be null: Spark cannot read a Hive table with NOT NULL inside a struct."""
+    if isinstance(kind, StructType):
+        return StructType([StructField(field.name, _nullable(field.dataType)) for field in kind])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(_nullable(kind.keyType), _nullable(kind.valueType))
+    return kind
+
+
+def _fields(kind: DataType) -> Iterator[StructField]:
+    if isinstance(kind, StructType):
+        yield from kind
+    for inner in _inside(kind):
+        yield from _fields(inner)
+
+
+def _leaves(kind: DataType) -> Iterator[DataType]:
+    inside = _inside(kind)
+    if not inside:
+        yield kind
+    for inner in inside:
+        yield from _leaves(inner)
+
+
+def _inside(kind: DataType) -> tuple[DataType, ...]:
+    if isinstance(kind, StructType):
+        return tuple(field.dataType for field in kind)
+    if isinstance(kind, ArrayType):
+        return (kind.elementType,)
+    return (kind.keyType, kind.valueType) if isinstance(kind, MapType) else ()
+
+
+def _is_local(kind: DataType) -> bool:
+    return any(isinstance(leaf, TimestampNTZType) for leaf in _leaves(kind))

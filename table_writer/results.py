@@ -1,0 +1,118 @@
+"""What a write returns, made of what was staged and what was published."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from table_writer.display.render import size
+from table_writer.display.write_result import Action, PartitionResult, WriteResult
+from table_writer.errors import InvalidInputError
+from table_writer.model.entry import EntryPartition, LogEntry
+from table_writer.model.partition_name import name_in
+from table_writer.model.write import StagedFiles, StagedPartition, WriteMode, WritePlan
+from table_writer.publish.carry_over import Carried
+from table_writer.publish.publisher import Published
+from table_writer.stopwatch import Stopwatch
+
+__all__ = ["nothing_written", "repeated_result", "write_result"]
+
+MANY_FILES: Final = 50
+SMALL_FILE_BYTES: Final = 8 * 1024 * 1024  # below it, opening files costs readers more than reading them
+
+
+def nothing_written(plan: WritePlan, if_empty: str, watch: Stopwatch) -> WriteResult:
+    """Return the result of a write without rows.
+
+    Raises
+    ------
+    InvalidInputError
+        The call did not say that this may happen.
+    """
+    if if_empty == "error":
+        replaces = plan.mode is WriteMode.OVERWRITE_TABLE or plan.where
+        empties = ", or with if_empty='replace' to empty what the call replaces" if replaces else ""
+        raise InvalidInputError(
+            f"the DataFrame has no rows, so no partition of {plan.table.name} would change; nothing was written."
+            f" If that may happen, call with if_empty='ignore'{empties}.",
+            table=str(plan.table.name),
+            write_id=plan.write_id,
+        )
+    return WriteResult(
+        table=str(plan.table.name),
+        mode=plan.mode.value,
+        write_id=plan.write_id,
+        version=None,
+        seconds=watch.seconds,
+        storage_requests=watch.storage_requests(),
+        metastore_calls=watch.metastore_calls(),
+    )
+
+
+def repeated_result(entry: LogEntry, watch: Stopwatch) -> WriteResult:
+    """Return the result of a call whose idempotency key was published before: the earlier write's identity."""
+    return WriteResult(
+        table=entry.table,
+        mode=entry.mode,
+        write_id=entry.write_id,
+        version=entry.version,
+        repeated=True,
+        seconds=watch.seconds,
+        storage_requests=watch.storage_requests(),
+        metastore_calls=watch.metastore_calls(),
+        notes=(f"idempotency key {entry.idempotency_key} was published by write {entry.write_id}",),
+    )
+
+
+def write_result(staged: StagedFiles, published: Published, notes: tuple[str, ...], watch: Stopwatch) -> WriteResult:
+    """Return the result of a write that took effect."""
+    plan = staged.plan
+    written = {plan.spellings.get(one.values, one.values): one for one in staged.partitions}
+    nothing = StagedPartition(values=(), keys=(), rows=0, bytes=0, raw_bytes=0)
+
+    def described(partition: EntryPartition) -> PartitionResult:
+        new = written.get(partition.values, nothing)
+        brought = published.carried.get(partition.values, Carried())
+        return PartitionResult(
+            name=name_in(plan.table, partition.values),
+            values=partition.values,
+            location=partition.new_location or "",
+            action=_action(partition, plan.mode),
+            rows=new.rows,
+            bytes=new.bytes,
+            files=len(new.keys),
+            copied_bytes=brought.bytes,
+            copied_files=brought.files,
+        )
+
+    return WriteResult(
+        table=str(plan.table.name),
+        mode=plan.mode.value,
+        write_id=plan.write_id,
+        version=published.entry.version,
+        partitions=tuple(map(described, published.entry.partitions)),
+        seconds=watch.seconds,
+        storage_requests=watch.storage_requests(),
+        metastore_calls=watch.metastore_calls(),
+        notes=(*notes, *_small_files(staged)),
+    )
+
+
+def _action(partition: EntryPartition, mode: WriteMode) -> Action:
+    if partition.new_location is None:
+        return "emptied"
+    if partition.old_location is None:
+        return "added"
+    return "appended" if mode is WriteMode.APPEND else "replaced"
+
+
+def _small_files(staged: StagedFiles) -> tuple[str, ...]:
+    count = sum(len(partition.keys) for partition in staged.partitions)
+    mean_bytes = sum(partition.bytes for partition in staged.partitions) / max(count, 1)
+    if count < MANY_FILES or mean_bytes >= SMALL_FILE_BYTES or count < 2 * len(staged.partitions):
+        return ()
+    return (
+        (
+            f"{count:,} files of {size(mean_bytes)} on average in {len(staged.partitions):,} partition(s): readers like"
+            " fewer, larger ones. distribution='rebalance' or 'hash' writes them, for a shuffle of the rows."
+        ),
+    )

@@ -1,0 +1,134 @@
+"""Statistics of ORC columns: of a timestamp, from those of its seconds; of a file, from those of its stripes."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+from table_writer.model.upload_spec import OrcOptions
+from table_writer.upload.orc_wire import Fixed64, Message, decode, encode, packed, signed, unpacked, zigzag
+
+__all__ = ["merged", "of_rows", "of_timestamp"]
+
+VALUES, INTEGER, DOUBLE, STRING, BUCKET, DECIMAL, DATE, BINARY, TIMESTAMP, NULLS, BYTES, COLLECTION = range(1, 13)
+LARGEST_TEXT_BYTES: Final = 1024  # Java's: bounds that are longer are left out
+MOST_HOURS: Final = 26  # by which the wall clock of one place was ever off another's
+
+
+def of_rows(statistics: bytes) -> bytes:
+    """Return statistics without bounds that would fill the footer or mislead a reader."""
+    return encode(
+        (kind, fit) for kind, value in decode(statistics) if (fit := FIT.get(kind, _as_it_is)(value)) is not None
+    )
+
+
+def _as_it_is(value: int | bytes) -> int | bytes:
+    return value
+
+
+def _fit_texts(value: Any) -> bytes | None:
+    return value if len(value) <= LARGEST_TEXT_BYTES else None
+
+
+def _fit_doubles(value: Any) -> bytes | None:
+    """Nothing where there is NaN; a bound that is zero includes both zeros, of which Java calls -0.0 the smaller."""
+    bounds = {number: _double(bound) for number, bound in decode(value)}
+    if any(math.isnan(bound) for bound in bounds.values()):
+        return None
+    zeros = {1: -0.0, 2: 0.0}
+    return encode((number, _as_double(bound or zeros.get(number, bound))) for number, bound in bounds.items())
+
+
+FIT: Final[dict[int, Callable[[Any], int | bytes | None]]] = {STRING: _fit_texts, DOUBLE: _fit_doubles}
+
+
+def of_timestamp(seconds: bytes, options: OrcOptions) -> bytes:
+    """Return bounds of timestamps, given the statistics of their seconds: never too narrow.
+
+    They are of the wall clock, which can be anything near; only filters use them.
+    """
+    slack = 0 if options.is_utc else MOST_HOURS * 3600
+    kept: Message = []
+    for kind, value in decode(seconds):
+        if kind == INTEGER:
+            bounds: dict[int, Any] = dict(decode(bytes(value)))
+            low = (_number(bounds[1]) + options.epoch_seconds - slack - 1) * 1000
+            high = (_number(bounds[2]) + options.epoch_seconds + slack + 1) * 1000
+            kept.append((TIMESTAMP, encode([(3, zigzag(low)), (4, zigzag(high))])))
+        else:
+            kept.append((kind, value))
+    return encode(kept)
+
+
+def merged(parts: Sequence[bytes]) -> bytes:
+    """Return the statistics of one column in all stripes together."""
+    decoded: list[dict[int, Any]] = [dict(decode(part)) for part in parts]
+    with_values = [part for part in decoded if part.get(VALUES)]
+    answer: Message = [(VALUES, sum(part.get(VALUES, 0) for part in decoded))]
+    for kind, fields in FIELDS.items():
+        if with_values and all(kind in part for part in with_values):
+            answer.append((kind, encode(_merged_fields([dict(decode(part[kind])) for part in with_values], fields))))
+    return encode([*answer, (NULLS, max((part.get(NULLS, 0) for part in decoded), default=0))])
+
+
+def _merged_fields(parts: Sequence[dict[int, Any]], fields: Mapping[int, _Field]) -> Message:
+    """Merge what all parts have; a sum that leaves 64 bits is left out, as Java does."""
+    found = [
+        (number, field.write(field.merge([field.read(part[number]) for part in parts])))
+        for number, field in fields.items()
+        if all(number in part for part in parts)
+    ]
+    return [(number, value) for number, value in found if not isinstance(value, int) or value < 1 << 64]
+
+
+def _number(value: Any) -> int:
+    return signed(int(value))
+
+
+def _counts(value: Any) -> list[int]:
+    return unpacked(bytes(value))
+
+
+def _double(value: Any) -> float:
+    number: float = struct.unpack("<d", value)[0]
+    return number
+
+
+def _as_double(number: float) -> Fixed64:
+    return Fixed64(struct.pack("<d", number))
+
+
+def _decimal(value: Any) -> Decimal:
+    return Decimal(bytes(value).decode())
+
+
+class _Field(NamedTuple):
+    """How a field of some kind of statistics is read, merged and written."""
+
+    read: Callable[[Any], Any]
+    merge: Callable[[list[Any]], Any]
+    write: Callable[[Any], int | bytes]
+
+
+LOW, HIGH, TOTAL = (_Field(_number, merge, zigzag) for merge in (min, max, sum))
+FIELDS: Final[dict[int, dict[int, _Field]]] = {
+    INTEGER: {1: LOW, 2: HIGH, 3: TOTAL},
+    DOUBLE: {
+        1: _Field(_double, min, _as_double),
+        2: _Field(_double, max, _as_double),
+        3: _Field(_double, sum, _as_double),
+    },
+    STRING: {1: _Field(bytes, min, bytes), 2: _Field(bytes, max, bytes), 3: TOTAL},
+    BUCKET: {1: _Field(_counts, lambda parts: map(sum, zip(*parts, strict=True)), packed)},
+    DECIMAL: {
+        number: _Field(_decimal, merge, lambda bound: format(bound, "f").encode())
+        for number, merge in ((1, min), (2, max))
+    },
+    DATE: {1: LOW, 2: HIGH},
+    BINARY: {1: TOTAL},
+    TIMESTAMP: {3: LOW, 4: HIGH},
+    COLLECTION: {1: _Field(int, min, int), 2: _Field(int, max, int), 3: _Field(int, sum, int)},
+}

@@ -1,0 +1,142 @@
+"""Steps 2 and 3 by Spark's own writer: every format that Spark can write, into this write's own location."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+
+from pyspark.errors import AnalysisException, UnsupportedOperationException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from table_writer.errors import CheckFailedError, InvalidInputError
+from table_writer.model.partition_name import partition_values
+from table_writer.model.table import PartitionValues
+from table_writer.model.write import StagedFiles, StagedPartition, WritePlan
+from table_writer.storage import ObjectInfo, ObjectStore, is_hidden
+from table_writer.upload.failures import translated
+from table_writer.upload.interrupt import run_interruptibly
+from table_writer.upload.spark_files import SparkFiles, reason
+
+__all__ = ["SparkEngine"]
+
+logger = logging.getLogger(__name__)
+
+
+class SparkEngine:
+    """Writes a DataFrame's rows as Spark itself would write them into the table, where no reader looks.
+
+    Neither Spark's catalog nor the metastore hears of these files; the publish tells the metastore.
+
+    Parameters
+    ----------
+    spark
+        The session whose writer, settings and committer are used.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def write(self, rows: DataFrame, schema: StructType, plan: WritePlan, store: ObjectStore) -> StagedFiles:
+        """Write all rows below ``plan.data_location``, read them back and count them.
+
+        Parameters
+        ----------
+        rows
+            The table's data columns, then its partition columns; partition values may be text.
+        schema
+            The types of all these columns. May have data columns that the metastore's table lacks as yet.
+        plan
+            Whose files these are.
+        store
+            Holds ``plan.data_location``.
+
+        Returns
+        -------
+        StagedFiles
+            Every partition that has rows, with exactly the files that readers will see. Nothing else is left below
+            ``plan.data_location``.
+
+        Raises
+        ------
+        InvalidInputError
+            Spark cannot write this table or these types; the message has Spark's reason. Nothing was written.
+        CheckFailedError
+            Other rows are read back than were written: the format cannot hold some of these values.
+        MetastoreError, StorageError
+            One of the two failed. Failures of the DataFrame's own code pass through. Files may be left below
+            ``plan.data_location``.
+        """
+        files = SparkFiles(rows.sparkSession, plan, schema)  # a streaming query has a session of its own
+        context, tag = self._spark.sparkContext, f"table_writer-{plan.write_id}"
+        with translated(plan.write_id), _refusals(plan):
+            written = run_interruptibly(context, lambda: files.write(rows), tag=tag)
+        found = _only_visible(store, plan)
+        counted = run_interruptibly(context, lambda: files.count(list(found)), tag=tag) if written else {}
+        _require_all(written, counted, plan, files.description)
+        _delete(store, [one for values, group in found.items() if not counted.get(values) for one in group], plan)
+        return StagedFiles(plan=plan, partitions=_staged(found, counted))
+
+
+@contextmanager
+def _refusals(plan: WritePlan) -> Iterator[None]:
+    """Translate what Spark's writer says of format and types before it starts a task."""
+    try:
+        yield
+    except (AnalysisException, UnsupportedOperationException) as error:
+        raise InvalidInputError(
+            f"Spark cannot write {plan.table.name}: {reason(error)} Nothing was written.",
+            table=str(plan.table.name),
+            write_id=plan.write_id,
+        ) from error
+
+
+def _only_visible(store: ObjectStore, plan: WritePlan) -> dict[PartitionValues, tuple[ObjectInfo, ...]]:
+    """Delete what committers leave behind, so that listings of published locations show data only; group the rest."""
+    prefix = plan.data_location.key
+    listed = list(store.list(prefix))
+    visible = [one for one in listed if not any(map(is_hidden, one.key.removeprefix(prefix).split("/")))]
+    kept = {one.key for one in visible}
+    _delete(store, [one for one in listed if one.key not in kept], plan)
+    by_values = sorted(((_values(one.key.removeprefix(prefix)), one) for one in visible), key=lambda pair: pair[0])
+    return {values: tuple(one for _, one in group) for values, group in groupby(by_values, key=lambda pair: pair[0])}
+
+
+def _values(relative_key: str) -> PartitionValues:
+    directory = relative_key.rpartition("/")[0]
+    return partition_values(directory) if directory else ()
+
+
+def _delete(store: ObjectStore, surplus: Sequence[ObjectInfo], plan: WritePlan) -> None:
+    logger.debug("write_id=%s deletes %d files without rows from its own location", plan.write_id, len(surplus))
+    store.delete([one.key for one in surplus])
+
+
+def _require_all(written: int, counted: Mapping[PartitionValues, int], plan: WritePlan, description: str) -> None:
+    read = sum(counted.values())
+    if read != written:
+        raise CheckFailedError(
+            f"{written:,} rows were written for {plan.table.name} and {read:,} are read back: files of {description}"
+            " cannot hold some of the values, usually line breaks in text. Nothing was published. Take them out of the"
+            " DataFrame, or choose a format or options that can hold them.",
+            table=str(plan.table.name),
+            write_id=plan.write_id,
+        )
+
+
+def _staged(
+    found: Mapping[PartitionValues, Collection[ObjectInfo]], counted: Mapping[PartitionValues, int]
+) -> tuple[StagedPartition, ...]:
+    return tuple(
+        StagedPartition(
+            values=values,
+            keys=tuple(one.key for one in group),
+            rows=counted[values],
+            bytes=sum(one.size_bytes for one in group),
+            raw_bytes=None,
+        )
+        for values, group in found.items()
+        if counted.get(values)
+    )

@@ -1,0 +1,405 @@
+"""A table without partition columns is its own single partition: the double, and a real Hive metastore."""
+
+from __future__ import annotations
+
+import copy
+import re
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hmsclient.genthrift.hive_metastore import ttypes
+
+from table_writer.errors import ConflictError, InvalidInputError, LostResponseError, MetastoreError
+from table_writer.metastore.connection import Connection
+from table_writer.metastore.hive import HiveMetastore
+from table_writer.metastore.settings import MetastoreSettings
+from table_writer.model.table import Column, Partition, PartitionChange, Table, TableName
+from table_writer.testing import Lakehouse
+from table_writer.testing.memory_metastore import MemoryMetastore
+from tests.metastore.conftest import World
+
+ALTER_TABLE = "alter_table_with_environment_context"
+USING_PARQUET = {"EXTERNAL": "TRUE", "spark.sql.sources.provider": "parquet"}
+DDL_TIME = "transient_lastDdlTime"
+
+
+def whole(world: World, table: Table) -> Partition:
+    return world.metastore.get_partitions(table, [()])[()]
+
+
+def moved(
+    partition: Partition, to: str, *, removed: frozenset[str] = frozenset(), **parameters: str
+) -> PartitionChange:
+    named = {name.replace("__", "."): value for name, value in parameters.items()}
+    return PartitionChange(partition=partition, location=to, set_parameters=named, removed_parameters=removed)
+
+
+def move(world: World, table: Table, to: str, **parameters: str) -> Table:
+    """Move a table to a directory of the world and read it."""
+    change = moved(whole(world, table), f"{world.root}/{to}/", **parameters)
+    world.metastore.alter_partitions(table, [change])
+    return read(world, table)
+
+
+def read(world: World, table: Table) -> Table:
+    found = world.metastore.get_table(table.name)
+    assert found is not None
+    return found
+
+
+def without_time(parameters: Mapping[str, str]) -> dict[str, str]:
+    """Leave out what the server adds when it makes a table."""
+    return {name: value for name, value in parameters.items() if name not in {DDL_TIME, "numFiles", "totalSize"}}
+
+
+def test_a_table_is_its_only_partition(world: World) -> None:
+    table = world.table(())
+    assert world.metastore.get_partition_names(table.name) == [()]
+    found = world.metastore.get_all_partitions(table)
+    assert found == world.metastore.get_partitions(table, [()])
+    assert list(found) == [()]
+    assert found[()] == Partition(values=(), location=table.location, parameters=table.parameters)
+    assert found[()].native is not None
+
+
+def test_reading_it_costs_one_call(world: World) -> None:
+    table = world.table(())
+    before = world.metastore.call_counts()
+    world.metastore.get_partitions(table, [()])
+    world.metastore.get_all_partitions(table)
+    assert world.metastore.call_counts() == {**before, "get_table_req": before["get_table_req"] + 2}
+
+
+def test_names_of_partitions_are_still_one_call(world: World) -> None:
+    table = world.table()
+    assert world.metastore.get_partition_names(table.name) == []
+    world.metastore.add_partitions(table, [world.partition("1")])
+    before = world.metastore.call_counts()
+    assert world.metastore.get_partition_names(table.name) == [("1",)]
+    assert world.metastore.call_counts() == {**before, "get_partition_names": before["get_partition_names"] + 1}
+
+
+def test_the_table_moves_in_one_call(world: World) -> None:
+    table = world.table(())
+    change = moved(whole(world, table), f"{world.root}/new/")
+    before = world.metastore.call_counts()
+    world.metastore.alter_partitions(table, [change])
+    assert world.metastore.call_counts() == {**before, ALTER_TABLE: 1}
+    assert read(world, table).location == f"{world.root}/new/"
+    assert whole(world, table).location == f"{world.root}/new/"
+
+
+@pytest.mark.parametrize("name", ["path", "PATH"])
+@pytest.mark.parametrize("parameters", [{"EXTERNAL": "TRUE"}, USING_PARQUET], ids=["hive", "using-parquet"])
+def test_the_serde_parameter_path_moves_along(world: World, name: str, parameters: dict[str, str]) -> None:
+    options = {"serialization.format": "1", name: f"{world.root}/old", "compression": "zstd"}
+    table = world.table((), location=f"{world.root}/old/", serde_parameters=options, parameters=parameters)
+    after = move(world, table, "new")
+    assert after.location == f"{world.root}/new/"
+    assert after.serde_parameters == {**options, name: f"{world.root}/new"}
+
+
+def test_a_serde_without_path_gets_none(world: World) -> None:
+    after = move(world, world.table((), serde_parameters={"serialization.format": "1"}), "new")
+    assert after.serde_parameters == {"serialization.format": "1"}
+    assert after.location == f"{world.root}/new/"
+
+
+def test_a_table_behind_a_placeholder_moves_by_its_path(world: World) -> None:
+    placeholder = f"{world.root}/orders-__PLACEHOLDER__"
+    options = {"path": f"{world.root}/old"}
+    table = world.table((), location=placeholder, serde_parameters=options, parameters=USING_PARQUET)
+    assert table.location == whole(world, table).location == f"{world.root}/old/"
+    after = move(world, table, "new")
+    assert after.location == f"{world.root}/new/"
+    assert after.serde_parameters == {"path": f"{world.root}/new"}
+    native: Any = after.native
+    assert not isinstance(world.metastore, HiveMetastore) or native.sd.location == placeholder
+
+
+def test_only_parameters_that_are_named_change(world: World) -> None:
+    table = world.table((), parameters={"EXTERNAL": "TRUE", "keep": "ünïcode", "replace": "r", "go": "g"})
+    change = moved(
+        whole(world, table), f"{world.root}/new/", removed=frozenset({"go", "absent"}), replace="R", come="日本"
+    )
+    world.metastore.alter_partitions(table, [change])
+    after = read(world, table)
+    wanted = {"EXTERNAL": "TRUE", "keep": "ünïcode", "replace": "R", "come": "日本"}
+    assert without_time(after.parameters) == wanted
+    assert int(after.parameters[DDL_TIME]) > int(table.parameters.get(DDL_TIME, "0"))
+    assert replace(after, location="", parameters={}, serde_parameters={}) == replace(
+        table, location="", parameters={}, serde_parameters={}
+    )
+
+
+def test_what_was_read_is_left_alone(world: World) -> None:
+    table = world.table(())
+    partition = whole(world, table)
+    before = repr((table, table.native, partition, partition.native))
+    world.metastore.alter_partitions(table, [moved(partition, f"{world.root}/new/", new="x")])
+    assert repr((table, table.native, partition, partition.native)) == before
+
+
+def test_the_root_stays_when_the_table_moves(world: World) -> None:
+    table = world.table(())
+    after = move(world, table, "a", table_writer__root=table.location)
+    assert (after.root, after.location) == (table.location, f"{world.root}/a/")
+    assert move(world, after, "b").root == table.location
+
+
+def test_only_an_unpartitioned_table_has_a_root_of_its_own() -> None:
+    table = Table(
+        name=TableName("mart", "orders"),
+        kind="EXTERNAL_TABLE",
+        location="s3://mart/orders",
+        columns=(),
+        partition_columns=(),
+    )
+    kept = {"table_writer.root": "s3://mart/elsewhere"}
+    assert table.root == "s3://mart/orders/"
+    assert replace(table, parameters=kept).root == "s3://mart/elsewhere/"
+    assert replace(table, parameters={"table_writer.root": ""}).root == "s3://mart/orders/"
+    assert replace(table, parameters=kept, partition_columns=(Column("dt", "string"),)).root == "s3://mart/orders/"
+    assert replace(table, location="").root == ""
+
+
+FIRST_SEEN = [
+    pytest.param({}, id="never-published"),
+    pytest.param({"table_writer.write_id": "0"}, id="published-before"),
+]
+
+
+@pytest.mark.parametrize("parameters", FIRST_SEEN)
+def test_a_lost_update_is_refused(world: World, parameters: dict[str, str]) -> None:
+    table = world.table((), parameters={"EXTERNAL": "TRUE", **parameters})
+    mine = theirs = whole(world, table)
+    world.metastore.alter_partitions(table, [moved(theirs, f"{world.root}/theirs/", table_writer__write_id="1")])
+    before = read(world, table)
+    with pytest.raises(MetastoreError, match=f"(?s)changed table {table.name}.*nothing was changed, run it") as caught:
+        world.metastore.alter_partitions(table, [moved(mine, f"{world.root}/mine/", table_writer__write_id="2")])
+    assert not isinstance(caught.value, LostResponseError)
+    assert read(world, table) == before
+    assert move(world, table, "mine", table_writer__write_id="2").location == f"{world.root}/mine/"
+
+
+def test_a_lost_update_is_refused_also_if_the_write_id_stays(world: World) -> None:
+    table = world.table((), parameters={"table_writer.write_id": "0"})
+    mine = theirs = whole(world, table)
+    world.metastore.alter_partitions(table, [moved(theirs, f"{world.root}/theirs/")])
+    with pytest.raises(MetastoreError, match="changed table"):
+        world.metastore.alter_partitions(table, [moved(mine, f"{world.root}/mine/")])
+    assert read(world, table).location == f"{world.root}/theirs/"
+
+
+def test_a_write_id_can_be_removed(world: World) -> None:
+    table = world.table((), parameters={"table_writer.write_id": "0"})
+    change = moved(whole(world, table), f"{world.root}/new/", removed=frozenset({"table_writer.write_id"}))
+    world.metastore.alter_partitions(table, [change])
+    assert "table_writer.write_id" not in read(world, table).parameters
+
+
+@pytest.mark.parametrize("parameters", FIRST_SEEN)
+def test_of_four_racing_writers_one_wins(world: World, parameters: dict[str, str], hive: World) -> None:
+    table = world.table((), parameters={"EXTERNAL": "TRUE", **parameters})
+    looks = threading.Barrier(4)
+
+    def write(number: int) -> bool:
+        is_real = isinstance(world.metastore, HiveMetastore)
+        metastore = HiveMetastore(MetastoreSettings(uris=(hive.metastore.uri,))) if is_real else world.metastore
+        partition = metastore.get_partitions(table, [()])[()]
+        looks.wait()
+        change = moved(partition, f"{world.root}/{number}/", table_writer__write_id=f"w{number}")
+        try:
+            metastore.alter_partitions(table, [change])
+        except MetastoreError as error:
+            assert "somebody else changed" in str(error)  # noqa: PT017 - all but one lose, and for this reason
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        won = list(pool.map(write, range(4)))
+    assert sum(won) == 1
+    assert read(world, table).location == f"{world.root}/{won.index(True)}/"
+
+
+def test_a_move_asks_once_before_it_is_sent_and_not_at_all_if_refused(world: World) -> None:
+    table = world.table(())
+    change = moved(whole(world, table), f"{world.root}/new/")
+    before = world.metastore.call_counts()
+
+    def refuse() -> None:
+        raise ConflictError("too late")
+
+    with pytest.raises(ConflictError, match="too late"):
+        world.metastore.alter_partitions(table, [change], before_send=refuse)
+    assert world.metastore.call_counts() == before
+    assert read(world, table) == table
+    asked: list[int] = []
+    world.metastore.alter_partitions(table, [change], before_send=lambda: asked.append(1))
+    assert asked == [1]
+    assert read(world, table).location == f"{world.root}/new/"
+
+
+def test_it_can_be_neither_added_nor_dropped(world: World) -> None:
+    table = world.table(())
+    before = world.metastore.call_counts()
+    calls: list[Callable[[], object]] = [
+        lambda: world.metastore.add_partitions(table, [world.partition()]),
+        lambda: world.metastore.drop_partition(table, ()),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidInputError, match="neither be added nor dropped"):
+            call()
+    partition = whole(world, table)
+    with pytest.raises(InvalidInputError, match="does not fit"):
+        world.metastore.alter_partitions(table, [moved(replace(partition, values=("1",)), f"{world.root}/new/")])
+    with pytest.raises(InvalidInputError, match="twice"):
+        world.metastore.alter_partitions(table, [moved(partition, f"{world.root}/{to}/") for to in "ab"])
+    with pytest.raises(InvalidInputError, match="was not read from this metastore"):
+        world.metastore.alter_partitions(table, [moved(replace(partition, native=None), f"{world.root}/new/")])
+    world.metastore.add_partitions(table, [])
+    world.metastore.alter_partitions(table, [])
+    assert world.metastore.get_partitions(table, []) == {}
+    assert world.metastore.call_counts() == {**before, "get_table_req": before["get_table_req"] + 1}
+    assert read(world, table) == table
+
+
+def test_a_partitioned_table_has_no_partition_without_values(world: World) -> None:
+    table = world.table()
+    with pytest.raises(InvalidInputError, match="does not fit"):
+        world.metastore.drop_partition(table, ())
+    with pytest.raises(InvalidInputError, match="does not fit"):
+        world.metastore.get_partitions(table, [()])
+
+
+def test_a_table_that_is_gone_has_no_partition(world: World) -> None:
+    table = world.table(())
+    partition = whole(world, table)
+    gone = replace(table, name=TableName("default", "gone"))
+    native: Any = copy.copy(partition.native)
+    if isinstance(native, ttypes.Table):
+        native.tableName = "gone"
+    else:
+        native = replace(native, name=gone.name)
+    assert world.metastore.get_partitions(gone, [()]) == {}
+    assert world.metastore.get_all_partitions(gone) == {}
+    with pytest.raises(MetastoreError, match=r"default\.gone"):
+        world.metastore.get_partition_names(gone.name)
+    with pytest.raises(MetastoreError, match=r"default\.gone") as caught:
+        world.metastore.alter_partitions(gone, [moved(replace(partition, native=native), f"{world.root}/new/")])
+    assert not isinstance(caught.value, LostResponseError)
+
+
+def test_a_table_that_has_become_partitioned_is_absent(world: World) -> None:
+    partitioned = world.table()
+    before = replace(partitioned, partition_columns=())
+    assert world.metastore.get_partitions(before, [()]) == {}
+
+
+def test_hooks_see_the_methods_of_the_protocol(tmp_path: Path) -> None:
+    metastore = MemoryMetastore()
+    world = World(metastore, f"file:{tmp_path}", metastore.create_table)
+    table = world.table(())
+    seen: list[tuple[str, str]] = []
+    metastore.on_call = lambda method, phase: seen.append((method, phase))
+    metastore.get_partition_names(table.name)
+    partition = metastore.get_all_partitions(table)[()]
+    metastore.alter_partitions(table, [moved(partition, f"{world.root}/new/")])
+    methods = ("get_partition_names", "get_partitions", "alter_partitions")
+    assert seen == [(method, phase) for method in methods for phase in ("before", "after")]
+
+
+def test_fields_that_the_model_does_not_know_survive_a_move(hive: World, backdoor: Connection) -> None:
+    table = hive.table(())
+    foreign: Any = copy.deepcopy(table.native)
+    foreign.owner, foreign.retention, foreign.lastAccessTime = "somebody else", 9, 7
+    foreign.sd.parameters, foreign.sd.compressed = {"foreign": "sd"}, True
+    foreign.sd.sortCols = [ttypes.Order("id", 1)]
+    foreign.sd.serdeInfo.name = "a name"
+    backdoor.change("alter_table", table.name.database, table.name.name, foreign, table=str(table.name))
+    grant = ttypes.HiveObjectPrivilege(
+        ttypes.HiveObjectRef(ttypes.HiveObjectType.TABLE, table.name.database, table.name.name, None, None),
+        "reader",
+        ttypes.PrincipalType.USER,
+        ttypes.PrivilegeGrantInfo("select", 0, "me", ttypes.PrincipalType.USER, False),
+    )
+    backdoor.change("grant_privileges", ttypes.PrivilegeBag([grant]), table=str(table.name))
+
+    def granted() -> Any:
+        return backdoor.read("list_privileges", "reader", ttypes.PrincipalType.USER, grant.hiveObject, table="")
+
+    grants, before = granted(), copy.deepcopy(read(hive, table).native)
+    assert (before.owner, before.retention, before.sd.sortCols) == ("somebody else", 9, [ttypes.Order("id", 1)])
+    assert len(grants) == 1
+    after: Any = move(hive, table, "new", come="x").native
+    before.sd.location = before.sd.serdeInfo.parameters["path"] = f"{hive.root}/new"
+    before.parameters = {**before.parameters, "come": "x", DDL_TIME: after.parameters[DDL_TIME]}
+    assert after == before
+    assert granted() == grants
+
+
+def test_a_managed_table_moves_no_data_and_asks_no_file_system(hive: World, tmp_path: Path) -> None:
+    """WebHDFS is a file system of Hadoop's whose every call is an HTTP request to a port that is ours here."""
+    table = hive.table((), kind="MANAGED_TABLE", parameters={"numFiles": "7", "totalSize": "700"})
+    file = tmp_path / table.name.name / "file"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("a row")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        store = f"webhdfs://127.0.0.1:{listener.getsockname()[1]}"
+        for to in ("a", "b"):
+            change = moved(whole(hive, table), f"{store}/{to}/", numFiles="8", table_writer__write_id=to)
+            hive.metastore.alter_partitions(table, [change])
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    after = read(hive, table)
+    assert after.location == f"{store}/b/"
+    assert (after.kind, after.parameters["numFiles"], after.parameters["totalSize"]) == ("MANAGED_TABLE", "8", "700")
+    assert file.read_text() == "a row"
+
+
+def shown(lakehouse: Lakehouse, name: TableName) -> str:
+    """Return Spark's description of a table, without the time of its last change."""
+    (text,) = lakehouse.spark.sql(f"SHOW CREATE TABLE {name}").collect()[0]
+    return re.sub(r"'transient_lastDdlTime' = '\d+'", "", text)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        "(id BIGINT) USING parquet",
+        "(id BIGINT, at TIMESTAMP_NTZ) USING parquet LOCATION '{location}'",
+        "(id BIGINT) STORED AS PARQUET",
+    ],
+    ids=["managed", "placeholder", "hive"],
+)
+def test_spark_reads_a_table_where_it_was_moved(lakehouse: Lakehouse, lakehouse_database: str, definition: str) -> None:
+    spark, name = lakehouse.spark, TableName(lakehouse_database, "moving")
+    elsewhere = f"{lakehouse.warehouse}/{lakehouse_database}_elsewhere"
+    spark.sql(f"CREATE TABLE {name} {definition.format(location=f'{elsewhere}/first')}")
+    spark.sql(f"INSERT INTO {name} (id) VALUES (1)")
+    rows = spark.table(str(name)).selectExpr("id + 1 AS id", *spark.table(str(name)).columns[1:])
+    rows.write.parquet(f"{elsewhere}/second")
+    metastore = HiveMetastore(MetastoreSettings(uris=(lakehouse.metastore_uri,)))
+    table = metastore.get_table(name)
+    assert table is not None
+    native: Any = table.native
+    before = shown(lakehouse, name)
+    change = moved(metastore.get_partitions(table, [()])[()], f"{elsewhere}/second/")
+    metastore.alter_partitions(table, [change])
+    spark.sql(f"REFRESH TABLE {name}")
+    assert [row.id for row in spark.table(str(name)).collect()] == [2]
+    after = metastore.get_table(name)
+    assert after is not None
+    changed: Any = after.native
+    assert after.location == f"{elsewhere}/second/"
+    assert changed.sd.location == (native.sd.location if "NTZ" in definition else f"{elsewhere}/second")
+    metastore.alter_partitions(table, [moved(metastore.get_partitions(table, [()])[()], table.location)])
+    spark.sql(f"REFRESH TABLE {name}")
+    assert shown(lakehouse, name) == before

@@ -1,0 +1,82 @@
+"""What a write remembers between its steps, and an entry that is being carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from table_writer.model.entry import Outcome
+from table_writer.model.table import PartitionValues
+from table_writer.model.write import Scope, WriteMode, every_partition, no_partition
+
+from .requests import Next
+from .state import PARTITIONS, Change
+
+Shown = tuple[tuple[str, str | None], ...]  # partitions with where the metastore has them
+Source = tuple[str, str, tuple[str, ...]]  # a partition, the location that is copied, the rows that are there
+
+
+class Write(NamedTuple):
+    """A call: its id, the partitions it has rows for, and its options."""
+
+    write_id: str
+    partitions: tuple[str, ...]
+    mode: WriteMode = WriteMode.OVERWRITE_PARTITIONS
+    where: tuple[str, ...] = ()  # partitions that it replaces even without rows
+    key: str = ""
+    is_of_whole_table: bool = False  # an unpartitioned one, which p stands for
+
+    @property
+    def appends(self) -> bool:
+        return self.mode is WriteMode.APPEND
+
+    @property
+    def creates(self) -> bool:
+        return self.mode is WriteMode.CREATE_PARTITIONS
+
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        """Partitions that it replaces, with rows for them or not."""
+        return PARTITIONS if self.mode is WriteMode.OVERWRITE_TABLE else self.where
+
+    @property
+    def scope(self) -> Scope:
+        """As the product's planner hands it to the rules."""
+        if self.mode is WriteMode.OVERWRITE_TABLE:
+            return every_partition
+        return self._selected if self.where else no_partition
+
+    def _selected(self, existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
+        return frozenset(values for values in existing if values[0] in self.where)
+
+
+class Planned(NamedTuple):
+    """A write after its plan."""
+
+    write: Write
+    base: int
+    in_doubt: frozenset[int]
+    copied: tuple[Source, ...] = ()  # what an append has brought along so far
+
+
+class Job(NamedTuple):
+    """A claimed entry that is being carried out, and where to go on."""
+
+    version: int
+    write_id: str
+    changes: tuple[Change, ...]  # what is still to be changed
+    outcome: Outcome
+    settles: tuple[int, ...]  # in this order
+    done: Next
+    refused: Next
+    unknown: Next
+    unrecorded: Next  # carried out, but the log could not record it
+    expected: str = ""  # who had changed the table last, where the metastore compares that
+
+
+class Rollback(NamedTuple):
+    """A rollback to the state after a version."""
+
+    write_id: str
+    version: int
+    partitions: tuple[str, ...]

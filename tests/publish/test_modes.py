@@ -1,0 +1,439 @@
+"""What each write mode promises beside other writers; steps 1 to 5 without Spark, on doubles."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from dataclasses import replace
+
+import pytest
+
+from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, PartitionExistsError, StorageError
+from table_writer.model.table import PartitionValues
+from table_writer.model.write import WriteMode
+from table_writer.publish.publisher import RepeatedKeyError
+from table_writer.storage.object_store import ObjectInfo
+from table_writer.testing.memory_metastore import MemoryMetastore
+from tests.publish.world import DeathError, Fault, World
+
+ONE = {"d1": frozenset({1})}
+TWO = {"d1": frozenset({2})}
+NEW = {"d9": frozenset({9})}
+
+
+def append(world: World, rows: dict[str, frozenset[int]], key: str = "") -> None:
+    world.write(rows, plan=world.plan(WriteMode.APPEND, key=key))
+
+
+def d1_and_d2(existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
+    return frozenset(existing) & {("d1",), ("d2",)}
+
+
+def copies(world: World) -> int:
+    return world.store.request_counts().get("CopyObject", 0)
+
+
+def test_an_append_keeps_the_rows_of_this_library_and_of_other_tools() -> None:
+    world = World()
+    world.written_by_another_tool("d2", frozenset({5}))
+    world.write(ONE)
+    append(world, {"d1": frozenset({2}), "d2": frozenset({6}), **NEW})
+    assert world.rows() == {"d1": frozenset({1, 2}), "d2": frozenset({5, 6}), **NEW}
+
+
+def test_an_append_counts_all_rows_where_it_knows_them_and_says_so_where_not() -> None:
+    world = World()
+    world.written_by_another_tool("d2", frozenset({5}))
+    world.write(ONE)
+    append(world, {"d1": frozenset({2}), "d2": frozenset({6})})
+    ours, theirs = world.history().records[-1].entry.partitions
+    assert (ours.rows, ours.files) == (2, 2)
+    assert (theirs.rows, theirs.files) == (None, 2)
+    assert world.partitions()["d1"].parameters["numRows"] == "2"
+    assert "numRows" not in world.partitions()["d2"].parameters
+
+
+def test_an_append_copies_inside_the_store_and_never_a_hidden_file() -> None:
+    world = World()
+    world.written_by_another_tool("d1", frozenset({1}))
+    for hidden in ("_SUCCESS", ".part-0.json.crc", "_temporary/0/part-1.json", "part-2.json._COPYING_"):
+        world.store.put(f"mart/orders/dt=d1/{hidden}", b"[99]")
+    world.store.put("mart/orders/dt=d1/union-1/part-0.json", b"[7]")
+    gets = world.store.request_counts().get("GetObject", 0)
+    append(world, TWO)
+    assert copies(world) == 2
+    names = [info.key.partition("/dt=d1/")[2] for info in world.store.list("mart/orders/_table_writer/data/")]
+    assert {"part-0.json", "union-1/part-0.json"} < set(names)
+    assert len(names) == 3
+    assert world.store.request_counts().get("GetObject", 0) - gets < 10, "log and registration only"
+    assert world.rows() == {"d1": frozenset({1, 2, 7})}
+
+
+def test_a_second_append_is_built_on_the_first_whatever_the_order_of_their_plans() -> None:
+    world = World()
+    world.write(ONE)
+    plan = world.plan(WriteMode.APPEND)
+    append(world, TWO)
+    world.write({"d1": frozenset({3})}, plan=plan)
+    assert world.rows() == {"d1": frozenset({1, 2, 3})}
+
+
+def test_eight_appenders_of_one_partition_all_succeed() -> None:
+    world = World()
+    world.write(ONE)
+    barrier = threading.Barrier(8, timeout=60)
+    failures: list[BaseException] = []
+
+    def one(number: int) -> None:
+        try:
+            world.write({"d1": frozenset({number})}, plan=world.plan(WriteMode.APPEND), before_publish=barrier.wait)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(10, 18)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert world.rows() == {"d1": frozenset({1, *range(10, 18)})}
+
+
+def test_an_overwrite_that_was_planned_before_an_append_is_a_conflict() -> None:
+    world = World()
+    world.write(ONE)
+    plan = world.plan()
+    append(world, TWO)
+    with pytest.raises(ConflictError):
+        world.write({"d1": frozenset({3})}, plan=plan)
+    assert world.rows() == {"d1": frozenset({1, 2})}
+
+
+def test_rows_that_another_tool_inserts_while_files_are_copied_are_kept() -> None:
+    world = World()
+    world.written_by_another_tool("d1", frozenset({1}))
+    original = world.store.copy
+
+    def copy_and_insert(source: ObjectInfo, key: str) -> None:
+        original(source, key)
+        if world.store.head("mart/orders/dt=d1/part-7.json") is None:
+            world.store.put("mart/orders/dt=d1/part-7.json", b"[7]")
+
+    world.store.copy = copy_and_insert  # type: ignore[method-assign]
+    append(world, TWO)
+    assert world.rows() == {"d1": frozenset({1, 2, 7})}
+
+
+def test_files_that_another_tool_replaces_while_they_are_copied_are_not_mixed() -> None:
+    world = World()
+    world.written_by_another_tool("d1", frozenset({1}))
+    world.store.put("mart/orders/dt=d1/part-1.json", b"[11]")
+    original = world.store.copy
+    overwritten = False
+
+    def overwrite_and_copy(source: ObjectInfo, key: str) -> None:
+        nonlocal overwritten
+        if not overwritten:
+            overwritten = True
+            world.store.delete(["mart/orders/dt=d1/part-0.json", "mart/orders/dt=d1/part-1.json"])
+            world.store.put("mart/orders/dt=d1/part-5.json", b"[5]")
+        original(source, key)
+
+    world.store.copy = overwrite_and_copy  # type: ignore[method-assign]
+    append(world, TWO)
+    assert world.rows() == {"d1": frozenset({2, 5})}
+
+
+def test_a_partition_that_always_changes_is_a_conflict_in_the_end() -> None:
+    world = World()
+    world.written_by_another_tool("d1", frozenset({1}))
+    original, count = world.store.copy, 0
+
+    def copy_and_insert(source: ObjectInfo, key: str) -> None:
+        nonlocal count
+        count += 1
+        original(source, key)
+        world.store.put(f"mart/orders/dt=d1/part-{count}.json", f"[{count + 100}]".encode())
+
+    world.store.copy = copy_and_insert  # type: ignore[method-assign]
+    with pytest.raises(ConflictError, match="run it again later"):
+        append(world, TWO)
+    assert 2 not in world.rows()["d1"]
+    assert list(world.store.list("mart/orders/_table_writer/data/")) == []
+
+
+def test_a_stray_file_below_the_writes_prefix_stops_an_append() -> None:
+    world = World()
+    world.write(ONE)
+    plan = world.plan(WriteMode.APPEND)
+
+    def late_copy() -> None:
+        world.store.put(f"{plan.data_location.key}dt=d1/part-of-a-zombie.json", b"[99]")
+
+    with pytest.raises(StorageError, match="not what was copied or written"):
+        world.write(TWO, plan=plan, before_publish=late_copy)
+    assert world.rows() == ONE
+
+
+def test_too_much_to_copy_is_an_error_that_names_the_ways_out() -> None:
+    world = World()
+    world.write(ONE)
+    plan = replace(world.plan(WriteMode.APPEND), max_copied_bytes=2)
+    with pytest.raises(InvalidInputError, match=r"more finely.*overwrite_partitions.*max_copied_bytes"):
+        world.write(TWO, plan=plan)
+    assert (copies(world), world.rows()) == (0, ONE)
+
+
+def test_a_partition_that_is_stored_otherwise_is_not_appended_to() -> None:
+    world = World()
+    world.write(ONE)
+    original = world.metastore.get_partitions
+
+    def stored_as_text(*arguments: object) -> object:
+        found = original(*arguments)  # type: ignore[arg-type]
+        return {values: replace(one, differs="is stored as TextFile") for values, one in found.items()}
+
+    world.metastore.get_partitions = stored_as_text  # type: ignore[assignment,method-assign]
+    with pytest.raises(InvalidInputError, match="dt=d1 of mart.orders is stored as TextFile"):
+        append(world, TWO)
+    assert copies(world) == 0
+
+
+def test_a_partition_in_another_bucket_is_not_appended_to() -> None:
+    world = World()
+    world.pointed_by_another_tool("d1", "s3a://elsewhere/dt=d1/")
+    with pytest.raises(InvalidInputError, match="another bucket"):
+        append(world, TWO)
+
+
+def test_partitions_that_exist_are_not_created_and_nothing_else_is() -> None:
+    world = World()
+    world.write(ONE)
+    with pytest.raises(PartitionExistsError, match="dt=d1"):
+        world.write({**TWO, **NEW}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
+    assert world.rows() == ONE
+    assert world.history().newest == 1
+
+
+def test_of_two_creators_of_one_partition_exactly_one_wins() -> None:
+    world = World()
+    plan = world.plan(WriteMode.CREATE_PARTITIONS)
+    world.write(ONE, plan=world.plan(WriteMode.CREATE_PARTITIONS))
+    with pytest.raises((ConflictError, PartitionExistsError)):
+        world.write({**TWO, **NEW}, plan=plan)
+    assert world.rows() == ONE
+
+
+def test_a_partition_that_another_tool_adds_after_the_look_is_found_by_the_metastore() -> None:
+    world = World()
+
+    def add_first(call: str, phase: str) -> None:
+        if (call, phase) == ("add_partitions", "before"):
+            world.metastore.on_call = None
+            world.written_by_another_tool("d9", frozenset({99}))
+
+    plan = world.plan(WriteMode.CREATE_PARTITIONS)
+
+    def intrude() -> None:
+        world.metastore.on_call = add_first
+
+    with pytest.raises(MetastoreError):
+        world.write({**ONE, **NEW}, plan=plan, before_publish=intrude)
+    assert world.rows() == {"d9": frozenset({99})}
+
+
+def test_overwriting_the_table_drops_partitions_without_rows_and_a_rollback_brings_them_back() -> None:
+    world = World()
+    world.written_by_another_tool("d2", frozenset({5}))
+    world.write(ONE)
+    world.write(NEW, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    assert world.rows() == NEW
+    assert set(world.partitions()) == {"d9"}
+    world.keeper.rollback(str(world.name), version=1)
+    assert world.rows() == {**ONE, "d2": frozenset({5})}
+
+
+def test_any_newer_entry_conflicts_with_an_overwrite_of_the_table() -> None:
+    world = World()
+    world.write(ONE)
+    plan = world.plan(WriteMode.OVERWRITE_TABLE)
+    world.write(NEW)
+    with pytest.raises(ConflictError, match="dt=d9"):
+        world.write(TWO, plan=plan)
+    assert world.rows() == {**ONE, **NEW}
+
+
+def test_a_new_partition_beside_an_overwrite_of_the_table_is_no_conflict() -> None:
+    world = World()
+    world.write(ONE)
+    plan = world.plan()
+    world.write(TWO, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    world.write(NEW, plan=plan)
+    assert world.rows() == {**TWO, **NEW}
+
+
+def test_a_predicate_replaces_what_it_selects_and_nothing_else() -> None:
+    world = World()
+    world.write({"d1": frozenset({1}), "d2": frozenset({2}), "d3": frozenset({3})})
+    world.write({"d1": frozenset({10})}, plan=world.plan(scope=d1_and_d2))
+    assert world.rows() == {"d1": frozenset({10}), "d3": frozenset({3})}
+
+
+def test_a_partition_that_the_predicate_selects_and_others_publish_meanwhile_is_a_conflict() -> None:
+    world = World()
+    plan = world.plan(scope=d1_and_d2)
+    world.write({"d2": frozenset({2})})
+    with pytest.raises(ConflictError, match="dt=d2"):
+        world.write(ONE, plan=plan)
+    world.write({"d3": frozenset({3})})
+    plan = world.plan(scope=d1_and_d2)
+    world.write({"d3": frozenset({30})})
+    world.write(ONE, plan=plan)
+    assert world.rows() == {**ONE, "d3": frozenset({30})}
+
+
+def unpartitioned() -> World:
+    world = World()
+    world.become_unpartitioned()
+    world.written_by_another_tool("", frozenset({1}))
+    return world
+
+
+def test_an_unpartitioned_table_moves_keeps_its_root_and_is_vacuumed() -> None:
+    world = unpartitioned()
+    world.store.put("mart/orders/_SUCCESS", b"")
+    world.write({"": frozenset({2})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    append(world, {"": frozenset({3})})
+    assert world.rows() == {"": frozenset({2, 3})}
+    assert world.table.root == "s3a://lake/mart/orders/"
+    assert world.vacuum().failures == ()
+    assert world.leftovers() == []
+    kept = [info.key for info in world.store.list("mart/orders/") if "_table_writer" not in info.key]
+    assert kept == ["mart/orders/_SUCCESS"]
+
+
+def test_an_unpartitioned_table_can_be_emptied_written_again_and_rolled_back() -> None:
+    world = unpartitioned()
+    world.write({}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    assert world.rows() == {}
+    assert list(world.store.list(f"{world.partitions()[''].location.removeprefix('s3a://lake/')}")), (
+        "Spark needs a path"
+    )
+    append(world, {"": frozenset({4})})
+    assert world.rows() == {"": frozenset({4})}
+    world.keeper.rollback(str(world.name), version=1)
+    assert world.rows() == {}
+    world.keeper.rollback(str(world.name), version=0)
+    assert world.rows() == {"": frozenset({1})}
+
+
+def test_the_second_of_two_overwrites_of_an_unpartitioned_table_is_a_conflict() -> None:
+    world = unpartitioned()
+    plan = world.plan(WriteMode.OVERWRITE_TABLE)
+    world.write({"": frozenset({2})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    with pytest.raises(ConflictError, match="whole table"):
+        world.write({"": frozenset({3})}, plan=plan)
+    assert world.rows() == {"": frozenset({2})}
+
+
+def test_a_key_is_published_once() -> None:
+    world = World()
+    world.write_once(ONE, WriteMode.APPEND, "orders/1")
+    world.write_once({"d1": frozenset({2})}, WriteMode.APPEND, "orders/1")
+    assert world.rows() == ONE
+
+
+def test_a_key_that_is_published_between_plan_and_publish_is_recognised() -> None:
+    world = World()
+    plan = world.plan(WriteMode.APPEND, key="orders/1")
+    append(world, ONE, key="orders/1")
+    append(world, NEW)
+    with pytest.raises(RepeatedKeyError):
+        world.write(TWO, plan=plan)
+    assert world.rows() == {**ONE, **NEW}
+
+
+def test_a_key_in_doubt_is_settled_before_the_same_call_is_made_again() -> None:
+    world = World()
+    with world.inject(Fault("metastore", "add_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        append(world, ONE, key="orders/1")
+    world.wait_out_claims()
+    world.write_once({"d7": frozenset({1})}, WriteMode.APPEND, "orders/1")
+    assert world.rows() == ONE, "the first one was rolled forward"
+
+
+def test_the_key_of_an_abandoned_write_is_void() -> None:
+    world = World()
+    refuse = Fault("metastore", "add_partitions", 1, "before", Exception)
+    with world.inject(refuse), pytest.raises(MetastoreError):
+        append(world, ONE, key="orders/1")
+    world.write_once(TWO, WriteMode.APPEND, "orders/1")
+    assert world.rows() == TWO
+
+
+def test_the_key_of_a_write_that_was_rolled_back_is_void_until_it_is_put_back() -> None:
+    world = World()
+    world.write(NEW)
+    world.write_once(ONE, WriteMode.APPEND, "orders/1")
+    world.keeper.rollback(str(world.name), version=1)
+    assert world.services().published_with_key("orders/1") is None
+    world.keeper.rollback(str(world.name), version=2)
+    assert world.services().published_with_key("orders/1") is not None
+    world.keeper.rollback(str(world.name), version=3)
+    assert world.services().published_with_key("orders/1") is None, "version 3 is the state after the rollback"
+    world.write_once(TWO, WriteMode.APPEND, "orders/1")
+    assert world.rows() == {**NEW, **TWO}
+
+
+def test_a_key_that_was_rolled_back_in_part_counts() -> None:
+    world = World()
+    world.write_once({**ONE, **NEW}, WriteMode.APPEND, "orders/1")
+    world.keeper.rollback(str(world.name), version=0, partitions=["dt=d9"])
+    assert world.services().published_with_key("orders/1") is not None, "writing again would double the rest"
+
+
+def test_the_newest_batch_of_a_stream_is_found_without_reading_the_whole_log() -> None:
+    world = World()
+    for number in range(40):
+        append(world, {f"d{number}": frozenset({number})}, key=f"orders/{number}")
+    before = world.store.request_counts()["GetObject"]
+    assert world.services().published_with_key("orders/40") is None
+    assert world.store.request_counts()["GetObject"] - before <= 8
+    assert world.services().published_with_key("orders/3") is not None
+
+
+def test_a_vacuum_that_trims_history_keeps_what_a_stream_needs() -> None:
+    world = World()
+    for number in range(3):
+        append(world, {"d1": frozenset({number})}, key=f"orders/{number}")
+    world.keeper.rollback(str(world.name), version=2)
+    world.write({"d1": frozenset({77})})
+    world.write({"d1": frozenset({78})})
+    services = world.services()
+    services.log.trim(services.log.read_history().trimmable(-1.0))
+    assert len(services.log.read_history().records) < 6
+    assert world.services().published_with_key("orders/2") is None, "it was rolled back"
+
+
+def test_the_double_tells_that_a_table_was_changed_between_look_and_alter() -> None:
+    world = unpartitioned()
+    world.write({"": frozenset({2})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    metastore = world.metastore
+    assert isinstance(metastore, MemoryMetastore)
+
+    def change_first(call: str, phase: str) -> None:
+        if (call, phase) == ("alter_partitions", "before"):
+            metastore.on_call = None
+            table = world.table
+            metastore.create_table(
+                replace(table, parameters={**table.parameters, "table_writer.write_id": "somebody-else"})
+            )
+
+    plan = world.plan(WriteMode.OVERWRITE_TABLE)
+
+    def intrude() -> None:
+        metastore.on_call = change_first
+
+    with pytest.raises(MetastoreError):
+        world.write({"": frozenset({3})}, plan=plan, before_publish=intrude)
+    assert world.rows() == {"": frozenset({2})}
