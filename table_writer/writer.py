@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Unpack
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from table_writer.batches import batch_writer
 from table_writer.config import TableWriterConfig
 from table_writer.create_table import create_table
 from table_writer.display.plan_report import PlanReport
 from table_writer.display.reports import DoctorReport, RecoverReport
 from table_writer.display.write_result import WriteResult
-from table_writer.errors import InvalidInputError
 from table_writer.maintenance import Maintenance
 from table_writer.model.new_table import NewTable
 from table_writer.model.write import WriteMode
@@ -24,8 +23,6 @@ from table_writer.spark_services import SessionServices
 from table_writer.steps import Steps
 
 __all__ = ["TableWriter"]
-
-logger = logging.getLogger(__name__)
 
 
 class TableWriter:
@@ -334,20 +331,7 @@ class TableWriter:
         >>> write_batch = TableWriter(spark).for_each_batch("mart.orders", mode="append", query_name="orders")
         >>> write_batch(df, 0)
         """
-        chosen = write_mode(mode)
-        if not query_name or "idempotency_key" in options or "write_uuid" in options:
-            raise InvalidInputError(
-                "for_each_batch makes the idempotency key of each batch out of query_name, which must not be empty, and"
-                " the batch id: leave idempotency_key and write_uuid out"
-            )
-        every = WriteKeywords(if_empty="ignore") | options
-        WriteOptions(**every).require_fit(chosen)
-
-        def write_batch(batch: DataFrame, batch_id: int) -> None:
-            result = self._write(batch, table, chosen, every | {"idempotency_key": f"{query_name}/{batch_id}"})
-            logger.info("query %s batch %d: %r", query_name, batch_id, result)
-
-        return write_batch
+        return batch_writer(self._steps.write, table, mode, query_name, options)
 
     def recover(self, table: str) -> RecoverReport:
         """Settle every publish of a table that was left in doubt, and put right what the metastore applied late.

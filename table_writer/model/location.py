@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -120,9 +120,6 @@ class PlaceSet:
     def __init__(self, places: Iterable[Place]) -> None:
         self._places = frozenset(places)
         self._above = frozenset(above for place in self._places for above in _and_above(place))
-
-    def __iter__(self) -> Iterator[Place]:
-        return iter(self._places)
 
     def meets(self, place: Place) -> bool:
         """Whether the place is one of these, lies below one, or has one below it."""

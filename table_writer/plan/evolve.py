@@ -29,10 +29,11 @@ from table_writer.plan.type_pairs import unstorable
 __all__ = ["add_columns", "added_field", "addition_problems"]
 
 LONGEST_NAME: Final = 767  # Hive's metastore: COLUMNS_V2.COLUMN_NAME
-NAME_HIVE_KEEPS: Final = re.compile(r"[^,\x00-\x1f\x7f]*[^,\s\x00-\x1f\x7f][^,\x00-\x1f\x7f]*")
-"""Hive's SerDes split a list of column names at commas; line breaks end its records."""
-FIELD_HIVE_KEEPS: Final = re.compile(r"[\w. ]*[\w.][\w. ]*")
-"""Hive keeps a struct as text, names unquoted, and reads it with a parser that knows these characters."""
+NAME_HIVE_KEEPS: Final = re.compile(r"[^\x00-\x20,;{}()=\x7f]+")
+"""Hive's SerDes split a list of names at commas, and its Parquet reader parses a schema as text: one name with a blank,
+and Hive reads no file of the table."""
+FIELD_HIVE_KEEPS: Final = re.compile(r"[\w.]+")
+"""Hive keeps a struct as text too, names unquoted, for a parser that knows these characters."""
 FIELD_BESIDE_LIMITS: Final = re.compile(r"\w+")
 """Spark keeps a column with ``char(n)`` inside as text too, and reads it as SQL."""
 

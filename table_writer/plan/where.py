@@ -55,8 +55,9 @@ class Where:
             frame = self._frame([]).drop(NUMBER).where(predicate)
             repeatable = frame._jdf.queryExecution().analyzed().deterministic()  # noqa: SLF001
         except (AnalysisException, PySparkException) as error:
+            reason = str(error).splitlines()[0]
             raise InvalidInputError(
-                f"where={predicate!r} is no predicate over the partition columns ({columns}) of {table}: {str(error).splitlines()[0]}",
+                f"where={predicate!r} is no predicate over the partition columns ({columns}) of {table}: {reason}",
                 table=table,
             ) from error
         if not repeatable:

@@ -125,8 +125,8 @@ class CarryOver:
         if limit is not None and size > limit:
             raise InvalidInputError(
                 f"the append would copy {size:,} bytes that {len(listed)} partition(s) of {self.plan.table.name} hold"
-                f" already, above max_copied_bytes={limit:,}. Nothing was published. Partition the table more finely, so"
-                " that an append touches less; or replace the partitions with overwrite_partitions; or raise"
+                f" already, above max_copied_bytes={limit:,}. Nothing was published. Partition the table more finely,"
+                " so that an append touches less; or replace the partitions with overwrite_partitions; or raise"
                 " max_copied_bytes.",
                 table=str(self.plan.table.name),
                 write_id=self.plan.write_id,

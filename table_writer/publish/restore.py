@@ -13,11 +13,12 @@ from table_writer.log.deadline import Deadline
 from table_writer.log.history import History
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
 from table_writer.model.location import Location
-from table_writer.model.partition_name import partition_name
-from table_writer.model.table import PartitionValues, Table
+from table_writer.model.partition_name import shown_name
+from table_writer.model.table import Partition, PartitionValues, Table
 from table_writer.model.write import new_write_id
 from table_writer.publish.files_there import NotThereError, files_there
 from table_writer.publish.parts import PublishParts
+from table_writer.publish.switch import locations
 
 __all__ = ["Restore", "Restored"]
 
@@ -50,6 +51,8 @@ class Restore:
     def run(self, table: Table, chosen: Collection[PartitionValues] | None, *, dry_run: bool) -> Restored:
         """Add all missing partitions at their newest published locations, in one metastore call.
 
+        An unpartitioned table that was made again is pointed at its rows.
+
         Parameters
         ----------
         table
@@ -75,7 +78,8 @@ class Restore:
             }
             _require_known(chosen, history, table)
             now = self._parts.metastore.get_partitions(table, list(wanted))
-            missing = {values: location for values, location in wanted.items() if values not in now}
+            lost = {values: one for values, one in now.items() if self._was_made_again(values, one)}
+            missing = {v: location for v, location in wanted.items() if v not in now or v in lost}
             with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="check") as pool:
                 checked = list(pool.map(partial(self._check, history), missing, missing.values()))
             partitions = tuple(found for _, found in checked if not isinstance(found, str))
@@ -83,16 +87,22 @@ class Restore:
                 version=None,
                 partitions=partitions,
                 not_there={values: reason for values, reason in checked if isinstance(reason, str)},
-                present_count=len(now),
+                present_count=len(now) - len(lost),
                 notes=settled,
             )
             if dry_run or not partitions:
                 return found
+            before = locations(lost)
+            partitions = tuple(replace(one, old_location=before.get(one.values)) for one in partitions)
             entry = self._entry(history, table, partitions)
             deadline = Deadline(self._parts.publish_timeout_seconds)
             if self._parts.claimed.claim(entry):
-                notes = self._parts.claimed.carry_out(table, entry, {}, deadline)
+                notes = self._parts.claimed.carry_out(table, entry, lost, deadline)
                 return replace(found, version=entry.version, notes=settled + notes)
+
+    def _was_made_again(self, values: PartitionValues, now: Partition) -> bool:
+        """Whether this is an unpartitioned table, back at its root: made again it exists, without its rows."""
+        return values == () and Location.parse(now.location).same_place(self._parts.layout.root)
 
     def _check(
         self, history: History, values: PartitionValues, location: str
@@ -121,8 +131,7 @@ class Restore:
 def _require_known(chosen: Collection[PartitionValues] | None, history: History, table: Table) -> None:
     unknown = [values for values in chosen or () if values not in history.current]
     if unknown:
-        name = partition_name([column.name for column in table.partition_columns], unknown[0])
         raise InvalidInputError(
-            f"partition {name} of {table.name} is not in the log: this library never wrote it",
+            f"partition {shown_name(table, unknown[0])} of {table.name} is not in the log: this library never wrote it",
             table=str(table.name),
         )

@@ -113,10 +113,10 @@ def _type_message(kind: Any, subtypes: list[int], children: list[tuple[str, Any]
 
 
 def _require_readable(names: list[str]) -> None:
-    quoted = [name for name in names if "`" in name]
+    quoted = [name for name in names if name.endswith("`")]
     if quoted:
         raise InvalidInputError(
-            f"column {quoted[0]!r} has a backquote in its name: Java cannot read an ORC file of it; rename the column"
+            f"column {quoted[0]!r} ends in a backquote: Java cannot read an ORC file of it; rename the column"
         )
 
 

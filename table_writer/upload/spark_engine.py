@@ -119,8 +119,8 @@ def _require_all(written: int, counted: Mapping[PartitionValues, int], plan: Wri
     if read != written:
         raise CheckFailedError(
             f"{written:,} rows were written for {plan.table.name} and {read:,} are read back: files of {description}"
-            " cannot hold some of the values, usually line breaks in text. Nothing was published. Take them out of the"
-            " DataFrame, or choose a format or options that can hold them.",
+            " cannot hold some of the values, usually line breaks in text, or rows of CSV with nothing but a null."
+            " Nothing was published. Take them out of the DataFrame, or choose a format or options that can hold them.",
             table=str(plan.table.name),
             write_id=plan.write_id,
         )

@@ -264,8 +264,8 @@ class SparkFiles:
 
     @staticmethod
     def _dict(scala_map: Any) -> dict[str, str]:
-        pairs = scala_map.toSeq()
-        return {pairs.apply(index)._1(): pairs.apply(index)._2() for index in range(pairs.size())}
+        names, values = scala_map.keys().toSeq(), scala_map.values().toSeq()
+        return {names.apply(index): values.apply(index) for index in range(scala_map.size())}
 
 
 def reason(error: PySparkException | Py4JError) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from table_writer.errors import InvalidInputError
@@ -65,14 +65,14 @@ class Due:
 class InUse:
     """Where readers look, or may look.
 
-    A reader of a directory around this library's own, such as the root of an unpartitioned table, does not look into
-    it: its name starts with ``_``.
+    Readers of the table root, where an unpartitioned table begins, do not look into this library's own directory: its
+    name starts with ``_``.
     """
 
-    def __init__(self, layout: TableLayout, places: Iterable[Place]) -> None:
+    def __init__(self, layout: TableLayout, places: Collection[Place]) -> None:
         self._own = PlaceSet([layout.own.place])
         self._all = PlaceSet(places)
-        self._inside = PlaceSet(place for place in self._all if self._own.holds(place))
+        self._inside = PlaceSet(place for place in places if place != layout.root.place)
 
     def meets(self, place: Place) -> bool:
         """Whether readers look at this directory, below it or around it."""

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from table_writer import TableWriter
+from table_writer import Maintenance, TableWriter
 from table_writer.testing import Lakehouse
+
+from .watched import Seen, look_at, stopped_at
 
 
 @pytest.fixture(scope="session")
@@ -60,3 +62,21 @@ def keys_below(spark: SparkSession, lakehouse: Lakehouse) -> Callable[[str], set
         return {key for key in found if key and not key.endswith("/")}
 
     return keys
+
+
+@pytest.fixture
+def look(writer: TableWriter, lakehouse: Lakehouse) -> Callable[[str], Seen]:
+    """Return everything that is there of a table."""
+    return lambda table: look_at(table, writer, lakehouse)
+
+
+@pytest.fixture
+def keeper(writer: TableWriter) -> Maintenance:
+    """Maintenance with what the session's writer has opened."""
+    return Maintenance(services=writer._services.services)
+
+
+@pytest.fixture
+def stopped(spark: SparkSession) -> Callable[..., TableWriter]:
+    """Make a writer that does something else at a moment of its next write."""
+    return lambda moment, action, config=None: stopped_at(spark, moment, action, config)

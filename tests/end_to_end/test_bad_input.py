@@ -24,10 +24,14 @@ Keys = Callable[[str], set[str]]
 BAD_TABLES = {
     "CREATE VIEW {name} AS SELECT 1 AS id, 'd' AS dt": "is a view",
     "CREATE TABLE {name} (id BIGINT, note STRING, dt STRING) USING parquet": "is not partitioned",
-    "CREATE TABLE {name} (id BIGINT, note STRING, dt STRING) USING orc PARTITIONED BY (dt)": "is stored as orc",
-    "CREATE TABLE {name} (id BIGINT, note STRING) PARTITIONED BY (dt STRING) STORED AS TEXTFILE": "LazySimpleSerDe",
+    "CREATE TABLE {name} (id BIGINT, note STRING, dt STRING) USING csv PARTITIONED BY (dt)": (
+        "is stored as csv.*engine='spark'"
+    ),
+    "CREATE TABLE {name} (id BIGINT, note STRING) PARTITIONED BY (dt STRING) STORED AS TEXTFILE": (
+        "LazySimpleSerDe.*engine='spark'"
+    ),
     "CREATE TABLE {name} (id BIGINT, note STRING, dt STRING) USING parquet PARTITIONED BY (dt)"
-    " CLUSTERED BY (id) INTO 4 BUCKETS": "is bucketed",
+    " CLUSTERED BY (id) INTO 4 BUCKETS": "is bucketed.*engine='spark'",
 }
 
 
@@ -85,7 +89,7 @@ def test_a_streaming_dataframe_is_refused_with_the_way_to_write_it(
 
 
 def test_an_unknown_if_empty_is_refused(writer: TableWriter, orders: str, rows: Callable[..., DataFrame]) -> None:
-    with pytest.raises(InvalidInputError, match="'error' or 'ignore'"):
+    with pytest.raises(InvalidInputError, match="if_empty='skip': expected one of error, ignore, replace"):
         writer.overwrite_partitions(rows((1, "a", "d")), orders, if_empty="skip")  # type: ignore[arg-type]
 
 

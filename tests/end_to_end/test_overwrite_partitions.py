@@ -14,6 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from table_writer import ConflictError, InvalidInputError, TableWriter, TableWriterConfig
 from table_writer.testing import Lakehouse
 
+from .watched import STAGED
+
 Rows = Callable[..., Any]
 Content = Callable[[str], set[tuple[Any, ...]]]
 Keys = Callable[[str], set[str]]
@@ -149,34 +151,13 @@ def test_an_empty_dataframe_is_an_error_unless_it_may_be_empty(
 
 
 def test_the_second_of_two_overlapping_writes_is_a_conflict(
-    spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, content: Content
+    writer: TableWriter, orders: str, rows: Rows, content: Content, stopped: Callable[..., TableWriter]
 ) -> None:
-    other = TableWriter(spark)
-
-    def publish_first(batch: Any) -> Any:
-        other.overwrite_partitions(rows((7, "winner", "d1")), orders)
-        return batch
-
     writer.overwrite_partitions(rows((1, "a", "d1")), orders)
-    plan = writer._services.planner(
-        writer._services.open_table(orders)
-    ).plan  # the moment between plan and publish, held open
-    planned = plan(rows((8, "loser", "d1")), mode_of(writer))
-    publish_first(None)
-    services = writer._services.open_table(orders)
-    from table_writer.upload.job import Uploader
-    from table_writer.writer import _OpenWrite
-
-    with pytest.raises(ConflictError, match="dt=d1"), _OpenWrite(services, planned.plan) as write:
-        staged = write.complete(Uploader().upload(planned.rows, planned.spec))
-        services.publisher().publish(staged, write.claiming)
+    late = stopped(STAGED, lambda: writer.overwrite_partitions(rows((7, "winner", "d1")), orders))
+    with pytest.raises(ConflictError, match="dt=d1"):
+        late.overwrite_partitions(rows((8, "loser", "d1")), orders)
     assert content(orders) == {(7, "winner", "d1")}
-
-
-def mode_of(_: TableWriter) -> Any:
-    from table_writer.model.write import WriteMode
-
-    return WriteMode.OVERWRITE_PARTITIONS
 
 
 def test_result_reads_well(spark: SparkSession, writer: TableWriter, orders: str, rows: Rows) -> None:

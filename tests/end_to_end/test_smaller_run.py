@@ -69,7 +69,7 @@ def test_what_spark_wrote_is_replaced_and_stays_on_disk(
     df.write.insertInto(table)
     before = set((tmp_path / "orders" / "dt=d1").iterdir())
     result = writer.overwrite_partitions(df.withColumn("id", df.id + 1), table)
-    assert [p.replaced for p in result.partitions] == [True]
+    assert [p.action for p in result.partitions] == ["replaced"]
     assert set((tmp_path / "orders" / "dt=d1").iterdir()) == before
     assert [r.id for r in spark.table(table).collect()] == [2]
 

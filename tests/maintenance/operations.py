@@ -185,7 +185,13 @@ OPERATIONS: Final = (
         lambda world: (others(world), world.write(MIXED)),
         lambda world: world.keeper.rollback(str(world.name), version=0),
     ),
-    Operation("restore", lost_metastore, lambda world: world.keeper.restore(str(world.name)), adopts=True),
+    *(
+        Operation(f"restore{what}", prepare, lambda world: world.keeper.restore(str(world.name)), adopts=True)
+        for what, prepare in (
+            ("", lost_metastore),
+            (" of an unpartitioned table", lambda world: (unpartitioned(WHOLE)(world), world.lose_metastore())),
+        )
+    ),
     Operation("vacuum", garbage, lambda world: world.vacuum(), publishes=False),
     Operation(
         "abort of dead uploads",

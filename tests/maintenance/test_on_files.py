@@ -10,20 +10,15 @@ import pytest
 
 from table_writer.storage import LocalStore
 from table_writer.testing.memory_metastore import MemoryMetastore
-from tests.publish.world import FaultyWorld, World
+from tests.publish.world import MetastoreDouble, World
 from tests.real.hooked import HookedStore
 
 from .operations import OPERATIONS, Operation
 
 
-class FileWorld(FaultyWorld):
+class FileWorld(MetastoreDouble):
     def wait_out_claims(self) -> None:
         self.store.skipped_seconds += 10_000
-
-    def lose_metastore(self) -> None:
-        table = self.table
-        self.metastore.drop_table(self.name)
-        self.metastore.create_table(replace(table, created_at_seconds=table.created_at_seconds + 60))
 
 
 @pytest.fixture

@@ -268,7 +268,7 @@ def test_a_writer_that_claims_first_is_not_given_up(world: World) -> None:
 
     registration = world.layout.registration_key(plan.write_id)
     world.store.put(registration, b'{"renewed_every_seconds": 1}')
-    world.store.put(f"{plan.data_location.key}dt=d3/part-00000-{plan.write_id}-1.json", b"[3]")
+    world.store.put(f"{plan.data_location.key}dt=d3/part-00000-{plan.write_id}-1.json", b"[33]")
     world.wait_out_claims()
     world.store.on_call = claim_meanwhile
     world.vacuum()

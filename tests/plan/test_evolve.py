@@ -26,8 +26,9 @@ KINDS = {
 }
 COMMENT = """it's \\ "quoted", and
 goes on"""
+# A decimal of 20 digits: Hive's reader does not know how Spark writes those of 18 or less.
 NEW = (
-    "SELECT 2L AS id, 'new' AS dt, 1 AS Plain, CAST(1.5 AS DECIMAL(5,2)) AS `a b`, DATE '2024-01-01' AS at,"
+    "SELECT 2L AS id, 'new' AS dt, 1 AS Plain, CAST(1.5 AS DECIMAL(20,2)) AS `Preis€`, DATE '2024-01-01' AS at,"
     " named_struct('X', array(map('k', 1Y)), 'y', 'z') AS inner, 'ab' AS code, X'00' AS raw"
 )
 
@@ -66,7 +67,7 @@ def test_added_columns_are_read_by_every_reader_and_null_in_old_partitions(
     fitted = fit(df, table_schema(table), str(table.name), ["dt"], SchemaMode.EVOLVE)
     now = add_columns(spark, metastore, table, fitted.added)
     assert [exact_type(field) for field in table_schema(now)] == [exact_type(field) for field in fitted.schema]
-    assert table_schema(now).names == ["id", "Plain", "a b", "at", "inner", "code", "raw", "dt"]
+    assert table_schema(now).names == ["id", "Plain", "Preis€", "at", "inner", "code", "raw", "dt"]
     assert [field.metadata.get("comment") for field in table_schema(now)][:2] == ["key", COMMENT]
     assert {column.name.lower() for column in now.columns} == {name.lower() for name in df.columns} - {"dt"}
     spark.conf.set("hive.exec.dynamic.partition.mode", "nonstrict")
@@ -75,12 +76,16 @@ def test_added_columns_are_read_by_every_reader_and_null_in_old_partitions(
     for converted in ("true", "false"):
         spark.conf.set("spark.sql.hive.convertMetastoreParquet", converted)
         try:
-            rows = {
-                tuple(row[:1]) + tuple(row[1:7]) for row in spark.table(str(table.name)).where("dt='old'").collect()
-            }
+            rows = {tuple(row[:7]) for row in spark.table(str(table.name)).where("dt = 'old'").collect()}
             assert rows == {(1, *nothing)}
             (new,) = spark.table(str(table.name)).where("dt = 'new'").collect()
-            assert (new.id, new.Plain, str(new["a b"]), str(new["at"]), new.code) == (2, 1, "1.50", "2024-01-01", "ab")
+            assert (new.id, new.Plain, str(new["Preis€"]), str(new["at"]), new.code) == (
+                2,
+                1,
+                "1.50",
+                "2024-01-01",
+                "ab",
+            )
             assert new.inner.y == "z"
         finally:
             spark.conf.unset("spark.sql.hive.convertMetastoreParquet")

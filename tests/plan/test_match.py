@@ -113,6 +113,7 @@ def test_a_new_column_keeps_its_comment_and_text_limit_and_may_be_null() -> None
         (StructField("", IntegerType()), "Hive cannot keep"),
         (StructField("  ", IntegerType()), "Hive cannot keep"),
         (StructField("a\nb", IntegerType()), "Hive cannot keep"),
+        (StructField("a b", IntegerType()), "Hive cannot keep"),
         (StructField("x" * 768, IntegerType()), "Hive cannot keep"),
         (StructField("c", ArrayType(StructType([StructField("a:b", IntegerType())]))), "field 'a:b' inside"),
         (StructField("c", NullType()), "cast it"),
@@ -128,7 +129,7 @@ def test_a_column_that_a_hive_table_cannot_get_is_refused(field: StructField, re
     assert reason in problems[0]
 
 
-@pytest.mark.parametrize("name", ["c", "Über", "a b", "a.b", "a:b", "x" * 767, "1", "日本"])
+@pytest.mark.parametrize("name", ["c", "Über", "a.b", "a:b", "x" * 767, "1", "日本"])
 def test_any_other_name_is_taken(name: str) -> None:
     assert addition_problems(StructField(name, BinaryType()), TABLE) == ()
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from table_writer.model.entry import Operation
 
-from .answers import a_day_later, answer_to_read, change_data, claim, send, settle
+from .answers import a_day_later, answer_to_read, change_data, claim, copy, send, settle
 from .invariants import Checks
 from .keeping import Protocol
 from .requests import (
@@ -27,9 +27,11 @@ from .requests import (
     TOO_LATE,
     Actor,
     Claim,
+    Copy,
     Delete,
     Done,
     HasData,
+    ListFiles,
     ListStale,
     Machine,
     Next,
@@ -90,12 +92,14 @@ class Explorer:
         self._machine = Machine(protocol or Protocol())
         self._names = tuple(scenario.actors)
         self._finishes = ("finish",) in scenario.actors.values()  # others never wait for a vacuum
-        self._checks = Checks(self._machine, self._names, scenario.actors)
+        self._checks = Checks(self._machine, self._names, scenario.actors, scenario.start)
         self._handlers: dict[type, Callable[[State, int, Any], Iterator[Step]]] = {
             ReadLog: self._read,
             ReadMetastore: self._read,
             ListStale: self._read,
             HasData: self._read,
+            ListFiles: self._read,
+            Copy: self._copy,
             Upload: self._change_data,
             Delete: self._change_data,
             Claim: self._claim,
@@ -193,6 +197,10 @@ class Explorer:
 
     def _change_data(self, state: State, number: int, request: Upload | Delete) -> Iterator[Step]:
         yield (self._names[number], request, ""), self._moved(state, number, OK, change_data(request, state.world))
+
+    def _copy(self, state: State, number: int, request: Copy) -> Iterator[Step]:
+        answer, world = copy(request, state.world)
+        yield (self._names[number], request, answer), self._moved(state, number, answer, world)
 
     def _claim(self, state: State, number: int, request: Claim) -> Iterator[Step]:
         won, world = claim(request, state.world)

@@ -11,9 +11,11 @@ from typing import Any
 from table_writer.log.history import History
 from table_writer.model.entry import Operation, Outcome
 
-from .answers import a_day_later, answer_to_read, change_data, claim, send, settle
-from .requests import Claim, Delete, Done, Machine, Next, Send, Settle, Upload
-from .state import INDEX, LAYOUT, PARTITIONS, Log, Metastore, Slot, World, code_of, rows_at
+from .answers import a_day_later, answer_to_read, change_data, claim, copy, send, settle
+from .content import created_over, done_twice, not_alone, rows_are_wrong, was_repeated
+from .requests import Claim, Copy, Delete, Done, Machine, Next, Send, Settle, Upload
+from .state import INDEX, LAYOUT, PARTITIONS, Log, Metastore, Slot, World, code_of, place_of, rows_at
+from .writes import Write
 
 LONGEST_RUN = 400
 
@@ -23,20 +25,23 @@ Label = tuple[str, object, str]
 class Checks:
     """All invariants of one scenario; what was checked once is not checked again."""
 
-    def __init__(self, machine: Machine, names: tuple[str, ...], actors: Mapping[str, Next]) -> None:
+    def __init__(self, machine: Machine, names: tuple[str, ...], actors: Mapping[str, Next], begin: World) -> None:
         self._machine = machine
         self._names = names
         self._writes = {name: phase[1] for name, phase in actors.items() if phase[0] in {"write", "rollback"}}
-        self._rollbacks = {name for name, phase in actors.items() if phase[0] == "rollback"}
+        self._begin = begin
+        self._is_whole = any(isinstance(one, Write) and one.is_of_whole_table for one in self._writes.values())
         self._states: dict[object, str] = {}
         self._steps: dict[object, str] = {}
         self.closing: list[tuple[Label, World]] = []
 
     def step(self, before: World, after: World) -> str:
         """Check a step from one state to the next."""
-        if before.metastore == after.metastore or after.touched:
+        if before.metastore == after.metastore:
             return ""
         late = len(after.late) < len(before.late)
+        if after.touched:
+            return "" if late else created_over(before.log, before.metastore, after.metastore)
         key = (before.log, before.metastore, after.metastore, late)
         found = self._steps.get(key)
         self.closing = []
@@ -44,12 +49,13 @@ class Checks:
             found = torn(before.log, before.metastore, after.metastore)
             if not late:
                 found = found or unclaimed(before.log, before.metastore, after.metastore)
+                found = found or created_over(before.log, before.metastore, after.metastore)
             self._steps[key] = found
         return found
 
     def state(self, world: World, told: tuple[str, ...]) -> str:
         """Check a state, and what becomes of it when everything dies there."""
-        key = (world.log, world.metastore, world.data, world.touched, told)
+        key = (world.log, world.metastore, world.data, world.rows, world.touched, told)
         found = self._states.get(key)
         if found is None:
             found = self._states[key] = self._check(world, told)
@@ -61,7 +67,22 @@ class Checks:
         return now or self._after_all_died(world._replace(late=()), told)
 
     def _now(self, world: World, told: tuple[str, ...]) -> str:
-        return dead_location(world) or self._failed_is_visible(world, told)
+        return (
+            dead_location(world)
+            or self._failed_is_visible(world, told)
+            or self._is_gone(world)
+            or self._nothing_to_repeat(world, told)
+        )
+
+    def _is_gone(self, world: World) -> str:
+        gone = self._is_whole and world.metastore[INDEX["p"]] is None
+        return "the unpartitioned table has lost its location" if gone else ""
+
+    def _nothing_to_repeat(self, world: World, told: tuple[str, ...]) -> str:
+        for name, report in zip(self._names, told, strict=True):
+            if report == "repeated" and not was_repeated(world.log, self._writes[name].key, self._begin.log.newest):
+                return f"{name} told its user that its key was published, and no such rows are there"
+        return ""
 
     def _failed_is_visible(self, world: World, told: tuple[str, ...]) -> str:
         for name, report in zip(self._names, told, strict=True):
@@ -70,7 +91,7 @@ class Checks:
                 slot = slot_of(world.log, write.write_id)
                 if slot is not None and slot.outcome is Outcome.PUBLISHED:
                     return f"{name} told its user that it failed, and its entry is published"
-                if any(code == f"{write.write_id}/{values}" for values, code in _shown(world.metastore)):
+                if any(rows_at(code) == f"{write.write_id}/{values}" for values, code in _shown(world.metastore)):
                     return f"{name} told its user that it failed, and readers see its rows"
         return ""
 
@@ -82,7 +103,7 @@ class Checks:
         problem = problem or self._after_recover(world, told)
         if problem:
             return problem
-        world = a_day_later(world)
+        world = a_day_later(world._replace(awake=frozenset()))
         self.closing.append((("time", 0, "a day passes"), world))
         problem, world, _ = self._run("vacuum", ("vacuum", "V"), world)
         return problem or self._now(world, told) or leaked(world) or forgotten(world.log.a_day_later())
@@ -93,6 +114,9 @@ class Checks:
             or in_doubt(world.log)
             or out_of_place(world)
             or lost_update(world.log)
+            or rows_are_wrong(world)
+            or not_alone(world)
+            or done_twice(world.log)
             or self._success_is_gone(world, told)
         )
 
@@ -122,6 +146,8 @@ class Checks:
                 response, world = settle(request, world)
             elif isinstance(request, Send):
                 response, world = send(request, world)
+            elif isinstance(request, Copy):
+                response, world = copy(request, world)
             elif isinstance(request, Upload | Delete):
                 world = change_data(request, world)
             else:
@@ -137,7 +163,7 @@ class Checks:
 def dead_location(world: World) -> str:
     """(a) Readers are never pointed at rows that are gone."""
     for values, code in _shown(world.metastore):
-        if rows_at(code) and not code.startswith("x:") and code not in world.data:
+        if rows_at(code) and not code.startswith("x:") and rows_at(code) not in world.data:
             return f"{values} is at {code}, whose data is gone"
     return ""
 
@@ -203,9 +229,9 @@ def lost_update(log: Log) -> str:
     ]
     for later, slot in published:
         for earlier, other in published:
-            if earlier >= later or not _partitions(slot) & _partitions(other):
+            if earlier >= later or not (_partitions(slot) | {*slot.replaces}) & _partitions(other):
                 continue
-            unseen = earlier > slot.base or earlier in slot.in_doubt_at_plan
+            unseen = (earlier > slot.base or earlier in slot.in_doubt_at_plan) and not slot.appends
             if slot.operation is Operation.WRITE and unseen:
                 return f"version {later} is published over version {earlier}, which it never saw: a lost update"
             over = slot.settles is not None and earlier > slot.settles and other.operation is not Operation.RECOVER
@@ -217,7 +243,7 @@ def lost_update(log: Log) -> str:
 def leaked(world: World) -> str:
     """(f) After recover, a day and a vacuum, all data is in use."""
     words = (newest_word(world.log, values) for values in PARTITIONS)
-    used = {word[1] for word in words if word} | set(world.metastore)
+    used = {word[1] for word in words if word} | {place_of(code) for code in world.metastore}
     left = sorted(code for code in world.data if code not in used)
     return f"nobody uses {', '.join(left)}, and vacuum leaves it" if left else ""
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from table_writer.log.history import Placement
 from table_writer.model.entry import Operation, Outcome
 
-from .publishing import Job, Publishing, present_before
+from .publishing import Publishing, present_before
 from .requests import (
     Claim,
     Delete,
@@ -27,16 +25,11 @@ from .state import (
     code_of,
     code_of_text,
     location,
+    place_of,
     rows_at,
+    tag_of,
 )
-
-
-class Rollback(NamedTuple):
-    """A rollback to the state after a version."""
-
-    write_id: str
-    version: int
-    partitions: tuple[str, ...]
+from .writes import Job, Rollback
 
 
 class Keeping(Publishing):
@@ -56,12 +49,7 @@ class Keeping(Publishing):
     def compare(self, log: Log) -> Phase:
         """Put right what a late call has set back."""
         now = yield ReadMetastore(PARTITIONS)
-        behind: dict[int, list[Change]] = {}
-        for values, code in zip(PARTITIONS, now, strict=True):
-            placed = log.history.current.get((values,))
-            if placed and self.placement(log.history, values, code) is Placement.BEHIND:
-                wanted = code_of_text(placed.partition.new_location)
-                behind.setdefault(placed.version, []).append((values, code, wanted))
+        behind = self.behind(log, tuple(zip(PARTITIONS, now, strict=True)))
         if not behind:
             return "end", "recovered"
         version = min(behind)
@@ -90,12 +78,15 @@ class Keeping(Publishing):
             if self.placement(log.history, values, code) is not Placement.IN_PLACE:
                 return "end", "failed"
         changes = tuple(
-            (values, code, target) for (values, target), code in zip(targets, now, strict=True) if code != target
+            (values, place_of(code), target)
+            for (values, target), code in zip(targets, now, strict=True)
+            if place_of(code) != target
         )
-        return ("claim_rollback", rollback, log.newest, changes) if changes else ("end", "nothing")
+        expected = tag_of(now[0])
+        return ("claim_rollback", rollback, log.newest, changes, expected) if changes else ("end", "nothing")
 
-    def claim_rollback(self, rollback: Rollback, newest: int, changes: tuple[Change, ...]) -> Phase:
-        slot = Slot(Operation.ROLLBACK, rollback.write_id, changes, newest)
+    def claim_rollback(self, rollback: Rollback, newest: int, changes: tuple[Change, ...], expected: str) -> Phase:
+        slot = Slot(Operation.ROLLBACK, rollback.write_id, changes, newest, rollback_to=rollback.version)
         if not (yield Claim(newest + 1, slot)):
             return "rollback", rollback
         job = Job(
@@ -108,6 +99,7 @@ class Keeping(Publishing):
             refused=("end", "failed"),
             unknown=("end", "unknown"),
             unrecorded=("end", "success"),
+            expected=expected,
         )
         return "switch", job, present_before(changes), 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from table_writer.log.history import History, Placement, SlotRecord
@@ -10,10 +10,9 @@ from table_writer.log.rules import Effect, PartitionState, Standing
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.vacuum.due import InUse
 
-from .explorer import Scenario
 from .keeping import Protocol
-from .publishing import Job, Write
-from .requests import LOST, MISSING, OK, Next, Phase, ReadMetastore, Send, Settle
+from .mutation import Mutation, where
+from .requests import LOST, MISSING, OK, Claim, Next, Phase, ReadMetastore, Send, Settle
 from .scenarios import (
     A_P,
     A_PQ,
@@ -29,10 +28,10 @@ from .scenarios import (
     TWICE,
     VACUUM,
     rollback,
-    scenario,
     write,
 )
-from .state import Budget, Change, Log, Metastore, Slot, World, location, rows_at
+from .state import Budget, Change, Log, Metastore, Slot, location, rows_at
+from .writes import Job, Planned, Shown
 
 AWAKE: Final[Next] = (
     "switch",
@@ -54,16 +53,21 @@ AWAKE: Final[Next] = (
 
 
 class WriteWithoutClaim(Protocol):
-    def claim(self, write: Write, base: int, in_doubt: frozenset[int], newest: int, now: Metastore) -> Phase:
-        kind = "alter" if all(now) else "add"
-        answer = yield Send((kind, tuple((values, f"{write.write_id}/{values}") for values in write.partitions)))
+    def claim(self, plan: Planned, log: Log, shown: Shown) -> Phase:
+        kind = "alter" if all(code for _, code in shown) else "add"
+        answer = yield Send((kind, tuple((values, f"{plan.write.write_id}/{values}") for values, _ in shown)))
         return "end", "success" if answer == OK else "unknown"
 
 
 class ClaimsAnySlot(Protocol):
-    def claim(self, write: Write, base: int, in_doubt: frozenset[int], newest: int, now: Metastore) -> Phase:
-        phase = yield from super().claim(write, base, in_doubt, newest, now)
-        return ("claim", write, base, in_doubt, newest + 1, now) if phase[0] == "publish" else phase
+    def claim(self, plan: Planned, log: Log, shown: Shown) -> Phase:
+        return (yield from self.claim_any(plan, log.newest + 1, shown))
+
+    def claim_any(self, plan: Planned, version: int, shown: Shown) -> Phase:
+        slot = self._slot(plan, shown)
+        if not (yield Claim(version, slot)):
+            return "claim_any", plan, version + 1, shown
+        return self.carry_out_write(version, slot, "")
 
 
 class RecoversWithoutClaim(Protocol):
@@ -89,8 +93,8 @@ class AppliesAgain(Protocol):
 
 
 class ForgetsInDoubtAtPlan(Protocol):
-    def standing(self, record: SlotRecord, draft: LogEntry, in_doubt_at_plan: frozenset[int]) -> Standing:
-        return super().standing(record, draft, frozenset())
+    def standing(self, record: SlotRecord, draft: LogEntry, plan: Planned) -> Standing:
+        return super().standing(record, draft, plan._replace(in_doubt=frozenset()))
 
 
 class SendsTooLate(Protocol):
@@ -250,29 +254,15 @@ class RollsBackWhileAVacuumMayDelete(Protocol):
 
 
 class PublishesWhatIsVacuumed(Protocol):
-    def standing(self, record: SlotRecord, draft: LogEntry, in_doubt_at_plan: frozenset[int]) -> Standing:
-        found = super().standing(record, draft, in_doubt_at_plan)
+    def standing(self, record: SlotRecord, draft: LogEntry, plan: Planned) -> Standing:
+        found = super().standing(record, draft, plan)
         return Standing.UNRELATED if found is Standing.DELETED else found
 
 
-@dataclass(frozen=True)
-class Mutation:
-    """A broken rule, where it shows, and how."""
-
-    rule: str
-    protocol: type[Protocol]
-    scenario: Scenario
-    finds: str
-
-
-def _where(title: str, begin: World, budget: Budget | None = None, **actors: Next) -> Scenario:
-    return scenario(title, begin, budget or Budget(), None, **actors)
-
-
 B_Q: Final = write("B", "q")
-TWO = _where("2 writes", ONLY_P, A=A_P, B=B_P)
-THREE = _where("2 writes, recover", ONLY_P, A=A_P, B=B_P, recover=RECOVER)
-BACK_AND_VACUUM = _where("rollback, vacuum", TWICE, K=rollback(1), vacuum=VACUUM)
+TWO = where("2 writes", ONLY_P, A=A_P, B=B_P)
+THREE = where("2 writes, recover", ONLY_P, A=A_P, B=B_P, recover=RECOVER)
+BACK_AND_VACUUM = where("rollback, vacuum", TWICE, K=rollback(1), vacuum=VACUUM)
 LATE_OR_REFUSED = Budget(refusals=1, late=1)
 
 MUTATIONS: Final = (
@@ -281,122 +271,120 @@ MUTATIONS: Final = (
     Mutation(
         "no recovery without a claim",
         RecoversWithoutClaim,
-        _where("a write died, 2 recovers", DIED, Budget(timeouts=0), B=B_P, recover=RECOVER, again=RECOVER),
+        where("a write died, 2 recovers", DIED, Budget(timeouts=0), B=B_P, recover=RECOVER, again=RECOVER),
         "no entry in doubt wants",
     ),
     Mutation("nothing is applied again after publishing", AppliesAgain, TWO, "no entry in doubt wants"),
     Mutation(
         "what was in doubt at the plan and is published since is a conflict",
         ForgetsInDoubtAtPlan,
-        _where("a write died", DIED, B=B_P, recover=RECOVER),
+        where("a write died", DIED, B=B_P, recover=RECOVER),
         "lost update",
     ),
     Mutation("nothing is sent after the claim's timeout", SendsTooLate, THREE, "no entry in doubt wants"),
     Mutation(
         "nothing is sent after the claim's timeout, least of all a day later",
         SendsTooLate,
-        replace(_where("a sleeper, vacuum", SLEPT, Budget(days=1), vacuum=VACUUM, X=AWAKE), steps_are_checked=False),
+        replace(where("a sleeper, vacuum", SLEPT, Budget(days=1), vacuum=VACUUM, X=AWAKE), steps_are_checked=False),
         "data is gone",
     ),
     Mutation(
         "nothing is recovered before the claim's timeout",
         RecoversTooEarly,
-        _where("2 writes, recover", ONLY_P, A=A_P, B=B_P, recover=RECOVER),
+        where("2 writes, recover", ONLY_P, A=A_P, B=B_P, recover=RECOVER),
         "no entry in doubt wants",
     ),
     Mutation(
         "nothing is abandoned after the claim's timeout",
         AbandonsTooLate,
-        _where("write, recover", ONLY_P, LATE_OR_REFUSED, A=A_P, recover=RECOVER),
+        where("write, recover", ONLY_P, LATE_OR_REFUSED, A=A_P, recover=RECOVER),
         "told its user that it failed",
     ),
     Mutation(
         "nothing is abandoned with a call unanswered",
         AbandonsUnanswered,
-        _where("write, recover", ONLY_P, LATE_OR_REFUSED, A=A_P, recover=RECOVER),
+        where("write, recover", ONLY_P, LATE_OR_REFUSED, A=A_P, recover=RECOVER),
         "told its user that it failed",
     ),
     Mutation(
         "placeholders stay after a refusal",
         DropsPlaceholders,
-        _where("2 writes", ONLY_P, LATE_OR_REFUSED, A=A_PQ, B=B_Q),
+        where("2 writes", ONLY_P, LATE_OR_REFUSED, A=A_PQ, B=B_Q),
         "after recover",
     ),
-    Mutation("one alter for all partitions", AltersOneByOne, _where("write", ONLY_P, A=A_PQ), "without the others"),
-    Mutation("new partitions come empty", AddsInPlace, _where("write", ONLY_P, A=A_PQ), "without the others"),
+    Mutation("one alter for all partitions", AltersOneByOne, where("write", ONLY_P, A=A_PQ), "without the others"),
+    Mutation("new partitions come empty", AddsInPlace, where("write", ONLY_P, A=A_PQ), "without the others"),
     Mutation(
         "an outcome is recorded after the drop",
         SettlesBeforeTheDrop,
-        _where("rollback, write", ONLY_P, Budget(late=1), K=rollback(0), B=B_P),
+        where("rollback, write", ONLY_P, Budget(late=1), K=rollback(0), B=B_P),
         "no entry in doubt wants",
     ),
     Mutation(
         "a drop without an answer leaves the entry in doubt",
         ForgetsUnansweredDrops,
-        _where("rollback, write", ONLY_P, Budget(late=1), K=rollback(0), B=B_P),
+        where("rollback, write", ONLY_P, Budget(late=1), K=rollback(0), B=B_P),
         "after recover",
     ),
+    Mutation("a late drop is repaired", LeavesLateDrops, where("old drop", OLD_DROP, recover=RECOVER), "after recover"),
     Mutation(
-        "a late drop is repaired", LeavesLateDrops, _where("old drop", OLD_DROP, recover=RECOVER), "after recover"
-    ),
-    Mutation(
-        "a late alter is repaired", LeavesLateAlters, _where("old alter", OLD_ALTER, recover=RECOVER), "after recover"
+        "a late alter is repaired", LeavesLateAlters, where("old alter", OLD_ALTER, recover=RECOVER), "after recover"
     ),
     Mutation(
         "recover tells a late alter from another tool",
         TakesLateCallsForAnotherTool,
-        _where("old alter", OLD_ALTER, Budget(unrecorded=1), A=A_P, recover=RECOVER),
+        where("old alter", OLD_ALTER, Budget(unrecorded=1), A=A_P, recover=RECOVER),
         "told its user that it succeeded",
     ),
     Mutation(
         "recover does not tear an entry over a late drop",
         TakesLateCallsForAnotherTool,
-        _where("old drop", OLD_DROP, A=A_PQ, recover=RECOVER),
+        where("old drop", OLD_DROP, A=A_PQ, recover=RECOVER),
         "without the others",
     ),
     Mutation(
         "a placeholder is as good as no partition",
         TakesPlaceholdersForAnotherTool,
-        _where("old drop", OLD_DROP, Budget(refusals=1), A=A_PQ, recover=RECOVER),
+        where("old drop", OLD_DROP, Budget(refusals=1), A=A_PQ, recover=RECOVER),
         "after recover",
     ),
     Mutation(
         "a call that changed one partition changed all",
         TakesSomeForNone,
-        _where("old alter", OLD_ALTER, Budget(misreported=1), A=A_PQ, recover=RECOVER),
+        where("old alter", OLD_ALTER, Budget(misreported=1), A=A_PQ, recover=RECOVER),
         "told its user that it failed",
     ),
     Mutation(
         "a recovery switches all partitions in one call, also what is done",
         SwitchesOnlyWhatIsNotDone,
-        _where("half done", GROWN, Budget(late=1), K=rollback(1, "pq"), A=A_PQ, recover=RECOVER),
+        where("half done", GROWN, Budget(late=1), K=rollback(1, "pq"), A=A_PQ, recover=RECOVER),
         "without the others",
     ),
     Mutation("no vacuum without a claim", VacuumsWithoutClaim, BACK_AND_VACUUM, "data is gone"),
     Mutation(
         "a vacuum looks at the metastore",
         VacuumIgnoresTheMetastore,
-        _where("old alter, vacuum", OLD_ALTER, Budget(days=1), vacuum=VACUUM),
+        where("old alter, vacuum", OLD_ALTER, Budget(days=1), vacuum=VACUUM),
         "data is gone",
     ),
     Mutation("a vacuum spares what is in doubt", VacuumIgnoresWhatIsInDoubt, BACK_AND_VACUUM, "data is gone"),
     Mutation(
         "a vacuum waits until no call can be late",
         VacuumDoesNotWait,
-        _where("old alter, vacuum", OLD_ALTER, vacuum=VACUUM),
+        where("old alter, vacuum", OLD_ALTER, vacuum=VACUUM),
         "data is gone",
     ),
     Mutation("no rollback to what a vacuum deletes", RollsBackToWhatIsVacuumed, BACK_AND_VACUUM, "data is gone"),
     Mutation(
         "no rollback to what a vacuum may be deleting, though readers were there again",
         RollsBackWhileAVacuumMayDelete,
-        _where("a vacuum died", READERS_CAME_BACK, B=B_P, K=rollback(3), finish=("finish",)),
+        where("a vacuum died", READERS_CAME_BACK, B=B_P, K=rollback(3), finish=("finish",)),
         "data is gone",
     ),
     Mutation(
         "a write that a vacuum has given up stops",
         PublishesWhatIsVacuumed,
-        _where("write, vacuum, a day", ONLY_P, Budget(days=1), A=A_P, vacuum=VACUUM),
+        where("write, vacuum, a day", ONLY_P, Budget(days=1), A=A_P, vacuum=VACUUM),
         "data is gone",
     ),
 )

@@ -93,7 +93,7 @@ class Publishing(Rules):
     def looked(self, plan: Planned, log: Log, shown: Shown) -> Next:
         """Decide by what the metastore shows. What stays must be what the log says, and no late call's."""
         if plan.write.appends or plan.write.creates:
-            behind = self.behind(log, shown)
+            behind = self.in_the_way(log, shown)
             if behind:
                 version = min(behind)
                 failed = ("discard", plan.write, "failed")
@@ -101,6 +101,10 @@ class Publishing(Rules):
         if self.refuses(plan.write, shown):
             return "discard", plan.write, "failed"
         return ("bring", plan, log, shown) if plan.write.appends else ("claim", plan, log, shown)
+
+    def in_the_way(self, log: Log, shown: Shown) -> dict[int, list[Change]]:
+        """What is to be put right before a write builds on it."""
+        return self.behind(log, shown)
 
     def refuses(self, write: Write, shown: Shown) -> bool:
         there = [code for _, code in shown if code is not None]
@@ -118,9 +122,9 @@ class Publishing(Rules):
 
     def bring(self, plan: Planned, log: Log, shown: Shown) -> Phase:
         """Compare what is there with what was copied; after copying look at everything again."""
-        sources = tuple((values, code) for values, code in shown if code is not None and rows_at(code))
-        listed = (yield ListFiles(tuple(code for _, code in sources))) if sources else ()
-        wanted = tuple((v, str(rows_at(c)), rows) for (v, c), rows in zip(sources, listed, strict=True) if rows)
+        sources = tuple((values, place) for values, code in shown if (place := rows_at(code)))
+        listed = (yield ListFiles(tuple(place for _, place in sources))) if sources else ()
+        wanted = tuple((*source, rows) for source, rows in zip(sources, listed, strict=True) if rows)
         if wanted != plan.copied:
             return "copy", plan, log, shown, wanted
         if all(code is None for _, code in shown):
@@ -260,12 +264,11 @@ class Publishing(Rules):
             }
         shown = dict(zip((values for values, _, _ in changes), now, strict=True))
         todo = self.to_do(changes, states)
-        superseded = bool(states) and all(state is PartitionState.SUPERSEDED for state in states.values())
         job = Job(
             version=own,
             write_id=slot.write_id,
             changes=todo,
-            outcome=Outcome.ABANDONED if superseded else Outcome.PUBLISHED,
+            outcome=self.recovered_as(tuple(states.values())),
             settles=self.settles(slot.settles or own, own),
             done=then,
             refused=failed,

@@ -6,7 +6,19 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from .explorer import Explored
-from .requests import Claim, Delete, HasData, ListStale, ReadLog, ReadMetastore, Send, Settle, Upload
+from .requests import (
+    Claim,
+    Copy,
+    Delete,
+    HasData,
+    ListFiles,
+    ListStale,
+    ReadLog,
+    ReadMetastore,
+    Send,
+    Settle,
+    Upload,
+)
 from .state import PARTITIONS, Call, Change, Slot, World
 
 
@@ -50,6 +62,7 @@ def table(all_found: list[Explored]) -> str:
 
 def _world(world: World) -> list[str]:
     lines = [f"      metastore: {_metastore(world)}", f"      data: {' '.join(sorted(world.data)) or 'none'}"]
+    lines += [f"      at {code} are the rows {', '.join(rows) or 'of nobody'}" for code, rows in world.rows]
     for version, slot in enumerate(world.log.slots, 1):
         outcome = slot.outcome.value if slot.outcome else "in doubt"
         lines.append(f"      v{version} {_slot(slot)}: {outcome} {f'by {slot.settled_by}' if slot.settled_by else ''}")
@@ -61,6 +74,8 @@ _WORDS: Final[dict[type, Callable[[Any], str]]] = {
     ReadMetastore: lambda what: f"reads {', '.join(what.partitions)} in the metastore",
     ListStale: lambda _: "lists the data of dead writes",
     HasData: lambda what: f"looks whether {', '.join(what.codes)} have their data",
+    ListFiles: lambda what: f"lists {', '.join(what.codes)}",
+    Copy: lambda what: f"copies {', '.join(source for _, source, _ in what.wanted) or 'nothing'} beside its own rows",
     Upload: lambda what: f"uploads {', '.join(what.codes)}",
     Claim: lambda what: f"claims v{what.version}: {_slot(what.slot)}",
     Settle: lambda what: f"records v{what.version} {what.outcome.value}",
@@ -81,7 +96,7 @@ def _call(call: Call) -> str:
 
 
 def _slot(slot: Slot) -> str:
-    what = f"{slot.operation.name} {slot.write_id}"
+    what = f"{slot.operation.name} {slot.write_id}" + (f" with key {slot.key}" if slot.key else "")
     if slot.settles:
         what += f" of v{slot.settles}"
     changes = [_change(change) for change in slot.changes]

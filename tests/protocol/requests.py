@@ -37,6 +37,21 @@ class HasData(NamedTuple):
     codes: tuple[str, ...]
 
 
+class ListFiles(NamedTuple):
+    """The rows that lie at each location."""
+
+    codes: tuple[str, ...]
+
+
+class Copy(NamedTuple):
+    """Bring along other locations' rows beside a write's own; what was copied before and is not wanted goes."""
+
+    write_id: str
+    partitions: tuple[str, ...]
+    copied: tuple[tuple[str, str, tuple[str, ...]], ...]
+    wanted: tuple[tuple[str, str, tuple[str, ...]], ...]  # partition, location, its rows
+
+
 class Upload(NamedTuple):
     codes: tuple[str, ...]
 
@@ -66,7 +81,9 @@ class Done(NamedTuple):
     report: str
 
 
-Request = ReadLog | ReadMetastore | ListStale | HasData | Upload | Claim | Settle | Send | Delete | Done
+Request = (
+    ReadLog | ReadMetastore | ListStale | HasData | ListFiles | Copy | Upload | Claim | Settle | Send | Delete | Done
+)
 Next = tuple[Any, ...]  # a phase's name and its arguments
 Phase = Generator[Request, Any, Next]
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from table_writer.log.history import History, Left, Placement, SlotRecord
+from table_writer.log.keys import published_with_key
 from table_writer.log.rules import (
     Effect,
     PartitionState,
@@ -14,7 +17,7 @@ from table_writer.log.rules import (
     standing,
     to_switch,
 )
-from table_writer.model.entry import LogEntry
+from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.table import Partition
 from table_writer.vacuum.due import Ages, InUse, due, in_use, is_used
 
@@ -28,6 +31,7 @@ from .state import (
     location,
     text,
 )
+from .writes import Planned
 
 
 class Rules:
@@ -35,8 +39,17 @@ class Rules:
 
     older_than_seconds: float | None = None  # what is old enough for a vacuum; None: past its retention
 
-    def standing(self, record: SlotRecord, draft: LogEntry, in_doubt_at_plan: frozenset[int]) -> Standing:
-        return standing(record.entry, record.outcome, draft, in_doubt_at_plan)
+    def standing(self, record: SlotRecord, draft: LogEntry, plan: Planned) -> Standing:
+        write = plan.write
+        return standing(record.entry, record.outcome, draft, plan.in_doubt, scope=write.scope, appends=write.appends)
+
+    def repeats(self, records: Sequence[SlotRecord], key: str) -> bool:
+        """Whether a write with this key is published already."""
+        return published_with_key(records, key) is not None
+
+    def repeats_since(self, records: Sequence[SlotRecord], plan: Planned) -> bool:
+        """The same, of the entries that the write has not seen settled."""
+        return self.repeats(records, plan.write.key)
 
     def is_over(self, record: SlotRecord) -> bool:
         return claim_is_over(record.entry, record.age_seconds)
@@ -81,6 +94,11 @@ class Rules:
         """What a recovery sends again."""
         chosen = to_switch({(values,): state for values, state in states.items()})
         return tuple(change for change in changes if (change[0],) in chosen)
+
+    def recovered_as(self, states: tuple[PartitionState, ...]) -> Outcome:
+        """What a recovery records. An entry that changes no partition is carried out as soon as it is claimed."""
+        superseded = bool(states) and set(states) == {PartitionState.SUPERSEDED}
+        return Outcome.ABANDONED if superseded else Outcome.PUBLISHED
 
     def settles(self, original: int, own: int) -> tuple[int, ...]:
         """The order in which a recovery records outcomes."""

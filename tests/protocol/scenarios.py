@@ -8,10 +8,9 @@ from typing import Final
 from table_writer.model.entry import Operation, Outcome
 
 from .explorer import Scenario
-from .keeping import Rollback
-from .publishing import Write
 from .requests import Next
 from .state import Budget, Call, Change, Slot, World, start
+from .writes import Rollback, Write
 
 RECOVER: Final[Next] = ("recover",)
 VACUUM: Final[Next] = ("vacuum", "V")
@@ -63,7 +62,7 @@ OLD_DROP: Final = start(
     ("D/p", None),
     [
         I_P,
-        published("L", ("p", "I/p", None), operation=Operation.ROLLBACK, base=1, settled_by="R3"),
+        published("L", ("p", "I/p", None), operation=Operation.ROLLBACK, base=1, settled_by="R3", rollback_to=0),
         published("R3", ("p", "I/p", None), operation=Operation.RECOVER, base=2, settles=2),
         published("D", ("p", None, "D/p"), base=3),
     ],
@@ -78,7 +77,7 @@ OLD_ADD: Final = start(
         I_P,
         published("J", ("q", None, "J/q"), base=1, settled_by="R3"),
         published("R3", ("q", None, "J/q"), operation=Operation.RECOVER, base=2, settles=2),
-        published("L", ("q", "J/q", None), operation=Operation.ROLLBACK, base=3),
+        published("L", ("q", "J/q", None), operation=Operation.ROLLBACK, base=3, rollback_to=1),
     ],
     data=["J/q"],
     late=[("add", (("q", "J/q"),))],

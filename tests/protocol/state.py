@@ -1,7 +1,10 @@
 """The small world that is explored: a log, a metastore, data, calls that are under way, and what actors remember.
 
 Locations are short texts here: ``A/p`` are the rows of write A in partition p, ``A`` all its rows, ``@A`` its
-placeholder, ``dt=p`` rows that other tools wrote below the table root, ``x:p`` a place elsewhere.
+placeholder, ``dt=p`` rows that other tools wrote below the table root, ``dt=`` those in the root itself, ``x:p`` a
+place elsewhere. A location of a table whose server compares and sets has the write that came last: ``A/p~A``.
+
+Rows are named by the location they were first written to: an append of A to ``I/p`` has the rows ``A/p`` and ``I/p``.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from table_writer.log.history import History, SlotRecord
 from table_writer.model.entry import (
@@ -24,16 +27,18 @@ from table_writer.model.entry import (
 from table_writer.model.location import Location, Place
 from table_writer.model.write import TableLayout
 
+CHANGED: Final = "changed"  # answer: what the call was based on is not there any more
 PARTITIONS: Final = ("p", "q")
 INDEX: Final = {"p": 0, "q": 1}
 LAYOUT: Final = TableLayout(Location.parse("s3a://lake/t"))
+ROOT: Final = "dt="  # where an unpartitioned table is at first
 TIMEOUT_SECONDS: Final = 300.0
 RETENTION: Final = timedelta(days=1)
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 Metastore = tuple[str | None, str | None]  # where p and q are
 Change = tuple[str, str | None, str | None]  # partition, old location, new location
-Call = tuple[str, tuple[tuple[str, str | None], ...]]  # add | alter | drop, with locations
+Call = tuple[Any, ...]  # add | alter | drop; partitions with locations; where the server compares: new and old write
 
 _CODES: Final[dict[Place, str]] = {}
 
@@ -41,7 +46,11 @@ _CODES: Final[dict[Place, str]] = {}
 @cache
 def location(code: str) -> Location:
     """Spell a short text as the product would."""
-    if code.startswith("x:"):
+    if "~" in code:
+        return location(code.partition("~")[0])
+    if code == ROOT:
+        found = LAYOUT.root
+    elif code.startswith("x:"):
         found = Location.parse(f"s3a://elsewhere/{code[2:]}")
     elif code.startswith("dt="):
         found = LAYOUT.root.child(code)
@@ -70,7 +79,21 @@ def code_of_text(full: str | None) -> str | None:
 
 def rows_at(code: str | None) -> str | None:
     """What a reader gets: a placeholder and a missing partition are the same to it."""
-    return None if code is None or code.startswith("@") else code
+    return None if code is None or code.startswith("@") else place_of(code)
+
+
+def place_of(code: str | None) -> str | None:
+    return code.partition("~")[0] if code and "~" in code else code
+
+
+def tag_of(code: str | None) -> str:
+    """The write that changed a table last, where its server compares that."""
+    return (code or "").partition("~")[2]
+
+
+def is_elsewhere(code: str) -> bool:
+    """Whether a location is in another bucket, from which an append copies nothing."""
+    return code.startswith("x:")
 
 
 class Slot(NamedTuple):
@@ -88,6 +111,11 @@ class Slot(NamedTuple):
     settled_by: str = ""
     timed_out: bool = False
     old: bool = False  # a retention has passed since the outcome
+    appends: bool = False  # this and the next two are in the product's plan, not in its entry
+    creates: bool = False
+    replaces: tuple[str, ...] = ()  # partitions that it replaces, with rows for them or not
+    key: str = ""
+    rollback_to: int | None = None
 
 
 class Log:
@@ -175,6 +203,8 @@ def entry_of(version: int, slot: Slot) -> LogEntry:
         replaced=() if slot.is_putting_right else tuple(_replaced(o) for _, o, _ in slot.changes if o and _is_kept(o)),
         deletes=tuple(DeletedLocation(location=str(location(code)), replaced_by=by) for code, by in slot.deletes),
         settles=slot.settles,
+        rollback_to=slot.rollback_to,
+        idempotency_key=slot.key,
     )
     entry.validate()
     return entry
@@ -230,19 +260,30 @@ class World(NamedTuple):
     stale: frozenset[str] = frozenset()  # writes whose sign of life is older than a retention
     late: tuple[Call, ...] = ()
     touched: frozenset[str] = frozenset()  # partitions that another tool changed
+    rows: tuple[tuple[str, tuple[str, ...]], ...] = ()  # what lies at a location besides, or instead of, its own rows
+    awake: frozenset[str] = frozenset()  # writes that give signs of life
 
 
 def apply(call: Call, metastore: Metastore) -> tuple[str, Metastore]:
     """Carry out a metastore call: all of it or nothing; returns its answer and the metastore after it."""
-    kind, places = call
+    kind, places, *condition = call
     now = list(metastore)
     if kind == "add" and any(now[INDEX[values]] is not None for values, _ in places):
         return "exists", metastore
     if kind != "add" and any(now[INDEX[values]] is None for values, _ in places):
         return "missing", metastore
     for values, code in places:
-        now[INDEX[values]] = code
+        if condition and tag_of(now[INDEX[values]]) != condition[1]:
+            return CHANGED, metastore
+        now[INDEX[values]] = f"{code}~{condition[0]}" if condition else code
     return "ok", (now[0], now[1])
+
+
+def rows_of(world: World, code: str) -> tuple[str, ...]:
+    """What lies at a location, each row as often as it is there."""
+    if code not in world.data:
+        return ()
+    return dict(world.rows).get(code, (code,))
 
 
 def without(data: frozenset[str], code: str) -> frozenset[str]:
@@ -252,5 +293,5 @@ def without(data: frozenset[str], code: str) -> frozenset[str]:
 
 def start(metastore: Metastore, slots: Iterable[Slot], data: Iterable[str] = (), late: Iterable[Call] = ()) -> World:
     """Make a first state; rows that the metastore shows exist."""
-    shown = (code for code in metastore if code is not None and rows_at(code))
+    shown = (found for found in map(rows_at, metastore) if found)
     return World(Log.of(tuple(slots)), metastore, frozenset((*data, *shown)), late=tuple(sorted(late)))

@@ -10,13 +10,18 @@ import pytest
 from .explorer import Explored, Explorer, Scenario
 from .invariants import newest_word
 from .keeping import Protocol
-from .mutations import MUTATIONS, Mutation, SettlesItsOwnFirst
+from .mode_mutations import MODE_MUTATIONS
+from .mode_scenarios import MODES, OLD_ALTER_COMPARED, ONLY_REPEATED
+from .mutation import Mutation
+from .mutations import MUTATIONS, SettlesItsOwnFirst
 from .report import trace_text
 from .scenarios import A_P, A_PQ, B_P, FULL, OLD_ALTER, ONLY_P, RECOVER, SCENARIOS, scenario
-from .state import PARTITIONS, Budget, World, rows_at
+from .state import CHANGED, PARTITIONS, Budget, World, rows_at
 
 EXPECTED = {"write": "success", "rollback": "success", "recover": "recovered"}
-LARGER = tuple(replace(one, budget=one.larger) for one in SCENARIOS if one.larger)
+EVERY = (*SCENARIOS, *MODES)
+LARGER = tuple(replace(one, budget=one.larger) for one in EVERY if one.larger)
+EVERY_MUTATION = (*MUTATIONS, *MODE_MUTATIONS)
 
 
 def title(one: Scenario | Mutation) -> str:
@@ -31,7 +36,7 @@ def require_clean(found: Explored, explored: Scenario) -> None:
             assert (name, EXPECTED[phase[0]]) in found.reports, "a model in which nobody succeeds proves nothing"
 
 
-@pytest.mark.parametrize("explored", SCENARIOS, ids=title)
+@pytest.mark.parametrize("explored", EVERY, ids=title)
 def test_no_interleaving_breaks_the_protocol(explored: Scenario) -> None:
     require_clean(Explorer(explored).run(), explored)
 
@@ -42,11 +47,11 @@ def test_no_interleaving_with_more_faults_breaks_the_protocol(explored: Scenario
     require_clean(Explorer(explored).run(), explored)
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=title)
+@pytest.mark.parametrize("mutation", EVERY_MUTATION, ids=title)
 def test_a_broken_rule_is_noticed(mutation: Mutation) -> None:
     found = Explorer(mutation.scenario, mutation.protocol()).run()
     print(trace_text(found))
-    assert mutation.finds in found.problem
+    assert mutation.finds in found.problem, "the broken rule is not noticed"
     sound = Explorer(mutation.scenario).run()
     assert not sound.problem, f"the rule is not what makes the difference\n{trace_text(sound)}"
 
@@ -79,6 +84,33 @@ def test_a_late_call_sets_readers_back_until_recover_runs(explored: Scenario) ->
     require_clean(Explorer(explored).run(), explored)  # every state is also checked after a recover
 
 
+def test_a_server_that_compares_and_sets_refuses_what_comes_late() -> None:
+    explored = scenario("an old alter pending, compared", OLD_ALTER_COMPARED, Budget(late=1), recover=RECOVER)
+    found = Explorer(explored).run(goal=an_older_location_is_live)
+    require_clean(found, explored)
+
+
+@pytest.mark.parametrize("explored", ONLY_REPEATED, ids=title)
+def test_nobody_writes_twice_what_has_one_key(explored: Scenario) -> None:
+    found = Explorer(explored).run()
+    assert not found.problem, f"\n{trace_text(found)}"
+    assert ("A", "repeated") in found.reports
+    assert ("A", "success") not in found.reports
+
+
+def test_a_vacuum_deletes_what_an_append_is_about_to_copy() -> None:
+    """The model reaches it, and the append then copies what readers see instead."""
+
+    def gone(world: World, told: Mapping[str, str]) -> str:
+        copied_later = any(code == "A/p" and "B/p" in rows for code, rows in world.rows)
+        return "copied the other" if copied_later and told["A"] == "success" and "I/p" not in world.data else ""
+
+    long = next(one for one in MODES if one.title.startswith("append that takes long"))
+    found = Explorer(long).run(goal=gone)
+    assert found.problem == "copied the other"
+    assert any(came == CHANGED for (_, _, came), _ in found.trace), trace_text(found)
+
+
 def test_a_server_that_refuses_is_harmless() -> None:
     refusing = scenario("refusals", ONLY_P, Budget(timeouts=0, refusals=3), A=A_PQ, B=B_P, recover=RECOVER)
     found = Explorer(refusing).run(goal=an_older_location_is_live)
@@ -102,4 +134,4 @@ def test_a_trace_reads_like_a_story() -> None:
 
 
 def test_the_model_decides_by_the_rules_of_the_product() -> None:
-    assert all(not issubclass(Protocol, mutation.protocol) for mutation in MUTATIONS)
+    assert all(not issubclass(Protocol, mutation.protocol) for mutation in EVERY_MUTATION)

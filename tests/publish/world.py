@@ -313,7 +313,22 @@ class FaultyWorld(TableWorld):
 
 
 @dataclass
-class World(FaultyWorld):
+class MetastoreDouble(FaultyWorld):
+    """The same over the double of the metastore."""
+
+    def lose_metastore(self) -> None:
+        table = self.table
+        self.metastore.drop_table(self.name)
+        self.metastore.create_table(replace(table, created_at_seconds=table.created_at_seconds + 60))
+
+    def become_unpartitioned(self) -> None:
+        table = self.table
+        self.metastore.drop_table(self.name)
+        self.metastore.create_table(replace(table, partition_columns=()))
+
+
+@dataclass
+class World(MetastoreDouble):
     """The same over doubles."""
 
     store: MemoryStore = field(default_factory=MemoryStore)
@@ -334,13 +349,3 @@ class World(FaultyWorld):
 
     def wait_out_claims(self) -> None:
         self.skipped_seconds += 10_000
-
-    def lose_metastore(self) -> None:
-        table = self.table
-        self.metastore.drop_table(self.name)
-        self.metastore.create_table(replace(table, created_at_seconds=table.created_at_seconds + 60))
-
-    def become_unpartitioned(self) -> None:
-        table = self.table
-        self.metastore.drop_table(self.name)
-        self.metastore.create_table(replace(table, partition_columns=()))

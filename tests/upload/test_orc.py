@@ -222,13 +222,16 @@ def test_odd_column_names_are_kept(spark, tmp_path):
     rows = spark.sql("SELECT 1 AS `a.b`, named_struct('x:y', 2, 'z z', 3) AS `s<t>`, 'v' AS `ä, \\'q\\' 😀`").coalesce(
         1
     )
-    assert_same_for_every_reader(spark, rows, write_ours(rows, tmp_path), write_sparks(rows, tmp_path))
+    ours, sparks = write_ours(rows, tmp_path), write_sparks(rows, tmp_path)
+    for reader in ("vectorized", "row by row"):  # Hive's fails on such names, in Spark's files too
+        assert texts(read(spark, ours, rows, reader)) == texts(read(spark, sparks, rows, reader))
+    assert spark.read.orc(f"file://{ours}").schema == spark.read.orc(f"file://{sparks}").schema
 
 
 @pytest.mark.parametrize("kind", [pa.struct([pa.field("z`", pa.int64())])])
 def test_a_name_that_java_cannot_read_is_refused(store, spec, upload, kind):
     given = [pa.record_batch({"id": pa.nulls(1, kind), "name": ["a"], "dt": ["x"]})]
-    with pytest.raises(InvalidInputError, match=r"column 'z`' has a backquote in its name.*rename"):
+    with pytest.raises(InvalidInputError, match=r"column 'z`' ends in a backquote.*rename"):
         upload(given, spec(file_options=OrcOptions()))
 
 

@@ -1,0 +1,132 @@
+"""The dry run: what it says is what the call then does, and it writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from table_writer import TableWriter, TableWriterError
+
+from .watched import Seen
+
+Rows = Callable[..., Any]
+Look = Callable[[str], Seen]
+DONE = {"add": "added", "replace": "replaced", "append": "appended", "empty": "emptied"}
+
+
+@pytest.fixture
+def written(writer: TableWriter, orders: str, rows: Rows) -> str:
+    rows((1, "spark", "d1"), (2, "spark", "d2")).write.insertInto(orders)
+    writer.append(rows((3, "ours", "d3"), (4, "ours", "d4")), orders)
+    return orders
+
+
+CALLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "append": ("append", {}),
+    "overwrite_partitions": ("overwrite_partitions", {}),
+    "where": ("overwrite_partitions", {"where": "dt >= 'd2'"}),
+    "overwrite_table": ("overwrite_table", {}),
+    "spark": ("append", {"engine": "spark"}),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_the_call_then_does_what_the_plan_says_and_the_plan_has_written_nothing(
+    call: str, writer: TableWriter, written: str, rows: Rows, look: Look
+) -> None:
+    mode, options = CALLS[call]
+    df = rows((20, "new", "d2"), (21, "new", "d2"), (30, "new", "d3"), (90, "new", None))
+    before = look(written)
+    plan = writer.plan(df, written, mode, **options)
+    assert look(written) == before
+    assert plan.ok, plan
+    result = getattr(writer, mode)(df, written, **options)
+    planned = [(one.name, DONE[one.action], one.rows, one.copied_files, one.copied_bytes) for one in plan.partitions]
+    done = [(one.name, one.action, one.rows, one.copied_files, one.copied_bytes) for one in result.partitions]
+    assert planned == done
+    assert {one.name: one.replaced_location for one in plan.partitions if one.replaced_location} == {
+        one.name: before.locations[one.name] for one in result.partitions if one.action != "added"
+    }
+    assert [bool(one.location) for one in plan.partitions] == [bool(one.location) for one in result.partitions]
+    assert (plan.rows, plan.copied_bytes, plan.base_version) == (result.rows, result.copied_bytes, 1)
+
+
+def test_a_plan_of_the_first_write_leaves_no_trace_either(
+    writer: TableWriter, orders: str, rows: Rows, look: Look
+) -> None:
+    plan = writer.plan(rows((1, "a", "d1")), orders)
+    assert look(orders) == Seen(locations={}, objects={}, uploads=frozenset())
+    assert (plan.ok, plan.base_version, [one.name for one in plan.added]) == (True, 0, ["dt=d1"])
+
+
+def test_an_unpartitioned_table_is_one_partition(
+    spark: SparkSession, writer: TableWriter, make_table: Callable[..., str], look: Look
+) -> None:
+    table = make_table("CREATE TABLE {name} (id BIGINT) USING parquet", "codes")
+    spark.range(3).coalesce(1).write.insertInto(table)
+    before = look(table)
+    assert [one.action for one in writer.plan(spark.range(5), table, "overwrite_table").partitions] == ["replace"]
+    plan = writer.plan(spark.range(5), table, "append")
+    assert look(table) == before
+    assert [(one.action, one.rows, one.copied_files) for one in plan.partitions] == [("append", 5, 1)]
+
+
+PROBLEMS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "exists": ("create_partitions", {}, "2 partition(s) exist already: dt=d2, dt=d3"),
+    "too many bytes": ("append", {"max_copied_bytes": 10}, "above max_copied_bytes=10"),
+    "outside": ("overwrite_partitions", {"where": "dt = 'd2'"}, "does not select: dt=d3"),
+}
+
+
+@pytest.mark.parametrize("case", PROBLEMS)
+def test_what_would_make_the_call_fail_is_said_and_does(
+    case: str, writer: TableWriter, written: str, rows: Rows, look: Look
+) -> None:
+    mode, options, said = PROBLEMS[case]
+    df = rows((20, "new", "d2"), (30, "new", "d3"))
+    before = look(written)
+    plan = writer.plan(df, written, mode, **options)
+    assert not plan.ok
+    assert any(said in problem for problem in plan.problems), plan.problems
+    assert "would FAIL" in repr(plan)
+    with pytest.raises(TableWriterError):
+        getattr(writer, mode)(df, written, **options)
+    assert look(written) == before
+
+
+def test_an_empty_dataframe_is_a_problem_unless_it_may_be_empty(writer: TableWriter, written: str, rows: Rows) -> None:
+    empty = rows((1, "a", "d1")).where("id > 1")
+    assert "has no rows" in writer.plan(empty, written).problems[0]
+    assert writer.plan(empty, written, if_empty="ignore").ok
+    emptied = writer.plan(empty, written, "overwrite_table", if_empty="replace")
+    assert [one.name for one in emptied.emptied] == ["dt=d1", "dt=d2", "dt=d3", "dt=d4"]
+
+
+def test_the_verdict_on_the_schema_names_what_would_be_added_filled_and_converted(
+    spark: SparkSession, writer: TableWriter, written: str, look: Look
+) -> None:
+    df = spark.sql("SELECT 1 AS id, 1.5D AS extra, 'd9' AS dt")
+    before = look(written)
+    assert not writer.plan(df, written).schema.fits
+    assert "'note'" in writer.plan(df, written).schema.problems[0]
+    verdict = writer.plan(df, written, schema="evolve").schema
+    assert (verdict.added_columns, verdict.filled_columns) == (("extra: double",), ("note",))
+    assert verdict.converted_columns == ("id: int -> bigint",)
+    assert look(written) == before
+    assert spark.table(written).columns == ["id", "note", "dt"]
+
+
+def test_each_call_of_plan_runs_the_query_once(spark: SparkSession, writer: TableWriter, written: str) -> None:
+    counted = spark.sparkContext.accumulator(0)
+
+    def one_more(number: int) -> int:
+        counted.add(1)
+        return number
+
+    df = spark.range(4).select(F.udf(one_more, "bigint")("id").alias("id"), F.lit("x").alias("note"))
+    writer.plan(df.withColumn("dt", F.concat(F.lit("d"), F.col("id"))), written, "append")
+    assert counted.value <= 8, "the udf may stand twice in one row, but no second job reads it again"

@@ -1,0 +1,267 @@
+"""``engine="spark"``: every format and every bucket as Spark's own INSERT writes it, published as all else is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pytest
+from pyspark.errors import PythonException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from table_writer import CheckFailedError, InvalidInputError, TableWriter
+from table_writer.model.write import WriteMode, WritePlan, new_write_id
+from table_writer.plan.table_schema import table_schema
+from table_writer.testing import Lakehouse
+from table_writer.upload.spark_files import SparkFiles
+
+Make = Callable[..., str]
+Content = Callable[[str], set[tuple[Any, ...]]]
+Keys = Callable[[str], set[str]]
+
+COLUMNS = "id INT, Note STRING, at DATE"
+SOURCE = f"({COLUMNS}, Dt STRING, N INT) USING {{}} PARTITIONED BY (Dt, N)"
+HIVE = f"({COLUMNS}) PARTITIONED BY (Dt STRING, N INT) {{}}"
+FORMATS = {
+    "csv with header, null text and dates": SOURCE.format(
+        "csv OPTIONS (header true, sep ';', nullValue 'NIL', dateFormat 'dd.MM.yyyy')"
+    ),
+    "json": SOURCE.format("json"),
+    "xml": SOURCE.format("xml OPTIONS (rowTag 'r')"),
+    "delimited text": HIVE.format(
+        "ROW FORMAT DELIMITED FIELDS TERMINATED BY '|' NULL DEFINED AS 'NIL' STORED AS TEXTFILE"
+    ),
+    "Hive avro": HIVE.format("STORED AS AVRO"),
+    "sequence file": HIVE.format("STORED AS SEQUENCEFILE"),
+    "rcfile": HIVE.format("STORED AS RCFILE"),
+    "Spark's buckets": SOURCE.format("parquet") + " CLUSTERED BY (ID) SORTED BY (id) INTO 3 BUCKETS",
+    "Hive's buckets of parquet": HIVE.format("CLUSTERED BY (id) SORTED BY (id) INTO 3 BUCKETS STORED AS PARQUET"),
+    "Hive's buckets of text": HIVE.format("CLUSTERED BY (id) INTO 3 BUCKETS STORED AS TEXTFILE"),
+}
+
+
+@pytest.fixture
+def source(spark: SparkSession) -> DataFrame:
+    return spark.sql(
+        "SELECT * FROM VALUES (1, 'a', DATE'2024-01-01', 'x/y z%', 1), (2, 'b|;', NULL, NULL, 2),"
+        " (3, NULL, DATE'2024-01-03', '', NULL), (4, 'ü', NULL, 'x/y z%', 1) AS v(id, note, at, dt, n)"
+    )
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_rows_read_back_as_after_sparks_own_insert(
+    kind: str, spark: SparkSession, writer: TableWriter, make_table: Make, source: DataFrame, content: Content
+) -> None:
+    table = make_table(f"CREATE TABLE {{name}} {FORMATS[kind]}")
+    inserted = make_table(f"CREATE TABLE {{name}} {FORMATS[kind]}", name="inserted")
+    spark.conf.set("hive.exec.dynamic.partition.mode", "nonstrict")
+    source.write.insertInto(inserted)
+    spark.conf.unset("hive.exec.dynamic.partition.mode")
+    result = writer.overwrite_partitions(source, table, engine="spark")
+    assert content(table) == content(inserted)
+    assert {(one.name, one.rows) for one in result.partitions} == {
+        ("dt=x%2Fy z%25/n=1", 2),
+        ("dt=__HIVE_DEFAULT_PARTITION__/n=2", 1),
+        ("dt=__HIVE_DEFAULT_PARTITION__/n=__HIVE_DEFAULT_PARTITION__", 1),
+    }
+    assert buckets(spark, table) == buckets(spark, inserted)
+
+
+def buckets(spark: SparkSession, table: str) -> list[tuple[str, str]]:
+    """Where files are by partition and bucket, as their names say: Hive's first characters, Spark's last."""
+    found = spark.table(table).select(F.input_file_name().alias("file")).where("file != ''").distinct().collect()
+    names = [row.file.rpartition("/")[2].split(".")[0].split("-") for row in found]
+    return sorted((name[0], name[-1].partition("_")[2]) for name in names)
+
+
+def test_nothing_but_the_tables_files_is_left_and_the_catalog_never_heard_of_others(
+    spark: SparkSession, writer: TableWriter, make_table: Make, source: DataFrame, keys_below: Keys
+) -> None:
+    table = make_table("CREATE TABLE {name} (id INT, note STRING) USING csv")
+    before = spark.catalog.listTables(table.split(".")[0])
+    result = writer.overwrite_table(source.select("id", "note"), table, engine="spark")
+    data = {key for key in keys_below(table) if "/data/" in key}
+    assert len(data) == result.partitions[0].files
+    assert all(key.endswith(".csv") for key in data)
+    assert spark.catalog.listTables(table.split(".")[0]) == before
+
+
+def test_no_rows_leave_no_file(
+    writer: TableWriter, make_table: Make, source: DataFrame, keys_below: Keys, content: Content
+) -> None:
+    table = make_table("CREATE TABLE {name} (id INT, note STRING) USING csv OPTIONS (header true)")
+    rows = source.select("id", "note")
+    writer.overwrite_table(rows, table, engine="spark")
+    before = keys_below(table)
+    writer.append(rows.limit(0), table, engine="spark", if_empty="ignore")
+    assert {key for key in keys_below(table) if "/data/" in key} <= before
+    writer.overwrite_table(rows.limit(0), table, engine="spark", if_empty="replace")
+    assert content(table) == set()
+
+
+def test_appended_files_keep_their_buckets_so_that_joins_need_no_exchange(
+    spark: SparkSession, writer: TableWriter, make_table: Make
+) -> None:
+    table = make_table(
+        "CREATE TABLE {name} (id BIGINT, dt STRING) USING parquet PARTITIONED BY (dt) CLUSTERED BY (id) INTO 4 BUCKETS"
+    )
+    for _ in range(2):
+        writer.append(spark.range(50).withColumn("dt", F.lit("d")), table, engine="spark")
+    join = spark.sql(f"SELECT /*+ MERGE(a) */ * FROM {table} a JOIN {table} b ON a.id = b.id")
+    plan = join._jdf.queryExecution().executedPlan().toString()
+    assert "SortMergeJoin" in plan
+    assert "Exchange" not in plan
+    assert join.count() == 200
+
+
+def test_an_evolved_csv_table_has_the_new_column(
+    writer: TableWriter, make_table: Make, source: DataFrame, content: Content
+) -> None:
+    table = make_table("CREATE TABLE {name} (id INT) PARTITIONED BY (dt STRING) STORED AS TEXTFILE")
+    rows = source.where("id = 1").select("id", "note", "dt")
+    writer.append(rows, table, engine="spark", schema="evolve")
+    assert content(table) == {(1, "a", "x/y z%")}
+
+
+def test_sessions_compression_of_hive_files_is_followed(
+    spark: SparkSession, writer: TableWriter, make_table: Make, source: DataFrame, keys_below: Keys
+) -> None:
+    table = make_table("CREATE TABLE {name} (id INT) STORED AS TEXTFILE")
+    settings = {
+        "hive.exec.compress.output": "true",
+        "mapreduce.output.fileoutputformat.compress.codec": "org.apache.hadoop.io.compress.GzipCodec",
+    }
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        writer.append(source.select("id"), table, engine="spark")
+    finally:
+        for name in settings:
+            spark.conf.unset(name)
+    assert all(key.endswith(".gz") for key in keys_below(table) if "/data/" in key)
+    assert spark.table(table).count() == 4
+
+
+def test_a_streaming_query_writes_its_batches(
+    spark: SparkSession, writer: TableWriter, make_table: Make, lakehouse: Lakehouse, content: Content
+) -> None:
+    table = make_table("CREATE TABLE {name} (id INT) PARTITIONED BY (Dt STRING) STORED AS AVRO")
+    place = f"{lakehouse.warehouse}/{table}"
+    spark.createDataFrame([(1, "d"), (2, "e")], "id INT, dt STRING").write.json(f"{place}.in")
+    stream = spark.readStream.schema("id INT, dt STRING").json(f"{place}.in").writeStream
+    query = (
+        stream.foreachBatch(writer.for_each_batch(table, mode="append", query_name="q", engine="spark"))
+        .option("checkpointLocation", f"{place}.checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        assert query.awaitTermination(60)
+    finally:
+        query.stop()
+    assert content(table) == {(1, "d"), (2, "e")}
+
+
+REFUSED = {
+    "only reads": (
+        "(a STRING, b STRING) ROW FORMAT SERDE 'org.apache.hadoop.hive.serde2.RegexSerDe'"
+        " WITH SERDEPROPERTIES ('input.regex'='(.*) (.*)') STORED AS TEXTFILE",
+        "serialize",
+    ),
+    "header lines": (
+        "(a STRING, b STRING) STORED AS TEXTFILE TBLPROPERTIES ('skip.header.line.count'='1')",
+        "skip.header.line.count",
+    ),
+    "Hive 3's buckets": (
+        "(a STRING, b STRING) CLUSTERED BY (a) INTO 2 BUCKETS STORED AS TEXTFILE"
+        " TBLPROPERTIES ('bucketing_version'='2')",
+        "bucketing_version=2",
+    ),
+    "a source that only reads": ("(a STRING, b STRING) USING binaryFile", "binary file"),
+    "types": ("(a STRING, b MAP<INT, INT>) USING csv", "MAP"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_spark_cannot_write_is_refused_with_its_reason(
+    why: str, spark: SparkSession, writer: TableWriter, make_table: Make, keys_below: Keys
+) -> None:
+    ddl, reason = REFUSED[why]
+    table = make_table(f"CREATE TABLE {{name}} {ddl}")
+    kinds = dict(spark.table(table).dtypes)
+    rows = spark.sql(f"SELECT 'x' AS a, CAST(NULL AS {kinds['b']}) AS b")
+    with pytest.raises(InvalidInputError, match=reason) as caught:
+        writer.append(rows, table, engine="spark")
+    assert table in caught.value.message
+    assert "Nothing was written" in caught.value.message
+    assert not [key for key in keys_below(table) if "/data/" in key]
+
+
+def test_a_serde_whose_own_schema_lacks_a_column_is_refused_for_it_would_drop_it(
+    writer: TableWriter, make_table: Make, source: DataFrame
+) -> None:
+    field = '{"name":"id","type":["null","int"]}'
+    literal = f'{{"type":"record","name":"r","fields":[{field}]}}'
+    table = make_table(
+        f"CREATE TABLE {{name}} (id INT) STORED AS AVRO TBLPROPERTIES ('avro.schema.literal'='{literal}')".replace(
+            literal, literal.replace("{", "{{").replace("}", "}}")
+        )
+    )
+    with pytest.raises(InvalidInputError, match="schema of its own .* 1 columns, these rows have 2"):
+        writer.append(source.select("id", "note"), table, engine="spark", schema="evolve")
+
+
+def test_a_data_source_without_its_jar_is_named(spark: SparkSession, writer: TableWriter, make_table: Make) -> None:
+    table = make_table("CREATE TABLE {name} (id INT) USING json")
+    services = writer._services.open_table(table, engine="spark")
+    plan = WritePlan(
+        write_id=new_write_id(),
+        mode=WriteMode.APPEND,
+        table=replace(services.table, parameters={"spark.sql.sources.provider": "avro"}),
+        layout=services.layout,
+        schema="",
+        base_version=0,
+        hint=0,
+        in_doubt=frozenset(),
+        created_at=datetime.now(UTC),
+    )
+    with pytest.raises(InvalidInputError, match="(?i)avro.*Nothing was written"):
+        SparkFiles(spark, plan, table_schema(services.table))
+
+
+def test_line_breaks_that_would_become_rows_are_not_published(
+    spark: SparkSession, writer: TableWriter, make_table: Make, keys_below: Keys, content: Content
+) -> None:
+    table = make_table("CREATE TABLE {name} (id INT, note STRING, dt STRING) USING csv PARTITIONED BY (dt)")
+    rows = spark.createDataFrame([(1, "two\nlines", "d"), (2, "one", "d")], "id INT, note STRING, dt STRING")
+    with pytest.raises(CheckFailedError, match="2 rows were written .* and 3 are read back"):
+        writer.append(rows, table, engine="spark")
+    assert content(table) == set()
+    assert not [key for key in keys_below(table) if "/data/" in key]
+
+
+def test_a_failure_of_the_users_code_passes_and_leaves_nothing(
+    spark: SparkSession, writer: TableWriter, make_table: Make, keys_below: Keys
+) -> None:
+    @F.udf("int")
+    def broken(number: int) -> int:
+        raise LookupError(f"no such {number}")
+
+    table = make_table("CREATE TABLE {name} (id INT) STORED AS SEQUENCEFILE")
+    with pytest.raises(PythonException, match="no such"):
+        writer.append(spark.range(2).select(broken("id").alias("id")), table, engine="spark")
+    assert not [key for key in keys_below(table) if "/data/" in key]
+
+
+def test_dates_in_partition_columns_are_named_as_spark_names_them(
+    spark: SparkSession, writer: TableWriter, make_table: Make, content: Content
+) -> None:
+    table = make_table("CREATE TABLE {name} (id INT, Day DATE) USING json PARTITIONED BY (Day)")
+    rows = spark.sql("SELECT 1 AS id, DATE'2024-01-01' AS day")
+    for _ in range(2):
+        result = writer.overwrite_partitions(rows, table, engine="spark")
+    assert result.partitions[0].name == "day=2024-01-01"
+    assert content(table) == {(1, date(2024, 1, 1))}
