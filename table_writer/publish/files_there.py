@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
 from table_writer.log.files import files_at, files_read_at
 from table_writer.log.history import History
 from table_writer.model.entry import EntryPartition
@@ -9,11 +13,33 @@ from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
-__all__ = ["NotThereError", "files_there"]
+__all__ = ["NotThereError", "check_each", "files_there"]
+
+
+LIST_THREADS: Final = 16
+
+Wanted = TypeVar("Wanted")
 
 
 class NotThereError(Exception):
     """Readers cannot be pointed at a location; the text is the reason, for a person."""
+
+
+def check_each(
+    wanted: Mapping[PartitionValues, Wanted], check: Callable[[PartitionValues, Wanted], EntryPartition]
+) -> tuple[tuple[EntryPartition, ...], dict[PartitionValues, str]]:
+    """Check partitions, several at once; return those that are there, and the reasons of those that are not."""
+
+    def checked(values: PartitionValues) -> EntryPartition | NotThereError:
+        try:
+            return check(values, wanted[values])
+        except NotThereError as reason:
+            return reason
+
+    with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="check") as pool:
+        answers = dict(zip(wanted, pool.map(checked, wanted), strict=True))
+    there = tuple(answer for answer in answers.values() if isinstance(answer, EntryPartition))
+    return there, {values: str(answer) for values, answer in answers.items() if isinstance(answer, NotThereError)}
 
 
 def files_there(store: ObjectStore, history: History, values: PartitionValues, location: Location) -> EntryPartition:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,13 +15,11 @@ from table_writer.model.location import Location
 from table_writer.model.partition_name import shown_name
 from table_writer.model.table import Partition, PartitionValues, Table
 from table_writer.model.write import new_write_id
-from table_writer.publish.files_there import NotThereError, files_there
+from table_writer.publish.files_there import check_each, files_there
 from table_writer.publish.parts import PublishParts
 from table_writer.publish.switch import locations
 
 __all__ = ["Restore", "Restored"]
-
-LIST_THREADS = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,13 +77,11 @@ class Restore:
             now = self._parts.metastore.get_partitions(table, list(wanted))
             lost = {values: one for values, one in now.items() if self._was_made_again(values, one)}
             missing = {v: location for v, location in wanted.items() if v not in now or v in lost}
-            with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="check") as pool:
-                checked = list(pool.map(partial(self._check, history), missing, missing.values()))
-            partitions = tuple(found for _, found in checked if not isinstance(found, str))
+            partitions, not_there = check_each(missing, partial(self._check, history))
             found = Restored(
                 version=None,
                 partitions=partitions,
-                not_there={values: reason for values, reason in checked if isinstance(reason, str)},
+                not_there=not_there,
                 present_count=len(now) - len(lost),
                 notes=settled,
             )
@@ -104,14 +99,9 @@ class Restore:
         """Whether this is an unpartitioned table, back at its root: made again it exists, without its rows."""
         return values == () and Location.parse(now.location).same_place(self._parts.layout.root)
 
-    def _check(
-        self, history: History, values: PartitionValues, location: str
-    ) -> tuple[PartitionValues, EntryPartition | str]:
-        try:
-            found = files_there(self._parts.store, history, values, Location.parse(location))
-        except NotThereError as reason:
-            return values, str(reason)
-        return values, replace(found, old_location=None, new_location=location)
+    def _check(self, history: History, values: PartitionValues, location: str) -> EntryPartition:
+        found = files_there(self._parts.store, history, values, Location.parse(location))
+        return replace(found, old_location=None, new_location=location)
 
     def _entry(self, history: History, table: Table, partitions: tuple[EntryPartition, ...]) -> LogEntry:
         return LogEntry(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,22 +15,19 @@ from table_writer.model.location import Location
 from table_writer.model.partition_name import shown_name
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.write import new_write_id
-from table_writer.publish.files_there import NotThereError, files_there
+from table_writer.publish.files_there import NotThereError, check_each, files_there
 from table_writer.publish.parts import PublishParts
 from table_writer.publish.replaced import replaced_locations
-from table_writer.publish.switch import PartitionsNow
+from table_writer.publish.switch import PartitionsNow, locations
 
 __all__ = ["Republished", "Rollback"]
-
-LIST_THREADS = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Republished:
-    """What a rollback or restore changed; a dry run and a call that has nothing to do have no version of their own."""
+    """What a rollback changed; a dry run and a call that has nothing to do have no version of their own."""
 
     version: int | None
-    write_id: str
     partitions: tuple[EntryPartition, ...]
     notes: tuple[str, ...] = ()
 
@@ -81,21 +77,21 @@ class Rollback:
             _require_version(history, version, table)
             targets = _targets(history, version, chosen, table)
             now = self._parts.metastore.get_partitions(table, list(targets))
-            before = {values: now[values].location if values in now else None for values in targets}
+            before = {values: locations(now).get(values) for values in targets}
             if first is not None and first != before:
                 raise _moved(table)
             first = before
             partitions = self._checked(history, table, targets, now)
-            entry = self._entry(history, table, version, partitions, now)
             if dry_run or not partitions:
-                return Republished(version=None, write_id="", partitions=partitions, notes=settled)
+                return Republished(version=None, partitions=partitions, notes=settled)
+            entry = self._entry(history, table, version, partitions, now)
             checked, now = now, self._parts.metastore.get_partitions(table, list(targets))
-            if {v: one.location for v, one in checked.items()} != {v: one.location for v, one in now.items()}:
+            if locations(checked) != locations(now):
                 raise _moved(table)  # while files were listed, which can take minutes
             deadline = Deadline(self._parts.publish_timeout_seconds)
             if self._parts.claimed.claim(entry):
                 notes = settled + self._parts.claimed.carry_out(table, entry, now, deadline)
-                return Republished(version=entry.version, write_id=entry.write_id, partitions=partitions, notes=notes)
+                return Republished(version=entry.version, partitions=partitions, notes=notes)
 
     def _checked(
         self,
@@ -122,9 +118,8 @@ class Rollback:
                 )
             elif not _same(current, target.location):
                 changed[values] = target.location
-        with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="check") as pool:
-            checked = list(pool.map(partial(self._check, history), changed, changed.values()))
-        wrong += [f"{shown_name(table, values)}: {found}" for values, found in checked if isinstance(found, str)]
+        checked, not_there = check_each(changed, partial(self._check, history))
+        wrong += [f"{shown_name(table, values)}: {reason}" for values, reason in not_there.items()]
         if wrong:
             shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
             raise InvalidInputError(
@@ -132,38 +127,28 @@ class Rollback:
                 " changed. Run `table-writer recover` if a late call may be the reason, or name the other partitions.",
                 table=str(table.name),
             )
-        return tuple(
-            replace(found, old_location=now[values].location if values in now else None)
-            for values, found in checked
-            if not isinstance(found, str)
-        )
+        before = locations(now)
+        return tuple(replace(found, old_location=before.get(found.values)) for found in checked)
 
-    def _check(
-        self, history: History, values: PartitionValues, target: str | None
-    ) -> tuple[PartitionValues, EntryPartition | str]:
+    def _check(self, history: History, values: PartitionValues, target: str | None) -> EntryPartition:
         if target is None:
-            gone = EntryPartition(
+            return EntryPartition(
                 values=values, old_location=None, new_location=None, rows=0, bytes=0, raw_bytes=0, files=0
             )
-            return values, gone
         location = Location.parse(target)
         if not self._parts.layout.is_placeholder(location) and not history.restorable(location):
-            return values, f"its files at {location} were vacuumed, or were never this table's to keep"
-        try:
-            found = files_there(self._parts.store, history, values, location)
-        except NotThereError as reason:
-            return values, str(reason)
-        return values, replace(found, new_location=target)
+            raise NotThereError(f"its files at {location} were vacuumed, or were never this table's to keep")
+        return replace(files_there(self._parts.store, history, values, location), new_location=target)
 
     def _entry(
         self, history: History, table: Table, version: int, partitions: tuple[EntryPartition, ...], now: PartitionsNow
     ) -> LogEntry:
         created_at = datetime.now(UTC)
-        locations = [now[partition.values].location for partition in partitions if partition.values in now]
+        left = [now[partition.values].location for partition in partitions if partition.values in now]
         replaced = replaced_locations(
             self._parts.store,
             self._parts.layout,
-            locations,
+            left,
             created_at + self._parts.retention,
             partitioned=bool(table.partition_columns),
         )

@@ -72,6 +72,7 @@ def test_added_columns_are_read_by_every_reader_and_null_in_old_partitions(
     assert {column.name.lower() for column in now.columns} == {name.lower() for name in df.columns} - {"dt"}
     spark.conf.set("hive.exec.dynamic.partition.mode", "nonstrict")
     fitted.rows.write.insertInto(str(table.name))
+    spark.conf.unset("hive.exec.dynamic.partition.mode")
     nothing = (None,) * 6
     for converted in ("true", "false"):
         spark.conf.set("spark.sql.hive.convertMetastoreParquet", converted)
