@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -34,8 +33,6 @@ from table_writer.vacuum.dead_writes import look_for_traces
 from table_writer.vacuum.due import Ages
 
 __all__ = ["Maintenance"]
-
-logger = logging.getLogger(__name__)
 
 HISTORY_RETENTION: Final = timedelta(days=30)
 HISTORY_PROPERTY: Final = "table_writer.history_retention"

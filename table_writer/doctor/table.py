@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import timedelta
 from typing import Final
 
 from table_writer.display.render import size
@@ -13,13 +12,13 @@ from table_writer.doctor.patient import Patient, error, note, ok, warning
 from table_writer.log.owner import Owner
 from table_writer.log.rules import claim_is_over
 from table_writer.log.table_log import HINT_EVERY_VERSIONS
+from table_writer.retention import SAFE_AGE
 from table_writer.services import RETENTION_PROPERTY
 from table_writer.vacuum.dead_writes import look_for_traces
 from table_writer.vacuum.due import Ages, due, in_use
 
 __all__ = ["dead_writes", "in_doubt", "owner", "retention", "settled_hint", "waiting"]
 
-SAFE_RETENTION: Final = timedelta(hours=24)  # what a vacuum asks for
 LATE_SECONDS: Final = 2 * 86_400.0  # a vacuum that runs daily has been there by then
 MANY_ENTRIES: Final = 5_000  # read in whole by every maintenance call, two requests an entry
 
@@ -97,7 +96,7 @@ def retention(patient: Patient) -> Iterable[Finding]:
         f"by the table property; the config says {of_config}" if by_table else "by the config: the table says nothing"
     )
     says = f"replaced data stays for {hours:g} h, {source}"
-    if services.retention >= SAFE_RETENTION:
+    if services.retention >= SAFE_AGE:
         yield ok("retention", says)
         return
     set_it = f"ALTER TABLE {patient.name} SET TBLPROPERTIES ('{RETENTION_PROPERTY}' = '72')"

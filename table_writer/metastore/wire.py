@@ -39,7 +39,7 @@ class Wire:
             if tls is not None:
                 handle = tls.wrap_socket(handle, server_hostname=host)
             handle.settimeout(timeout_seconds)
-        except BaseException:
+        except BaseException:  # Ctrl-C as well: no socket stays open
             handle.close()
             raise
         return cls(handle)

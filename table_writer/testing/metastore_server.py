@@ -131,7 +131,7 @@ class MetastoreServer:
             raise LakehouseError("the metastore was not started")
         try:
             self._process.wait_until_ready(self._answers, timeout_seconds=START_TIMEOUT_SECONDS)
-        except BaseException:
+        except BaseException:  # Ctrl-C as well: no server stays behind
             self.stop()
             raise
 

@@ -102,7 +102,7 @@ class S3Server:
             self._process = ChildProcess(f"S3 server {self.server}", directory / "s3.log")
             command, environment = self._moto() if self.server == "moto" else self._versitygw(directory)
             self._process.launch(command, directory=directory, environment=environment)
-        except BaseException:
+        except BaseException:  # Ctrl-C as well: no server stays behind
             self.stop()
             raise
 
@@ -112,7 +112,7 @@ class S3Server:
             raise LakehouseError("the S3 server is not running")
         try:
             self._process.wait_until_ready(self._make_bucket, timeout_seconds=START_TIMEOUT_SECONDS)
-        except BaseException:
+        except BaseException:  # Ctrl-C as well: no server stays behind
             self.stop()
             raise
 

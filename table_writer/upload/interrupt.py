@@ -43,7 +43,7 @@ def run_interruptibly(context: SparkContext, work: Callable[[], Answer], *, tag:
     thread.start()
     try:
         return outcome.result()
-    except BaseException:
+    except BaseException:  # Ctrl-C above all
         _end_tasks(context, tag, outcome)
         raise
 

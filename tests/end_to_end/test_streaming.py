@@ -75,7 +75,7 @@ def test_each_batch_is_one_version_and_a_replayed_one_is_recognised(
     keys = [one.idempotency_key for one in keeper.history(orders).versions]
     assert keys == [f"{QUERY}/{batch}" for batch in (2, 1, 0)]
     (tmp_path / "checkpoint" / "commits" / "2").unlink()  # as if the query had died before it could note the batch
-    (tmp_path / "checkpoint" / "commits" / ".2.crc").unlink()
+    (tmp_path / "checkpoint" / "commits" / ".2.crc").unlink(missing_ok=True)
     put_file(source, 3)
     run()
     assert seen(spark, orders) == expected(4)
