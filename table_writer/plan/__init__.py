@@ -6,5 +6,12 @@
 ``table_check``   which tables can be written
 ``table_schema``  a table's schema as Spark reads it from the metastore
 ``fit``           the DataFrame's columns, by name, in the table's types
+``match``         one column of each matched, down into nested types
+``type_pairs``    which type becomes which, and how
+``limits``        what is checked on the data, and how a violation is explained
+``evolve``        columns that the table gets
+``where``         which partitions a predicate selects
+``layout``        which task gets which rows, in which order
+``file_options``  format, codec and encoding of the files
 ================  ===============================================================
 """

@@ -35,6 +35,8 @@ class ExecutorCopies:
         The driver's way.
     count_requests
         Told what executors sent, by kind.
+    many
+        From so many copies on executors do it.
     """
 
     context: SparkContext
@@ -42,6 +44,7 @@ class ExecutorCopies:
     write_id: str
     copy_few: Callable[[Mapping[str, ObjectInfo]], None]
     count_requests: Callable[[Mapping[str, int]], None]
+    many: int = MANY_COPIES
 
     def __call__(self, copies: Mapping[str, ObjectInfo]) -> None:
         """Make every copy.
@@ -52,7 +55,7 @@ class ExecutorCopies:
             A copy failed; its subclass ``SourceChangedError`` when an object is not what was listed any more. Some
             copies may exist then.
         """
-        if len(copies) < MANY_COPIES:
+        if len(copies) < self.many:
             self.copy_few(copies)
             return
         prepare_executors(self.context)

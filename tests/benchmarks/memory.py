@@ -77,7 +77,7 @@ def run_case(partition_count: int, total_bytes: int) -> None:
         store=None,
         data_columns=("id", "payload"),
         partition_columns=("dt",),
-        parquet=ParquetOptions(compression="zstd"),
+        file_options=ParquetOptions(compression="zstd"),
     )
     row_count = total_bytes // ROW_BYTES // BATCH_ROWS * BATCH_ROWS
     upload_rows(batches(BATCH_ROWS, 1), spec, ForgetfulStore(), task_index=0, attempt_id=0)  # loads what is lazy
