@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from pyspark.sql import DataFrame
 
@@ -16,7 +17,14 @@ __all__ = ["batch_writer"]
 
 logger = logging.getLogger(__name__)
 
-Write = Callable[[DataFrame, str, WriteMode, WriteOptions], WriteResult]
+
+class Write(Protocol):
+    """Steps 1 to 5 of one write."""
+
+    def __call__(
+        self, df: DataFrame, table: str, mode: WriteMode, options: WriteOptions, *, is_batch: bool
+    ) -> WriteResult:
+        """Write, and say what was done."""
 
 
 def batch_writer(
@@ -40,6 +48,6 @@ def batch_writer(
 
     def write_batch(batch: DataFrame, batch_id: int) -> None:
         options = WriteOptions(**every | {"idempotency_key": f"{query_name}/{batch_id}"})
-        logger.info("query %s batch %d: %r", query_name, batch_id, write(batch, table, chosen, options))
+        logger.info("query %s batch %d: %r", query_name, batch_id, write(batch, table, chosen, options, is_batch=True))
 
     return write_batch

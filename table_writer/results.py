@@ -98,7 +98,7 @@ def write_result(staged: StagedFiles, published: Published, notes: tuple[str, ..
 
 
 def _action(partition: EntryPartition, mode: WriteMode) -> Action:
-    if partition.new_location is None:
+    if not partition.files:
         return "emptied"
     if partition.old_location is None:
         return "added"

@@ -114,7 +114,7 @@ class TableServices:
             identity=self.identity,
         )
 
-    def published_with_key(self, key: str) -> LogEntry | None:
+    def published_with_key(self, key: str, *, in_order: bool = False) -> LogEntry | None:
         """Return the published entry with an idempotency key, ``None`` for none and for no key.
 
         Raises
@@ -125,7 +125,7 @@ class TableServices:
         if not key:
             return None
         require_owner(self.store, self.layout, Owner.of(self.table, self.metastore.uri))
-        return self.log.find_key(key)
+        return self.log.find_key(key, in_order=in_order)
 
     def vacuum(self) -> Vacuum:
         """Step 6."""

@@ -49,13 +49,18 @@ class Steps:
         self._uploader = Uploader()
         self._spark_engine = SparkEngine(spark)
 
-    def write(self, df: DataFrame, table: str, mode: WriteMode, options: WriteOptions) -> WriteResult:
-        """Do steps 1 to 5: readers switch in the last line of the ``with`` block, or never."""
+    def write(
+        self, df: DataFrame, table: str, mode: WriteMode, options: WriteOptions, *, is_batch: bool = False
+    ) -> WriteResult:
+        """Do steps 1 to 5: readers switch in the last line of the ``with`` block, or never.
+
+        ``is_batch`` says that idempotency keys come in order.
+        """
         watch = Stopwatch(self._services.metastore)
         with watch.step("plan"):
             services = self._open(df, table, options)
             watch.follow(services.store)
-            earlier = services.published_with_key(options.idempotency_key)
+            earlier = services.published_with_key(options.idempotency_key, in_order=is_batch)
             if earlier is not None:
                 return repeated_result(earlier, watch)
             planned = self._services.planner(services).plan(df, mode, options)

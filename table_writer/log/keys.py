@@ -49,7 +49,7 @@ def _counts(version: int, values: PartitionValues, rollbacks: Sequence[LogEntry]
 
 
 def comes_before(key: str, other: str) -> bool:
-    """Whether a key is of an earlier batch of the other's stream: keys of streams are ``query/batch``.
+    """Whether a stream's key, ``query/batch``, is of an earlier batch of the other's stream.
 
     Examples
     --------

@@ -114,11 +114,18 @@ class TableLog:
             records = pool.map(self._read, listed)
             return History(self._layout, [record for record in records if record is not None])
 
-    def find_key(self, key: str) -> LogEntry | None:
+    def find_key(self, key: str, *, in_order: bool = False) -> LogEntry | None:
         """Return the published entry with an idempotency key, ``None`` if there is none that counts.
 
-        Reads back from the newest entry, more at a time the further it gets; for a batch of a stream no further than
-        to an earlier batch of it, which is usually the newest entry.
+        Reads back from the newest entry, more at a time the further it gets.
+
+        Parameters
+        ----------
+        key
+            Not empty.
+        in_order
+            It is a stream's ``query/batch``, and batches come in order: reading ends at an earlier batch of the stream,
+            which is usually the newest entry. Without it the whole log may be read.
         """
         waiting = sorted(self.read_state(listed_after=0).versions)
         found: list[SlotRecord] = []
@@ -129,7 +136,8 @@ class TableLog:
                 records = [record for record in pool.map(self._read, versions) if record is not None]
             found = records + found
             entry = published_with_key(found, key)
-            if entry is not None or any(comes_before(one.entry.idempotency_key, key) for one in records):
+            passed = in_order and any(comes_before(one.entry.idempotency_key, key) for one in records)
+            if entry is not None or passed:
                 return entry
             at_once = min(2 * at_once, READ_THREADS)
         return None

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from table_writer import TableWriter, TableWriterError
+from table_writer import InvalidInputError, TableWriter, TableWriterError
+from table_writer.testing import Lakehouse
 
 from .watched import Seen
 
@@ -96,6 +97,20 @@ def test_what_would_make_the_call_fail_is_said_and_does(
     with pytest.raises(TableWriterError):
         getattr(writer, mode)(df, written, **options)
     assert look(written) == before
+
+
+def test_a_partition_whose_files_cannot_be_copied_is_a_problem_of_an_append(
+    spark: SparkSession, writer: TableWriter, written: str, rows: Rows, lakehouse: Lakehouse
+) -> None:
+    lakehouse.s3.create_bucket(Bucket="aside")
+    spark.sql(f"ALTER TABLE {written} ADD PARTITION (dt='d8') LOCATION 's3a://aside/d8'")
+    df = rows((8, "new", "d8"))
+    assert writer.plan(df, written, "overwrite_partitions").ok
+    plan = writer.plan(df, written, "append")
+    assert not plan.ok
+    assert "another bucket" in plan.problems[0]
+    with pytest.raises(InvalidInputError, match="another bucket"):
+        writer.append(df, written)
 
 
 def test_an_empty_dataframe_is_a_problem_unless_it_may_be_empty(writer: TableWriter, written: str, rows: Rows) -> None:

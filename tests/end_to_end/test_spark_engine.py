@@ -20,7 +20,7 @@ from table_writer.upload.spark_files import SparkFiles
 
 Make = Callable[..., str]
 Content = Callable[[str], set[tuple[Any, ...]]]
-Keys = Callable[[str], set[str]]
+Files = Callable[[], set[str]]
 
 COLUMNS = "id INT, Note STRING, at DATE"
 SOURCE = f"({COLUMNS}, Dt STRING, N INT) USING {{}} PARTITIONED BY (Dt, N)"
@@ -50,6 +50,20 @@ def source(spark: SparkSession) -> DataFrame:
     )
 
 
+@pytest.fixture
+def data_files(lakehouse: Lakehouse, lakehouse_database: str) -> Files:
+    """Return all objects of all writes, wherever their tables' locations are now."""
+
+    def keys() -> set[str]:
+        pages = lakehouse.s3.get_paginator("list_objects_v2").paginate(
+            Bucket=lakehouse.bucket, Prefix=f"warehouse/{lakehouse_database}.db/"
+        )
+        found = {entry["Key"] for page in pages for entry in page.get("Contents", [])}
+        return {key for key in found if "/_table_writer/data/" in key and not key.endswith("/")}
+
+    return keys
+
+
 @pytest.mark.parametrize("kind", FORMATS)
 def test_rows_read_back_as_after_sparks_own_insert(
     kind: str, spark: SparkSession, writer: TableWriter, make_table: Make, source: DataFrame, content: Content
@@ -77,26 +91,25 @@ def buckets(spark: SparkSession, table: str) -> list[tuple[str, str]]:
 
 
 def test_nothing_but_the_tables_files_is_left_and_the_catalog_never_heard_of_others(
-    spark: SparkSession, writer: TableWriter, make_table: Make, source: DataFrame, keys_below: Keys
+    spark: SparkSession, writer: TableWriter, make_table: Make, source: DataFrame, data_files: Files
 ) -> None:
     table = make_table("CREATE TABLE {name} (id INT, note STRING) USING csv")
     before = spark.catalog.listTables(table.split(".")[0])
     result = writer.overwrite_table(source.select("id", "note"), table, engine="spark")
-    data = {key for key in keys_below(table) if "/data/" in key}
-    assert len(data) == result.partitions[0].files
-    assert all(key.endswith(".csv") for key in data)
+    assert len(data_files()) == result.partitions[0].files > 0
+    assert all(key.endswith(".csv") for key in data_files())
     assert spark.catalog.listTables(table.split(".")[0]) == before
 
 
 def test_no_rows_leave_no_file(
-    writer: TableWriter, make_table: Make, source: DataFrame, keys_below: Keys, content: Content
+    writer: TableWriter, make_table: Make, source: DataFrame, data_files: Files, content: Content
 ) -> None:
     table = make_table("CREATE TABLE {name} (id INT, note STRING) USING csv OPTIONS (header true)")
     rows = source.select("id", "note")
     writer.overwrite_table(rows, table, engine="spark")
-    before = keys_below(table)
+    before = data_files()
     writer.append(rows.limit(0), table, engine="spark", if_empty="ignore")
-    assert {key for key in keys_below(table) if "/data/" in key} <= before
+    assert data_files() == before != set()
     writer.overwrite_table(rows.limit(0), table, engine="spark", if_empty="replace")
     assert content(table) == set()
 
@@ -126,7 +139,7 @@ def test_an_evolved_csv_table_has_the_new_column(
 
 
 def test_sessions_compression_of_hive_files_is_followed(
-    spark: SparkSession, writer: TableWriter, make_table: Make, source: DataFrame, keys_below: Keys
+    spark: SparkSession, writer: TableWriter, make_table: Make, source: DataFrame, data_files: Files
 ) -> None:
     table = make_table("CREATE TABLE {name} (id INT) STORED AS TEXTFILE")
     settings = {
@@ -140,7 +153,7 @@ def test_sessions_compression_of_hive_files_is_followed(
     finally:
         for name in settings:
             spark.conf.unset(name)
-    assert all(key.endswith(".gz") for key in keys_below(table) if "/data/" in key)
+    assert {key.rpartition(".")[2] for key in data_files()} == {"gz"}
     assert spark.table(table).count() == 4
 
 
@@ -185,7 +198,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("why", REFUSED)
 def test_what_spark_cannot_write_is_refused_with_its_reason(
-    why: str, spark: SparkSession, writer: TableWriter, make_table: Make, keys_below: Keys
+    why: str, spark: SparkSession, writer: TableWriter, make_table: Make, data_files: Files
 ) -> None:
     ddl, reason = REFUSED[why]
     table = make_table(f"CREATE TABLE {{name}} {ddl}")
@@ -195,7 +208,7 @@ def test_what_spark_cannot_write_is_refused_with_its_reason(
         writer.append(rows, table, engine="spark", schema="evolve")
     assert table in caught.value.message
     assert "Nothing was written" in caught.value.message
-    assert not [key for key in keys_below(table) if "/data/" in key]
+    assert data_files() == set()
 
 
 def test_a_serde_whose_own_schema_lacks_a_column_is_refused_for_it_would_drop_it(
@@ -228,18 +241,18 @@ def test_a_data_source_without_its_jar_is_named(spark: SparkSession, writer: Tab
 
 
 def test_line_breaks_that_would_become_rows_are_not_published(
-    spark: SparkSession, writer: TableWriter, make_table: Make, keys_below: Keys, content: Content
+    spark: SparkSession, writer: TableWriter, make_table: Make, data_files: Files, content: Content
 ) -> None:
     table = make_table("CREATE TABLE {name} (id INT, note STRING, dt STRING) USING csv PARTITIONED BY (dt)")
     rows = spark.createDataFrame([(1, "two\nlines", "d"), (2, "one", "d")], "id INT, note STRING, dt STRING")
     with pytest.raises(CheckFailedError, match=r"2 rows were written .* and 3 are read back"):
         writer.append(rows, table, engine="spark")
     assert content(table) == set()
-    assert not [key for key in keys_below(table) if "/data/" in key]
+    assert data_files() == set()
 
 
 def test_a_failure_of_the_users_code_passes_and_leaves_nothing(
-    spark: SparkSession, writer: TableWriter, make_table: Make, keys_below: Keys
+    spark: SparkSession, writer: TableWriter, make_table: Make, data_files: Files
 ) -> None:
     @F.udf("int")
     def broken(number):
@@ -248,7 +261,7 @@ def test_a_failure_of_the_users_code_passes_and_leaves_nothing(
     table = make_table("CREATE TABLE {name} (id INT) STORED AS SEQUENCEFILE")
     with pytest.raises(PythonException, match="no such"):
         writer.append(spark.range(2).select(broken("id").alias("id")), table, engine="spark")
-    assert not [key for key in keys_below(table) if "/data/" in key]
+    assert data_files() == set()
 
 
 def test_dates_in_partition_columns_are_named_as_spark_names_them(

@@ -11,12 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from table_writer import (
     ConflictError,
     InvalidInputError,
-    LostResponseError,
     Maintenance,
     OutcomeUnknownError,
     TableWriter,
     TableWriterConfig,
 )
+from table_writer.errors import LostResponseError
 from table_writer.testing import Lakehouse
 
 from .watched import BEFORE_CLAIM, STAGED, SWITCHING, Moment, Seen, failing_with
