@@ -65,7 +65,7 @@ class WriteOptions:
         become null. ``"evolve"``: so they do, and columns the table does not have are added to it.
     engine
         ``"arrow"`` writes Parquet and ORC. ``"spark"`` lets Spark's own writer write any format that it can write into
-        a Hive table, bucketed tables too, into this write's own location.
+        a Hive table, bucketed tables too, into this write's own location; names and sizes of files are Spark's then.
     distribution
         ``"none"``: each task writes the partitions it has rows of. ``"hash"``: all rows of a partition go to one task.
         ``"rebalance"``: Spark's adaptive execution chooses tasks of its advisory size, by partition.
@@ -138,7 +138,7 @@ class WriteOptions:
                 raise InvalidInputError(f"{name}={getattr(self, name)!r}: expected {expected}")
 
     def require_fit(self, mode: WriteMode) -> None:
-        """Refuse options that say nothing in a mode: whoever gives them expects something else.
+        """Refuse options that say nothing in a mode or with an engine: whoever gives them expects something else.
 
         Raises
         ------
@@ -147,6 +147,10 @@ class WriteOptions:
         """
         if self.where and mode is not WriteMode.OVERWRITE_PARTITIONS:
             raise InvalidInputError(f"where belongs to overwrite_partitions; {mode.value} has no predicate")
+        if self.target_file_bytes is not None and self.engine == "spark":
+            raise InvalidInputError(
+                "target_file_bytes belongs to engine='arrow'; Spark's own writer has spark.sql.files.maxRecordsPerFile"
+            )
         whole = mode is WriteMode.OVERWRITE_TABLE or self.where != ""
         if self.if_empty == "replace" and not whole:
             raise InvalidInputError(

@@ -140,8 +140,8 @@ class TableWriter:
         Examples
         --------
         >>> result = TableWriter(spark).append(df, "mart.orders")
-        >>> result.appended[0].name, result.copied_files
-        ('dt=2024-01-01', 1)
+        >>> [partition.name for partition in result.appended]
+        ['dt=2024-01-01']
         """
         return self._write(df, table, WriteMode.APPEND, options)
 

@@ -50,14 +50,14 @@ def of_timestamp(seconds: bytes, options: OrcOptions) -> bytes:
 
     They are of the wall clock, which can be anything near; only filters use them.
     """
-    slack = 0 if options.is_utc else MOST_HOURS * 3600
+    slack = 1 if options.is_utc else MOST_HOURS * 3600
+    fields = {1: (3, -slack), 2: (4, slack)}  # no sum
     kept: Message = []
     for kind, value in decode(seconds):
         if kind == INTEGER:
-            bounds: dict[int, Any] = dict(decode(bytes(value)))
-            low = (_number(bounds[1]) + options.epoch_seconds - slack - 1) * 1000
-            high = (_number(bounds[2]) + options.epoch_seconds + slack + 1) * 1000
-            kept.append((TIMESTAMP, encode([(3, zigzag(low)), (4, zigzag(high))])))
+            bounds = [(*fields[number], _number(bound)) for number, bound in decode(bytes(value)) if number in fields]
+            limits = ((field, zigzag((bound + options.epoch_seconds + off) * 1000)) for field, off, bound in bounds)
+            kept.append((TIMESTAMP, encode(limits)))
         else:
             kept.append((kind, value))
     return encode(kept)

@@ -29,7 +29,7 @@ def written(writer: TableWriter, orders: str, rows: Rows) -> str:
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "append": ("append", {}),
     "overwrite_partitions": ("overwrite_partitions", {}),
-    "where": ("overwrite_partitions", {"where": "dt >= 'd2'"}),
+    "where": ("overwrite_partitions", {"where": "dt >= 'd2' OR dt IS NULL"}),
     "overwrite_table": ("overwrite_table", {}),
     "spark": ("append", {"engine": "spark"}),
 }

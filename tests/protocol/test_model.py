@@ -84,7 +84,7 @@ def an_older_location_is_live(world: World, _: Mapping[str, str]) -> str:
     "explored",
     [
         scenario("an old alter pending", OLD_ALTER, Budget(), recover=RECOVER),
-        scenario("2 writes, recover", ONLY_P, Budget(late=1), A=A_P, B=B_P, recover=RECOVER),
+        scenario("2 writes, recover", ONLY_P, Budget(timeouts=1, late=1), A=A_P, B=B_P, recover=RECOVER),
     ],
     ids=title,
 )
