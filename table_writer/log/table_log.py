@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.log.history import History, SlotRecord
+from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
 from table_writer.log.keys import comes_before, published_with_key
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.table import PartitionValues
@@ -242,6 +242,21 @@ class TableLog:
             self._store.put(self._layout.settled_key, json.dumps({"version": state.settled}).encode())
         except StorageError as error:
             logger.warning("the hint %s was not saved: %s", self._layout.settled_key, error)
+
+    def remember_recovery(self, version: int) -> None:
+        """Note, before a recover entry is claimed, that calls of the entry it settles may come late.
+
+        Raises
+        ------
+        StorageError
+            It could not be noted; nothing must be recovered then.
+        """
+        self._store.put(self._layout.recovered_key, json.dumps({"version": version}).encode())
+
+    def recovered_lately(self) -> bool:
+        """Whether an entry was recovered so lately that one of its calls may still come."""
+        stored = self._store.get(self._layout.recovered_key)
+        return stored is not None and stored.age_seconds < LATE_CALL_SECONDS
 
     def _read_hint(self) -> int:
         stored = self._store.get(self._layout.settled_key)

@@ -81,6 +81,11 @@ class TableLayout:
         return f"{self.own.key}settled.json"
 
     @property
+    def recovered_key(self) -> str:
+        """The newest version that recovered another: for a day after it, calls of the other may come late."""
+        return f"{self.own.key}recovered.json"
+
+    @property
     def log_prefix(self) -> str:
         """Entries and their outcomes."""
         return f"{self.own.key}log/"

@@ -33,6 +33,7 @@ __all__ = ["Published", "Publisher", "RepeatedKeyError"]
 
 logger = logging.getLogger(__name__)
 
+BUILDING_MODES: Final = frozenset({WriteMode.APPEND, WriteMode.CREATE_PARTITIONS})  # on what is there, or is not
 EMPTY_MARKER: Final = "_EMPTY"  # readers pass over names that start with _
 
 
@@ -171,12 +172,14 @@ class Publisher:
     def _look(self, plan: WritePlan, draft: LogEntry, carry_over: CarryOver) -> _Look | None:
         """Read the table and the partitions again: the only look that a claim is based on.
 
-        ``None`` if an append has just copied files: that took time, and the log may have grown.
+        ``None`` if an append has just copied files, or what a late call did was put right: the log may have grown.
         """
         table = self._table(plan)
         draft = self._with_emptied(plan, draft, table)
         values = [partition.values for partition in draft.partitions]
         now = self._parts.metastore.get_partitions(table, values)
+        if plan.mode in BUILDING_MODES and self._parts.recovery.put_right(table, values, now):
+            return None
         while True:
             self._refuse_existing(plan, now)
             replaced = self._replaced(plan, now)

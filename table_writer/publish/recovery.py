@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -131,6 +131,7 @@ class Recovery:
         """
         deadline = Deadline(self._publish_timeout_seconds)
         claimed = self._again(record.entry, newest + 1, behind)
+        self._log.remember_recovery(claimed.version)
         if not self._claimed.claim(claimed):
             return None
         now = self._look(table, claimed, deadline)
@@ -180,7 +181,8 @@ class Recovery:
         superseded: tuple[PartitionValues, ...],
     ) -> Recovered:
         """Record the outcome, the original's first: then the recover entry is there to tell of it if we die between."""
-        outcome = Outcome.ABANDONED if len(superseded) == len(claimed.partitions) else Outcome.PUBLISHED
+        nothing_done = bool(superseded) and len(superseded) == len(claimed.partitions)
+        outcome = Outcome.ABANDONED if nothing_done else Outcome.PUBLISHED
         for version in (original.version, claimed.version):
             self._log.settle(version, outcome, write_id=claimed.write_id, superseded=superseded)
         logger.warning("version=%d recovered as version=%d: %s", original.version, claimed.version, outcome.value)
@@ -205,6 +207,22 @@ class Recovery:
                 return Settled(recovered=tuple(done), put_right=tuple(put_right), placed=placed)
             again = self._put_right(table, history, placed, now)
             put_right += [again] if again else []
+
+    def put_right(self, table: Table, values: Collection[PartitionValues], now: PartitionsNow) -> bool:
+        """Put right what a late call has done to partitions that somebody is about to build on.
+
+        Returns whether anything was behind: then the caller looks again. Costs a small request; the log is read only
+        within a day after a recovery, since without one no call of this library was left unanswered.
+        """
+        if not self._log.recovered_lately():
+            return False
+        history, here = self._log.read_history(), locations(now)
+        known = [one for one in values if one in history.current]
+        placed = {one: history.placement(one, here.get(one)) for one in known}
+        if Placement.BEHIND not in placed.values():
+            return False
+        self._put_right(table, history, placed, now)
+        return True
 
     def settled_history(self, table: Table) -> tuple[History, tuple[Recovered, ...]]:
         """Settle every publish in doubt, oldest first, and return the log as it is then, with what was done."""

@@ -46,18 +46,24 @@ def arrow_rows(rows: Any, options: OrcOptions) -> Any:
         A date or timestamp cannot be written exactly.
     """
     columns = [
-        pa.chunked_array([_converted(chunk, name, options) for chunk in column.chunks])
+        pa.chunked_array([_converted(_compact(chunk), name, options) for chunk in column.chunks])
         for name, column in zip(rows.column_names, rows.columns, strict=True)
     ]
     return pa.Table.from_arrays(columns, names=[f"c{position}" for position in range(len(columns))])
 
 
-def _converted(values: Any, name: str, options: OrcOptions) -> Any:
+def _compact(values: Any) -> Any:
+    """Return nested values without what lies around a slice of them: Arrow's writer forgets where a slice begins."""
+    return pa.concat_arrays([values]) if pa.types.is_nested(values.type) else values
+
+
+def _converted(values: Any, name: str, options: OrcOptions, absent: Any = None) -> Any:
+    """Return one column; ``absent`` says where the struct that it is a field of is null."""
     kind, types = values.type, pa.types
     if types.is_nested(kind):
         return _nested(values, name, options)
     if types.is_timestamp(kind):
-        return _micros(values) if kind.tz is None else _split(values, name, options)
+        return _micros(values) if kind.tz is None else _split(values, name, options, absent)
     if types.is_date32(kind):
         return _old_dates(values, name)
     return values.cast(SMALL.get(kind, kind))
@@ -66,9 +72,10 @@ def _converted(values: Any, name: str, options: OrcOptions) -> Any:
 def _nested(values: Any, name: str, options: OrcOptions) -> Any:
     kind, types = values.type, pa.types
     if types.is_struct(kind):
-        inside = [_converted(values.field(place), name, options) for place in range(kind.num_fields)]
-        names = [f"c{place}" for place in range(len(inside))]
-        return pa.StructArray.from_arrays(inside, names=names, mask=values.is_null() if values.null_count else None)
+        # Arrow's writer goes wrong where a field is not null and its struct is.
+        absent = values.is_null()
+        inside = [_converted(field, name, options, absent) for field in values.flatten()]
+        return pa.StructArray.from_arrays(inside, names=[f"c{place}" for place in range(len(inside))], mask=absent)
     if types.is_map(kind):
         keys, items = (_converted(part, name, options) for part in (values.keys, values.items))
         fields = [pa.field("key", keys.type, nullable=False), pa.field("value", items.type)]
@@ -95,7 +102,7 @@ def _old_dates(values: Any, name: str) -> Any:
     return _in_old_calendar(days, earliest, name).cast(pa.int32()).view(pa.date32())
 
 
-def _split(values: Any, name: str, options: OrcOptions) -> Any:
+def _split(values: Any, name: str, options: OrcOptions, absent: Any) -> Any:
     """Return the seconds that Java's writer would store, and the fraction."""
     moments = values.cast(pa.timestamp("us", tz="UTC")).view(pa.int64())
     earliest = pc.min(moments).as_py() or 0
@@ -112,7 +119,7 @@ def _split(values: Any, name: str, options: OrcOptions) -> Any:
     # Java rounds the second towards 1970 where milliseconds follow, and its readers undo just that.
     rounded = pc.and_(pc.less(seconds, 0), pc.greater_equal(fraction, MICROS_PER_MILLI)).cast(pa.int64())
     seconds = pc.subtract(pc.add(seconds, rounded), options.epoch_seconds)
-    return pa.StructArray.from_arrays([seconds, fraction.view(FRACTION_TYPE)], fields=SPLIT_FIELDS)
+    return pa.StructArray.from_arrays([seconds, fraction.view(FRACTION_TYPE)], fields=SPLIT_FIELDS, mask=absent)
 
 
 def _divided(numbers: Any, divisor: int) -> tuple[Any, Any]:

@@ -5,11 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
-from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, PartitionExistsError, StorageError
+from table_writer.errors import (
+    ConflictError,
+    InvalidInputError,
+    LostResponseError,
+    MetastoreError,
+    OutcomeUnknownError,
+    PartitionExistsError,
+    StorageError,
+    TableWriterError,
+)
+from table_writer.model.entry import Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import WriteMode
 from table_writer.publish.publisher import RepeatedKeyError
@@ -400,6 +411,60 @@ def test_keys_that_end_in_numbers_need_not_come_in_order() -> None:
     for number in (2, 1):
         append(world, {f"d{number}": frozenset({number})}, key=f"load/2024010{number}")
     assert world.services().published_with_key("load/20240102") is not None
+
+
+def late_call(world: World, value: str) -> None:
+    """The call of a write that got no answer, was recovered, and was followed by another write, comes now."""
+    unanswered = Fault("metastore", "alter_partitions", 1, "before", LostResponseError)
+    with world.inject(unanswered, keep_call=True), pytest.raises(OutcomeUnknownError):
+        world.write({value: frozenset({7})})
+    world.wait_out_claims()
+    world.keeper.recover(str(world.name))
+    world.write({value: frozenset({8})})
+    world.apply_kept_call()
+    assert world.rows()[value] == frozenset({7})
+
+
+def test_an_append_is_not_built_on_what_a_late_call_has_brought_back() -> None:
+    world = World()
+    world.write(ONE)
+    late_call(world, "d1")
+    append(world, {"d1": frozenset({9})})
+    assert world.rows() == {"d1": frozenset({8, 9})}
+
+
+def test_a_partition_that_a_late_drop_has_taken_away_is_not_created_again() -> None:
+    world = World()
+    world.write(NEW)
+    world.write(ONE)
+    unanswered = Fault("metastore", "drop_partition", 1, "before", LostResponseError)
+    with world.inject(unanswered, keep_call=True), suppress(TableWriterError):
+        world.keeper.rollback(str(world.name), version=1)
+    world.wait_out_claims()
+    world.keeper.recover(str(world.name))
+    world.write(TWO)
+    world.apply_kept_call()
+    assert world.rows() == NEW
+    with pytest.raises((ConflictError, PartitionExistsError)):
+        world.write({"d1": frozenset({9})}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
+    assert world.rows() == {**NEW, **TWO}
+
+
+def test_a_key_that_is_published_between_its_lookup_and_the_plan_is_recognised() -> None:
+    world = World()
+    assert world.services().published_with_key("k") is None
+    append(world, ONE, key="k")
+    world.write_once(TWO, WriteMode.APPEND, "k")
+    assert world.rows() == ONE
+
+
+def test_an_entry_without_partitions_is_recovered_as_published() -> None:
+    world = World()
+    with world.inject(Fault("store", "put_if_absent", 4, "before", DeathError)), suppress(DeathError):
+        world.write({}, plan=world.plan(WriteMode.OVERWRITE_TABLE, key="k"))
+    world.wait_out_claims()
+    world.keeper.recover(str(world.name))
+    assert {record.outcome for record in world.history().records} <= {Outcome.PUBLISHED}
 
 
 def test_a_vacuum_that_trims_history_keeps_what_a_stream_needs() -> None:

@@ -146,9 +146,10 @@ class TableWorld:
 
     def write_once(self, rows: Rows, mode: WriteMode, key: str) -> None:
         """Write with an idempotency key."""
+        plan = self.plan(mode, key=key)
         if self.services().published_with_key(key) is None:
             with suppress(RepeatedKeyError):
-                self.write(rows, plan=self.plan(mode, key=key))
+                self.write(rows, plan=plan)
 
     def _upload(self, plan: WritePlan, rows: Rows) -> CommitMessage:
         uploads = []
