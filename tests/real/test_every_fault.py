@@ -51,7 +51,13 @@ def cells() -> Iterator[object]:
 
 
 SERVERS = "versitygw, Hive 2.3.10 over Derby"
-FAST = {"write that mixes, of our partitions", "append to our partitions", "rollback", "recover a dead publisher", "vacuum"}
+FAST = {
+    "write that mixes, of our partitions",
+    "append to our partitions",
+    "rollback",
+    "recover a dead publisher",
+    "vacuum",
+}
 
 
 @pytest.mark.parametrize(("operation", "fault"), list(cells()))
