@@ -27,6 +27,7 @@ from pyspark.sql.types import (
 from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.model.new_table import HIVE_COMPRESSION, NewTable
 from table_writer.model.table import TableName
+from table_writer.sql_text import garbled, literal, quoted, spark_reason
 
 __all__ = ["create_table", "create_table_statement"]
 
@@ -34,11 +35,6 @@ CHAR_VARCHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's metadata key: the 
 DEFAULT_VALUE: Final = "CURRENT_DEFAULT"  # Spark's metadata key: the column's default, as SQL
 EXISTS: Final = re.compile("TABLE_OR_VIEW_ALREADY_EXISTS|AlreadyExistsException")
 METASTORE: Final = re.compile("MetaException|TTransportException|TApplicationException|SessionHiveMetaStoreClient")
-TRAPS: Final = (
-    ("spark.sql.variable.substitute", "${", "would take '${' in a column's name or default for a variable"),
-    ("spark.sql.parser.escapedStringLiterals", "\\", "would not undo the escaping of quotes, backslashes and '${'"),
-)
-"""Session settings under which Spark reads a text in the statement otherwise than it is meant."""
 
 
 def create_table(
@@ -67,9 +63,8 @@ def create_table(
     wanted = _schema_of(schema, name)
     _require_defaults(spark, wanted, name)
     statement = create_table_statement(wanted, name, new, if_not_exists=if_not_exists)
-    for setting, text, effect in TRAPS:
-        if text in statement and str(spark.conf.get(setting)).lower() == "true":
-            raise _refused(name, f"Spark {effect}: set {setting}=false in this session, or choose other texts")
+    if why := garbled(statement, spark.conf.get):
+        raise _refused(name, why)
     try:
         spark.sql(statement)
     except (PySparkException, Py4JError) as error:
@@ -102,16 +97,16 @@ def create_table_statement(schema: StructType, name: TableName, new: NewTable, *
     if faults:
         raise _refused(name, "; ".join(faults))
     spelled = {field.name.lower(): field.name for field in schema}
-    partition_columns = ", ".join(_identifier(spelled[column.lower()]) for column in new.partition_by)
-    full_name = ".".join(map(_identifier, ("spark_catalog", name.database, name.name)))
-    columns = ", ".join(f"{_identifier(one.name)} {_type(one.dataType)}{_constraints(one)}" for one in schema)
+    partition_columns = ", ".join(quoted(spelled[column.lower()]) for column in new.partition_by)
+    full_name = ".".join(map(quoted, ("spark_catalog", name.database, name.name)))
+    columns = ", ".join(f"{quoted(one.name)} {_type(one.dataType)}{_constraints(one)}" for one in schema)
     clauses = (
         f"CREATE TABLE {'IF NOT EXISTS ' if if_not_exists else ''}{full_name} ({columns})",
         f"USING {new.provider}",
         _pairs("OPTIONS", new.table_options),
         partition_columns and f"PARTITIONED BY ({partition_columns})",
-        new.location and f"LOCATION {_literal(new.location)}",
-        new.comment and f"COMMENT {_literal(new.comment)}",
+        new.location and f"LOCATION {literal(new.location)}",
+        new.comment and f"COMMENT {literal(new.comment)}",
         _pairs("TBLPROPERTIES", new.table_properties),
     )
     return "\n".join(filter(None, clauses))
@@ -218,7 +213,7 @@ def _require_defaults(spark: SparkSession, schema: StructType, name: TableName) 
 
 def _type(data_type: DataType) -> str:
     if isinstance(data_type, StructType):
-        fields = (f"{_identifier(one.name)}: {_type(one.dataType)}{_constraints(one)}" for one in data_type)
+        fields = (f"{quoted(one.name)}: {_type(one.dataType)}{_constraints(one)}" for one in data_type)
         return f"struct<{', '.join(fields)}>"
     if isinstance(data_type, ArrayType):
         return f"array<{_type(data_type.elementType)}>"
@@ -234,29 +229,13 @@ def _constraints(column: StructField) -> str:
     clauses = (
         not column.nullable and "NOT NULL",
         DEFAULT_VALUE in metadata and f"DEFAULT {metadata[DEFAULT_VALUE]}",
-        "comment" in metadata and f"COMMENT {_literal(metadata['comment'])}",
+        "comment" in metadata and f"COMMENT {literal(metadata['comment'])}",
     )
     return "".join(f" {clause}" for clause in clauses if clause)
 
 
-def _identifier(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
-
-
-def _literal(text: str) -> str:
-    r"""Quote a text; ``${`` is escaped too, since Spark puts variables into a statement before it reads it.
-
-    Examples
-    --------
-    >>> print(_literal("it's ${env:HOME}\\"))
-    'it\'s \u0024{env:HOME}\\'
-    """
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")
-    return f"'{escaped}'"
-
-
 def _pairs(keyword: str, pairs: Mapping[str, str]) -> str:
-    spelled = ", ".join(f"{_literal(key)} = {_literal(value)}" for key, value in pairs.items())
+    spelled = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in pairs.items())
     return spelled and f"{keyword} ({spelled})"
 
 
@@ -271,8 +250,7 @@ def _refused(name: TableName, reason: str) -> InvalidInputError:
 
 def _translated(said: str, name: TableName) -> InvalidInputError | MetastoreError:
     """Return our error for what Spark said, by who is to act on it."""
-    lines = (line.strip(": ") for line in said.splitlines())
-    reason = next((line for line in lines if line and not line.startswith("An error occurred while calling")), said)
+    reason = spark_reason(said)
     if EXISTS.search(said):
         return InvalidInputError(
             f"table {name} exists already, and was left alone: drop it first, or call with if_not_exists=True",

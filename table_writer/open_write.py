@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Self
 
 from table_writer.complete import Completer
+from table_writer.log.registration import used_before
 from table_writer.model.message import CommitMessage
 from table_writer.model.write import WritePlan
 from table_writer.services import TableServices
@@ -22,13 +23,18 @@ class OpenWrite:
 
     def __init__(self, services: TableServices, plan: WritePlan) -> None:
         self._completer: Completer = services.completer()
+        self._services = services
         self._plan = plan
         self._exit = ExitStack()
         self._registration = services.registration(plan)
         self._claim_sent = False
 
     def __enter__(self) -> Self:
-        self._exit.enter_context(self._registration)
+        with ExitStack() as registered:
+            registered.enter_context(self._registration)
+            if self._plan.named_by_caller:  # looked at once nobody else can begin a write of this name any more
+                self._require_unused()
+            self._exit.push(registered.pop_all())
         self._exit.push(self._discard)
         return self
 
@@ -40,6 +46,17 @@ class OpenWrite:
         prefix = self._plan.data_location.key
         self._completer.complete(self._plan.write_id, prefix, messages)
         self._completer.abort_leftovers(prefix, messages)
+
+    def _require_unused(self) -> None:
+        """Refuse a ``write_id`` that any trace is left of: files that are there are another write's, not ours."""
+        store, data = self._services.store, self._plan.data_location.key
+        used = (
+            any(store.list_page(data)[0])
+            or any(store.list_uploads(data))
+            or any(one.entry.write_id == self._plan.write_id for one in self._services.log.read_history().records)
+        )
+        if used:
+            raise used_before(self._plan.write_id, str(self._plan.table.name))
 
     @contextmanager
     def claiming(self) -> Iterator[Callable[[], None]]:

@@ -120,22 +120,20 @@ class WriteOptions:
             ("schema", lambda value: value in SCHEMAS, f"one of {', '.join(SCHEMAS)}"),
             ("engine", lambda value: value in ENGINES, f"one of {', '.join(ENGINES)}"),
             ("distribution", lambda value: value in DISTRIBUTIONS, f"one of {', '.join(DISTRIBUTIONS)}"),
-            ("sort_by", lambda value: not isinstance(value, str) and all(map(_is_text, value)), "a list of columns"),
-            ("target_file_bytes", lambda value: value is None or value >= MIB, "None, or at least 1 MiB"),
+            ("sort_by", _is_text_list, "a list of columns"),
+            ("target_file_bytes", lambda value: value is None or _is_count(value, MIB), "None, or at least 1 MiB"),
             ("if_empty", lambda value: value in EMPTY_ACTIONS, f"one of {', '.join(EMPTY_ACTIONS)}"),
             ("if_missing", lambda value: value is None or isinstance(value, NewTable), "None or a NewTable"),
-            ("max_copied_bytes", lambda value: value is None or value >= 0, "None, or a number of bytes"),
+            ("max_copied_bytes", lambda value: value is None or _is_count(value, 0), "None, or a number of bytes"),
             ("idempotency_key", lambda value: _is_text(value) and len(value) <= 500, "a text of up to 500 characters"),
-            ("tags", lambda value: all(map(_is_text, (*value, *value.values()))), "texts by name"),
-            (
-                "write_uuid",
-                lambda value: value == "" or WRITE_ID.fullmatch(value) is not None,
-                f"a text like {WRITE_ID.pattern}",
-            ),
+            ("tags", _is_text_mapping, "texts by name"),
+            ("write_uuid", lambda value: value == "" or _is_write_id(value), f"a text: {WRITE_ID.pattern}"),
         )
         for name, holds, expected in rules:
             if not holds(getattr(self, name)):
                 raise InvalidInputError(f"{name}={getattr(self, name)!r}: expected {expected}")
+        object.__setattr__(self, "sort_by", tuple(self.sort_by))
+        object.__setattr__(self, "tags", dict(self.tags))
 
     def require_fit(self, mode: WriteMode) -> None:
         """Refuse options that say nothing in a mode or with an engine: whoever gives them expects something else.
@@ -178,4 +176,29 @@ def write_mode(name: str) -> WriteMode:
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+    """Whether it is a text that can be stored: half a surrogate pair cannot."""
+    return isinstance(value, str) and _encodes(value)
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_count(value: object, lowest: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= lowest
+
+
+def _is_text_list(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(map(_is_text, value))
+
+
+def _is_text_mapping(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_text, (*value, *value.values())))
+
+
+def _is_write_id(value: object) -> bool:
+    return isinstance(value, str) and WRITE_ID.fullmatch(value) is not None

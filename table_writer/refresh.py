@@ -48,7 +48,8 @@ def _refresh_table(spark: SparkSession, table: Table) -> None:
 
 def _drop_statistics(spark: SparkSession, table: Table) -> None:
     """Do what Spark's own INSERT does to statistics that it does not renew."""
-    if not any(name.startswith("spark.sql.statistics.") for name in table.parameters):
+    stale = any(name.startswith("spark.sql.statistics.") for name in table.parameters)
+    if not stale or not table.partition_columns:  # an unpartitioned table got its new figures in the switch
         return
     session: Any = spark._jsparkSession  # noqa: SLF001  # PySpark has no public way to the catalog's statistics
     scala: Any = spark.sparkContext._jvm  # noqa: SLF001

@@ -12,13 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from table_writer.create_table import create_table
 from table_writer.display.write_result import WriteResult
-from table_writer.errors import StorageError
+from table_writer.errors import ConflictError, StorageError
 from table_writer.model.write import StagedFiles, WriteMode
 from table_writer.open_write import OpenWrite
 from table_writer.options import WriteOptions
 from table_writer.plan.evolve import add_columns
 from table_writer.plan.limits import violation
-from table_writer.plan.planner import Planned
+from table_writer.plan.planner import Planned, require_batch, require_mode
 from table_writer.plan.where import require_inside
 from table_writer.publish.publisher import Published, RepeatedKeyError
 from table_writer.publish.success import success_json
@@ -58,7 +58,7 @@ class Steps:
         """
         watch = Stopwatch(self._services.metastore)
         with watch.step("plan"):
-            services = self._open(df, table, options)
+            services = self._open(df, table, mode, options)
             watch.follow(services.store)
             earlier = services.published_with_key(options.idempotency_key, in_order=is_batch)
             if earlier is not None:
@@ -83,14 +83,22 @@ class Steps:
             *published.notes,
             *_marked(services, staged, published),
             *refresh_session(self._spark, services.table, planned.plan.write_id),
+            *self._refresh_stream(df, services, planned.plan.write_id),
         )
         return write_result(staged, published, notes, watch)
 
-    def _open(self, df: DataFrame, table: str, options: WriteOptions) -> TableServices:
+    def _refresh_stream(self, df: DataFrame, services: TableServices, write_id: str) -> tuple[str, ...]:
+        """A streaming query runs in a session of its own, which remembers where tables were."""
+        session = df.sparkSession
+        return () if session is self._spark else refresh_session(session, services.table, write_id)
+
+    def _open(self, df: DataFrame, table: str, mode: WriteMode, options: WriteOptions) -> TableServices:
         """Open the table; make it first where the call says what it shall be like."""
-        name = self._services.table_name(table)
-        if options.if_missing is not None and self._services.metastore.get_table(name) is None:
-            create_table(self._spark, df, name, options.if_missing, if_not_exists=True)
+        name, new = self._services.table_name(table), options.if_missing
+        if new is not None and self._services.metastore.get_table(name) is None:
+            require_batch(df, name)
+            require_mode(mode, options, name, partitioned=bool(new.partition_by))
+            create_table(self._spark, df, name, new, if_not_exists=True)
         return self._services.open_table(table, engine=options.engine)
 
     def _stage(self, planned: Planned, services: TableServices, write: OpenWrite, watch: Stopwatch) -> StagedFiles:
@@ -115,7 +123,20 @@ class Steps:
         """Add the columns that the table does not have, just before the first row of them can be read."""
         if not planned.fitted.added:
             return staged
-        table = add_columns(self._spark, services.metastore, planned.plan.table, planned.fitted.added)
+        before = planned.plan.table
+        table = add_columns(self._spark, services.metastore, before, planned.fitted.added)
+        same = (table.created_at_seconds, table.root, table.partition_columns) == (
+            before.created_at_seconds,
+            before.root,
+            before.partition_columns,
+        )
+        if not same or not set(before.columns) <= set(table.columns):
+            raise ConflictError(
+                f"{table.name} was altered, or dropped and made again, while it was being written; nothing was"
+                " published. Run it again.",
+                table=str(table.name),
+                write_id=planned.plan.write_id,
+            )
         return replace(staged, plan=replace(planned.plan, table=table))
 
     def _copies(self, services: TableServices, write_id: str, watch: Stopwatch) -> ExecutorCopies:

@@ -18,6 +18,7 @@ from table_writer.maintenance import Maintenance
 from table_writer.model.new_table import NewTable
 from table_writer.model.write import WriteMode
 from table_writer.options import NewTableKeywords, WriteKeywords, WriteOptions, write_mode
+from table_writer.plan.planner import require_mode
 from table_writer.preview import Preview
 from table_writer.spark_services import SessionServices
 from table_writer.steps import Steps
@@ -298,7 +299,7 @@ class TableWriter:
         chosen, given = write_mode(mode), WriteOptions(**options)
         services = self._services.open_table(table, engine=given.engine)
         planner = self._services.planner(services)
-        planner.require_mode(chosen, given)
+        require_mode(chosen, given, services.table.name, partitioned=bool(services.table.partition_columns))
         scope = planner.scope(df, chosen, given)
         return Preview(services=services, planner=planner, mode=chosen, options=given, scope=scope).report(df)
 

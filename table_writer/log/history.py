@@ -236,7 +236,8 @@ class History:
             r.entry.idempotency_key.rpartition("/")[0]: r.entry.version for r in self.records if r.entry.idempotency_key
         }
         needed |= set(keys.values())
-        needed |= {r.entry.version for r in self.records if _undoes_any(r.entry, keys.values())}
+        keyed = [r.entry.version for r in self.records if r.entry.idempotency_key]
+        needed |= {r.entry.version for r in self.records if _undoes_any(r.entry, keyed)}
         free = {
             record.entry.version
             for record in self.records

@@ -26,11 +26,11 @@ def published_with_key(records: Sequence[SlotRecord], key: str) -> LogEntry | No
     """
     rollbacks = [r.entry for r in records if r.entry.rollback_to is not None and r.outcome is Outcome.PUBLISHED]
     for record in reversed(records):
-        entry = record.entry
+        entry, switched = record.entry, record.entry.partition_values - record.superseded
         if entry.idempotency_key != key or entry.operation is not Operation.WRITE:
             continue
         if record.outcome is Outcome.PUBLISHED and any(
-            _counts(entry.version, values, rollbacks, records[-1].entry.version) for values in entry.partition_values
+            _counts(entry.version, values, rollbacks, records[-1].entry.version) for values in switched
         ):
             return entry
     return None

@@ -15,13 +15,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from table_writer.errors import StorageError
+from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.storage.object_store import ObjectStore
 from table_writer.version import __version__
 
-__all__ = ["Registered", "Registration", "read_registrations", "writer_identity"]
+__all__ = ["Registered", "Registration", "read_registrations", "used_before", "writer_identity"]
 
 logger = logging.getLogger(__name__)
 
@@ -121,6 +121,16 @@ def _heartbeat(value: object) -> float:
     return float(value) if known and isinstance(value, int | float) else LONGEST_HEARTBEAT_SECONDS
 
 
+def used_before(write_id: str, table: str) -> InvalidInputError:
+    """Say that a ``write_id`` given by the caller is not a new one."""
+    return InvalidInputError(
+        f"write_uuid={write_id!r} was used before for {table}: a write_id is never used again. Give a new one for each"
+        " run, retries too; an idempotency_key is what recognises a repeated call. Nothing was written.",
+        table=table,
+        write_id=write_id,
+    )
+
+
 class Registration:
     """Registers a write on entering, renews it from a thread, removes it on leaving.
 
@@ -134,6 +144,8 @@ class Registration:
         self._heartbeat_seconds = heartbeat_seconds
         self._key = plan.layout.registration_key(plan.write_id)
         self._write_id = plan.write_id
+        self._table = str(plan.table.name)
+        self._named_by_caller = plan.named_by_caller
         self._body = json.dumps(
             {
                 "format": 1,
@@ -151,7 +163,10 @@ class Registration:
         self._thread = threading.Thread(target=self._renew, name=f"heartbeat-{plan.write_id}", daemon=True)
 
     def __enter__(self) -> Self:
-        self._store.put(self._key, self._body)
+        if not self._named_by_caller:
+            self._store.put(self._key, self._body)
+        elif not self._store.put_if_absent(self._key, self._body):  # two processes may be given one name
+            raise used_before(self._write_id, self._table)
         self._thread.start()
         return self
 

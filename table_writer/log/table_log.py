@@ -111,7 +111,7 @@ class TableLog:
         """
         listed = sorted((state or self.read_state(listed_after=0)).versions)
         with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="log") as pool:
-            records = pool.map(self._read, listed)
+            records = pool.map(self.find, listed)
             return History(self._layout, [record for record in records if record is not None])
 
     def find_key(self, key: str, *, in_order: bool = False) -> LogEntry | None:
@@ -125,15 +125,17 @@ class TableLog:
             Not empty.
         in_order
             It is a stream's ``query/batch``, and batches come in order: reading ends at an earlier batch of the stream,
-            which is usually the newest entry. Without it the whole log may be read.
+            which is usually the newest entry. Without it, and as long as the log knows a rollback, after which batches
+            come again, the whole log may be read.
         """
         waiting = sorted(self.read_state(listed_after=0).versions)
+        in_order = in_order and self._last_rollback() not in waiting
         found: list[SlotRecord] = []
         at_once = 1
         while waiting:
             waiting, versions = waiting[:-at_once], waiting[-at_once:]
             with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="log") as pool:
-                records = [record for record in pool.map(self._read, versions) if record is not None]
+                records = [record for record in pool.map(self.find, versions) if record is not None]
             found = records + found
             entry = published_with_key(found, key)
             passed = in_order and any(comes_before(one.entry.idempotency_key, key) for one in records)
@@ -150,12 +152,13 @@ class TableLog:
         InvalidInputError
             The entry is not there, or not valid.
         """
-        record = self._read(version)
+        record = self.find(version)
         if record is None:
             raise InvalidInputError(f"log entry {version} below {self._layout.root} is not there any more")
         return record
 
-    def _read(self, version: int) -> SlotRecord | None:
+    def find(self, version: int) -> SlotRecord | None:
+        """Read one entry with its outcome, ``None`` if it is not there any more."""
         if version in self._settled_records:
             return self._settled_records[version]
         stored = self._store.get(self._layout.entry_key(version))
@@ -252,6 +255,20 @@ class TableLog:
             It could not be noted; nothing must be recovered then.
         """
         self._store.put(self._layout.recovered_key, json.dumps({"version": version}).encode())
+
+    def remember_rollback(self, version: int) -> None:
+        """Note, before a rollback is claimed, that batches of streams may come again.
+
+        Raises
+        ------
+        StorageError
+            It could not be noted; nothing must be rolled back then.
+        """
+        self._store.put(self._layout.rolled_back_key, json.dumps({"version": version}).encode())
+
+    def _last_rollback(self) -> int | None:
+        stored = self._store.get(self._layout.rolled_back_key)
+        return None if stored is None else int(json.loads(stored.body)["version"])
 
     def recovered_lately(self) -> bool:
         """Whether an entry was recovered so lately that one of its calls may still come."""

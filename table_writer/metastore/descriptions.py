@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
@@ -13,12 +13,14 @@ __all__ = ["differences"]
 READERS_IGNORE: Final = frozenset(
     {
         "path",  # Spark repeats the table's location here
-        "serialization.format",  # Hive sets 1 in all of them
         "compression",  # these are for writers: a file says itself how it is compressed
         "parquet.compression",
         "orc.compress",
     }
 )
+COLUMNAR: Final = ("ParquetHiveSerDe", "OrcSerde")
+"""For these Hive sets ``serialization.format`` to 1 and nobody reads it; for text it can be the delimiter."""
+
 MAX_NAMED: Final = 3  # a table of 1,000 columns must not become a message of 1,000 lines
 
 NAME_AND_TYPE: Final = attrgetter("name", "type")
@@ -42,7 +44,9 @@ def differences(storage: Any, described: Any, columns: Sequence[Column]) -> str:
     have, or has with another type: Parquet and ORC find columns by name, and one that is missing is null.
     """
     if _same_serde(storage.serdeInfo, described.serdeInfo):
-        found = _parameters(storage.serdeInfo.parameters or {}, described.serdeInfo.parameters or {})
+        columnar = str(storage.serdeInfo.serializationLib).endswith(COLUMNAR)
+        ignored = READERS_IGNORE | {"serialization.format"} if columnar else READERS_IGNORE
+        found = _parameters(storage.serdeInfo.parameters or {}, described.serdeInfo.parameters or {}, ignored)
     else:
         found = [f"is stored as {storage.serdeInfo.serializationLib}"]
     if storage.inputFormat != described.inputFormat:
@@ -58,13 +62,13 @@ def _same_serde(one: Any, other: Any) -> bool:
     return bool(one.serializationLib == other.serializationLib)
 
 
-def _parameters(theirs: Mapping[str, str], tables: Mapping[str, str]) -> list[str]:
+def _parameters(theirs: Mapping[str, str], tables: Mapping[str, str], ignored: Collection[str]) -> list[str]:
     """Name the SerDe parameters that are others; their values may be secret and stay out of messages."""
     names = sorted(theirs.keys() | tables.keys()) if theirs != tables else []
     return [
         f"has another SerDe parameter {name} than the table"
         for name in names
-        if theirs.get(name) != tables.get(name) and name.lower() not in READERS_IGNORE
+        if theirs.get(name) != tables.get(name) and name.lower() not in ignored
     ]
 
 

@@ -86,6 +86,11 @@ class TableLayout:
         return f"{self.own.key}recovered.json"
 
     @property
+    def rolled_back_key(self) -> str:
+        """The newest rollback: after it keys of streams may come again."""
+        return f"{self.own.key}rolled_back.json"
+
+    @property
     def log_prefix(self) -> str:
         """Entries and their outcomes."""
         return f"{self.own.key}log/"
@@ -156,6 +161,7 @@ class WritePlan:
     hint: int  # up to here the log was known to be settled, and was not listed
     in_doubt: frozenset[int]  # versions that were in doubt when the plan was made: published later, they conflict
     created_at: datetime
+    named_by_caller: bool = False  # the write_id was given, and may have been used before
     scope: Scope = no_partition
     where: str = ""  # the predicate behind the scope, for the log
     idempotency_key: str = ""

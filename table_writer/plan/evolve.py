@@ -19,14 +19,14 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
-from table_writer.errors import MetastoreError, SchemaMismatchError
+from table_writer.errors import InvalidInputError, MetastoreError, SchemaMismatchError
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.table import Table
-from table_writer.plan.limits import quoted
 from table_writer.plan.table_schema import exact_type, stored_field
 from table_writer.plan.type_pairs import unstorable
+from table_writer.sql_text import garbled, literal, quoted, spark_reason
 
-__all__ = ["add_columns", "added_field", "addition_problems"]
+__all__ = ["add_columns", "added_field", "addition_problems", "require_spellable"]
 
 LONGEST_NAME: Final = 767  # Hive's metastore: COLUMNS_V2.COLUMN_NAME
 NAME_HIVE_KEEPS: Final = re.compile(r"[^\x00-\x20,;{}()=\x7f]+")
@@ -96,12 +96,42 @@ def add_columns(spark: SparkSession, metastore: Metastore, table: Table, added: 
 
     Raises
     ------
+    InvalidInputError
+        See :func:`require_spellable`.
     SchemaMismatchError
         Another writer added such a column with another type, or the table is gone.
     MetastoreError
         Spark or the metastore refused.
     """
-    _add_missing(spark, table, added)
+    require_spellable(spark, table, added)
+    try:
+        _add_missing(spark, table, added)
+    except (PySparkException, Py4JError) as failure:
+        _existing(metastore, table)
+        raise MetastoreError(
+            f"Spark could not look at table {table.name} to add columns ({_columns(added)}): {spark_reason(failure)}."
+            " Nothing was published; run it again.",
+            table=str(table.name),
+        ) from failure
+    return _existing(metastore, table)
+
+
+def require_spellable(spark: SparkSession, table: Table, added: Sequence[StructField]) -> None:
+    """Refuse comments that the session would change on the way into the table.
+
+    Raises
+    ------
+    InvalidInputError
+        Names the session's setting that is in the way.
+    """
+    if why := garbled(_columns(added), spark.conf.get):
+        raise InvalidInputError(
+            f"columns ({_columns(added)}) cannot be added to table {table.name}: {why}. Nothing was published.",
+            table=str(table.name),
+        )
+
+
+def _existing(metastore: Metastore, table: Table) -> Table:
     now = metastore.get_table(table.name)
     if now is None:
         raise SchemaMismatchError(
@@ -112,7 +142,7 @@ def add_columns(spark: SparkSession, metastore: Metastore, table: Table, added: 
 
 
 def _add_missing(spark: SparkSession, table: Table, added: Sequence[StructField]) -> None:
-    name = f"{quoted(table.name.database)}.{quoted(table.name.name)}"
+    name = ".".join(map(quoted, ("spark_catalog", table.name.database, table.name.name)))
     for _ in range(len(added) + 1):  # each round that is lost to another writer finds one column more
         missing = _missing(spark, name, added, str(table.name))
         if not missing:
@@ -122,8 +152,8 @@ def _add_missing(spark: SparkSession, table: Table, added: Sequence[StructField]
             return
         if len(_missing(spark, name, added, str(table.name))) == len(missing):
             raise MetastoreError(
-                f"could not add columns ({_columns(missing)}) to table {table.name}: {failure}. Nothing was published;"
-                f" add them yourself with ALTER TABLE {table.name} ADD COLUMNS, or leave them out.",
+                f"could not add columns ({_columns(missing)}) to table {table.name}: {spark_reason(failure)}. Nothing"
+                f" was published; add them yourself with ALTER TABLE {table.name} ADD COLUMNS, or leave them out.",
                 table=str(table.name),
             ) from failure
 
@@ -156,16 +186,11 @@ def _spelled(field: StructField) -> str:
 
 
 def _columns(fields: Sequence[StructField]) -> str:
+    comments = (field.metadata.get("comment") for field in fields)
     return ", ".join(
-        f"{quoted(field.name)} {_ddl(exact_type(field))}{_comment(field.metadata.get('comment'))}" for field in fields
+        f"{quoted(field.name)} {_ddl(exact_type(field))}{f' COMMENT {literal(comment)}' if comment else ''}"
+        for field, comment in zip(fields, comments, strict=True)
     )
-
-
-def _comment(text: str | None) -> str:
-    if not text:
-        return ""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f" COMMENT '{escaped}'"
 
 
 def _ddl(kind: DataType) -> str:

@@ -19,6 +19,7 @@ SERDE_FORMATS: Final = {
     "org.apache.hadoop.hive.ql.io.orc.orcserde": "orc",
 }
 FIRST_SPARK_WITH_ZSTD_ORC: Final = 4  # spark.sql.orc.compression.codec was snappy by default before
+PROTECTING: Final = ("orc.encrypt", "orc.mask", "parquet.encryption.", "parquet.crypto.")  # how their options begin
 LEVEL_KEYS: Final = {"zstd": "parquet.compression.codec.zstd.level", "brotli": "compression.brotli.quality"}
 LEVELS: Final = {"zstd": range(1, 23), "brotli": range(12)}
 
@@ -45,6 +46,7 @@ def file_options(
         The format, the codec or another of the table's options cannot be written.
     """
     try:
+        _refuse_protection(table)
         if _format_of(table) == "orc":
             return _orc(table, conf, spark_version, time_zone)
         return _parquet(table, conf, data_schema_json, spark_version)
@@ -62,6 +64,16 @@ def _format_of(table: Table) -> str:
             ' write it with engine="spark"'
         )
     return found
+
+
+def _refuse_protection(table: Table) -> None:
+    said = _named(table.parameters) | _named(table.serde_parameters)
+    keys = sorted(key for key in said if key.startswith(PROTECTING))
+    if keys:
+        raise InvalidInputError(
+            f"table {table.name} has {', '.join(keys)}, but files are not encrypted or masked without Spark: write it"
+            ' with engine="spark"'
+        )
 
 
 def _orc(table: Table, conf: Conf, spark_version: str, time_zone: str) -> OrcOptions:

@@ -26,10 +26,11 @@ from pyspark.sql.types import (
 from table_writer.errors import SchemaMismatchError
 from table_writer.model.schema_mode import SchemaMode
 from table_writer.plan.evolve import added_field, addition_problems
-from table_writer.plan.limits import Limit, limits_of, quoted
+from table_writer.plan.limits import Limit, limits_of
 from table_writer.plan.match import match
 from table_writer.plan.table_schema import exact_type, plain_type
 from table_writer.plan.type_pairs import Match, unstorable
+from table_writer.sql_text import quoted
 
 __all__ = ["Fitted", "fit"]
 

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import ArrayType, DataType, StructType
 
 from table_writer.errors import InvalidInputError
+from table_writer.sql_text import quoted
 
 __all__ = ["laid_out"]
 
@@ -60,8 +61,6 @@ def laid_out(
         rows = rows.repartition(*spread)
     elif distribution == "rebalance":
         rows = rows.hint("rebalance", *(names.quoted(name) for name in partition_columns))
-    elif distribution != "none":
-        raise InvalidInputError(f"distribution {distribution!r} is none of none, hash, rebalance")
     return rows.sortWithinPartitions(*by_partition, *order) if order else rows
 
 
@@ -73,7 +72,7 @@ class _Names:
 
     def quoted(self, name: str) -> str:
         """Return the column's own name in backquotes."""
-        return "`{}`".format(self._fields[name.lower()].name.replace("`", "``"))
+        return quoted(self._fields[name.lower()].name)
 
     def order(self, item: str) -> Column:
         """Return the sort order that a text asks for; a column whose name reads like an order is a column."""

@@ -6,7 +6,6 @@ rows counted, in one more job, so that the error can say how many there are and 
 
 from __future__ import annotations
 
-import functools
 import logging
 import re
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import AtomicType, BinaryType, DataType
 
 from table_writer.errors import SchemaMismatchError
+from table_writer.sql_text import quoted
 
 __all__ = [
     "NOT_NULL",
@@ -30,7 +30,6 @@ __all__ = [
     "in_array",
     "in_struct",
     "limits_of",
-    "quoted",
     "violation",
 ]
 
@@ -195,9 +194,3 @@ def _row_text(df: DataFrame) -> Column:
 
 def _is_short(kind: DataType) -> bool:
     return isinstance(kind, AtomicType) and not isinstance(kind, BinaryType)
-
-
-@functools.cache
-def quoted(name: str) -> str:
-    """Return a name as Spark SQL takes it, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"

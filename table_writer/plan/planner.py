@@ -16,7 +16,7 @@ from table_writer.log.owner import Owner, claim_root, refuse_nested_roots
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.schema_mode import SchemaMode
-from table_writer.model.table import PartitionValues, Table
+from table_writer.model.table import PartitionValues, Table, TableName
 from table_writer.model.upload_spec import UploadSpec
 from table_writer.model.write import (
     Scope,
@@ -35,7 +35,7 @@ from table_writer.plan.table_schema import table_schema
 from table_writer.plan.where import Where
 from table_writer.storage import ObjectStore, StoreSettings, part_bytes
 
-__all__ = ["Planned", "Planner"]
+__all__ = ["Planned", "Planner", "require_batch", "require_mode"]
 
 MIB = 1024 * 1024
 LARGEST_PART_BYTES = 16 * MIB  # more memory per task for no speed that could be measured
@@ -97,7 +97,7 @@ class Planner:
         SchemaMismatchError
             The DataFrame does not fit the table.
         """
-        self.require_mode(mode, options)
+        require_mode(mode, options, self._table.name, partitioned=bool(self._table.partition_columns))
         fitted = self.fit(df, options)
         partition_names = [column.name for column in self._table.partition_columns]
         rows = laid_out(
@@ -105,9 +105,9 @@ class Planner:
         )
         data_schema, _ = self._split(fitted.schema)
         scope = self.scope(df, mode, options)
+        if options.where:  # a predicate that fails on a value fails now
+            scope(self._metastore.get_partition_names(self._table.name))
         write_id = options.write_uuid or new_write_id()
-        if options.write_uuid:
-            self._require_unused(write_id)
         spelled = self.spelled(mode)
         existing = frozenset(spelled) if mode is WriteMode.CREATE_PARTITIONS else frozenset()
         spec = self._spec(write_id, data_schema, rows, options, existing) if options.engine == "arrow" else None
@@ -123,6 +123,7 @@ class Planner:
             hint=state.listed_after,
             in_doubt=state.in_doubt,
             created_at=datetime.now(UTC),
+            named_by_caller=options.write_uuid != "",
             scope=scope,
             where=options.where,
             idempotency_key=options.idempotency_key,
@@ -141,18 +142,7 @@ class Planner:
         InvalidInputError, SchemaMismatchError
             It is no batch DataFrame, or does not fit the table.
         """
-        if not isinstance(df, DataFrame):
-            raise InvalidInputError(
-                f"expected a Spark DataFrame, got a {type(df).__name__}: spark.createDataFrame(...) makes one",
-                table=str(self._table.name),
-            )
-        if df.isStreaming:
-            raise InvalidInputError(
-                "a streaming DataFrame cannot be written in one call: write each batch with"
-                f" df.writeStream.foreachBatch(writer.for_each_batch({str(self._table.name)!r}, mode='append',"
-                " query_name=...))",
-                table=str(self._table.name),
-            )
+        require_batch(df, self._table.name)
         partition_names = [column.name for column in self._table.partition_columns]
         return fit(
             df, table_schema(self._table), str(self._table.name), partition_names, mode=SchemaMode(options.schema)
@@ -178,33 +168,6 @@ class Planner:
 
         claim_root(self._store, self._layout, Owner.of(self._table, self._metastore.uri), first_write=first_write)
         return tuple(notes)
-
-    def require_mode(self, mode: WriteMode, options: WriteOptions) -> None:
-        """Refuse a mode that the table has no use for, and options that the mode has none for."""
-        options.require_fit(mode)
-        if not self._table.partition_columns and mode in PARTITION_MODES:
-            raise InvalidInputError(
-                f"{self._table.name} is not partitioned, so {mode.value} has nothing to tell apart: use overwrite_table"
-                " or append. Nothing was written.",
-                table=str(self._table.name),
-            )
-
-    def _require_unused(self, write_id: str) -> None:
-        """Refuse a ``write_id`` that any trace is left of: names of files are never used again."""
-        data = self._layout.data(write_id).key
-        used = (
-            self._store.head(self._layout.registration_key(write_id)) is not None
-            or any(self._store.list_page(data)[0])
-            or any(self._store.list_uploads(data))
-            or any(record.entry.write_id == write_id for record in self._log.read_history().records)
-        )
-        if used:
-            raise InvalidInputError(
-                f"write_uuid={write_id!r} was used before for {self._table.name}: a write_id is never used again. Give"
-                " a new one for each run, retries too; an idempotency_key is what recognises a repeated call.",
-                table=str(self._table.name),
-                write_id=write_id,
-            )
 
     def spelled(self, mode: WriteMode) -> dict[PartitionValues, PartitionValues]:
         """Map Spark's spelling of the partitions that exist to the metastore's, where another tool wrote ``01`` for 1.
@@ -278,6 +241,32 @@ def _java_time_zone(rows: DataFrame) -> str:
     """Return the time zone in which Java reads and writes ORC: not the session's."""
     java: Any = rows.sparkSession.sparkContext._jvm  # noqa: SLF001  # PySpark has no public way to it
     return str(java.java.util.TimeZone.getDefault().getID())
+
+
+def require_batch(df: DataFrame, table: TableName) -> None:
+    """Refuse what is no batch DataFrame."""
+    if not isinstance(df, DataFrame):
+        raise InvalidInputError(
+            f"expected a Spark DataFrame, got a {type(df).__name__}: spark.createDataFrame(...) makes one",
+            table=str(table),
+        )
+    if df.isStreaming:
+        raise InvalidInputError(
+            "a streaming DataFrame cannot be written in one call: write each batch with"
+            f" df.writeStream.foreachBatch(writer.for_each_batch({str(table)!r}, mode='append', query_name=...))",
+            table=str(table),
+        )
+
+
+def require_mode(mode: WriteMode, options: WriteOptions, table: TableName, *, partitioned: bool) -> None:
+    """Refuse a mode that the table has no use for, and options that the mode has none for."""
+    options.require_fit(mode)
+    if not partitioned and mode in PARTITION_MODES:
+        raise InvalidInputError(
+            f"{table} is not partitioned, so {mode.value} has nothing to tell apart: use overwrite_table or append."
+            " Nothing was written.",
+            table=str(table),
+        )
 
 
 def _stray_files(store: ObjectStore, layout: TableLayout) -> list[str]:

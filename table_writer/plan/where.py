@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import CharType, LongType, StringType, StructField, StructType
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.partition_name import NULL_PARTITION, partition_name
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import StagedFiles
+from table_writer.plan.table_schema import exact_type
+from table_writer.sql_text import quoted, spark_reason
 
 __all__ = ["Where", "require_inside"]
 
@@ -40,38 +43,66 @@ class Where:
     Raises
     ------
     InvalidInputError
-        Spark cannot evaluate it over the partition columns, or its answer would differ from one call to the next.
+        Spark cannot evaluate it over the partition columns, or its answer could differ from one call to the next; so
+        could a subquery's.
     """
 
     def __init__(self, spark: SparkSession, predicate: str, partition_schema: StructType, table: str) -> None:
         self._spark = spark
         self._predicate = predicate
         self._schema = partition_schema
+        self._table = table
         self._known: dict[PartitionValues, bool] = {}
         columns = ", ".join(partition_schema.names)
         if not columns:
             raise InvalidInputError(f"{table} is not partitioned: where={predicate!r} selects nothing", table=table)
         try:
             frame = self._frame([]).drop(NUMBER).where(predicate)
-            repeatable = frame._jdf.queryExecution().analyzed().deterministic()  # noqa: SLF001
-        except (AnalysisException, PySparkException) as error:
-            reason = str(error).splitlines()[0]
+            analyzed = frame._jdf.queryExecution().analyzed()  # noqa: SLF001  # PySpark has no public way to the plan
+            repeatable, subqueries = analyzed.deterministic(), analyzed.subqueriesAll().size()
+        except (PySparkException, Py4JError) as error:
             raise InvalidInputError(
-                f"where={predicate!r} is no predicate over the partition columns ({columns}) of {table}: {reason}",
+                f"where={predicate!r} is no predicate over the partition columns ({columns}) of {table}:"
+                f" {spark_reason(error)}",
                 table=table,
             ) from error
+        if subqueries:
+            raise InvalidInputError(
+                f"where={predicate!r} has a subquery, whose rows may change while {table} is being written: run it"
+                " first, and write its values out",
+                table=table,
+            )
         if not repeatable:
             raise InvalidInputError(
                 f"where={predicate!r} selects other partitions each time it is asked: write the value out", table=table
             )
 
     def __call__(self, existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
-        """Return those of the partitions that the predicate selects."""
+        """Return those of the partitions that the predicate selects.
+
+        Raises
+        ------
+        InvalidInputError
+            Spark cannot evaluate it for one of them: ``dt > 20240101`` where a ``dt`` is ``backfill``.
+        """
         unknown = sorted(set(existing) - self._known.keys())
         if unknown:
-            chosen = {row[NUMBER] for row in self._frame(unknown).where(self._predicate).select(NUMBER).collect()}
+            chosen = self._selected(unknown)
             self._known.update((values, number in chosen) for number, values in enumerate(unknown))
         return frozenset(values for values in existing if self._known[values])
+
+    def _selected(self, partitions: Sequence[PartitionValues]) -> frozenset[int]:
+        """Return the positions of the partitions that the predicate selects."""
+        try:
+            rows = self._frame(partitions).where(self._predicate).select(NUMBER).collect()
+        except (PySparkException, Py4JError) as error:
+            raise InvalidInputError(
+                f"where={self._predicate!r} cannot be evaluated for the partitions of {self._table}:"
+                f" {spark_reason(error)} Nothing was published. Compare the columns with values of their own types, or"
+                " use try_cast.",
+                table=self._table,
+            ) from error
+        return frozenset(row[NUMBER] for row in rows)
 
     def _frame(self, partitions: Sequence[PartitionValues]) -> DataFrame:
         names = self._schema.names
@@ -80,11 +111,15 @@ class Where:
             for number, values in enumerate(partitions)
         ]
         texts = StructType([StructField(NUMBER, LongType()), *(StructField(name, StringType()) for name in names)])
-        typed = [
-            F.expr(f"try_cast({_quoted(field.name)} AS {field.dataType.simpleString()})").alias(field.name)
-            for field in self._schema
-        ]
-        return self._spark.createDataFrame(rows, texts).select(NUMBER, *typed)
+        return self._spark.createDataFrame(rows, texts).select(NUMBER, *map(self._typed, self._schema))
+
+    def _typed(self, field: StructField) -> Column:
+        """Return a value as a query of the table has it; the metadata is how Spark knows ``char(n)`` in a comparison."""
+        value = F.expr(f"try_cast({quoted(field.name)} AS {field.dataType.simpleString()})")
+        kind = exact_type(field)
+        if isinstance(kind, CharType) and _pads(self._spark):
+            value = F.rpad(value, F.greatest(F.lit(kind.length), F.char_length(value)), F.lit(" "))
+        return value.alias(field.name, metadata=field.metadata)
 
 
 def require_inside(staged: StagedFiles) -> None:
@@ -112,5 +147,7 @@ def require_inside(staged: StagedFiles) -> None:
         )
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+def _pads(spark: SparkSession) -> bool:
+    """Whether queries of this session see ``char(n)`` with the blanks that it is filled up with."""
+    as_char = str(spark.conf.get("spark.sql.legacy.charVarcharAsString", "false")).lower() == "false"
+    return as_char and str(spark.conf.get("spark.sql.readSideCharPadding", "true")).lower() == "true"

@@ -11,7 +11,7 @@ from typing import Final
 from table_writer.errors import ConflictError, InvalidInputError, StorageError
 from table_writer.log.files import files_read_at
 from table_writer.model.location import Location
-from table_writer.model.partition_name import name_in, shown_name
+from table_writer.model.partition_name import shown_name
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.write import StagedFiles, TableLayout, WritePlan
 from table_writer.publish.switch import PartitionsNow
@@ -66,9 +66,10 @@ class CarryOver:
         """The write's."""
         return self.staged.plan
 
-    def bring(self, now: PartitionsNow) -> bool:
+    def bring(self, now: PartitionsNow, targets: Mapping[PartitionValues, str]) -> bool:
         """Copy all files of these partitions that are not copied yet; remove copies of what is not there any more.
 
+        ``targets`` says where readers will look for each: the metastore may spell a partition otherwise than Spark.
         Returns whether anything changed: then time has passed, and the caller looks again before it claims.
 
         Raises
@@ -78,7 +79,7 @@ class CarryOver:
         ConflictError
             They change faster than they are copied.
         """
-        wanted = self._wanted(now)
+        wanted = self._wanted(now, targets)
         missing = {key: source for key, source in wanted.items() if self._copied.get(key) != source}
         surplus = [key for key in self._copied if key not in wanted]
         if not missing and not surplus:
@@ -104,7 +105,7 @@ class CarryOver:
 
         An executor that was given up can finish a copy late.
         """
-        if not wanted:
+        if not wanted and not self._attempts:
             return
         expected = {key: source.size_bytes for key, source in wanted.items()}
         new = {key for partition in self.staged.partitions for key in partition.keys}
@@ -118,9 +119,10 @@ class CarryOver:
                 write_id=self.plan.write_id,
             )
 
-    def _wanted(self, now: PartitionsNow) -> dict[str, ObjectInfo]:
+    def _wanted(self, now: PartitionsNow, targets: Mapping[PartitionValues, str]) -> dict[str, ObjectInfo]:
         with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="list") as pool:
-            listed = dict(zip(now, pool.map(self._files_of, now.values()), strict=True))
+            files = pool.map(lambda one: self._files_of(one, Location.parse(targets[one.values])), now.values())
+            listed = dict(zip(now, files, strict=True))
         limit, size = self.plan.max_copied_bytes, sum(_bytes(files.values()) for files in listed.values())
         if limit is not None and size > limit:
             raise InvalidInputError(
@@ -135,13 +137,12 @@ class CarryOver:
         self.carried = {values: _described(now[values], files.values(), layout) for values, files in listed.items()}
         return {key: source for files in listed.values() for key, source in files.items()}
 
-    def _files_of(self, partition: Partition) -> dict[str, ObjectInfo]:
+    def _files_of(self, partition: Partition, target: Location) -> dict[str, ObjectInfo]:
         """List what readers of a partition see, by the key of each file's copy."""
         location = Location.parse(partition.location)
         if self.plan.layout.is_placeholder(location):
             return {}
         self._require_readable(partition, location)
-        target = self.plan.data_location.child(name_in(self.plan.table, partition.values))
         return {
             f"{target.key}{found.key.removeprefix(location.key)}": found
             for found in files_read_at(self.store, self.plan.layout, location)

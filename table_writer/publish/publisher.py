@@ -112,11 +112,10 @@ class Publisher:
             waiting_for = self._first_in_doubt(draft, state, staged.plan)
             if waiting_for is not None:
                 self._settle_other(waiting_for, staged.plan, state)
-            else:
-                look = self._look(staged.plan, replace(draft, version=state.newest + 1), carry_over)
+            elif look := self._look(staged.plan, replace(draft, version=state.newest + 1), carry_over):
                 deadline = Deadline(self._parts.publish_timeout_seconds)
                 with claiming() as lost:
-                    if look is not None and self._parts.claimed.claim(look.entry):
+                    if self._parts.claimed.claim(look.entry):
                         published = self._carry_out(look, staged.plan, deadline, state)
                         return replace(published, carried=carry_over.carried)
                     lost()
@@ -178,13 +177,13 @@ class Publisher:
         draft = self._with_emptied(plan, draft, table)
         values = [partition.values for partition in draft.partitions]
         now = self._parts.metastore.get_partitions(table, values)
-        if plan.mode in BUILDING_MODES and self._parts.recovery.put_right(table, values, now):
+        if plan.mode in BUILDING_MODES and self._parts.recovery.put_right(table, values, now, newest=draft.version - 1):
             return None
         while True:
             self._refuse_existing(plan, now)
             replaced = self._replaced(plan, now)
             carried = now if plan.mode is WriteMode.APPEND else {}
-            if carry_over.bring(carried):
+            if carry_over.bring(carried, {one.values: one.new_location or "" for one in draft.partitions}):
                 return None
             if not replaced.listed_files and not carried:
                 break
@@ -261,6 +260,7 @@ class Publisher:
         repeated = published_with_key(records, draft.idempotency_key) if draft.idempotency_key else None
         if repeated is not None:
             raise RepeatedKeyError(repeated)
+        plan.scope(frozenset().union(*(record.entry.partition_values for record in records)))  # asked once for all
         for record in records:
             verdict = standing(
                 record.entry,

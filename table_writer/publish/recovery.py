@@ -15,7 +15,8 @@ from table_writer.log.rules import PartitionState, claim_is_over, recovered_stat
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
-from table_writer.model.table import PartitionValues, Table
+from table_writer.model.location import Location
+from table_writer.model.table import Partition, PartitionValues, Table
 from table_writer.model.write import TableLayout, new_write_id
 from table_writer.publish.claimed import ClaimedEntries
 from table_writer.publish.switch import PartitionsNow, locations, states
@@ -208,13 +209,16 @@ class Recovery:
             again = self._put_right(table, history, placed, now)
             put_right += [again] if again else []
 
-    def put_right(self, table: Table, values: Collection[PartitionValues], now: PartitionsNow) -> bool:
+    def put_right(self, table: Table, values: Collection[PartitionValues], now: PartitionsNow, *, newest: int) -> bool:
         """Put right what a late call has done to partitions that somebody is about to build on.
 
         Returns whether anything was behind: then the caller looks again. Costs a small request; the log is read only
-        within a day after a recovery, since without one no call of this library was left unanswered.
+        within a day after a recovery, since without one no call of this library was left unanswered. An unpartitioned
+        table is compared with the newest entry always: any ALTER TABLE that was read before a publish and written after
+        it takes the old location back.
         """
-        if not self._log.recovered_lately():
+        moved = () in now and not self._is_where_published(now[()], newest)
+        if not moved and not self._log.recovered_lately():
             return False
         history, here = self._log.read_history(), locations(now)
         known = [one for one in values if one in history.current]
@@ -222,6 +226,17 @@ class Recovery:
         if Placement.BEHIND not in placed.values():
             return False
         self._put_right(table, history, placed, now)
+        return True
+
+    def _is_where_published(self, whole_table: Partition, newest: int) -> bool:
+        """Whether an unpartitioned table is where the newest published entry has put it, as far as there is one."""
+        for version in range(newest, 0, -1):
+            record = self._log.find(version)
+            if record is None:
+                return True
+            partitions = record.entry.partitions if record.outcome is Outcome.PUBLISHED else ()
+            if partitions and partitions[0].new_location is not None:
+                return Location.parse(whole_table.location).same_place(Location.parse(partitions[0].new_location))
         return True
 
     def settled_history(self, table: Table) -> tuple[History, tuple[Recovered, ...]]:

@@ -9,13 +9,14 @@ from functools import partial
 
 from table_writer.errors import InvalidInputError
 from table_writer.log.deadline import Deadline
+from table_writer.log.files import files_read_at
 from table_writer.log.history import History
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
 from table_writer.model.location import Location
 from table_writer.model.partition_name import shown_name
 from table_writer.model.table import Partition, PartitionValues, Table
 from table_writer.model.write import new_write_id
-from table_writer.publish.files_there import check_each, files_there
+from table_writer.publish.files_there import NotThereError, check_each, files_there
 from table_writer.publish.parts import PublishParts
 from table_writer.publish.switch import locations
 
@@ -77,7 +78,7 @@ class Restore:
             now = self._parts.metastore.get_partitions(table, list(wanted))
             lost = {values: one for values, one in now.items() if self._was_made_again(values, one)}
             missing = {v: location for v, location in wanted.items() if v not in now or v in lost}
-            partitions, not_there = check_each(missing, partial(self._check, history))
+            partitions, not_there = check_each(missing, partial(self._check, history, lost))
             found = Restored(
                 version=None,
                 partitions=partitions,
@@ -99,7 +100,14 @@ class Restore:
         """Whether this is an unpartitioned table, back at its root: made again it exists, without its rows."""
         return values == () and Location.parse(now.location).same_place(self._parts.layout.root)
 
-    def _check(self, history: History, values: PartitionValues, location: str) -> EntryPartition:
+    def _check(
+        self, history: History, lost: Mapping[PartitionValues, Partition], values: PartitionValues, location: str
+    ) -> EntryPartition:
+        root = self._parts.layout.root
+        listed = {found.key for left in history.records for one in left.entry.replaced for found in one.objects}
+        new = [] if values not in lost else list(files_read_at(self._parts.store, self._parts.layout, root))
+        if any(found.key not in listed for found in new):
+            raise NotThereError(f"others have written into {root} since the table was made again; readers see that now")
         found = files_there(self._parts.store, history, values, Location.parse(location))
         return replace(found, old_location=None, new_location=location)
 

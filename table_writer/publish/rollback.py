@@ -88,6 +88,7 @@ class Rollback:
             checked, now = now, self._parts.metastore.get_partitions(table, list(targets))
             if locations(checked) != locations(now):
                 raise _moved(table)  # while files were listed, which can take minutes
+            self._parts.log.remember_rollback(entry.version)
             deadline = Deadline(self._parts.publish_timeout_seconds)
             if self._parts.claimed.claim(entry):
                 notes = settled + self._parts.claimed.carry_out(table, entry, now, deadline)

@@ -16,7 +16,7 @@ from table_writer.errors import StorageError
 from table_writer.model.upload_spec import OrcOptions
 from table_writer.upload.file_format import Sink
 from table_writer.upload.orc_statistics import merged
-from table_writer.upload.orc_stripe import Stripe, stripes
+from table_writer.upload.orc_stripe import FILE_VERSION, WRITER_VERSION, Stripe, stripes
 from table_writer.upload.orc_types import orc_columns
 from table_writer.upload.orc_values import arrow_rows
 from table_writer.upload.orc_wire import encode, packed, stored
@@ -32,8 +32,6 @@ STRIPE_BYTES: Final = 32 * MIB  # of rows as Arrow; encoded, two such stripes ar
 ONE_STRIPE_BYTES: Final = 1024 * MIB  # Arrow never ends a stripe by itself
 DICTIONARY_SHARE: Final = 0.8  # orc.dictionary.key.threshold
 OLD_CALENDAR: Final = 1
-FILE_VERSION: Final = (0, 12)
-WRITER_VERSION: Final = 6  # of ORC's C++ writer, which encoded the streams
 CPP_WRITER: Final = 1
 
 

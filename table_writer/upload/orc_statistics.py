@@ -15,6 +15,7 @@ __all__ = ["merged", "of_rows", "of_timestamp"]
 
 VALUES, INTEGER, DOUBLE, STRING, BUCKET, DECIMAL, DATE, BINARY, TIMESTAMP, NULLS, BYTES, COLLECTION = range(1, 13)
 LARGEST_TEXT_BYTES: Final = 1024  # Java's: bounds that are longer are left out
+FIRST_AFTER_SURROGATES: Final = "\ue000"  # from here on, UTF-16 and UTF-8 differ in which text is the smaller
 MOST_HOURS: Final = 26  # by which the wall clock of one place was ever off another's
 
 
@@ -30,7 +31,10 @@ def _as_it_is(value: int | bytes) -> int | bytes:
 
 
 def _fit_texts(value: Any) -> bytes | None:
-    return value if len(value) <= LARGEST_TEXT_BYTES else None
+    """Nothing where a bound is long, or where Java, which compares UTF-16, orders it otherwise than Spark does."""
+    texts = [bytes(text).decode(errors="replace") for number, text in decode(value) if number in {1, 2}]
+    is_fit = len(value) <= LARGEST_TEXT_BYTES and max("".join(texts), default="") < FIRST_AFTER_SURROGATES
+    return value if is_fit else None
 
 
 def _fit_doubles(value: Any) -> bytes | None:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
+
+from table_writer.errors import InvalidInputError
 from table_writer.model.upload_spec import OrcOptions
 from table_writer.upload.orc_statistics import of_rows, of_timestamp
-from table_writer.upload.orc_types import OrcColumn
+from table_writer.upload.orc_types import TIMESTAMP, OrcColumn
 from table_writer.upload.orc_wire import Message, decode, decompressed, encode, packed, stored, unpacked
 
-__all__ = ["Stripe", "stripes"]
+__all__ = ["FILE_VERSION", "WRITER_VERSION", "Stripe", "stripes"]
 
+FILE_VERSION: Final = (0, 12)
+WRITER_VERSION: Final = 6  # of ORC's C++ writer, which encoded the streams
+KNOWN_STREAMS: Final = {0, 1, 2, 3, 5, 6}  # nulls, data, lengths, dictionaries, and the two below
+KNOWN_ENCODINGS: Final = {0, 2, 3}  # as they are, and the second version of runs and of dictionaries
+TYPE, LONG = 4, 4  # a field of a footer, and a kind of column
 SECONDARY, ROW_INDEX = 5, 6  # kinds of streams: fractions of seconds; where row groups begin, and their statistics
 
 
@@ -33,8 +42,25 @@ class _Stream(NamedTuple):
 
 
 def stripes(file: Any, columns: Sequence[OrcColumn], options: OrcOptions) -> Iterator[Stripe]:
-    """Take a file of Arrow's apart; two columns that stand for a timestamp become one."""
-    return _Taken(memoryview(file), columns, options).stripes()
+    """Take a file of Arrow's apart; two columns that stand for a timestamp become one.
+
+    Raises
+    ------
+    InvalidInputError
+        Arrow wrote something that is not understood here, as another version of it might.
+    """
+    try:
+        yield from _Taken(memoryview(file), columns, options).stripes()
+    except (LookupError, ValueError, zlib.error) as error:
+        raise InvalidInputError(
+            f"pyarrow {pa.__version__} writes ORC in a way that is not known here ({error!r}): install another"
+            ' pyarrow, or write with engine="spark"'
+        ) from error
+
+
+def _require(*, known: bool, what: str) -> None:
+    if not known:
+        raise ValueError(what)
 
 
 class _Taken:
@@ -49,6 +75,16 @@ class _Taken:
         self._block_bytes = int(tail.get(3, 0))
         self._footer = decode(self._plain(footer_at, int(tail[1])))
         self._metadata = decode(self._plain(footer_at - int(tail.get(5, 0)), int(tail.get(5, 0))))
+        self._check(tail)
+
+    def _check(self, tail: dict[int, Any]) -> None:
+        version = tuple(unpacked(_bytes(tail[4]))), tail[6]
+        _require(known=version == (FILE_VERSION, WRITER_VERSION), what=f"version {version}")
+        kinds = [dict(decode(_bytes(value)))[1] for number, value in self._footer if number == TYPE]
+        for column in self._columns:
+            found = [kinds[place] for place in (column.arrow_id, column.fraction_id) if place is not None]
+            wanted = [dict(decode(column.type_message))[1]] if column.fraction_id is None else [LONG, TIMESTAMP]
+            _require(known=found == wanted, what=f"columns of kinds {found} instead of {wanted}")
 
     def stripes(self) -> Iterator[Stripe]:
         found = [dict(decode(_bytes(value))) for number, value in self._footer if number == 3]
@@ -61,6 +97,9 @@ class _Taken:
         streams = list(self._streams(start, footer))
         kept = list(self._kept(streams))
         encodings = [value for number, value in footer if number == 2]
+        kinds = {dict(decode(_bytes(encoding)))[1] for encoding in encodings}
+        _require(known=kinds <= KNOWN_ENCODINGS, what=f"encodings {kinds}")
+        _require(known=sum(len(stream.body) for stream in streams) == index_bytes + data_bytes, what="bytes of no stream")
         new_footer: Message = [
             *((1, encode([(1, stream.kind), (2, stream.column), (3, len(stream.body))])) for stream in kept),
             *((2, encodings[column.arrow_id]) for column in self._columns),
@@ -81,6 +120,7 @@ class _Taken:
         for number, value in footer:
             if number == 1:
                 stream = {key: int(entry) for key, entry in decode(_bytes(value))}
+                _require(known=stream[1] in KNOWN_STREAMS, what=f"stream of kind {stream[1]}")
                 end = position + stream.get(3, 0)
                 yield _Stream(stream.get(1, 0), stream.get(2, 0), self._file[position:end])
                 position = end

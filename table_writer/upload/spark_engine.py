@@ -74,8 +74,9 @@ class SparkEngine:
         with translated(plan.write_id), _refusals(plan):
             written = run_interruptibly(context, lambda: files.write(rows), tag=tag)
         found = _only_visible(store, plan)
-        counted = run_interruptibly(context, lambda: files.count(list(found)), tag=tag) if written else {}
-        _require_all(written, counted, plan, files.description)
+        with translated(plan.write_id):
+            counted = run_interruptibly(context, lambda: files.count(list(found)), tag=tag) if written else {}
+        _require_all(written, {values: counted.get(values, 0) for values in found}, plan, files.description)
         _delete(store, [one for values, group in found.items() if not counted.get(values) for one in group], plan)
         return StagedFiles(plan=plan, partitions=_staged(found, counted))
 

@@ -3,7 +3,7 @@
 Each side has a table of its own with the same files, and gets the same rows, in turns, in one session and on one S3
 server. The detour reads the partition back, adds the new rows and overwrites the partition with both.
 
-Run: ``python tests/benchmarks/append.py [--files 1000] [--old-rows 2000000] [--new-rows 20000] [--runs 3]``.
+Run: ``python tests/benchmarks/append.py [--files 1000] [--old-rows 4000000] [--new-rows 20000] [--runs 3]``.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as Spark documents it
 
-from table_writer import TableWriter
+from table_writer import Maintenance, TableWriter, TableWriterConfig
 from table_writer.model.location import Location
 from table_writer.testing import Lakehouse, lakehouse
 
@@ -29,7 +30,8 @@ STATEMENT = """
 CREATE TABLE {table} (id BIGINT, amount DOUBLE, comment STRING, dt STRING) USING parquet PARTITIONED BY (dt)
   LOCATION '{location}'
 """
-REQUEST = re.compile(r"(GET|HEAD|PUT|POST|DELETE) /(\S*) HTTP/")
+REQUEST = re.compile(r" s3_(\w+) |(GET|HEAD|PUT|POST|DELETE) /\S* HTTP/")  # versitygw's log, or moto's
+READ_BYTES = ("stream_read_bytes", "stream_read_vectored_read_bytes")  # Hadoop's names
 NEW_TASKS = 2
 
 
@@ -55,10 +57,11 @@ class Side:
     requests: Counter[str] = field(default_factory=Counter)
     read_bytes: int = 0
     written_bytes: int = 0
+    steps: Mapping[str, float] = field(default_factory=dict)
 
 
 class ServerLog:
-    """What the S3 server was asked for since the last look, by method; copies apart, by who sends them."""
+    """What the S3 server was asked for since the last look, by kind."""
 
     def __init__(self, lake: Lakehouse) -> None:
         process = lake.s3_server._process
@@ -68,12 +71,12 @@ class ServerLog:
         self.news()
 
     def news(self) -> Counter[str]:
-        """Return the requests that came since the last call; of data files apart from all others."""
+        """Return the requests that came since the last call."""
         found: Counter[str] = Counter()
         for path in self._directory.glob("*.log"):
             body = path.read_bytes()
-            for method, target in REQUEST.findall(body[self._seen.get(path, 0) :].decode(errors="replace")):
-                found[f"{method} data" if target.partition("?")[0].endswith(".parquet") else method] += 1
+            new = body[self._seen.get(path, 0) :].decode(errors="replace")
+            found.update(operation or method for operation, method in REQUEST.findall(new))
             self._seen[path] = len(body)
         return found
 
@@ -81,15 +84,19 @@ class ServerLog:
 class SparkBytes:
     """Bytes that Spark's own S3 client has read and written in this process, as Hadoop counts them."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._java = spark.sparkContext._jvm
+    def __init__(self, lake: Lakehouse) -> None:
+        java = lake.spark.sparkContext._jvm
+        assert java is not None
+        path = java.org.apache.hadoop.fs.Path(lake.warehouse)
+        self._file_system = path.getFileSystem(lake.spark.sparkContext._jsc.hadoopConfiguration())
+        self._java = java
 
     def totals(self) -> tuple[int, int]:
         """Return read and written bytes since the start."""
-        assert self._java is not None
+        counters = self._file_system.getIOStatistics().counters()
         statistics = self._java.org.apache.hadoop.fs.FileSystem.getAllStatistics()
-        s3 = [one for one in statistics if one.getScheme() == "s3a"]
-        return sum(one.getBytesRead() for one in s3), sum(one.getBytesWritten() for one in s3)
+        written = sum(one.getBytesWritten() for one in statistics if one.getScheme() == "s3a")
+        return sum(counters.get(name) or 0 for name in READ_BYTES), written
 
 
 def insert(rows: DataFrame, table: str) -> None:
@@ -141,15 +148,14 @@ def measure(lake: Lakehouse, side: Side, rows: DataFrame, log: ServerLog, counte
     side.requests = log.news()
     side.read_bytes = now_read - read
     side.written_bytes = now_written - written + getattr(result, "bytes", 0)
-    requests: Mapping[str, int] = getattr(result, "storage_requests", {})
-    side.requests["(of these CopyObject)"] = requests.get("CopyObject", 0)
+    side.steps = getattr(result, "seconds", {})
 
 
 def main() -> None:
     versitygw = shutil.which("versitygw") or shutil.which("versitygw", path=Path("~/go/bin").expanduser())
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=1000)
-    parser.add_argument("--old-rows", type=int, default=2_000_000)
+    parser.add_argument("--old-rows", type=int, default=4_000_000)
     parser.add_argument("--new-rows", type=int, default=20_000)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--server", choices=["versitygw", "moto"], default="versitygw" if versitygw else "moto")
@@ -161,7 +167,8 @@ def main() -> None:
     with lakehouse(s3_server=chosen.server, spark_conf=settings) as lake:
         sides = make_sides(lake)
         files, size_bytes = fill(lake, sides, chosen.files, chosen.old_rows)
-        log, counted = ServerLog(lake), SparkBytes(lake.spark)
+        keeper = Maintenance(lake.metastore_uri, config=TableWriterConfig(hadoop=lake.s3_server.hadoop_settings()))
+        log, counted = ServerLog(lake), SparkBytes(lake)
         warm = orders(lake.spark, 100, NEW_TASKS).withColumn("dt", F.lit("warm"))
         for side in sides:
             side.append(warm, side.table)  # another partition: warms both up, not counted
@@ -169,6 +176,8 @@ def main() -> None:
             rows = orders(lake.spark, chosen.new_rows, NEW_TASKS, chosen.old_rows + run * chosen.new_rows)
             for side in sides:
                 measure(lake, side, rows, log, counted)
+            for side in sides[1:]:
+                keeper.vacuum(side.table, older_than=timedelta(0), force=True)  # or the disk would fill
         wanted = chosen.old_rows + chosen.runs * chosen.new_rows
         for side in sides:
             count = lake.spark.table(side.table).where(F.col("dt") == PARTITION).count()
@@ -187,7 +196,8 @@ def main() -> None:
             )
         for side in sides:
             kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(side.requests.items()) if count)
-            print(f"{side.name:26}{kinds}")
+            steps = ", ".join(f"{step} {took:.2f} s" for step, took in side.steps.items())
+            print(f"{side.name:26}{sum(side.requests.values()):,} requests: {kinds}{'; ' * bool(steps)}{steps}")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,16 @@ BEFORE_CLAIM: Final = ("put_if_absent", "before", "/log/")
 """The last look at log and metastore is over."""
 
 SWITCHING: Final = ("alter_partitions", "before", "")
-REQUEST: Final = re.compile(r"(GET|HEAD|PUT|POST|DELETE) /(\S*) HTTP/")
+REQUEST: Final = re.compile(r"(GET|HEAD|PUT|POST|DELETE) (/\S*) HTTP/| s3_(\w+) .*? (/\S*) \d{3} - ")
+"""A line of moto's log, or of versitygw's."""
+
+METHODS: Final = {
+    "GetObject": "GET",
+    "PutObject": "PUT",
+    "CopyObject": "PUT",
+    "UploadPart": "PUT",
+    "CompleteMultipartUpload": "POST",
+}
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,8 @@ def requests_to(lakehouse: Lakehouse) -> Iterator[list[tuple[str, str]]]:
     yield sent
     for path in logs.glob("*.log"):
         added = path.read_bytes()[before.get(path, 0) :].decode()
-        sent += [(method, unquote(target)) for method, target in REQUEST.findall(added)]
+        for method, target, operation, of_versitygw in REQUEST.findall(added):
+            sent.append((method or METHODS.get(operation, operation), unquote(target or of_versitygw)))
 
 
 @dataclass

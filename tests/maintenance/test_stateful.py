@@ -21,14 +21,27 @@ from table_writer.errors import (
 from table_writer.log.history import Placement
 from table_writer.model.entry import Outcome
 from table_writer.model.location import Location
+from table_writer.model.write import WriteMode
 from tests.publish.world import DeathError, Fault, FaultyWorld, World
 
 Rows = dict[str, frozenset[int]]
 PARTITIONS = ["d1", "d2", "d3"]
 CALLS = {
-    "store": ["put", "put_if_absent", "get", "list_page", "complete_upload", "create_upload", "delete", "list_uploads"],
+    "store": [
+        "put",
+        "put_if_absent",
+        "get",
+        "list_page",
+        "complete_upload",
+        "create_upload",
+        "delete",
+        "list_uploads",
+        "copy",
+    ],
     "metastore": ["get_table", "get_partitions", "add_partitions", "alter_partitions", "drop_partition"],
 }
+MODES = [WriteMode.OVERWRITE_PARTITIONS, WriteMode.APPEND, WriteMode.OVERWRITE_TABLE]
+modes = st.sampled_from(MODES)
 partitions = st.lists(st.sampled_from(PARTITIONS), min_size=1, max_size=3, unique=True)
 faults = st.one_of(
     *(
@@ -43,6 +56,14 @@ faults = st.one_of(
         for service, calls in CALLS.items()
     )
 )
+
+
+def after(mode: WriteMode, before: Rows, rows: Rows) -> Rows:
+    """What a table holds after a write."""
+    if mode is WriteMode.OVERWRITE_TABLE:
+        return dict(rows)
+    kept = before if mode is WriteMode.APPEND else {}
+    return {**before, **{value: ids | kept.get(value, frozenset()) for value, ids in rows.items()}}
 
 
 class TableMachine(RuleBasedStateMachine):
@@ -64,8 +85,10 @@ class TableMachine(RuleBasedStateMachine):
         return World()
 
     def new_rows(self, values: list[str]) -> Rows:
-        self.next_id += 1
-        return {value: frozenset({self.next_id, 1000 + index}) for index, value in enumerate(sorted(values))}
+        self.next_id += 10
+        return {
+            value: frozenset({self.next_id, self.next_id + 1 + index}) for index, value in enumerate(sorted(values))
+        }
 
     def settle(self) -> None:
         """Let claims time out and recover: from here on there is one possible dict again."""
@@ -84,33 +107,33 @@ class TableMachine(RuleBasedStateMachine):
         if newest and log.outcome(newest) is Outcome.PUBLISHED:
             self.at_version[newest] = self.possible[0]
 
-    @rule(values=partitions)
-    def write(self, values: list[str]) -> None:
+    @rule(values=partitions, mode=modes)
+    def write(self, values: list[str], mode: WriteMode) -> None:
         rows = self.new_rows(values)
         self.world.wait_out_claims()
         in_doubt = self.world.history().publishes_in_doubt
         try:
-            published = self.world.write(rows)
+            published = self.world.write(rows, plan=self.world.plan(mode))
         except ConflictError:
             assert in_doubt or self.disturbed, "a conflict with nobody"
+            assert mode is not WriteMode.APPEND, "an append is built on what others publish"
             self.settle()
-            published = self.world.write(rows)
-        if len(self.possible) > 1 or self.disturbed:  # others may still be in doubt, or put back
-            self.possible = [{**one, **rows} for one in self.possible]
+            published = self.world.write(rows, plan=self.world.plan(mode))
+        unsettled = len(self.possible) > 1 or self.disturbed  # others may still be in doubt, or put back
+        self.possible = [after(mode, one, rows) for one in self.possible]
+        if unsettled:
             self.settle()
-        else:
-            self.possible = [{**self.possible[0], **rows}]
         self.at_version[published.entry.version] = self.possible[0]
 
     @precondition(lambda self: len(self.possible) == 1 and not self.disturbed)
-    @rule(values=partitions, fault=faults)
-    def crash_a_write(self, values: list[str], fault: Fault) -> None:
+    @rule(values=partitions, mode=modes, fault=faults)
+    def crash_a_write(self, values: list[str], mode: WriteMode, fault: Fault) -> None:
         rows = self.new_rows(values)
-        new = {**self.possible[0], **rows}
+        new = after(mode, self.possible[0], rows)
         self.world.wait_out_claims()  # an outcome may not be on record, and nobody should wait for it here
         with self.world.inject(fault):
             try:
-                self.world.write(rows)
+                self.world.write(rows, plan=self.world.plan(mode))
                 self.possible = [new]
             except (OutcomeUnknownError, DeathError, KeyboardInterrupt):
                 self.possible = [self.possible[0], new]

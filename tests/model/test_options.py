@@ -16,13 +16,13 @@ BAD: dict[str, list[Any]] = {
     "schema": ["merge", ""],
     "engine": ["Arrow", "hive"],
     "distribution": ["range", None],
-    "sort_by": ["amount", [3]],
-    "target_file_bytes": [0, 1024, -1],
+    "sort_by": ["amount", [3], None, 5, iter(["amount"])],
+    "target_file_bytes": [0, 1024, -1, "128MB", True],
     "if_empty": ["", "skip"],
     "if_missing": [{"partition_by": ["dt"]}, True],
-    "max_copied_bytes": [-1],
-    "idempotency_key": [None, "k" * 501],
-    "tags": [{"run": 42}, {1: "a"}],
+    "max_copied_bytes": [-1, "1GB"],
+    "idempotency_key": [None, "k" * 501, "\ud800"],
+    "tags": [{"run": 42}, {1: "a"}, None, ["run"]],
     "write_uuid": ["a/b", "", " ", "x" * 81, "../x"],
 }
 

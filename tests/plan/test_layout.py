@@ -142,8 +142,3 @@ def test_a_map_has_no_order(spark):
     rows = spark.sql("SELECT array(map(1, 2)) AS m, 'x' AS dt")
     with pytest.raises(InvalidInputError, match=r"'m desc', but values of type array<map<int,int>> have no order"):
         laid_out(rows, partition_columns=["dt"], distribution="none", sort_by=["m desc"])
-
-
-def test_another_distribution_is_refused(spark):
-    with pytest.raises(InvalidInputError, match="'range' is none of none, hash, rebalance"):
-        laid_out(rows_of(spark), partition_columns=["dt"], distribution="range", sort_by=[])

@@ -467,6 +467,79 @@ def test_an_entry_without_partitions_is_recovered_as_published() -> None:
     assert {record.outcome for record in world.history().records} <= {Outcome.PUBLISHED}
 
 
+def test_a_batch_that_a_partial_rollback_left_in_place_is_not_written_again() -> None:
+    world = World()
+    append(world, {"d1": frozenset({1})}, key="q/0")
+    append(world, {"d2": frozenset({2})}, key="q/1")
+    world.keeper.rollback(str(world.name), version=0, partitions=["dt=d1"])
+    assert world.services().published_with_key("q/0", in_order=True) is None
+    append(world, {"d1": frozenset({1})}, key="q/0")
+    assert world.services().published_with_key("q/1", in_order=True) is not None
+
+
+def test_an_append_finds_a_partition_that_the_metastore_spells_otherwise() -> None:
+    world = World()
+    world.written_by_another_tool("01", frozenset({1}))
+    plan = replace(world.plan(WriteMode.APPEND), spellings={("1",): ("01",)})
+    world.write({"1": frozenset({2})}, plan=plan)
+    assert world.rows() == {"01": frozenset({1, 2})}
+
+
+def test_of_two_writers_with_one_write_id_the_second_touches_nothing() -> None:
+    world = World()
+    plan = replace(world.plan(), write_id="run-42", named_by_caller=True)
+    refused: list[str] = []
+
+    def begin_again() -> None:
+        with pytest.raises(InvalidInputError, match="used before"):
+            world.write(TWO, plan=plan)
+        refused.append("while the first is running")
+
+    world.write(ONE, plan=plan, before_publish=begin_again)
+    with pytest.raises(InvalidInputError, match="used before"):
+        world.write(TWO, plan=plan)
+    assert refused
+    assert world.rows() == ONE
+    assert world.store.head(world.layout.registration_key("run-42")) is None
+
+
+def test_an_append_notices_that_an_alter_table_took_an_old_location_back() -> None:
+    world = unpartitioned()
+    world.write({"": frozenset({2})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    stale = world.table
+    append(world, {"": frozenset({3})})
+    world.metastore.create_table(stale)
+    append(world, {"": frozenset({4})})
+    assert world.rows() == {"": frozenset({2, 3, 4})}
+
+
+def test_a_late_copy_is_noticed_also_where_nothing_is_left_to_copy() -> None:
+    world = World()
+    world.written_by_another_tool("d1", frozenset({1}))
+    original = world.store.copy
+
+    def copy_and_empty(source: ObjectInfo, key: str) -> None:
+        original(source, key)
+        world.store.delete([source.key])
+        world.store.put(f"{key}-of-a-zombie.json", b"[1]")
+
+    world.store.copy = copy_and_empty  # type: ignore[method-assign]
+    with pytest.raises(StorageError, match="not what was copied or written"):
+        append(world, TWO)
+
+
+def test_restore_hides_no_rows_that_others_have_written_since() -> None:
+    world = unpartitioned()
+    world.write({"": frozenset({2})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    world.lose_metastore()
+    world.metastore.create_table(replace(world.table, location="s3a://lake/mart/orders/"))
+    world.store.put("mart/orders/part-7.json", b"[77]")
+    world.keeper.adopt(str(world.name))
+    report = world.keeper.restore(str(world.name))
+    assert "others have written" in str(report)
+    assert world.rows() == {"": frozenset({1, 77})}
+
+
 def test_a_vacuum_that_trims_history_keeps_what_a_stream_needs() -> None:
     world = World()
     for number in range(3):

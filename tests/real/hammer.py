@@ -10,6 +10,7 @@ from typing import Any
 from table_writer.errors import ConflictError, MetastoreError, OutcomeUnknownError, StorageError
 from table_writer.log.history import History
 from table_writer.model.entry import Operation
+from table_writer.model.write import WriteMode
 from tests.publish.world import TableWorld
 from tests.real.real_world import CONFIG, Address
 
@@ -19,7 +20,9 @@ HASTY = replace(CONFIG, metastore_timeout_seconds=3, publish_timeout_seconds=12)
 Written = tuple[int, str, int, list[str]]  # number of the process, outcome, version, partitions
 
 
-def hammer(address: Address, table: str, number: int, values: list[str], seconds: float, results: Any) -> None:
+def hammer(
+    address: Address, table: str, number: int, values: list[str], seconds: float, results: Any, mode: WriteMode
+) -> None:
     """Write random partitions until the time is over; every row says who wrote it, and when."""
     world = address.world(table, HASTY)
     dice = random.Random(number)
@@ -28,9 +31,10 @@ def hammer(address: Address, table: str, number: int, values: list[str], seconds
     while time.monotonic() < ends:
         count += 1
         chosen = sorted(dice.sample(values, dice.randint(1, len(values))))
-        rows = {value: frozenset({number * 1_000_000 + count}) for value in chosen}
+        row = number * 1_000_000 + count
         try:
-            version = world.write(rows).entry.version
+            plan = replace(world.plan(mode), tags={"row": str(row)})
+            version = world.write({value: frozenset({row}) for value in chosen}, plan=plan).entry.version
             results.put((number, "published", version, chosen))
         except ConflictError:
             results.put((number, "conflict", 0, chosen))
@@ -45,10 +49,22 @@ def assert_no_update_is_lost(world: TableWorld, history: History) -> int:
     pairs = 0
     for index, later in enumerate(published):
         for earlier in published[:index]:
-            if earlier.partition_values & later.partition_values:
+            if later.mode != WriteMode.APPEND.value and earlier.partition_values & later.partition_values:
                 pairs += 1
                 assert later.base_version >= earlier.version, "it was planned before the other one was published"
     now = {values: partition.location for values, partition in world.metastore.get_all_partitions(world.table).items()}
     for values, placed in history.current.items():
         assert now[values] == placed.partition.new_location, "readers see the newest published rows"
     return pairs
+
+
+def rows_by_the_log(history: History) -> dict[str, frozenset[int]]:
+    """Return what readers must see if every published write counts, in the order of the log."""
+    rows: dict[str, frozenset[int]] = {}
+    for record in history.published:
+        if record.entry.operation is Operation.WRITE:
+            new = frozenset({int(record.entry.tags["row"])})
+            for (value,) in record.entry.partition_values:
+                kept = rows.get(value, frozenset()) if record.entry.mode == WriteMode.APPEND.value else frozenset()
+                rows[value] = kept | new
+    return rows

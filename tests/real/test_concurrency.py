@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from table_writer.errors import ConflictError
+from table_writer.model.write import WriteMode
 from tests.publish.world import DeathError, Fault
-from tests.real.hammer import Written, assert_no_update_is_lost, hammer
+from tests.real.hammer import Written, assert_no_update_is_lost, hammer, rows_by_the_log
 from tests.real.real_world import Address, RealWorld
 from tests.real.worker import context, roll_back, stop_at, vacuum_it, write_one
 
@@ -24,23 +25,33 @@ VALUES = ["d1", "d2", "d3", "d4"]
 
 
 def run_together(
-    address: Address, world: RealWorld, partitions: Sequence[list[str]], seconds: float, killing: bool = False
+    address: Address,
+    world: RealWorld,
+    partitions: Sequence[list[str]],
+    seconds: float,
+    *,
+    killing: bool = False,
+    appenders: int = 0,
 ) -> tuple[list[Written], int]:
-    """Start one process for each list of partitions; end some by SIGKILL and start others if asked. Counts kills."""
+    """Start one process for each list of partitions; end some by SIGKILL and start others if asked. Counts kills.
+
+    The first ``appenders`` of them append, the others overwrite.
+    """
     results = context.Queue()
     written: list[Written] = []
     dice = random.Random(7)
     ends = time.monotonic() + seconds
     numbers = iter(range(1, 10_000))
 
-    def start(values: list[str]):  # type: ignore[no-untyped-def]
+    def start(index: int):  # type: ignore[no-untyped-def]
         left = max(1.0, ends - time.monotonic())
-        arguments = (address, world.name.name, next(numbers), values, left, results)
+        mode = WriteMode.APPEND if index < appenders else WriteMode.OVERWRITE_PARTITIONS
+        arguments = (address, world.name.name, next(numbers), partitions[index], left, results, mode)
         process = context.Process(target=hammer, args=arguments)
         process.start()
         return process
 
-    running = [start(values) for values in partitions]
+    running = [start(index) for index in range(len(partitions))]
     kills = 0
     while time.monotonic() < ends:
         while not results.empty():
@@ -53,7 +64,7 @@ def run_together(
             running[victim].join()
             kills += 1
             results = context.Queue()  # a killed process may have died within a message
-            running[victim] = start(partitions[victim])
+            running[victim] = start(victim)
         else:
             time.sleep(0.05)
     deadline = time.monotonic() + 90
@@ -98,6 +109,26 @@ def test_overlapping_writers_have_one_winner_for_each_overlap(
     assert assert_no_update_is_lost(world, world.history()) > 0
     assert world.vacuum().failures == ()
     assert world.leftovers() == []
+
+
+@pytest.mark.parametrize("killing", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_appenders_and_overwriters_of_the_same_partitions_lose_no_row(
+    killing: bool, address: Address, new_world: Callable[[], RealWorld]
+) -> None:
+    world = new_world()
+    seconds = 4 * SECONDS if killing else SECONDS
+    written, kills = run_together(address, world, [VALUES[:2]] * 4, seconds, killing=killing, appenders=2)
+    outcomes = Counter((number <= 2, outcome) for number, outcome, _, _ in written)
+    assert killing or outcomes[True, "published"] > 1, "both kinds get their turn"
+    assert outcomes[True, "conflict"] == 0 or killing, "an append is built on what others publish"
+    world.wait_out_claims()
+    world.keeper.recover(str(world.name))
+    history = world.history()
+    assert_no_update_is_lost(world, history)
+    assert world.rows() == rows_by_the_log(history)
+    assert world.vacuum().failures == ()
+    assert world.leftovers() == []
+    print(f"{kills} kills, {len(history.records)} versions, {outcomes}")
 
 
 @pytest.mark.parametrize("seconds", [SECONDS, pytest.param(LONG_SECONDS, marks=pytest.mark.slow)])
