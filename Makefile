@@ -6,7 +6,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-spark35 check bench docs clean versitygw
+.PHONY: help demo test test-slow test-spark35 check bench bench-append docs clean versitygw
 
 help:  ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -35,6 +35,9 @@ check: $(VENV)/.ready  ## Lint, types, import contracts
 bench: $(VENV)/.ready versitygw  ## table_writer against Spark's own dynamic overwrite, side by side
 	$(BIN)/python tests/benchmarks/overwrite.py
 
+bench-append: $(VENV)/.ready versitygw  ## An append to a partition of 1,000 files, side by side
+	$(BIN)/python tests/benchmarks/append.py
+
 docs: $(VENV)/.ready  ## The documentation, warnings are errors
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
@@ -51,7 +54,7 @@ $(VENV)-spark35/.ready: pyproject.toml
 	touch $@
 
 test-spark35: $(VENV)-spark35/.ready  ## The smaller run on Spark 3.5
-	$(VENV)-spark35/bin/python -m pytest -m spark35 --lakehouse-s3=none tests/end_to_end
+	$(VENV)-spark35/bin/python -m pytest -m spark35 --lakehouse-s3=none tests/end_to_end tests/create_table
 
 clean:  ## Remove what the targets above made
 	rm -rf $(VENV) $(VENV)-spark35 docs/_build build dist *.egg-info

@@ -19,6 +19,7 @@ __all__ = ["Completer", "run_all"]
 logger = logging.getLogger(__name__)
 
 DELETE_BATCH_KEYS: Final = 1_000
+COPY_THREADS: Final = 32  # a copy is one request that waits for the store and moves nothing here
 INTERRUPT_SECONDS: Final = 0.5  # a signal that arrives just before Python blocks on a lock is seen after this long
 
 Item = TypeVar("Item")
@@ -109,7 +110,7 @@ class Completer:
         def undo_one(key: str) -> None:
             self._store.delete([key])
 
-        run_all(copies, do=copy_one, undo=undo_one, skip=lambda _: None, threads=self._threads)
+        run_all(copies, do=copy_one, undo=undo_one, skip=lambda _: None, threads=max(self._threads, COPY_THREADS))
 
     def abort_leftovers(self, data_prefix: str, messages: Sequence[CommitMessage]) -> int:
         """Abort what failed and speculative attempts left: the pending uploads below the prefix that no message names.

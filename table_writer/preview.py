@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
-from pyspark.sql import DataFrame
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DateType, StructType
 
 from table_writer.display.plan_report import PlannedAction, PlannedPartition, PlanReport, SchemaVerdict
 from table_writer.display.render import size
@@ -15,15 +19,23 @@ from table_writer.errors import SchemaMismatchError
 from table_writer.log.files import files_read_at
 from table_writer.log.owner import Owner, require_owner
 from table_writer.model.location import Location
-from table_writer.model.partition_name import NULL_PARTITION, name_in
+from table_writer.model.partition_name import NULL_PARTITION, name_in, shown_name
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.write import Scope, WriteMode, new_write_id
 from table_writer.options import WriteOptions
+from table_writer.plan.evolve import require_spellable
+from table_writer.plan.file_options import file_options
 from table_writer.plan.fit import Fitted
+from table_writer.plan.layout import laid_out
+from table_writer.plan.limits import violation
 from table_writer.plan.planner import Planner
 from table_writer.services import TableServices
+from table_writer.sql_text import quoted
 
 __all__ = ["Preview"]
+
+USUAL_DATE: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
+"""As Spark spells the dates that Arrow's engine can spell: of the years 1 to 9999."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,48 +62,98 @@ class Preview:
         require_owner(services.store, services.layout, Owner.of(services.table, services.metastore.uri))
         state = services.log.read_state()
         doubt = tuple(f"version {one} is in doubt: a write that meets it settles it first" for one in state.in_doubt)
+        empty = PlanReport(table=str(services.table.name), mode=self.mode.value, base_version=state.newest, notes=doubt)
+        earlier = services.published_with_key(self.options.idempotency_key)
+        if earlier is not None:
+            note = f"idempotency_key={earlier.idempotency_key!r} was published as version {earlier.version}"
+            return replace(empty, notes=(*doubt, f"{note}: the call would do nothing"))
         try:
             fitted = self.planner.fit(df, self.options)
+            self._require_writable(fitted)
+            rows = self._rows_by_partition(df, fitted)
         except SchemaMismatchError as error:
-            return PlanReport(
-                table=str(services.table.name),
-                mode=self.mode.value,
-                base_version=state.newest,
-                schema=SchemaVerdict(problems=(error.message,)),
-                notes=doubt,
-            )
-        rows = self._rows_by_partition(fitted)
-        planned = self._partitions(rows)
-        return PlanReport(
-            table=str(services.table.name),
-            mode=self.mode.value,
-            base_version=state.newest,
+            return replace(empty, schema=SchemaVerdict(problems=(error.message,)))
+        counts, now = self._looked_up(rows)
+        planned = self._partitions(counts, now)
+        return replace(
+            empty,
             partitions=planned,
             schema=_verdict(df.schema, fitted),
-            notes=doubt,
-            problems=self._problems(planned),
+            problems=(*self._problems(planned), *self._uncopied(now), *self._unspelled(fitted, rows)),
         )
 
-    def _rows_by_partition(self, fitted: Fitted) -> dict[PartitionValues, int]:
-        names = [column.name for column in self.services.table.partition_columns]
-        columns = [fitted.rows[f"`{name}`"] for name in names]
-        counted = fitted.rows.groupBy(*columns).agg(F.count(F.lit(1)).alias("rows")).collect()
+    def _require_writable(self, fitted: Fitted) -> None:
+        """Refuse what the write would refuse before its first byte, and before it owns anything."""
+        services, rows, partition_names = self.services, fitted.rows, self._partition_names
+        laid_out(
+            rows,
+            partition_columns=partition_names,
+            distribution=self.options.distribution,
+            sort_by=self.options.sort_by,
+        )
+        require_spellable(rows.sparkSession, services.table, fitted.added)
+        conf = rows.sparkSession.conf
+        if self.options.engine == "arrow":
+            file_options(
+                services.table,
+                lambda name, default: conf.get(name, default) or default,
+                StructType(fitted.schema.fields[: len(fitted.schema) - len(partition_names)]).json(),
+                services.session.spark_version,
+                time_zone="UTC",  # any: nothing is written
+            )
+
+    @property
+    def _partition_names(self) -> list[str]:
+        return [column.name for column in self.services.table.partition_columns]
+
+    def _rows_by_partition(self, df: DataFrame, fitted: Fitted) -> dict[PartitionValues, int]:
+        count = len(self._partition_names)
+        names = fitted.rows.columns[len(fitted.rows.columns) - count :]  # as the DataFrame spells them
+        columns = [F.col(quoted(name)).cast("string").alias(name) for name in names]
+        try:
+            counted: Sequence[Row] = fitted.rows.groupBy(*columns).agg(F.count(F.lit(1))).collect()
+        except (PySparkException, Py4JError) as error:
+            explanation = violation(error, df, fitted.limits, str(self.services.table.name))
+            if explanation is None:
+                raise
+            raise explanation from error
         found: dict[PartitionValues, int] = {}
         for row in counted:
-            values = tuple(NULL_PARTITION if value in (None, "") else str(value) for value in row[: len(names)])
-            found[values] = found.get(values, 0) + row[len(names)]  # null and empty text are one partition
-        return {values: count for values, count in sorted(found.items()) if count}
+            values = tuple(value or NULL_PARTITION for value in row[:count])
+            found[values] = found.get(values, 0) + row[count]  # null and empty text are one partition
+        return {values: rows for values, rows in sorted(found.items()) if rows}
 
-    def _partitions(self, rows: Mapping[PartitionValues, int]) -> tuple[PlannedPartition, ...]:
+    def _unspelled(self, fitted: Fitted, rows: Mapping[PartitionValues, int]) -> tuple[str, ...]:
+        """Name dates in partition columns that only Spark's own writer can spell."""
+        kinds = [field.dataType for field in fitted.schema.fields[len(fitted.schema) - len(self._partition_names) :]]
+        odd = sorted(
+            {
+                value
+                for values in rows
+                for value, kind in zip(values, kinds, strict=True)
+                if isinstance(kind, DateType) and value != NULL_PARTITION and not USUAL_DATE.fullmatch(value)
+            }
+        )
+        if self.options.engine != "arrow" or not odd:
+            return ()
+        return (f"partition dates outside the years 1 to 9999 cannot be written: {', '.join(odd[:3])}",)
+
+    def _looked_up(
+        self, rows: Mapping[PartitionValues, int]
+    ) -> tuple[Mapping[PartitionValues, int], Mapping[PartitionValues, Partition]]:
+        """Return rows by partition as the metastore spells it, and all partitions that exist and would change."""
         table, metastore = self.services.table, self.services.metastore
         spelled = self.planner.spelled(self.mode)
         counts = {spelled.get(values, values): count for values, count in rows.items()}
         beyond = self.scope(metastore.get_partition_names(table.name)) - counts.keys()
-        now = metastore.get_partitions(table, sorted({*counts, *beyond}))
+        return counts, metastore.get_partitions(table, sorted({*counts, *beyond}))
+
+    def _partitions(
+        self, counts: Mapping[PartitionValues, int], now: Mapping[PartitionValues, Partition]
+    ) -> tuple[PlannedPartition, ...]:
         data = self.services.layout.data(new_write_id())
         return tuple(
-            self._planned(values, counts.get(values, 0), now.get(values), data)
-            for values in sorted({*counts, *(beyond & now.keys())})
+            self._planned(values, counts.get(values, 0), now.get(values), data) for values in sorted({*counts, *now})
         )
 
     def _planned(self, values: PartitionValues, rows: int, now: Partition | None, data: Location) -> PlannedPartition:
@@ -116,9 +178,31 @@ class Preview:
         return "append" if self.mode is WriteMode.APPEND else "replace"
 
     def _sizes(self, partition: Partition) -> list[int]:
-        """Return the sizes of the files that an append brings along."""
+        """Return the sizes of the files that an append brings along; of none where it would be refused."""
+        if self._refusal(partition):
+            return []
         found = files_read_at(self.services.store, self.services.layout, Location.parse(partition.location))
         return [one.size_bytes for one in found]
+
+    def _refusal(self, partition: Partition) -> str:
+        """Say why an append cannot put a partition's files beside new ones; empty if it can."""
+        location, layout = Location.parse(partition.location), self.services.layout
+        if layout.is_placeholder(location):
+            return ""
+        in_reach = location.place[:2] == layout.root.place[:2]
+        return partition.differs if in_reach else f"lies in another bucket, at {location}"
+
+    def _uncopied(self, now: Mapping[PartitionValues, Partition]) -> tuple[str, ...]:
+        """Name the partitions that an append would be refused for."""
+        if self.mode is not WriteMode.APPEND:
+            return ()
+        refused = ((values, self._refusal(partition)) for values, partition in sorted(now.items()))
+        return tuple(
+            f"{shown_name(self.services.table, values)} {why}: its files cannot be put beside new ones; replace it with"
+            " overwrite_partitions"
+            for values, why in refused
+            if why
+        )
 
     def _problems(self, planned: tuple[PlannedPartition, ...]) -> tuple[str, ...]:
         existing = [one.name for one in planned if one.replaced_location is not None]

@@ -89,7 +89,7 @@ def write_result(staged: StagedFiles, published: Published, notes: tuple[str, ..
         mode=plan.mode.value,
         write_id=plan.write_id,
         version=published.entry.version,
-        partitions=tuple(map(described, published.entry.partitions)),
+        partitions=tuple(map(described, sorted(published.entry.partitions, key=lambda one: one.values))),
         seconds=watch.seconds,
         storage_requests=watch.storage_requests(),
         metastore_calls=watch.metastore_calls(),

@@ -40,7 +40,7 @@ def literal(text: str) -> str:
 
 
 def garbled(statement: str, setting: Callable[[str], str | None]) -> str:
-    """Say why a session would read a statement otherwise than it is meant; empty if it would not.
+    r"""Say why a session would read a statement otherwise than it is meant; empty if it would not.
 
     Parameters
     ----------
@@ -51,9 +51,10 @@ def garbled(statement: str, setting: Callable[[str], str | None]) -> str:
 
     Examples
     --------
-    >>> garbled("COMMENT 'its'", {"spark.sql.parser.escapedStringLiterals": "true"}.get)
+    >>> session = {"spark.sql.parser.escapedStringLiterals": "true"}
+    >>> garbled("COMMENT 'plain'", session.get)
     ''
-    >>> garbled(f"COMMENT {literal('a\\b')}", {"spark.sql.parser.escapedStringLiterals": "true"}.get).partition(":")[2]
+    >>> garbled("COMMENT " + literal("it's"), session.get).partition(":")[2]
     ' set spark.sql.parser.escapedStringLiterals=false in this session, or choose other texts'
     """
     for name, text, effect in TRAPS:
@@ -63,11 +64,11 @@ def garbled(statement: str, setting: Callable[[str], str | None]) -> str:
 
 
 def spark_reason(said: object) -> str:
-    """Return the first line that says something, of an error of Spark or of its text; a stack follows it.
+    r"""Return the first line that says something, of an error of Spark or of its text; a stack follows it.
 
     Examples
     --------
-    >>> spark_reason("An error occurred while calling o1.collect.\\n: java.lang.Error: no room\\n\\tat x")
+    >>> spark_reason("An error occurred while calling o1.collect.\n: java.lang.Error: no room\n\tat x")
     'java.lang.Error: no room'
     """
     lines = (line.strip(": ") for line in str(said).splitlines())

@@ -114,7 +114,7 @@ class Where:
         return self._spark.createDataFrame(rows, texts).select(NUMBER, *map(self._typed, self._schema))
 
     def _typed(self, field: StructField) -> Column:
-        """Return a value as a query of the table has it; the metadata is how Spark knows ``char(n)`` in a comparison."""
+        """Return a value as queries of the table have it; by the metadata Spark knows ``char(n)`` in comparisons."""
         value = F.expr(f"try_cast({quoted(field.name)} AS {field.dataType.simpleString()})")
         kind = exact_type(field)
         if isinstance(kind, CharType) and _pads(self._spark):

@@ -99,7 +99,9 @@ class _Taken:
         encodings = [value for number, value in footer if number == 2]
         kinds = {dict(decode(_bytes(encoding)))[1] for encoding in encodings}
         _require(known=kinds <= KNOWN_ENCODINGS, what=f"encodings {kinds}")
-        _require(known=sum(len(stream.body) for stream in streams) == index_bytes + data_bytes, what="bytes of no stream")
+        _require(
+            known=sum(len(stream.body) for stream in streams) == index_bytes + data_bytes, what="bytes of no stream"
+        )
         new_footer: Message = [
             *((1, encode([(1, stream.kind), (2, stream.column), (3, len(stream.body))])) for stream in kept),
             *((2, encodings[column.arrow_id]) for column in self._columns),

@@ -24,6 +24,7 @@ from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.model.partition_name import NULL_PARTITION, name_in
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.write import WritePlan
+from table_writer.sql_text import quoted
 
 __all__ = ["SparkFiles", "reason"]
 
@@ -310,7 +311,7 @@ def _native_provider(table: Table) -> str | None:
 
 
 def _column(name: str) -> Column:
-    return F.col("`{}`".format(name.replace("`", "``")))
+    return F.col(quoted(name))
 
 
 def _changed(product: Any, **changes: tuple[int, Any]) -> Any:

@@ -31,7 +31,6 @@ CREATE TABLE {table} (id BIGINT, amount DOUBLE, comment STRING, dt STRING) USING
   LOCATION '{location}'
 """
 REQUEST = re.compile(r" s3_(\w+) |(GET|HEAD|PUT|POST|DELETE) /\S* HTTP/")  # versitygw's log, or moto's
-READ_BYTES = ("stream_read_bytes", "stream_read_vectored_read_bytes")  # Hadoop's names
 NEW_TASKS = 2
 
 
@@ -55,7 +54,6 @@ class Side:
     append: Callable[[DataFrame, str], object]
     seconds: list[float] = field(default_factory=list)
     requests: Counter[str] = field(default_factory=Counter)
-    read_bytes: int = 0
     written_bytes: int = 0
     steps: Mapping[str, float] = field(default_factory=dict)
 
@@ -82,21 +80,16 @@ class ServerLog:
 
 
 class SparkBytes:
-    """Bytes that Spark's own S3 client has read and written in this process, as Hadoop counts them."""
+    """Bytes that Spark's own S3 client has sent from this process; what it reads, Hadoop does not count."""
 
-    def __init__(self, lake: Lakehouse) -> None:
-        java = lake.spark.sparkContext._jvm
-        assert java is not None
-        path = java.org.apache.hadoop.fs.Path(lake.warehouse)
-        self._file_system = path.getFileSystem(lake.spark.sparkContext._jsc.hadoopConfiguration())
-        self._java = java
+    def __init__(self, spark: SparkSession) -> None:
+        self._java = spark.sparkContext._jvm
 
-    def totals(self) -> tuple[int, int]:
-        """Return read and written bytes since the start."""
-        counters = self._file_system.getIOStatistics().counters()
+    def sent(self) -> int:
+        """Return them since the start."""
+        assert self._java is not None
         statistics = self._java.org.apache.hadoop.fs.FileSystem.getAllStatistics()
-        written = sum(one.getBytesWritten() for one in statistics if one.getScheme() == "s3a")
-        return sum(counters.get(name) or 0 for name in READ_BYTES), written
+        return sum(one.getBytesWritten() for one in statistics if one.getScheme() == "s3a")
 
 
 def insert(rows: DataFrame, table: str) -> None:
@@ -140,14 +133,12 @@ def fill(lake: Lakehouse, sides: list[Side], files: int, row_count: int) -> tupl
 def measure(lake: Lakehouse, side: Side, rows: DataFrame, log: ServerLog, counted: SparkBytes) -> None:
     """Run one append, and count what it took."""
     log.news()
-    read, written = counted.totals()
+    sent = counted.sent()
     started = time.monotonic()
     result = side.append(rows, side.table)
     side.seconds.append(time.monotonic() - started)
-    now_read, now_written = counted.totals()
     side.requests = log.news()
-    side.read_bytes = now_read - read
-    side.written_bytes = now_written - written + getattr(result, "bytes", 0)
+    side.written_bytes = counted.sent() - sent + getattr(result, "bytes", 0)
     side.steps = getattr(result, "seconds", {})
 
 
@@ -168,7 +159,7 @@ def main() -> None:
         sides = make_sides(lake)
         files, size_bytes = fill(lake, sides, chosen.files, chosen.old_rows)
         keeper = Maintenance(lake.metastore_uri, config=TableWriterConfig(hadoop=lake.s3_server.hadoop_settings()))
-        log, counted = ServerLog(lake), SparkBytes(lake)
+        log, counted = ServerLog(lake), SparkBytes(lake.spark)
         warm = orders(lake.spark, 100, NEW_TASKS).withColumn("dt", F.lit("warm"))
         for side in sides:
             side.append(warm, side.table)  # another partition: warms both up, not counted
@@ -186,13 +177,13 @@ def main() -> None:
             f"{chosen.new_rows:,} rows ({NEW_TASKS} files) appended to one partition of {files:,} files,"
             f" {size_bytes / 1e6:,.0f} MB, {chosen.server}; the best of {chosen.runs} runs, requests of the last"
         )
-        print(f"{'':26}{'seconds':>9}{'ratio':>7}{'MB read':>9}{'MB sent':>9}   all runs")
+        print(f"{'':26}{'seconds':>9}{'ratio':>7}{'MB sent':>9}   all runs")
         ours = min(sides[-1].seconds)
         for side in sides:
             runs = " ".join(f"{value:.2f}" for value in side.seconds)
             print(
                 f"{side.name:26}{min(side.seconds):9.2f}{min(side.seconds) / ours:7.2f}"
-                f"{side.read_bytes / 1e6:9.1f}{side.written_bytes / 1e6:9.1f}   {runs}"
+                f"{side.written_bytes / 1e6:9.1f}   {runs}"
             )
         for side in sides:
             kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(side.requests.items()) if count)

@@ -145,3 +145,84 @@ def test_each_call_of_plan_runs_the_query_once(spark: SparkSession, writer: Tabl
     df = spark.sql("SELECT id, 'x' AS note, concat('d', id) AS dt FROM range(4)")
     writer.plan(df.mapInArrow(one_more, df.schema), written, "append")
     assert counted.value == 4
+
+
+def test_a_partition_described_otherwise_than_the_table_is_a_problem_of_an_append(
+    spark: SparkSession, writer: TableWriter, make_table: Callable[..., str], rows: Rows
+) -> None:
+    table = make_table("CREATE TABLE {name} (id BIGINT, note STRING) PARTITIONED BY (dt STRING) STORED AS PARQUET")
+    spark.sql(f"ALTER TABLE {table} ADD PARTITION (dt='d1')")
+    orc = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
+    spark.sql(f"ALTER TABLE {table} PARTITION (dt='d1') SET SERDE '{orc}'")
+    df = rows((1, "new", "d1"))
+    assert writer.plan(df, table).ok
+    (problem,) = writer.plan(df, table, "append").problems
+    assert problem.startswith(f"dt=d1 is stored as {orc}")
+    with pytest.raises(InvalidInputError, match=f"is stored as {orc}"):
+        writer.append(df, table)
+
+
+def test_a_call_that_fails_before_its_first_byte_fails_in_the_plan(
+    spark: SparkSession, writer: TableWriter, make_table: Callable[..., str], orders: str, rows: Rows
+) -> None:
+    df = rows((1, "a", "d1"))
+    with pytest.raises(InvalidInputError, match="sort_by names 'price'"):
+        writer.plan(df, orders, sort_by=["price"])
+    odd = make_table(
+        "CREATE TABLE {name} (id BIGINT, note STRING, dt STRING) USING parquet"
+        " OPTIONS (compression 'lz77') PARTITIONED BY (dt)",
+        "odd",
+    )
+    with pytest.raises(InvalidInputError, match="lz77"):
+        writer.plan(df, odd)
+    with pytest.raises(InvalidInputError, match="lz77"):
+        writer.append(df, odd)
+
+
+def test_limits_of_partition_columns_are_problems_of_the_schema(
+    writer: TableWriter, make_table: Callable[..., str], rows: Rows
+) -> None:
+    table = make_table("CREATE TABLE {name} (id BIGINT, note STRING, dt VARCHAR(3)) USING parquet PARTITIONED BY (dt)")
+    (problem,) = writer.plan(rows((1, "a", "d1"), (2, "b", "longer")), table).schema.problems
+    assert "column dt is varchar(3), and 1 of 2 rows are longer, for example 'longer'" in problem
+
+
+def test_dates_are_spelled_as_the_write_spells_them_and_a_year_that_it_cannot_spell_is_a_problem(
+    spark: SparkSession, writer: TableWriter, make_table: Callable[..., str]
+) -> None:
+    table = make_table("CREATE TABLE {name} (id BIGINT, dt DATE, n INT) USING parquet PARTITIONED BY (dt, n)")
+    far = "SELECT 1L AS id, date_add(DATE '0007-01-01', {} * 366 * 12000) AS dt, -7 AS n"
+    plan = writer.plan(spark.sql(far.format(0)), table)
+    assert (plan.ok, [one.name for one in plan.partitions]) == (True, ["dt=0007-01-01/n=-7"])
+    assert [one.name for one in writer.append(spark.sql(far.format(0)), table).partitions] == ["dt=0007-01-01/n=-7"]
+    (problem,) = writer.plan(spark.sql(far.format(1)), table).problems
+    assert "outside the years 1 to 9999 cannot be written: +12" in problem
+    with pytest.raises(TableWriterError, match="only the years 1 to 9999"):
+        writer.append(spark.sql(far.format(1)), table)
+
+
+def test_case_does_not_count_in_a_session_where_it_does(
+    spark: SparkSession, writer: TableWriter, make_table: Callable[..., str], rows: Rows
+) -> None:
+    table = make_table("CREATE TABLE {name} (id BIGINT, note STRING, DT STRING) USING parquet PARTITIONED BY (DT)")
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        plan = writer.plan(rows((1, "a", "d1"), (2, "b", None)), table)
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert [(one.values, one.rows) for one in plan.partitions] == [
+        (("__HIVE_DEFAULT_PARTITION__",), 1),
+        (("d1",), 1),
+    ]
+
+
+def test_a_key_that_was_published_is_a_note_and_the_call_would_change_nothing(
+    writer: TableWriter, orders: str, rows: Rows
+) -> None:
+    df = rows((1, "a", "d1"))
+    assert writer.plan(df, orders, "append", idempotency_key="run/7").notes == ()
+    writer.append(df, orders, idempotency_key="run/7")
+    plan = writer.plan(df, orders, "append", idempotency_key="run/7")
+    assert plan.notes == ("idempotency_key='run/7' was published as version 1: the call would do nothing",)
+    assert (plan.ok, plan.partitions) == (True, ())
+    assert writer.append(df, orders, idempotency_key="run/7").repeated

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DateType, IntegerType, LongType, StructField, VariantType
 
-from table_writer.errors import MetastoreError, SchemaMismatchError
+from table_writer.errors import InvalidInputError, MetastoreError, SchemaMismatchError
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import MetastoreSettings
@@ -24,7 +24,7 @@ KINDS = {
     "datasource": "CREATE TABLE {} (id BIGINT COMMENT 'key', dt STRING) USING parquet PARTITIONED BY (dt)",
     "hive": "CREATE TABLE {} (id BIGINT COMMENT 'key') PARTITIONED BY (dt STRING) STORED AS PARQUET",
 }
-COMMENT = """it's \\ "quoted", and
+COMMENT = """it's \\ "quoted", ${user.home}, and
 goes on"""
 # A decimal of 20 digits: Hive's reader does not know how Spark writes those of 18 or less.
 NEW = (
@@ -140,3 +140,29 @@ def test_a_column_that_spark_cannot_add_is_an_error_with_the_statement(
 ) -> None:
     with pytest.raises(MetastoreError, match=r"could not add columns \(`v` variant\) to table"):
         add_columns(spark, metastore, table, [StructField("v", VariantType())])
+
+
+def test_a_setting_under_which_a_comment_would_change_is_named_and_nothing_is_added(
+    spark: SparkSession, metastore: Metastore, table: Table
+) -> None:
+    added = [StructField("plain", LongType(), metadata={"comment": "it's"})]
+    spark.conf.set("spark.sql.parser.escapedStringLiterals", "true")
+    try:
+        with pytest.raises(InvalidInputError, match=r"set spark.sql.parser.escapedStringLiterals=false") as raised:
+            add_columns(spark, metastore, table, added)
+    finally:
+        spark.conf.unset("spark.sql.parser.escapedStringLiterals")
+    assert raised.value.table == str(table.name)
+    assert metastore.get_table(table.name) == table
+
+
+@pytest.mark.parametrize("moment", ["before the look", "after the look"])
+def test_a_table_that_is_dropped_meanwhile_is_said_to_be(
+    moment: str, spark: SparkSession, metastore: Metastore, table: Table
+) -> None:
+    drop = f"DROP TABLE {table.name}"
+    session: Any = spark if moment == "before the look" else Racing(spark, drop)
+    if session is spark:
+        spark.sql(drop)
+    with pytest.raises(SchemaMismatchError, match="was dropped meanwhile"):
+        add_columns(session, metastore, table, [StructField("a", IntegerType())])

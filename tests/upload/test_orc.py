@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import functools
+import io
+import itertools
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import orc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as Spark documents it
 
 from table_writer.errors import InvalidInputError, StorageError
+from table_writer.model.table import Column as TableColumn
+from table_writer.model.table import Table, TableName
 from table_writer.model.upload_spec import OrcOptions, UploadSpec
+from table_writer.plan.file_options import file_options
 from table_writer.storage import LocalSettings, open_store
 from table_writer.upload import orc as orc_module
+from table_writer.upload import orc_stripe
 from table_writer.upload.job import Uploader
 from tests.upload.rows_of_all_types import COLUMNS, LOCAL_TIMESTAMPS, TIMESTAMPS, table
 
@@ -71,7 +79,9 @@ def run_java_in(spark: SparkSession, zone: str) -> None:
 
 def texts(rows: DataFrame) -> list[str]:
     """Rows as text made by Spark: Python cannot hold every moment, and compares NaN and -0.0 its own way."""
-    values = [F.to_json(F.struct(F.col(f"`{name}`").alias(name))).alias(name) for name in rows.columns]
+    moments = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"  # by default to_json drops what is below a millisecond
+    formats = {"timestampFormat": f"{moments}XXX", "timestampNTZFormat": moments}
+    values = [F.to_json(F.struct(F.col(f"`{name}`").alias(name)), formats).alias(name) for name in rows.columns]
     values += [F.hex(F.col(f"`{name}`")).alias(f"{name} bytes") for name, kind in rows.dtypes if kind == "binary"]
     return sorted(map(str, rows.select(*values).collect()))
 
@@ -150,9 +160,10 @@ def test_old_moments_are_refused_where_java_is_not_in_utc(spark, tmp_path):
         write_ours(rows, tmp_path, time_zone="Europe/Berlin")
 
 
+EMOJI = {"emoji": ("string", ["\uff21", "😀", "a"])}  # UTF-16, which Java compares, has the first two the other way
 FILTERED = {
     name: column
-    for name, column in (COLUMNS | TIMESTAMPS).items()
+    for name, column in (COLUMNS | TIMESTAMPS | EMOJI).items()
     if not column[0].startswith(("array", "map", "struct"))
 }
 COMPARISONS = (Column.__eq__, Column.__lt__, Column.__ge__)
@@ -226,6 +237,91 @@ def test_odd_column_names_are_kept(spark, tmp_path):
     for reader in ("vectorized", "row by row"):  # Hive's fails on such names, in Spark's files too
         assert texts(read(spark, ours, rows, reader)) == texts(read(spark, sparks, rows, reader))
     assert spark.read.orc(f"file://{ours}").schema == spark.read.orc(f"file://{sparks}").schema
+
+
+def encoded(*tables: Any, codec: str = "zstd") -> Any:
+    """Return a file of ours as Arrow reads it."""
+    sink = io.BytesIO()
+    file = orc_module.OrcFile(sink, tables[0], OrcOptions(compression=codec))
+    for rows in tables:
+        file.write(rows)
+    file.close()
+    return orc.ORCFile(pa.BufferReader(sink.getvalue())).read()
+
+
+INNER = pa.struct([pa.field("moment", pa.timestamp("us")), pa.field("amount", pa.decimal128(20, 2))])
+OUTER = pa.struct([pa.field("inner", INNER), pa.field("inners", pa.list_(INNER))])
+AWARE_INNER = pa.struct([pa.field("moment", pa.timestamp("us", tz="UTC")), INNER[1]])
+AWARE_OUTER = pa.struct([pa.field("inner", AWARE_INNER), pa.field("inners", pa.list_(AWARE_INNER))])
+
+
+def structs_with_nulls_at(levels: tuple[str, ...]) -> Any:
+    """One row for each level, which is null there and holds values below all the same."""
+
+    def nulls(level: str) -> Any:
+        return pa.array([level == given for given in levels])
+
+    count = len(levels)
+    moments = pa.array([datetime(2024, 1, 1 + day) for day in range(count)], pa.timestamp("us"))  # noqa: DTZ001
+    moments = pa.array(
+        [None if level == "value" else moments[row].as_py() for row, level in enumerate(levels)], INNER[0].type
+    )
+    amounts = pa.array([Decimal(row) / 4 for row in range(count)], INNER[1].type)
+    inner = pa.StructArray.from_arrays([moments, amounts], fields=list(INNER), mask=nulls("inner"))
+    lists = pa.ListArray.from_arrays(pa.array(range(count + 1), pa.int32()), inner, mask=nulls("list"))
+    return pa.StructArray.from_arrays([inner, lists.cast(OUTER[1].type)], fields=list(OUTER), mask=nulls("outer"))
+
+
+@pytest.mark.parametrize(
+    "levels", list(itertools.product(("outer", "inner", "list", "value", "none"), repeat=3)), ids="-".join
+)
+def test_values_below_nulls_and_around_slices_stay_out(levels):
+    structs = structs_with_nulls_at(levels)
+    rows = pa.table(
+        {
+            "outer": structs.cast(AWARE_OUTER),
+            "outers": pa.ListArray.from_arrays([0, 2, 2, 3], structs).cast(pa.list_(AWARE_OUTER)),
+        }
+    )
+    wanted = [*structs.to_pylist(), *structs.to_pylist()[1:]]
+    back = encoded(rows, rows.slice(1), codec="none")
+    assert back.column("outer").to_pylist() == wanted
+    lists = [structs.to_pylist()[:2], [], structs.to_pylist()[2:]]
+    assert back.column("outers").to_pylist() == [*lists, *lists[1:]]
+
+
+def test_moments_that_are_all_null_or_in_empty_lists_are_written():
+    moment = pa.timestamp("us", tz="UTC")
+    given = {"moment": pa.nulls(3, moment), "moments": pa.array([[], None, [None]], pa.list_(moment))}
+    assert encoded(pa.table(given)).to_pydict() == {name: column.to_pylist() for name, column in given.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "known"), [("KNOWN_STREAMS", {0}), ("KNOWN_ENCODINGS", {0}), ("WRITER_VERSION", 5), ("LONG", 3)]
+)
+def test_what_another_arrow_might_write_is_refused(monkeypatch, name, known):
+    monkeypatch.setattr(orc_stripe, name, known)
+    rows = pa.table({"moment": pa.array([1, None, 3], pa.timestamp("us", tz="UTC"))})
+    with pytest.raises(InvalidInputError, match=r"pyarrow .* not known here \(.*engine=\"spark\""):
+        encoded(rows)
+
+
+@pytest.mark.parametrize(
+    "key", ["orc.encrypt", "orc.mask", "Parquet.Encryption.footer.key", "parquet.crypto.factory.class"]
+)
+@pytest.mark.parametrize("place", ["parameters", "serde_parameters"])
+def test_a_table_whose_files_are_to_be_protected_is_refused(key, place):
+    table = Table(
+        name=TableName("mart", "orders"),
+        kind="MANAGED_TABLE",
+        location="s3a://lake/orders",
+        columns=(TableColumn("id", "bigint"),),
+        partition_columns=(),
+        serde="org.apache.hadoop.hive.ql.io.orc.OrcSerde",
+        **{"parameters": {}, "serde_parameters": {}, place: {key: "x"}},
+    )
+    with pytest.raises(InvalidInputError, match=rf"{key.lower()}.*not encrypted.*engine=\"spark\""):
+        file_options(table, {}.get, "{}", "4.3.0", time_zone="UTC")
 
 
 @pytest.mark.parametrize("kind", [pa.struct([pa.field("z`", pa.int64())])])
