@@ -233,6 +233,7 @@ class FaultyWorld(TableWorld):
     store: Any = None
     metastore: Any = None
     kept_call: Callable[[], object] = int
+    wait_seconds: float = 10_000  # longer than any claim
 
     def wait_out_claims(self) -> None:
         """Let every claim time out."""
@@ -349,4 +350,4 @@ class World(MetastoreDouble):
         )
 
     def wait_out_claims(self) -> None:
-        self.skipped_seconds += 10_000
+        self.skipped_seconds += self.wait_seconds

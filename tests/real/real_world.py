@@ -89,7 +89,7 @@ class RealWorld(FaultyWorld):
         return self
 
     def wait_out_claims(self) -> None:
-        self.store.skipped_seconds += 10_000
+        self.store.skipped_seconds += self.wait_seconds
 
     def lose_metastore(self) -> None:
         time.sleep(1.1)  # the metastore counts creation in whole seconds
