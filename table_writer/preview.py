@@ -16,17 +16,14 @@ from pyspark.sql.types import DateType, StructType
 from table_writer.display.plan_report import PlannedAction, PlannedPartition, PlanReport, SchemaVerdict
 from table_writer.display.render import size
 from table_writer.errors import SchemaMismatchError
-from table_writer.log.files import files_read_at
+from table_writer.log.files import files_read_at, why_not_copied
 from table_writer.log.owner import Owner, require_owner
 from table_writer.model.location import Location
 from table_writer.model.partition_name import NULL_PARTITION, name_in, shown_name
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.write import Scope, WriteMode, new_write_id
 from table_writer.options import WriteOptions
-from table_writer.plan.evolve import require_spellable
-from table_writer.plan.file_options import file_options
 from table_writer.plan.fit import Fitted
-from table_writer.plan.layout import laid_out
 from table_writer.plan.limits import violation
 from table_writer.plan.planner import Planner
 from table_writer.services import TableServices
@@ -69,7 +66,7 @@ class Preview:
             return replace(empty, notes=(*doubt, f"{note}: the call would do nothing"))
         try:
             fitted = self.planner.fit(df, self.options)
-            self._require_writable(fitted)
+            self.planner.prepare(fitted, self.options, new_write_id())
             rows = self._rows_by_partition(df, fitted)
         except SchemaMismatchError as error:
             return replace(empty, schema=SchemaVerdict(problems=(error.message,)))
@@ -81,26 +78,6 @@ class Preview:
             schema=_verdict(df.schema, fitted),
             problems=(*self._problems(planned), *self._uncopied(now), *self._unspelled(fitted, rows)),
         )
-
-    def _require_writable(self, fitted: Fitted) -> None:
-        """Refuse what the write would refuse before its first byte, and before it owns anything."""
-        services, rows, partition_names = self.services, fitted.rows, self._partition_names
-        laid_out(
-            rows,
-            partition_columns=partition_names,
-            distribution=self.options.distribution,
-            sort_by=self.options.sort_by,
-        )
-        require_spellable(rows.sparkSession, services.table, fitted.added)
-        conf = rows.sparkSession.conf
-        if self.options.engine == "arrow":
-            file_options(
-                services.table,
-                lambda name, default: conf.get(name, default) or default,
-                StructType(fitted.schema.fields[: len(fitted.schema) - len(partition_names)]).json(),
-                services.session.spark_version,
-                time_zone="UTC",  # any: nothing is written
-            )
 
     @property
     def _partition_names(self) -> list[str]:
@@ -179,24 +156,18 @@ class Preview:
 
     def _sizes(self, partition: Partition) -> list[int]:
         """Return the sizes of the files that an append brings along; of none where it would be refused."""
-        if self._refusal(partition):
+        if why_not_copied(self.services.layout, partition):
             return []
         found = files_read_at(self.services.store, self.services.layout, Location.parse(partition.location))
         return [one.size_bytes for one in found]
-
-    def _refusal(self, partition: Partition) -> str:
-        """Say why an append cannot put a partition's files beside new ones; empty if it can."""
-        location, layout = Location.parse(partition.location), self.services.layout
-        if layout.is_placeholder(location):
-            return ""
-        in_reach = location.place[:2] == layout.root.place[:2]
-        return partition.differs if in_reach else f"lies in another bucket, at {location}"
 
     def _uncopied(self, now: Mapping[PartitionValues, Partition]) -> tuple[str, ...]:
         """Name the partitions that an append would be refused for."""
         if self.mode is not WriteMode.APPEND:
             return ()
-        refused = ((values, self._refusal(partition)) for values, partition in sorted(now.items()))
+        refused = (
+            (values, why_not_copied(self.services.layout, partition)) for values, partition in sorted(now.items())
+        )
         return tuple(
             f"{shown_name(self.services.table, values)} {why}: its files cannot be put beside new ones; replace it with"
             " overwrite_partitions"

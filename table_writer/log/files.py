@@ -5,17 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from table_writer.model.location import Location
+from table_writer.model.table import Partition
 from table_writer.model.write import TableLayout
 from table_writer.storage import visible_files
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
-__all__ = ["files_at", "files_read_at"]
+__all__ = ["files_at", "files_read_at", "why_not_copied"]
 
 
 def files_read_at(store: ObjectStore, layout: TableLayout, location: Location) -> Iterator[ObjectInfo]:
     """List what readers of a location read: nothing hidden, and nothing of this library's own directory below it."""
     beside = layout.own.key if location.contains(layout.own) else ""
     return visible_files(store, location.key, beside=beside)
+
+
+def why_not_copied(layout: TableLayout, partition: Partition) -> str:
+    """Say why a partition's files cannot be put beside new ones of the table; empty if they can."""
+    location = Location.parse(partition.location)
+    if layout.is_placeholder(location):
+        return ""
+    in_reach = location.place[:2] == layout.root.place[:2]
+    return partition.differs if in_reach else f"lies in another bucket, at {location}"
 
 
 def files_at(store: ObjectStore, layout: TableLayout, location: Location) -> Iterator[ObjectInfo]:

@@ -28,6 +28,7 @@ from table_writer.model.write import (
     no_partition,
 )
 from table_writer.options import WriteOptions
+from table_writer.plan.evolve import require_spellable
 from table_writer.plan.file_options import file_options
 from table_writer.plan.fit import Fitted, fit
 from table_writer.plan.layout import laid_out
@@ -99,10 +100,6 @@ class Planner:
         """
         require_mode(mode, options, self._table.name, partitioned=bool(self._table.partition_columns))
         fitted = self.fit(df, options)
-        partition_names = [column.name for column in self._table.partition_columns]
-        rows = laid_out(
-            fitted.rows, partition_columns=partition_names, distribution=options.distribution, sort_by=options.sort_by
-        )
         data_schema, _ = self._split(fitted.schema)
         scope = self.scope(df, mode, options)
         if options.where:  # a predicate that fails on a value fails now
@@ -110,7 +107,7 @@ class Planner:
         write_id = options.write_uuid or new_write_id()
         spelled = self.spelled(mode)
         existing = frozenset(spelled) if mode is WriteMode.CREATE_PARTITIONS else frozenset()
-        spec = self._spec(write_id, data_schema, rows, options, existing) if options.engine == "arrow" else None
+        rows, spec = self.prepare(fitted, options, write_id, existing)
         notes = self._own_root()
         state = self._log.read_state()
         plan = WritePlan(
@@ -133,6 +130,25 @@ class Planner:
             spellings={usual: values for usual, values in spelled.items() if usual != values},
         )
         return Planned(plan=plan, df=df, fitted=fitted, rows=rows, spec=spec)
+
+    def prepare(
+        self,
+        fitted: Fitted,
+        options: WriteOptions,
+        write_id: str,
+        existing: frozenset[PartitionValues] = frozenset(),
+    ) -> tuple[DataFrame, UploadSpec | None]:
+        """Return what the engine is given: rows in their layout and, for Arrow, all that an executor needs to know."""
+        require_spellable(fitted.rows.sparkSession, self._table, fitted.added)
+        rows = laid_out(
+            fitted.rows,
+            partition_columns=[column.name for column in self._table.partition_columns],
+            distribution=options.distribution,
+            sort_by=options.sort_by,
+        )
+        data_schema, _ = self._split(fitted.schema)
+        spec = self._spec(write_id, data_schema, rows, options, existing) if options.engine == "arrow" else None
+        return rows, spec
 
     def fit(self, df: DataFrame, options: WriteOptions) -> Fitted:
         """Match the DataFrame with the table's columns.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError
-from table_writer.log.files import files_read_at
+from table_writer.log.files import files_read_at, why_not_copied
 from table_writer.model.location import Location
 from table_writer.model.partition_name import shown_name
 from table_writer.model.table import Partition, PartitionValues
@@ -142,17 +142,15 @@ class CarryOver:
         location = Location.parse(partition.location)
         if self.plan.layout.is_placeholder(location):
             return {}
-        self._require_readable(partition, location)
+        self._require_readable(partition)
         return {
             f"{target.key}{found.key.removeprefix(location.key)}": found
             for found in files_read_at(self.store, self.plan.layout, location)
         }
 
-    def _require_readable(self, partition: Partition, location: Location) -> None:
+    def _require_readable(self, partition: Partition) -> None:
         name = shown_name(self.plan.table, partition.values)
-        reason = partition.differs
-        if location.place[:2] != self.plan.layout.root.place[:2]:
-            reason = f"lies in another bucket, at {location}"
+        reason = why_not_copied(self.plan.layout, partition)
         if reason:
             raise InvalidInputError(
                 f"{name} of {self.plan.table.name} {reason}: its files cannot be put beside new ones. Nothing was"
