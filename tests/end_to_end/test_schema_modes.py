@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from table_writer import SchemaMismatchError, TableWriter
+from table_writer import ConflictError, SchemaMismatchError, TableWriter
 
 from .watched import STAGED, Seen
 
@@ -72,6 +72,21 @@ def test_two_writes_that_add_the_same_column_at_once_both_succeed(
     late = stopped(STAGED, lambda: writer.append(wider(2, "d2"), orders, schema="evolve"))
     late.append(wider(3, "d3"), orders, schema="evolve")
     assert rows_of(spark, orders) == [(1, "a", None, "d1"), (2, "x", 2, "d2"), (3, "x", 3, "d3")]
+
+
+def test_a_table_that_was_made_again_with_other_types_meanwhile_is_a_conflict(
+    spark: SparkSession, make_table: Callable[..., str], stopped: Stopped
+) -> None:
+    table = make_table("CREATE TABLE {name} (id BIGINT, dt STRING) USING parquet PARTITIONED BY (dt)")
+
+    def make_again() -> None:
+        spark.sql(f"DROP TABLE {table}")
+        spark.sql(f"CREATE TABLE {table} (id STRING, dt STRING) USING parquet PARTITIONED BY (dt)")
+
+    wider = spark.sql("SELECT 1L AS id, 2 AS extra, 'd1' AS dt")
+    with pytest.raises(ConflictError, match="made again"):
+        stopped(STAGED, make_again).append(wider, table, schema="evolve")
+    assert rows_of(spark, table) == []
 
 
 def test_missing_nullable_columns_become_null_only_when_that_is_asked(

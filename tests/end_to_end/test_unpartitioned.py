@@ -204,6 +204,16 @@ def test_a_publish_that_got_no_answer_is_settled_by_recover(
     assert ids(spark, codes) == [2]
 
 
+def test_the_session_of_the_dataframe_sees_the_new_rows_too(
+    spark: SparkSession, writer: TableWriter, codes: str
+) -> None:
+    session = spark.newSession()  # as a streaming query has one
+    for number in (1, 2):
+        new = session.createDataFrame([(number, f"c{number}")], "id INT, code STRING")
+        writer.overwrite_table(session.table(codes).union(new), codes)
+    assert sorted(row.id for row in session.table(codes).collect()) == [1, 2]
+
+
 @pytest.mark.parametrize("method", ["overwrite_partitions", "create_partitions"])
 def test_modes_that_speak_of_partitions_are_refused_with_those_that_do_not(
     method: str, writer: TableWriter, codes: str, batch: Callable[..., DataFrame], look: Look
