@@ -22,7 +22,7 @@ from .test_kills import OF_ANY_SESSION
 
 Rows = Callable[..., Any]
 Start = Callable[..., None]
-FAST = {"before the claim", "after the switch"}
+FAST = {"after the switch"}
 
 
 def put_file(source: Path, number: int) -> None:
@@ -143,7 +143,9 @@ def test_a_query_killed_during_its_second_batch_has_every_row_once_after_a_resta
     assert done.returncode == -signal.SIGKILL, "\n".join(
         line for line in done.stderr.splitlines() if "\tat " not in line
     )[-3000:]
-    assert seen(spark, orders)[:1] == expected(1)[:1], "the first batch was published"
+    before = seen(spark, orders)  # files of one millisecond come in any order
+    assert before, "the first batch was published"
+    assert set(before) < set(expected(3))
     run()
     assert seen(spark, orders) == expected(3)
     assert not writer._services.open_table(orders).log.read_state().in_doubt

@@ -170,7 +170,12 @@ def values(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Dat
 
 
 # Hundreds of columns take longer to compile than to compute.
-@pytest.fixture(params=[("true", "UTC"), ("false", "America/New_York")], ids=["ansi", "not ansi, New York"])
+@pytest.fixture(
+    params=[
+        pytest.param(("true", "UTC"), id="ansi"),
+        pytest.param(("false", "America/New_York"), id="not ansi, New York", marks=pytest.mark.slow),
+    ]
+)
 def _session(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
     names = ("spark.sql.ansi.enabled", "spark.sql.session.timeZone", "spark.sql.codegen.factoryMode")
     before = [spark.conf.get(name) for name in names]
@@ -197,7 +202,10 @@ class Table:
 
     def inserted(self, df: DataFrame) -> list[Any]:
         df.createOrReplaceTempView("given")
-        self._spark.sql(f"INSERT OVERWRITE {self._name} BY NAME SELECT * FROM given")
+        try:
+            self._spark.sql(f"INSERT OVERWRITE {self._name} BY NAME SELECT * FROM given")
+        finally:
+            self._spark.catalog.dropTempView("given")
         return texts(self._spark.table(self._name))
 
     def drop(self) -> None:
