@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -129,7 +129,7 @@ class TableLog:
             come again, the whole log may be read.
         """
         waiting = sorted(self.read_state(listed_after=0).versions)
-        in_order = in_order and self._last_rollback() not in waiting
+        in_order = in_order and not self._was_rolled_back(waiting)
         found: list[SlotRecord] = []
         at_once = 1
         while waiting:
@@ -242,7 +242,7 @@ class TableLog:
         if state.settled - state.listed_after < HINT_EVERY_VERSIONS:
             return
         try:
-            self._store.put(self._layout.settled_key, json.dumps({"version": state.settled}).encode())
+            self._remember(self._layout.settled_key, state.settled)
         except StorageError as error:
             logger.warning("the hint %s was not saved: %s", self._layout.settled_key, error)
 
@@ -254,7 +254,7 @@ class TableLog:
         StorageError
             It could not be noted; nothing must be recovered then.
         """
-        self._store.put(self._layout.recovered_key, json.dumps({"version": version}).encode())
+        self._remember(self._layout.recovered_key, version)
 
     def remember_rollback(self, version: int) -> None:
         """Note, before a rollback is claimed, that batches of streams may come again.
@@ -264,11 +264,16 @@ class TableLog:
         StorageError
             It could not be noted; nothing must be rolled back then.
         """
-        self._store.put(self._layout.rolled_back_key, json.dumps({"version": version}).encode())
+        self._remember(self._layout.rolled_back_key, version)
 
-    def _last_rollback(self) -> int | None:
+    def _was_rolled_back(self, versions: Collection[int]) -> bool:
+        """Whether one of these versions is a rollback, as far as can be told."""
         stored = self._store.get(self._layout.rolled_back_key)
-        return None if stored is None else int(json.loads(stored.body)["version"])
+        version = None if stored is None else _version_in(stored.body)
+        return stored is not None and (version is None or version in versions)
+
+    def _remember(self, key: str, version: int) -> None:
+        self._store.put(key, json.dumps({"version": version}).encode())
 
     def recovered_lately(self) -> bool:
         """Whether an entry was recovered so lately that one of its calls may still come."""
@@ -277,10 +282,15 @@ class TableLog:
 
     def _read_hint(self) -> int:
         stored = self._store.get(self._layout.settled_key)
-        if stored is None:
-            return 0
-        try:
-            return max(0, int(json.loads(stored.body)["version"]))
-        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        version = 0 if stored is None else _version_in(stored.body)
+        if version is None:
             logger.warning("the hint %s cannot be read; listing the whole log", self._layout.settled_key)
-            return 0
+        return version or 0
+
+
+def _version_in(body: bytes) -> int | None:
+    """Read the version that a small object remembers, ``None`` if it cannot be read."""
+    try:
+        return max(0, int(json.loads(body)["version"]))
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None

@@ -103,13 +103,17 @@ class Restore:
     def _check(
         self, history: History, lost: Mapping[PartitionValues, Partition], values: PartitionValues, location: str
     ) -> EntryPartition:
-        root = self._parts.layout.root
-        listed = {found.key for left in history.records for one in left.entry.replaced for found in one.objects}
-        new = [] if values not in lost else list(files_read_at(self._parts.store, self._parts.layout, root))
-        if any(found.key not in listed for found in new):
-            raise NotThereError(f"others have written into {root} since the table was made again; readers see that now")
+        if values in lost:
+            self._refuse_new_files(history)
         found = files_there(self._parts.store, history, values, Location.parse(location))
         return replace(found, old_location=None, new_location=location)
+
+    def _refuse_new_files(self, history: History) -> None:
+        """Hide no rows: what lies in the root of a table that was made again must be what was replaced there once."""
+        root = self._parts.layout.root
+        listed = {found.key for record in history.records for one in record.entry.replaced for found in one.objects}
+        if any(found.key not in listed for found in files_read_at(self._parts.store, self._parts.layout, root)):
+            raise NotThereError(f"others have written into {root} since the table was made again; readers see that now")
 
     def _entry(self, history: History, table: Table, partitions: tuple[EntryPartition, ...]) -> LogEntry:
         return LogEntry(

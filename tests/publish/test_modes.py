@@ -477,6 +477,14 @@ def test_a_batch_that_a_partial_rollback_left_in_place_is_not_written_again() ->
     assert world.services().published_with_key("q/1", in_order=True) is not None
 
 
+def test_a_note_of_a_rollback_that_cannot_be_read_makes_keys_be_looked_for_everywhere() -> None:
+    world = World()
+    append(world, {"d1": frozenset({1})}, key="q/1")
+    append(world, {"d2": frozenset({2})}, key="q/0")
+    world.store.put(world.layout.rolled_back_key, b"{")
+    assert world.services().published_with_key("q/1", in_order=True) is not None
+
+
 def test_an_append_finds_a_partition_that_the_metastore_spells_otherwise() -> None:
     world = World()
     world.written_by_another_tool("01", frozenset({1}))
