@@ -24,7 +24,7 @@ from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.model.partition_name import NULL_PARTITION, name_in
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.write import WritePlan
-from table_writer.sql_text import quoted
+from table_writer.sql_text import quoted, spark_reason
 
 __all__ = ["SparkFiles", "reason"]
 
@@ -271,8 +271,7 @@ class SparkFiles:
 
 def reason(error: PySparkException | Py4JError) -> str:
     """Return what Spark says, without its stack."""
-    thrown = error.java_exception.toString() if isinstance(error, Py4JJavaError) else str(error)
-    return f"{thrown.strip().splitlines()[0].rstrip('.')}."
+    return f"{spark_reason(error).rstrip('.')}."
 
 
 def _refuse(table: Table, write_id: str) -> None:
