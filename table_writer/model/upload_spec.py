@@ -181,8 +181,9 @@ class UploadSpec:
     upload_threads
         Parts sent at the same time by one task, beside the encoding.
     max_open_files
-        Files one task holds open at a time. Rows of further partitions wait on local disk (``SPARK_LOCAL_DIRS``),
-        grouped by partition, when they do not fit into ``buffer_bytes``: still one file per partition and task.
+        Files one task holds open at a time; fewer where files have more than a hundred columns, see
+        :meth:`open_files`. Rows of further partitions wait on local disk (``SPARK_LOCAL_DIRS``), grouped by partition,
+        when they do not fit into ``buffer_bytes``: still one file per partition and task.
     buffer_bytes
         Rows that a task holds as Arrow while it collects row groups. When it is full, the largest are encoded.
     row_group_bytes
@@ -204,10 +205,14 @@ class UploadSpec:
         + 4 × chunk_bytes                                   rows that are being split by partition
         + max(2 × part_size_bytes, max_open_files × 5 MiB)  encoded bytes that are no part yet
         + upload_threads × part_size_bytes                  parts being sent
+        + 128 MiB                                           what open files keep: footers, and each its last page
 
-    ``chunk_bytes`` is 16 MiB, or what Spark sends in one Arrow batch where that is more
-    (``spark.sql.execution.arrow.maxRecordsPerBatch`` × the size of a row). With the defaults that is 420 MiB at the
-    most, whatever the sizes of tasks, partitions and files. ``tests/benchmarks/memory.py`` measures it.
+    ``chunk_bytes`` is 16 MiB, or what Spark sends in one Arrow batch where that is more: at most 64 MiB and a row
+    (``spark.sql.execution.arrow.maxBytesPerBatch``). With the defaults that is 548 MiB for rows of ordinary width, 740
+    MiB for the widest, whatever the sizes of tasks, partitions and files. ``tests/benchmarks/memory.py`` measures it.
+
+    So that the last line holds, fewer files are open where rows are wide, and a file whose footer has grown to its
+    share is closed and continued in another one.
     """
 
     write_id: str
@@ -242,8 +247,48 @@ class UploadSpec:
         chunk_bytes = max(CHUNK_BYTES, batch_bytes)
         unsent_bytes = max(2 * self.part_size_bytes, self.max_open_files * MIN_PART_BYTES)
         sent_bytes = self.upload_threads * self.part_size_bytes
-        return self.buffer_bytes * 3 // 2 + 4 * chunk_bytes + unsent_bytes + sent_bytes
+        return (
+            self.buffer_bytes * 3 // 2 + 4 * chunk_bytes + unsent_bytes + sent_bytes + FOOTERS_BYTES + LAST_PAGES_BYTES
+        )
+
+    def open_files(self, column_count: int, value_bytes: float = 0) -> int:
+        """Return how many files a task holds open at a time.
+
+        Parameters
+        ----------
+        column_count
+            Columns of a file: the leaves, in nested types.
+        value_bytes
+            Of an average value of the widest column.
+
+        Examples
+        --------
+        >>> spec = UploadSpec(
+        ...     write_id="w1", key_prefix="t/w1/", store=None, data_columns=("x",), partition_columns=("dt",),
+        ...     file_options=ParquetOptions(),
+        ... )
+        >>> spec.open_files(100), spec.open_files(1_000), spec.open_files(10, value_bytes=1_000_000)
+        (20, 2, 11)
+        """
+        by_pages = int(LAST_PAGES_BYTES / max(1, LAST_PAGE_SHARE * value_bytes))
+        return max(1, min(self.max_open_files, OPEN_COLUMNS // max(1, column_count), by_pages))
+
+    def max_footer_bytes(self, column_count: int) -> int:
+        """Return what a file of so many columns may remember for its footer."""
+        return FOOTERS_BYTES // self.open_files(column_count)
 
 
 CHUNK_BYTES: Final = 16 * MIB
 """Rows are split by partition in chunks of this size: fewer, larger takes; still in a cache's reach."""
+
+FOOTERS_BYTES: Final = 64 * MIB
+"""What all open files of a task may remember: for each column of each row group some 1.5 KB, until the file ends."""
+
+LAST_PAGES_BYTES: Final = 64 * MIB
+"""What all open files of a task may keep of the page that each has written last."""
+
+LAST_PAGE_SHARE: Final = 6
+"""How many times a page Arrow's writer keeps of it, measured: as values, encoded, compressed, with room to grow."""
+
+OPEN_COLUMNS: Final = 2_000
+"""Columns of all open files together: so each file has room for 20 row groups or more, which are not too small."""

@@ -11,6 +11,7 @@ from table_writer.model.upload_spec import UploadSpec
 from table_writer.upload.files import Files, PartitionFile
 from table_writer.upload.partitioning import rows_by_partition
 from table_writer.upload.spill import Spill
+from table_writer.upload.widths import leaf_count, widest_bytes
 
 __all__ = ["write_rows"]
 
@@ -41,7 +42,7 @@ class RowBuffer:
 
     A file is opened only when its first row group is written: a task whose rows fit into the buffer writes its files
     one after another, however many there are. When the buffer is full, the largest row groups are written; with more
-    partitions than ``max_open_files``, those that are small and have no file yet go to disk.
+    partitions than files may be open, those that are small and have no file yet go to disk.
     """
 
     def __init__(self, files: Files, spec: UploadSpec, spill: Spill) -> None:
@@ -52,10 +53,12 @@ class RowBuffer:
         self._sizes: dict[int, int] = {}
         self._held_bytes = 0  # with rows that were written but share memory with some that were not
         self._open: dict[int, PartitionFile] = {}
+        self._max_open_files = spec.max_open_files
         self._on_disk: set[int] = set()
 
     def add(self, ids: Any, rows: Any) -> None:
         """Take rows, with the partition of each."""
+        self._max_open_files = self._spec.open_files(leaf_count(rows.schema), widest_bytes(rows))
         row_bytes = rows.nbytes / rows.num_rows
         slice_bytes = SLICE_BYTES + SLICE_COLUMN_BYTES * rows.num_columns
         for partition_id, piece in rows_by_partition(ids, rows):
@@ -66,7 +69,7 @@ class RowBuffer:
         if self._held_bytes > self._spec.buffer_bytes:
             self._make_room()
         for partition_id in [entry for entry, size in self._sizes.items() if size >= self._spec.row_group_bytes]:
-            if len(self._open) < self._spec.max_open_files or partition_id in self._open:
+            if len(self._open) < self._max_open_files or partition_id in self._open:
                 self._write_row_group(partition_id)
 
     def finish(self) -> None:
@@ -79,7 +82,7 @@ class RowBuffer:
 
     def _make_room(self) -> None:
         """Bring what is held down to half of the buffer."""
-        if self._on_disk or len(self._open.keys() | self._pieces.keys()) > self._spec.max_open_files:
+        if self._on_disk or len(self._open.keys() | self._pieces.keys()) > self._max_open_files:
             self._spill_small()
         live_bytes = sum(self._sizes.values())
         for partition_id, size_bytes in sorted(self._sizes.items(), key=lambda entry: -entry[1]):
@@ -93,8 +96,8 @@ class RowBuffer:
 
     def _spill_small(self) -> None:
         """Send rows to disk, except those of open files, and of partitions large enough to be opened next."""
-        free = self._spec.max_open_files - len(self._open)
-        large_bytes = self._spec.buffer_bytes // (2 * self._spec.max_open_files)
+        free = self._max_open_files - len(self._open)
+        large_bytes = self._spec.buffer_bytes // (2 * self._max_open_files)
         waiting = sorted(self._pieces.keys() - self._open.keys(), key=lambda entry: -self._sizes[entry])
         large = [entry for entry in waiting if self._sizes[entry] >= large_bytes and entry not in self._on_disk][:free]
         small = [entry for entry in waiting if entry not in large]

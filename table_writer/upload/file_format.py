@@ -17,6 +17,9 @@ class Sink(Protocol):
 class EncodedFile(Protocol):
     """A file being written."""
 
+    def takes(self, rows: Any) -> bool:
+        """Whether these rows can go into the file, given how the first ones let it be opened."""
+
     def write(self, rows: Any) -> None:
         """Encode a table."""
 

@@ -12,6 +12,7 @@ from table_writer.upload.orc import OrcFile
 from table_writer.upload.parquet import ParquetFile
 from table_writer.upload.partitioning import PartitionIds
 from table_writer.upload.parts import PartSink, Uploads
+from table_writer.upload.widths import footer_bytes, leaf_count
 
 __all__ = ["Files", "PartitionFile", "file_name"]
 
@@ -104,7 +105,10 @@ class _Cut:
 
 
 class PartitionFile:
-    """The rows of one partition, in one file, or in several: of about ``target_file_bytes``, or for S3's parts."""
+    """The rows of one partition, in one file, or in several: of about ``target_file_bytes``, or as limits demand.
+
+    Those are S3's 10,000 parts, what the footers of open files may take of memory, and rows that suddenly are wide.
+    """
 
     def __init__(self, partition_id: int, files: Files, spec: UploadSpec) -> None:
         self._partition_id = partition_id
@@ -112,6 +116,7 @@ class PartitionFile:
         self._spec = spec
         self._number = 0
         self._row_count = 0
+        self._footer_bytes = 0
         self._sink: PartSink | None = None
         self._encoder: EncodedFile | None = None
         self._cut = _Cut(spec.target_file_bytes)
@@ -122,8 +127,10 @@ class PartitionFile:
             encoder, sink = self._opened(rows)
             count = self._cut.row_count(rows, sink.size_bytes)
             before_bytes = sink.size_bytes
-            encoder.write(rows.slice(0, count))
+            piece = rows.slice(0, count)
+            encoder.write(piece)
             self._row_count += count
+            self._footer_bytes += footer_bytes(piece)
             self._cut.learn(count, sink.size_bytes - before_bytes)
             rows = rows.slice(count)  # of one row or more: this ends
             if self._cut.is_reached(sink.size_bytes):
@@ -140,12 +147,18 @@ class PartitionFile:
             )
         self._sink.finish()
         self._files.finished(FinishedFile(self._sink, self._partition_id, row_count, raw_size_bytes))
-        self._sink, self._encoder, self._row_count = None, None, 0
+        self._sink, self._encoder, self._row_count, self._footer_bytes = None, None, 0, 0
 
     def _opened(self, rows: Any) -> tuple[EncodedFile, PartSink]:
-        if self._sink is None or self._encoder is None or self._sink.is_nearly_full:
+        if self._sink is None or self._encoder is None or self._is_full(rows):
             self.close()
             self._sink = self._files.open(self._partition_id, self._number)
             self._encoder = encoded_file(self._sink, rows, self._spec.file_options)
             self._number += 1
         return self._encoder, self._sink
+
+    def _is_full(self, rows: Any) -> bool:
+        """Whether these rows belong into another file than the one that is open."""
+        assert self._sink is not None and self._encoder is not None  # noqa: PT018, S101 - the caller has looked
+        max_footer_bytes = self._spec.max_footer_bytes(leaf_count(rows.schema))
+        return self._sink.is_nearly_full or self._footer_bytes >= max_footer_bytes or not self._encoder.takes(rows)

@@ -46,6 +46,10 @@ class OrcFile:
         self._raw_size_bytes = 0
         self._size_bytes = sink.write(MAGIC)
 
+    def takes(self, rows: Any) -> bool:
+        """Whether these rows can go into the file: all can, since stripes are cut by their bytes."""
+        return bool(rows.num_rows)
+
     def write(self, rows: Any) -> None:
         """Encode a table."""
         for piece in _in_stripes(rows):

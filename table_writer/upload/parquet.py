@@ -10,11 +10,16 @@ from table_writer.model.upload_spec import ParquetOptions
 from table_writer.upload.file_format import Sink
 from table_writer.upload.parquet_dictionary import MAX_DICTIONARY_BYTES, columns_that_repeat
 from table_writer.upload.parquet_types import file_schema, with_schema, writes_int96
+from table_writer.upload.widths import widest_bytes
 
 __all__ = ["ParquetFile"]
 
 ARROW_CODECS: Final = {"uncompressed": "none", "lz4raw": "lz4", "lz4_raw": "lz4"}
 SPARK_ZSTD_LEVEL: Final = 3  # parquet.compression.codec.zstd.level
+MIB: Final = 1024 * 1024
+PAGE_BYTES: Final = MIB  # Arrow's and Java's; Arrow looks how full a page is only after a batch of values
+LARGEST_PAGE_BYTES: Final = 16 * MIB
+BATCH_VALUES: Final = 1024  # Arrow's own: values between two looks
 
 
 class ParquetFile:
@@ -32,6 +37,7 @@ class ParquetFile:
         codec = options.compression.lower()
         if level is None and codec == "zstd":
             level = SPARK_ZSTD_LEVEL
+        self._batch_values = max(1, min(BATCH_VALUES, int(PAGE_BYTES / max(1.0, widest_bytes(first_rows)))))
         self._writer = pq.ParquetWriter(
             sink,
             self._schema,
@@ -43,8 +49,13 @@ class ParquetFile:
             store_decimal_as_integer=not options.legacy_format,
             store_schema=False,  # an Arrow reader takes the types from Parquet, as it does from Spark's files
             write_page_index=True,
+            write_batch_size=self._batch_values,
             metadata_collector=self._metadata,
         )
+
+    def takes(self, rows: Any) -> bool:
+        """Whether these rows can go into the file; its first ones may have been so narrow that pages would be huge."""
+        return widest_bytes(rows) * self._batch_values <= LARGEST_PAGE_BYTES or self._batch_values == 1
 
     def write(self, rows: Any) -> None:
         """Encode a table as a row group; what it needs of memory is one of its columns."""

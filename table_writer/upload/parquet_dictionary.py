@@ -12,13 +12,15 @@ __all__ = ["MAX_DICTIONARY_BYTES", "columns_that_repeat"]
 
 MAX_DICTIONARY_BYTES: Final = 1024 * 1024  # parquet-mr's and Arrow's: a larger one is given up half-way
 SAMPLE_ROWS: Final = 2048
+SAMPLE_BYTES: Final = 4 * 1024 * 1024  # of rows so wide that fewer of them are looked at
 WORTHWHILE: Final = 0.7  # dictionary and indices must take less than this share of the plain values
 
 
 def columns_that_repeat(rows: Any) -> list[str]:
     """Return the paths of the Parquet columns of a table that a dictionary makes clearly smaller."""
     largest = max(rows.to_batches(), key=lambda batch: batch.num_rows)
-    step = max(1, largest.num_rows // SAMPLE_ROWS)
+    sample_rows = max(1, min(SAMPLE_ROWS, SAMPLE_BYTES * largest.num_rows // max(1, largest.nbytes)))
+    step = max(1, largest.num_rows // sample_rows)
     sample = largest.take(pa.array(range(0, largest.num_rows, step), type=pa.int64()))
     scale = rows.num_rows / sample.num_rows
     return [
