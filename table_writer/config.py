@@ -46,7 +46,8 @@ class TableWriterConfig:
     upload_threads
         Threads that send parts, per Spark task.
     complete_threads
-        Threads on the driver that complete uploads. Default: ``fs.s3a.committer.threads``.
+        Threads on the driver that complete the uploads of a write of fewer than 2,000 files; executors complete those
+        of larger ones. Default: ``fs.s3a.committer.threads``.
     max_open_files
         Files a task keeps open at once; rows of further partitions are sorted by partition on local disk first. The
         memory a task needs is given by the formula at :class:`~table_writer.model.upload_spec.UploadSpec`.

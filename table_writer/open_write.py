@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Self
 
-from table_writer.complete import Completer
+from table_writer.complete import Completer, Spread
 from table_writer.log.registration import used_before
 from table_writer.model.message import CommitMessage
 from table_writer.model.write import WritePlan
@@ -41,11 +41,14 @@ class OpenWrite:
     def __exit__(self, *raised: object) -> None:
         self._exit.__exit__(*raised)  # type: ignore[arg-type]  # handed through as it came
 
-    def complete(self, messages: tuple[CommitMessage, ...]) -> None:
-        """Step 3: every file that a message names becomes an object; every other upload of this write is aborted."""
+    def complete(self, messages: Collection[CommitMessage], spread: Spread | None = None) -> None:
+        """Step 3: every file that a message names becomes an object; every other upload of this write is aborted.
+
+        ``spread`` completes very many files; without it all are completed here.
+        """
         prefix = self._plan.data_location.key
-        self._completer.complete(self._plan.write_id, prefix, messages)
-        self._completer.abort_leftovers(prefix, messages)
+        self._completer.complete(self._plan.write_id, prefix, messages, spread)
+        self._completer.abort_leftovers(prefix)
 
     def _require_unused(self) -> None:
         """Refuse a ``write_id`` that any trace is left of: files that are there are another write's, not ours."""

@@ -27,6 +27,7 @@ from table_writer.results import nothing_written, repeated_result, write_result
 from table_writer.services import TableServices
 from table_writer.spark_services import SessionServices
 from table_writer.stopwatch import Stopwatch
+from table_writer.upload.completing import ExecutorCompletions
 from table_writer.upload.copying import ExecutorCopies
 from table_writer.upload.job import Uploader
 from table_writer.upload.spark_engine import SparkEngine
@@ -115,8 +116,11 @@ class Steps:
             watch.add_requests(dict(message.requests))
         staged = StagedFiles.from_messages(plan, messages)
         require_inside(staged)
+        spread = ExecutorCompletions(
+            self._spark.sparkContext, services.store_settings, plan.write_id, count_requests=watch.add_requests
+        )
         with watch.step("complete"):
-            write.complete(messages)
+            write.complete(messages, spread)
         return staged
 
     def _with_new_columns(self, staged: StagedFiles, planned: Planned, services: TableServices) -> StagedFiles:
@@ -166,7 +170,7 @@ def _marked(services: TableServices, staged: StagedFiles, published: Published) 
     """Write ``_SUCCESS`` where it is wanted. A failure is a note in the result, for readers have switched already."""
     if not services.marks_success():
         return ()
-    names = [key for partition in staged.partitions for key in partition.keys]
+    names = (key for partition in staged.partitions for key in partition.keys)
     try:
         services.store.put(services.layout.success_key, success_json(published.entry, names, services.layout.root))
     except StorageError as error:

@@ -15,6 +15,8 @@ from table_writer.storage import part_bytes
 __all__ = ["buffer_size", "memory", "part_size", "socket_timeout", "unix_socket"]
 
 WORKER_MIB: Final = 200  # the interpreter, Arrow and boto3: docs/how-to/run-on-a-cluster.md
+ADDRESSES_MIB: Final = 2_560  # of a worker: Arrow's allocator reserves more than it uses, as the same page says
+PYTHON_LIMIT: Final = "spark.executor.pyspark.memory"  # of addresses (RLIMIT_AS), divided among the workers
 LARGEST_PART_BYTES: Final = 16 * MIB  # as a plan takes it, unless the config says more
 SMALLEST_PART_BYTES: Final = 5 * MIB  # S3
 DEFAULT_BUFFER_BYTES: Final = 64 * 1024  # Spark's own of the setting below
@@ -38,8 +40,8 @@ def memory(patient: Patient) -> Iterable[Finding]:
         )
         return
     tasks = max(1, int(max(cores, 1) / max(1.0, number(patient, "spark.task.cpus", 1))))
-    needed_mib = tasks * bound_mib
     name, room_mib = _room(patient)
+    needed_mib = tasks * (ADDRESSES_MIB if name == PYTHON_LIMIT else bound_mib)
     says = (
         f"{tasks} task(s) at a time need up to {needed_mib:,} MiB in Python workers, and {name} gives {room_mib:,} MiB"
     )
@@ -73,9 +75,9 @@ def _bound_bytes(patient: Patient) -> int:
 
 def _room(patient: Patient) -> tuple[str, int]:
     """Return which setting gives Python workers their memory, and how many MiB."""
-    of_python = size_bytes(patient, "spark.executor.pyspark.memory", default=None, unit=MIB)
+    of_python = size_bytes(patient, PYTHON_LIMIT, default=None, unit=MIB)
     if of_python:
-        return "spark.executor.pyspark.memory", of_python // MIB
+        return PYTHON_LIMIT, of_python // MIB
     overhead = size_bytes(patient, "spark.executor.memoryOverhead", default=None, unit=MIB)
     if overhead is not None:
         return "spark.executor.memoryOverhead", overhead // MIB

@@ -107,6 +107,8 @@ class History:
         default_factory=dict, init=False, repr=False
     )
 
+    _locations: dict[str, Location] = field(default_factory=dict, init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
         for record in self.records:
             for partition in record.entry.partitions:
@@ -150,7 +152,7 @@ class History:
     def in_use(self) -> frozenset[Place]:
         """Return the locations that readers look at by the log, or may look at once what is in doubt is settled."""
         places = {
-            Location.parse(placed.partition.new_location).place
+            self._location(placed.partition.new_location).place
             for placed in self.current.values()
             if placed.partition.new_location is not None
         }
@@ -158,7 +160,7 @@ class History:
             for partition in record.entry.partitions:
                 for location in (partition.old_location, partition.new_location):
                     if location is not None:
-                        places.add(Location.parse(location).place)
+                        places.add(self._location(location).place)
         return frozenset(places)
 
     def placement(self, values: PartitionValues, location: str | None) -> Placement:
@@ -175,14 +177,14 @@ class History:
         current = None if location is None else Location.parse_any(location)
         if current is None and location is not None:
             return Placement.MOVED
-        if current is not None and wanted is not None and current.same_place(Location.parse(wanted)):
+        if current is not None and wanted is not None and current.same_place(self._location(wanted)):
             return Placement.IN_PLACE
         recent = newest.age_seconds < LATE_CALL_SECONDS
         unanswered = [
             named for record, named in older if recent and record.settled_by != record.entry.write_id
         ]  # calls of these may have come late
         ours = {place for record, named in older for place in self._places_of(record.entry, named.new_location)}
-        theirs = {_place(named.new_location) for named in unanswered}
+        theirs = {self._place(named.new_location) for named in unanswered}
         if current is not None and (current.place in ours or current.place in theirs):
             return Placement.BEHIND
         if current is not None and not self.layout.is_placeholder(current):
@@ -219,7 +221,7 @@ class History:
     def described(self, values: PartitionValues, location: Location) -> EntryPartition | None:
         """Return what the log knows of the files at a location of ours, ``None`` if it names no such location."""
         for _, named in reversed(self._naming.get(values, [])):
-            if named.new_location is not None and location.same_place(Location.parse(named.new_location)):
+            if named.new_location is not None and location.same_place(self._location(named.new_location)):
                 return named
         return None
 
@@ -260,7 +262,7 @@ class History:
 
     def outstanding(self, vacuum: LogEntry) -> tuple[Left, ...]:
         """Return what a vacuum names and has not deleted, as far as readers have not been there again since."""
-        found = ((self.left.get(Location.parse(one.location).place), one.replaced_by) for one in vacuum.deletes)
+        found = ((self.left.get(self._location(one.location).place), one.replaced_by) for one in vacuum.deletes)
         return tuple(left for left, replaced_by in found if left is not None and left.left_by == replaced_by)
 
     def _fold(self, record: SlotRecord) -> None:
@@ -277,7 +279,7 @@ class History:
         if record.outcome is Outcome.ABANDONED:
             return
         for deleted in record.entry.deletes:
-            place = Location.parse(deleted.location).place
+            place = self._location(deleted.location).place
             if record.outcome is None:
                 self.doomed.add(place)
                 continue
@@ -286,18 +288,18 @@ class History:
                 del self.left[place]
 
     def _fold_published(self, record: SlotRecord) -> None:
-        entry = record.entry
+        entry, data = record.entry, self.layout.all_data
         switched = [partition for partition in entry.partitions if partition.values not in record.superseded]
         for partition in switched:
             before = self.current.get(partition.values)
             for text in (before.partition.new_location if before else None, partition.old_location):
-                if text is not None and self.layout.all_data.contains(Location.parse(text)):
+                if text is not None and data.contains(self._location(text)):
                     known = before.partition.bytes if before and text == before.partition.new_location else 0
-                    self._leave(Location.parse(text), record, bytes=known)
+                    self._leave(self._location(text), record, bytes=known)
             self.current[partition.values] = Placed(entry.version, partition, record.settled_age_seconds)
-        left = {_place(partition.old_location) for partition in switched}
+        left = {self._place(partition.old_location) for partition in switched}
         for replaced in entry.replaced:
-            location = Location.parse(replaced.location)
+            location = self._location(replaced.location)
             if record.superseded and location.place not in left:
                 continue  # another tool has taken its files elsewhere: they were never replaced by this library
             earlier = self.left.get(location.place)
@@ -312,9 +314,19 @@ class History:
             if partition.new_location is None:
                 continue
             if partition.values not in record.superseded:
-                self.left.pop(Location.parse(partition.new_location).place, None)
+                self.left.pop(self._location(partition.new_location).place, None)
             elif entry.operation in {Operation.WRITE, Operation.RECOVER}:  # readers never came to these files
-                self._leave(Location.parse(partition.new_location), record, bytes=partition.bytes)
+                self._leave(self._location(partition.new_location), record, bytes=partition.bytes)
+
+    def _location(self, text: str) -> Location:
+        """Read a location; entries name the same ones again and again."""
+        found = self._locations.get(text)
+        if found is None:
+            found = self._locations[text] = Location.parse(text)
+        return found
+
+    def _place(self, location: str | None) -> Place | None:
+        return None if location is None else self._location(location).place
 
     def _leave(
         self,
@@ -340,8 +352,8 @@ class History:
     def _places_of(self, entry: LogEntry, new_location: str | None) -> Iterable[Place]:
         """Where only an entry's calls can put a partition: its location if it is ours, or the empty one."""
         yield self.layout.empty(entry.write_id).place
-        if new_location is not None and self._is_ours(Location.parse(new_location)):
-            yield Location.parse(new_location).place
+        if new_location is not None and self._is_ours(self._location(new_location)):
+            yield self._location(new_location).place
 
     def _ids_of(self, records: Iterable[SlotRecord]) -> frozenset[str]:
         named = (
@@ -351,7 +363,7 @@ class History:
             for location in (partition.old_location, partition.new_location)
             if location is not None
         )
-        found = {self.layout.write_id_of(Location.parse(location)) for location in named}
+        found = {self.layout.write_id_of(self._location(location)) for location in named}
         own = {record.entry.write_id for record in records if record.entry.operation is Operation.WRITE}
         return frozenset(write_id for write_id in found | own if write_id)
 
@@ -360,7 +372,3 @@ def _undoes_any(entry: LogEntry, versions: Iterable[int]) -> bool:
     """Whether an entry is a rollback that may void the key of one of these versions."""
     target = entry.rollback_to
     return target is not None and any(target < version < entry.version for version in versions)
-
-
-def _place(location: str | None) -> Place | None:
-    return None if location is None else Location.parse(location).place

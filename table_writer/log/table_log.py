@@ -13,6 +13,7 @@ from typing import Final
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
 from table_writer.log.keys import comes_before, published_with_key
+from table_writer.log.stored import MAX_BYTES, packed, unpacked
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
@@ -23,8 +24,9 @@ __all__ = ["LogState", "TableLog"]
 logger = logging.getLogger(__name__)
 
 HINT_EVERY_VERSIONS: Final = 50  # one listing page holds 500 entries with their outcomes: a hint this old costs nothing
+RECENT_ENTRIES: Final = 3  # among which the last write is looked for: after it come a vacuum, or a rollback
 READ_THREADS: Final = 16  # a whole log is read at once; each entry is two small requests
-MAX_ENTRY_BYTES: Final = 256 * 1024 * 1024  # some 500,000 partitions; anything larger was not written by this library
+MAX_ENTRY_BYTES: Final = MAX_BYTES
 SLOT: Final = re.compile(r"([0-9]{20})\.(json|done)")
 
 
@@ -164,7 +166,7 @@ class TableLog:
         stored = self._store.get(self._layout.entry_key(version))
         if stored is None:
             return None
-        entry = LogEntry.from_json(stored.body, root=self._layout.root, version=version)
+        entry = self._entry(version, stored.body)
         settled = self._read_outcome(version)
         if settled is None:
             return SlotRecord(entry, None, stored.age_seconds)
@@ -179,6 +181,22 @@ class TableLog:
         self._settled_records[version] = record
         return record
 
+    def seen_row_bytes(self, state: LogState) -> int:
+        """Return how wide the rows of the last write were, 0 if that is not known: one request, seldom more."""
+        for version in sorted(state.versions, reverse=True)[:RECENT_ENTRIES]:
+            stored = self._store.get(self._layout.entry_key(version))
+            row_bytes = 0 if stored is None else self._entry(version, stored.body).row_bytes
+            if row_bytes:
+                return row_bytes
+        return 0
+
+    def _entry(self, version: int, stored: bytes) -> LogEntry:
+        try:
+            body = unpacked(stored)
+        except ValueError as error:
+            raise InvalidInputError(f"log entry {version} below {self._layout.root} cannot be read: {error}") from error
+        return LogEntry.from_json(body, root=self._layout.root, version=version)
+
     def outcome(self, version: int) -> Outcome | None:
         """Return how an entry ended, ``None`` while it is in doubt."""
         settled = self._read_outcome(version)
@@ -190,7 +208,7 @@ class TableLog:
         if stored is None:
             return None
         try:
-            body = json.loads(stored.body)
+            body = json.loads(unpacked(stored.body))
             return _Settled(
                 outcome=Outcome(body["outcome"]),
                 settled_by=str(body["settled_by"]),
@@ -213,7 +231,8 @@ class TableLog:
 
     def claim(self, entry: LogEntry) -> bool:
         """Put an entry into its slot; exactly one of several claimants gets ``True``."""
-        claimed = self._store.put_if_absent(self._layout.entry_key(entry.version), entry.to_json(self._layout.root))
+        body = packed(entry.to_json(self._layout.root))
+        claimed = self._store.put_if_absent(self._layout.entry_key(entry.version), body)
         logger.info("write_id=%s version=%d claimed=%s", entry.write_id, entry.version, claimed)
         return claimed
 
@@ -233,7 +252,7 @@ class TableLog:
         """
         body = {"outcome": outcome.value, "version": version, "settled_by": write_id}
         moved = {"superseded": sorted(map(list, superseded))} if superseded else {}
-        if self._store.put_if_absent(self._layout.outcome_key(version), json.dumps({**body, **moved}).encode()):
+        if self._store.put_if_absent(self._layout.outcome_key(version), packed(json.dumps({**body, **moved}).encode())):
             return outcome
         return self.outcome(version) or outcome
 

@@ -118,6 +118,7 @@ class LogEntry:
     replaced: tuple[ReplacedLocation, ...] = ()
     deletes: tuple[DeletedLocation, ...] = ()
     schema: str = ""
+    row_bytes: int = 0  # of a row in Arrow, where the write's rows were widest; 0 where nobody has looked
     settles: int | None = None  # a recover entry names the version it finishes
     rollback_to: int | None = None  # a rollback names the version it goes back to
     idempotency_key: str = ""
@@ -146,8 +147,9 @@ class LogEntry:
                 ("created_at has no time zone", self.created_at.utcoffset() is None),
                 ("a partition is named twice", len(self.partition_values) != len(self.partitions)),
                 (
-                    "a partition has a negative figure, or one that nothing could have",
-                    any(not 0 <= n <= MAX_NUMBER for p in self.partitions for n in _figures(p)),
+                    "a figure is negative, or one that nothing could have",
+                    any(not 0 <= n <= MAX_NUMBER for p in self.partitions for n in _figures(p))
+                    or not 0 <= self.row_bytes <= MAX_NUMBER,
                 ),
                 (
                     "publish timeout is not positive, or longer than a day",
@@ -196,6 +198,7 @@ class LogEntry:
                 "idempotency_key": self.idempotency_key,
                 "tags": dict(self.tags),
                 "schema": self.schema,
+                "row_bytes": self.row_bytes,
                 "partitions": [_partition_to_json(partition, root) for partition in self.partitions],
                 "replaced": [_replaced_to_json(replaced, root) for replaced in self.replaced],
                 "deletes": [
@@ -235,6 +238,7 @@ class LogEntry:
                 idempotency_key=_text(stored["idempotency_key"]),
                 tags={_text(key): _text(value) for key, value in stored["tags"].items()},
                 schema=_text(stored["schema"]),
+                row_bytes=int(stored.get("row_bytes", 0)),
                 partitions=tuple(_partition_from_json(partition, root) for partition in stored["partitions"]),
                 replaced=tuple(_replaced_from_json(replaced, root) for replaced in stored["replaced"]),
                 deletes=tuple(

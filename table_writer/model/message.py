@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import asdict, dataclass
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from table_writer.errors import StorageError
 from table_writer.model.table import PartitionValues
 
-__all__ = ["CommitMessage", "PendingUpload", "UploadedPart"]
+__all__ = ["CommitMessage", "CommitMessages", "PendingUpload", "UploadedPart", "names_of_task"]
 
-MESSAGE_FORMAT: Final = 1
+MESSAGE_FORMAT: Final = 2
+
+
+def names_of_task(write_id: str, task_index: int) -> str:
+    """Return how the names of a task's files begin, and of no other task's: so two tasks never share a key.
+
+    Examples
+    --------
+    >>> names_of_task("20240102T030405-cafe", 3)
+    'part-00003-20240102T030405-cafe-'
+    """
+    return f"part-{task_index:05d}-{write_id}-"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +74,7 @@ class CommitMessage:
     row_count: int  # rows that came in; the files' rows add up to it
     uploads: tuple[PendingUpload, ...]
     requests: tuple[tuple[str, int], ...] = ()  # storage requests sent, by kind
+    row_bytes: int = 0  # of a row in Arrow, on average, in the chunk with the widest rows
 
     def validate(self) -> None:
         """Check the message against itself.
@@ -69,10 +82,14 @@ class CommitMessage:
         Raises
         ------
         StorageError
-            Rows in differ from rows in files, two files share a key, or an upload cannot be completed.
+            Rows in differ from rows in files, two files share a key, a file is named like another task's, or an upload
+            cannot be completed.
         """
+        start = names_of_task(self.write_id, self.task_index)
         for upload in self.uploads:
             upload.validate()
+            if not upload.key.rpartition("/")[2].startswith(start):
+                raise StorageError(f"{upload.key} is not named as files of task {self.task_index} are: {start}…")
         written = sum(upload.row_count for upload in self.uploads)
         if written != self.row_count:
             raise StorageError(f"task {self.task_index} read {self.row_count} rows but its files hold {written}")
@@ -82,25 +99,80 @@ class CommitMessage:
     def to_bytes(self) -> bytes:
         """Serialise; a message that does not validate is never sent."""
         self.validate()
-        return zlib.compress(json.dumps({"format": MESSAGE_FORMAT, **asdict(self)}).encode(), level=1)
+        uploads = [
+            (one.key, one.upload_id, one.size_bytes, one.row_count, one.partition_values, one.raw_size_bytes)
+            for one in self.uploads
+        ]
+        parts = [
+            [(part.number, part.etag, part.size_bytes, part.checksum) for part in one.parts] for one in self.uploads
+        ]
+        fields = {
+            "format": MESSAGE_FORMAT,
+            "write_id": self.write_id,
+            "task_index": self.task_index,
+            "attempt_id": self.attempt_id,
+            "row_count": self.row_count,
+            "requests": self.requests,
+            "row_bytes": self.row_bytes,
+            "uploads": uploads,
+            "parts": parts,
+        }
+        return zlib.compress(json.dumps(fields, separators=(",", ":")).encode(), level=1)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> CommitMessage:
+    def from_bytes(cls, data: bytes | bytearray) -> CommitMessage:
         """Read and validate a message."""
         fields = json.loads(zlib.decompress(data))
         if fields.pop("format") != MESSAGE_FORMAT:
             raise StorageError("an executor runs another version of table_writer than the driver; restart the session")
-        uploads = tuple(
-            PendingUpload(
-                **{
-                    **upload,
-                    "parts": tuple(UploadedPart(**part) for part in upload["parts"]),
-                    "partition_values": tuple(upload["partition_values"]),
-                }
-            )
-            for upload in fields.pop("uploads")
-        )
         requests = tuple((kind, count) for kind, count in fields.pop("requests"))
+        uploads = tuple(map(_upload, fields.pop("uploads"), fields.pop("parts")))
         message = cls(uploads=uploads, requests=requests, **fields)
         message.validate()
         return message
+
+
+def _upload(fields: Sequence[Any], parts: Iterable[Sequence[Any]]) -> PendingUpload:
+    key, upload_id, size_bytes, row_count, partition_values, raw_size_bytes = fields
+    return PendingUpload(
+        key=key,
+        upload_id=upload_id,
+        parts=tuple(
+            UploadedPart(number=number, etag=etag, size_bytes=size, checksum=checksum)
+            for number, etag, size, checksum in parts
+        ),
+        size_bytes=size_bytes,
+        row_count=row_count,
+        partition_values=tuple(partition_values),
+        raw_size_bytes=raw_size_bytes,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CommitMessages(Collection[CommitMessage]):
+    """The messages of a write, kept as their tasks sent them and read one at a time, each time they are asked for.
+
+    A driver that holds these of 100,000 files holds 20 MB: per file its upload id, which nothing compresses, and some
+    50 bytes (with each further part some 40). Read all at once they were 1 KB for each file, and 200 bytes for each
+    part.
+
+    Examples
+    --------
+    >>> message = CommitMessage(write_id="w1", task_index=0, attempt_id=7, row_count=0, uploads=())
+    >>> [one.attempt_id for one in CommitMessages((message.to_bytes(),))]
+    [7]
+    """
+
+    sent: tuple[bytes | bytearray, ...]
+
+    def __len__(self) -> int:
+        """Count the tasks."""
+        return len(self.sent)
+
+    def __iter__(self) -> Iterator[CommitMessage]:
+        """Read one message after the other."""
+        return map(CommitMessage.from_bytes, self.sent)
+
+    def __contains__(self, message: object) -> bool:
+        """Whether a task has sent this."""
+        return any(message == one for one in self)

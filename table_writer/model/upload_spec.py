@@ -193,6 +193,8 @@ class UploadSpec:
         Encoded bytes after which a partition's rows go on in another file; ``None``: one file per partition and task.
         Row groups (stripes) are cut so that files end near it: with data that encodes evenly, every file but the last
         of a partition within a quarter of it. 1 MiB or more.
+    batch_rows
+        Rows that Spark sends in one Arrow batch without weighing them; 0: as many as Spark's own limits let it.
     existing
         Partitions that must not get a row, with values as Spark spells them: the task that meets one fails.
 
@@ -227,6 +229,7 @@ class UploadSpec:
     buffer_bytes: int = 128 * MIB
     row_group_bytes: int = 128 * MIB
     target_file_bytes: int | None = None
+    batch_rows: int = 0
     existing: frozenset[PartitionValues] = field(default=frozenset(), repr=False)
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,6 +28,7 @@ from table_writer.model.write import (
     no_partition,
 )
 from table_writer.options import WriteOptions
+from table_writer.plan.batches import batch_rows, fixed_row_bytes
 from table_writer.plan.evolve import require_spellable
 from table_writer.plan.file_options import file_options
 from table_writer.plan.fit import Fitted, fit
@@ -110,6 +111,9 @@ class Planner:
         rows, spec = self.prepare(fitted, options, write_id, existing)
         notes = self._own_root()
         state = self._log.read_state()
+        if spec is not None:
+            seen_row_bytes = 0 if fixed_row_bytes(rows.schema) else self._log.seen_row_bytes(state)
+            spec = replace(spec, batch_rows=batch_rows(rows.schema, seen_row_bytes))
         plan = WritePlan(
             write_id=write_id,
             mode=mode,

@@ -163,6 +163,7 @@ class Publisher:
             publish_timeout_seconds=self._parts.publish_timeout_seconds,
             partitions=partitions,
             schema=plan.schema,
+            row_bytes=staged.row_bytes,
             idempotency_key=plan.idempotency_key,
             tags=dict(plan.tags),
             writer=dict(self._parts.identity),

@@ -6,6 +6,8 @@ Format: ``org.apache.hadoop.fs.s3a.commit.files.SuccessData``, which is public a
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 from table_writer.model.entry import LogEntry
@@ -17,7 +19,7 @@ NAME: Final = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
 MAX_FILENAMES: Final = 100  # Hadoop's own limit, SUCCESS_MARKER_FILE_LIMIT
 
 
-def success_json(entry: LogEntry, filenames: list[str], root: Location) -> bytes:
+def success_json(entry: LogEntry, filenames: Iterable[str], root: Location) -> bytes:
     """Describe a published write.
 
     Parameters
@@ -25,7 +27,7 @@ def success_json(entry: LogEntry, filenames: list[str], root: Location) -> bytes
     entry
         The published entry.
     filenames
-        Keys of the new files; the first 100 are named.
+        Keys of the new files; the first 100 are named, and no more are asked for.
     root
         The table root; file names are given as paths in its bucket, as Hadoop does.
     """
@@ -53,7 +55,7 @@ def success_json(entry: LogEntry, filenames: list[str], root: Location) -> bytes
                 "table_writer.root": str(root),
                 "table_writer.library_version": entry.writer.get("library_version", ""),
             },
-            "filenames": [f"/{name}" for name in filenames[:MAX_FILENAMES]],
+            "filenames": [f"/{name}" for name in islice(filenames, MAX_FILENAMES)],
             "iostatistics": {"counters": {}, "gauges": {}, "minimums": {}, "maximums": {}, "meanstatistics": {}},
         },
         indent=2,

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark import SparkContext
 
-from table_writer.storage import SourceChangedError, open_store
-from table_writer.storage.object_store import ObjectInfo
-from table_writer.upload.failures import translated
-from table_writer.upload.interrupt import run_interruptibly
-from table_writer.upload.shipping import prepare_executors
+from table_writer.storage import SourceChangedError
+from table_writer.storage.object_store import ObjectInfo, ObjectStore
+from table_writer.upload.on_executors import ITEMS_PER_TASK, Executors, in_one_task
 
 __all__ = ["MANY_COPIES", "ExecutorCopies"]
 
 MANY_COPIES: Final = 2_000  # a Spark job takes as long as some hundred requests
-COPIES_PER_TASK: Final = 500
-THREADS: Final = 16
+COPIES_PER_TASK: Final = ITEMS_PER_TASK
 
 
 @dataclass(frozen=True)
@@ -58,14 +53,10 @@ class ExecutorCopies:
         if len(copies) < self.many:
             self.copy_few(copies)
             return
-        prepare_executors(self.context)
+        executors = Executors(self.context, self.store_settings, self.write_id, self.count_requests)
         task_count = -(-len(copies) // COPIES_PER_TASK)
-        job = self.context.parallelize(list(copies.items()), task_count).mapPartitions(_copier(self.store_settings))
-        with translated(self.write_id):
-            answers = run_interruptibly(self.context, job.collect, tag=f"table_writer-{self.write_id}")
-        for requests, _ in answers:
-            self.count_requests(requests)
-        changed = next((message for _, message in answers if message), "")
+        answers = executors.run(list(copies.items()), _copier(self.store_settings), task_count=task_count)
+        changed = next(filter(None, answers), "")
         if changed:
             raise SourceChangedError(changed, write_id=self.write_id)
 
@@ -73,17 +64,16 @@ class ExecutorCopies:
 def _copier(settings: Any) -> Callable[[Iterable[tuple[str, ObjectInfo]]], Iterator[tuple[Mapping[str, int], str]]]:
     """Return what one task does; it answers with its requests, and with a message if a source has changed."""
 
+    def copy_one(store: ObjectStore, copy: tuple[str, ObjectInfo]) -> str:
+        key, source = copy
+        try:
+            store.copy(source, key)
+        except SourceChangedError as changed:
+            return changed.message
+        return ""
+
     def copy_all(copies: Iterable[tuple[str, ObjectInfo]]) -> Iterator[tuple[Mapping[str, int], str]]:
-        store = open_store(settings)
-        before = Counter(store.request_counts())
-        message = ""
-        with ThreadPoolExecutor(THREADS, thread_name_prefix="copy") as pool:
-            futures = [pool.submit(store.copy, source, key) for key, source in copies]
-            for future in futures:
-                try:
-                    future.result()
-                except SourceChangedError as changed:
-                    message = changed.message
-        yield dict(Counter(store.request_counts()) - before), message
+        requests, messages = in_one_task(settings, copy_one, copies)
+        yield requests, next(filter(None, messages), "")
 
     return copy_all

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from table_writer.errors import StorageError
-from table_writer.model.message import PendingUpload
+from table_writer.model.message import PendingUpload, names_of_task
 from table_writer.model.upload_spec import OrcOptions, ParquetOptions, UploadSpec
 from table_writer.upload.file_format import EncodedFile, Sink
 from table_writer.upload.orc import OrcFile
@@ -29,7 +29,7 @@ def encoded_file(sink: Sink, first_rows: Any, options: ParquetOptions | OrcOptio
 
 def file_name(spec: UploadSpec, task_index: int, number: int) -> str:
     """Return ``part-00003-<write_id>-0.zstd.parquet``; ``number`` counts a task's files of one partition."""
-    return f"part-{task_index:05d}-{spec.write_id}-{number}{spec.file_options.file_name_suffix}"
+    return f"{names_of_task(spec.write_id, task_index)}{number}{spec.file_options.file_name_suffix}"
 
 
 class FinishedFile(NamedTuple):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
+from operator import itemgetter
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 
 from table_writer.errors import StorageError
-from table_writer.model.message import CommitMessage
+from table_writer.model.message import CommitMessage, CommitMessages
 from table_writer.model.partition_name import partition_name
 from table_writer.model.upload_spec import UploadSpec
+from table_writer.upload.batches import batches_of
 from table_writer.upload.failures import translated
 from table_writer.upload.interrupt import run_interruptibly
 from table_writer.upload.shipping import prepare_executors
@@ -22,7 +23,7 @@ __all__ = ["Uploader", "check_messages"]
 class Uploader:
     """Uploads a DataFrame's rows as files that nobody has completed."""
 
-    def upload(self, rows: DataFrame, spec: UploadSpec) -> tuple[CommitMessage, ...]:
+    def upload(self, rows: DataFrame, spec: UploadSpec) -> CommitMessages:
         """Run one Spark job; afterwards all parts of all files are on the store and no object exists.
 
         Parameters
@@ -34,7 +35,7 @@ class Uploader:
 
         Returns
         -------
-        tuple of CommitMessage
+        CommitMessages
             One per task, from exactly one attempt of it, in the order of the tasks.
 
         Raises
@@ -47,13 +48,17 @@ class Uploader:
         prepare_executors(context)
         numbered = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))  # PySpark trips over dots in names
         job = numbered.mapInArrow(map_function(spec), MESSAGE_SCHEMA)
+
+        def collect() -> list[Row]:
+            with batches_of(rows.sparkSession, spec.batch_rows):
+                return job.collect()
+
         with translated(spec.write_id):
-            collected = run_interruptibly(context, job.collect, tag=f"table_writer-{spec.write_id}")
-        messages = [CommitMessage.from_bytes(bytes(row[MESSAGE_COLUMN])) for row in collected]
-        return check_messages(messages, spec)
+            collected = run_interruptibly(context, collect, tag=f"table_writer-{spec.write_id}")
+        return check_messages([row[MESSAGE_COLUMN] for row in collected], spec)
 
 
-def check_messages(messages: Sequence[CommitMessage], spec: UploadSpec) -> tuple[CommitMessage, ...]:
+def check_messages(sent: Iterable[bytes | bytearray], spec: UploadSpec) -> CommitMessages:
     """Return the messages in the order of their tasks.
 
     Raises
@@ -61,21 +66,24 @@ def check_messages(messages: Sequence[CommitMessage], spec: UploadSpec) -> tuple
     StorageError
         A task is missing or there twice, or a file is not where files of this write are.
     """
-    for message in messages:
-        message.validate()
-        if message.write_id != spec.write_id:
-            raise StorageError(f"a task answered for write {message.write_id}", write_id=spec.write_id)
-        for upload in message.uploads:
-            directory = partition_name(spec.partition_columns, upload.partition_values)
-            prefix = f"{spec.key_prefix}{directory}/" if directory else spec.key_prefix
-            if not upload.key.startswith(prefix) or "/" in upload.key.removeprefix(prefix):
-                raise StorageError(f"{upload.key} is not a file of partition {directory!r}", write_id=spec.write_id)
-    ordered = tuple(sorted(messages, key=lambda message: message.task_index))
-    indices = [message.task_index for message in ordered]
-    if indices != list(range(len(ordered))):
+    by_task: list[tuple[int, bytes | bytearray]] = []
+    for data in sent:
+        message = CommitMessage.from_bytes(data)
+        _require_places(message, spec)
+        by_task.append((message.task_index, data))
+    by_task.sort(key=itemgetter(0))
+    indices = [task_index for task_index, _ in by_task]
+    if indices != list(range(len(indices))):
         raise StorageError(f"tasks did not answer exactly once each: {indices}", write_id=spec.write_id)
-    keys = Counter(upload.key for message in messages for upload in message.uploads)
-    twice = [key for key, count in keys.items() if count > 1]
-    if twice:
-        raise StorageError(f"two tasks wrote {twice[0]}", write_id=spec.write_id)
-    return ordered
+    return CommitMessages(tuple(data for _, data in by_task))
+
+
+def _require_places(message: CommitMessage, spec: UploadSpec) -> None:
+    """Refuse a file that is not in its partition's directory; what is named by another task is no message at all."""
+    if message.write_id != spec.write_id:
+        raise StorageError(f"a task answered for write {message.write_id}", write_id=spec.write_id)
+    for upload in message.uploads:
+        directory = partition_name(spec.partition_columns, upload.partition_values)
+        prefix = f"{spec.key_prefix}{directory}/" if directory else spec.key_prefix
+        if not upload.key.startswith(prefix) or "/" in upload.key.removeprefix(prefix):
+            raise StorageError(f"{upload.key} is not a file of partition {directory!r}", write_id=spec.write_id)

@@ -1,7 +1,8 @@
-"""All that runs on executors: one task turns Arrow batches into pending uploads and one commit message."""
+"""What runs on executors in step 2: one task turns Arrow batches into pending uploads and one commit message."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, Final
@@ -62,7 +63,8 @@ def upload_rows(
     ids = PartitionIds(spec.partition_columns, rest_of_key=f"{spec.key_prefix}{longest_name}", existing=spec.existing)
     with Uploads(spec, store) as uploads:
         files = Files(spec, task_index, uploads, ids)
-        row_count = write_rows(_numbered(batches, spec, ids), files, spec)
+        chunks = _Chunks(batches)
+        row_count = write_rows(_numbered(chunks, spec, ids), files, spec)
         pending = files.pending_uploads()
         sent = {kind: count - sent_before.get(kind, 0) for kind, count in store.request_counts().items()}
         message = CommitMessage(
@@ -72,15 +74,29 @@ def upload_rows(
             row_count=row_count,
             uploads=pending,
             requests=tuple(sorted((kind, count) for kind, count in sent.items() if count)),
+            row_bytes=chunks.row_bytes,
         ).to_bytes()
         uploads.hand_over()
     return message
 
 
-def _numbered(batches: Iterable[Any], spec: UploadSpec, ids: PartitionIds) -> Iterator[tuple[Any, Any]]:
+class _Chunks:
+    """The rows of a task, as many at a time as are worth splitting; remembers how wide the widest were."""
+
+    def __init__(self, batches: Iterable[Any]) -> None:
+        self._batches = batches
+        self.row_bytes = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for chunk in in_chunks(self._batches):
+            self.row_bytes = max(self.row_bytes, math.ceil(chunk.nbytes / chunk.num_rows))
+            yield chunk
+
+
+def _numbered(chunks: Iterable[Any], spec: UploadSpec, ids: PartitionIds) -> Iterator[tuple[Any, Any]]:
     """Pair the data columns of rows with the number of each row's partition."""
     data_count = len(spec.data_columns)
-    for chunk in in_chunks(batches):
+    for chunk in chunks:
         if chunk.num_columns != data_count + len(spec.partition_columns):
             raise InvalidInputError(f"rows have {chunk.num_columns} columns, not the data and partition columns")
         rows = pa.RecordBatch.from_arrays(chunk.columns[:data_count], names=list(spec.data_columns))

@@ -70,9 +70,11 @@ class InUse:
     """
 
     def __init__(self, layout: TableLayout, places: Collection[Place]) -> None:
+        root = layout.root.place
+        self.place_count = len(places)
         self._own = PlaceSet([layout.own.place])
         self._all = PlaceSet(places)
-        self._inside = PlaceSet(place for place in places if place != layout.root.place)
+        self._inside = PlaceSet(place for place in places if place != root) if root in places else self._all
 
     def meets(self, place: Place) -> bool:
         """Whether readers look at this directory, below it or around it."""

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import islice
-from typing import Final, TypeVar
+from typing import Final
 
-from table_writer.errors import StorageError, TableWriterError
+from table_writer.errors import TableWriterError
 from table_writer.log.deadline import Deadline, boot_seconds
 from table_writer.log.files import files_at
 from table_writer.log.history import History, Left
+from table_writer.log.removal import abort_uploads, delete_keys
 from table_writer.log.rules import claim_is_over
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
@@ -21,7 +21,7 @@ from table_writer.model.entry import DeletedLocation, LogEntry, Operation, Outco
 from table_writer.model.location import Location
 from table_writer.model.table import Table
 from table_writer.model.write import TableLayout, new_write_id
-from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo, ObjectStore, UploadInfo
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo
 from table_writer.vacuum.dead_writes import DeadWrite, look_for_traces
 from table_writer.vacuum.due import Ages, InUse, Kept, due, in_use, is_used, may_go
 
@@ -31,19 +31,18 @@ logger = logging.getLogger(__name__)
 
 THREADS: Final = 16
 LOCATIONS_AT_ONCE: Final = 64  # between two looks at the metastore
+READ_AT_MOST: Final = 16  # partitions, for each location deleted: a look reads all that the table has
 CLAIM_SECONDS: Final = 3600.0  # nobody waits for a vacuum
 CHUNK_SECONDS: Final = 600.0  # what one chunk may take, listing and deleting
 SPARED: Final = "readers were pointed there a moment ago"
 
-Item = TypeVar("Item")
-
 
 @dataclass(frozen=True, slots=True)
 class FoundLocation:
-    """A location to delete, with the objects that lie there."""
+    """A location to delete, with the objects that lie there, once somebody has looked."""
 
     left: Left
-    objects: tuple[ObjectInfo, ...]
+    objects: tuple[ObjectInfo, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,7 +115,7 @@ class Vacuum:
             stale = traces.stale_registrations(history, ages.dead_write_seconds)
             plan = Vacuumed(
                 version=None,
-                locations=self._found(history, chosen.locations),
+                locations=tuple(map(FoundLocation, chosen.locations)),
                 dead_writes=traces.dead_writes(self._store, history, used, ages.dead_write_seconds),
                 leftover_uploads=traces.leftover_uploads(history),
                 stale_registrations=tuple(one.key for one in stale),
@@ -125,7 +124,7 @@ class Vacuum:
                 in_doubt=tuple(record.entry.version for record in history.publishes_in_doubt),
             )
             if dry_run:
-                return plan
+                return replace(plan, locations=self._found(history, chosen.locations))
             if not plan.locations and not plan.dead_writes:
                 return self._tidied(plan)
             deadline = Deadline(CLAIM_SECONDS, self._clock)
@@ -165,7 +164,7 @@ class Vacuum:
                 dead = sorted(write_id for write_id in ids - history.claimed_ids if write_id)
                 plan = Vacuumed(
                     version=record.entry.version,
-                    locations=self._found(history, history.outstanding(record.entry)),
+                    locations=tuple(map(FoundLocation, history.outstanding(record.entry))),
                     dead_writes=tuple(DeadWrite(write_id=one, reason="", objects=(), uploads=()) for one in dead),
                 )
                 self._carry_out(table, history, record.entry, plan, Deadline(CLAIM_SECONDS, self._clock))
@@ -232,8 +231,11 @@ class Vacuum:
         done: list[FoundLocation] = []
         spared: list[Kept] = []
         failures: list[str] = []
-        for chunk in _batches(plan.locations, LOCATIONS_AT_ONCE):
+        waiting = plan.locations
+        while waiting:
             used = self._in_use(table, history)
+            at_once = max(LOCATIONS_AT_ONCE, used.place_count // READ_AT_MOST)
+            chunk, waiting = waiting[:at_once], waiting[at_once:]
             if not deadline.allows(CHUNK_SECONDS):
                 break
             spared += [Kept(one.left.location, SPARED) for one in chunk if is_used(used, one.left)]
@@ -289,35 +291,14 @@ class Vacuum:
         return replace(plan, failures=tuple(failures))
 
     def _delete(self, entry: LogEntry | None, keys: Iterable[str]) -> list[str]:
-        failures = []
-        for batch in _batches(keys, PAGE_KEYS):
-            try:
-                self._store.delete(batch)
-            except StorageError as error:
-                logger.warning("write_id=%s: not all deleted: %s", entry.write_id if entry else "-", error)
-                failures.append(str(error))
+        failures = delete_keys(self._store, keys).failures
+        for failure in failures:
+            logger.warning("write_id=%s: not all deleted: %s", entry.write_id if entry else "-", failure)
         return failures
 
     def _abort(self, uploads: Iterable[UploadInfo]) -> list[str]:
-        def abort(upload: UploadInfo) -> str:
-            try:
-                self._store.abort_upload(upload.key, upload.upload_id)
-            except StorageError as error:
-                return str(error)
-            return ""
-
-        failures: list[str] = []
-        for batch in _batches(uploads, PAGE_KEYS):
-            with ThreadPoolExecutor(THREADS, thread_name_prefix="vacuum-abort") as pool:
-                failures += filter(None, pool.map(abort, batch))
-        return failures
+        return abort_uploads(self._store, uploads, threads=THREADS).failures
 
 
 def _same(found: ObjectInfo, listed: ReplacedObject) -> bool:
     return (found.size_bytes, found.etag) == (listed.size_bytes, listed.etag)
-
-
-def _batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    iterator = iter(items)
-    while batch := list(islice(iterator, size)):
-        yield batch

@@ -75,7 +75,7 @@ def test_unix_sockets_are_recommended_only_where_they_were_measured_to_help(worl
     assert of_check(with_hadoop(world.services(), {}, version), "unix domain socket", {}) == []
 
 
-YARN = {"spark.master": "yarn", "spark.executor.cores": "4"}  # 4 × (420 + 200) MiB
+YARN = {"spark.master": "yarn", "spark.executor.cores": "4"}  # 4 × (548 + 200) MiB
 
 
 @pytest.mark.parametrize(
@@ -83,17 +83,18 @@ YARN = {"spark.master": "yarn", "spark.executor.cores": "4"}  # 4 × (420 + 200)
     [
         ({"spark.master": "local[8]"}, "ok"),
         (YARN, "warning"),
-        ({**YARN, "spark.executor.memoryOverhead": "2480"}, "ok"),
-        ({**YARN, "spark.executor.memoryOverhead": "2479m"}, "warning"),
+        ({**YARN, "spark.executor.memoryOverhead": "2992"}, "ok"),
+        ({**YARN, "spark.executor.memoryOverhead": "2991m"}, "warning"),
         ({**YARN, "spark.executor.memoryOverhead": "3g"}, "ok"),
         ({**YARN, "spark.executor.memory": "20g"}, "warning"),
-        ({**YARN, "spark.executor.memory": "25g"}, "ok"),
+        ({**YARN, "spark.executor.memory": "30g"}, "ok"),
         ({**YARN, "spark.executor.memory": "20g", "spark.executor.memoryOverheadFactor": "0.2"}, "ok"),
         ({**YARN, "spark.master": "k8s://api", "spark.executor.memory": "8g"}, "ok"),
         ({**YARN, "spark.executor.memoryOverhead": "9g", "spark.executor.pyspark.memory": "1g"}, "warning"),
-        ({**YARN, "spark.executor.pyspark.memory": "3g"}, "ok"),
-        ({**YARN, "spark.task.cpus": "4", "spark.executor.memoryOverhead": "620m"}, "ok"),
-        ({"spark.master": "yarn", "spark.executor.memoryOverhead": "620m"}, "ok"),  # one core by default
+        ({**YARN, "spark.executor.pyspark.memory": "9g"}, "warning"),  # addresses, not memory
+        ({**YARN, "spark.executor.pyspark.memory": "10g"}, "ok"),
+        ({**YARN, "spark.task.cpus": "4", "spark.executor.memoryOverhead": "748m"}, "ok"),
+        ({"spark.master": "yarn", "spark.executor.memoryOverhead": "748m"}, "ok"),  # one core by default
         ({"spark.master": "spark://host:7077"}, "note"),
         ({}, "note"),
         ({"spark.master": "spark://host:7077", "spark.executor.cores": "1"}, "warning"),
@@ -107,7 +108,7 @@ def test_the_room_of_python_workers_is_compared_with_the_formula(
 
 def test_memory_advice_names_the_setting_and_its_value(world: World) -> None:
     (finding,) = of_check(world.services(), "executor memory", YARN)
-    assert finding.advice == "set spark.executor.memoryOverhead=2480m, or lower buffer_bytes in TableWriterConfig"
+    assert finding.advice == "set spark.executor.memoryOverhead=2992m, or lower buffer_bytes in TableWriterConfig"
     smaller = world.services(TableWriterConfig(buffer_bytes=32 * MIB, upload_threads=2))
-    (finding,) = of_check(smaller, "executor memory", {**YARN, "spark.executor.memoryOverhead": "2g"})
+    (finding,) = of_check(smaller, "executor memory", {**YARN, "spark.executor.memoryOverhead": "2288m"})
     assert finding.status == "ok", finding

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from table_writer.errors import InvalidInputError
+from table_writer.log import stored as stored_module
 from table_writer.log.table_log import TableLog
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
@@ -125,6 +130,83 @@ def test_a_location_that_leaves_the_root_is_an_error(where: str) -> None:
     stored["partitions"][0][where] = "_table_writer/data/../../../other/"
     with pytest.raises(InvalidInputError, match=r"\.\.|leaves"):
         LogEntry.from_json(json.dumps(stored).encode(), root=ROOT, version=1)
+
+
+def with_partitions(count: int) -> LogEntry:
+    (one,) = entry().partitions
+    return entry(partitions=tuple(replace(one, values=(f"d{number}", "p")) for number in range(count)))
+
+
+@pytest.mark.parametrize(("count", "readable"), [(1, True), (100, True), (1_000, False)])
+def test_a_long_entry_is_stored_compressed_and_a_short_one_as_text(count: int, readable: bool) -> None:
+    store = MemoryStore()
+    given = with_partitions(count)
+    assert log_of(store).claim(given)
+    assert log_of(store).claim(given), "the same entry is the same bytes: a claim is recognised by them"
+    stored = store.get(TableLayout(ROOT).entry_key(1))
+    assert stored is not None
+    text = given.to_json(ROOT)
+    assert (stored.body == text) == readable
+    assert readable or (gzip.decompress(stored.body) == text and len(stored.body) < len(text) / 10)
+    assert log_of(store).read(1).entry == given
+
+
+def test_a_long_entry_that_was_stored_as_text_is_read_as_well() -> None:
+    store, given = MemoryStore(), with_partitions(1_000)
+    store.put(TableLayout(ROOT).entry_key(1), given.to_json(ROOT))
+    assert log_of(store).read(1).entry == given
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "its end is missing": lambda body: body[:-1],
+    "half of it is missing": lambda body: body[: len(body) // 2],
+    "only its first bytes are left": lambda body: body[:2],
+    "something follows": lambda body: body + b"{}",
+    "it is there twice": lambda body: body * 2,
+    "a byte is another": lambda body: body[:500] + bytes([body[500] ^ 1]) + body[501:],
+    "its checksum is another": lambda body: body[:-8] + bytes(4) + body[-4:],
+    "something else is compressed": lambda _: gzip.compress(b"[1]"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_compressed_entry_is_an_error_that_names_it(damage: Callable[[bytes], bytes]) -> None:
+    store = MemoryStore()
+    log_of(store).claim(with_partitions(1_000))
+    key = TableLayout(ROOT).entry_key(1)
+    stored = store.get(key)
+    assert stored is not None
+    store.put(key, damage(stored.body))
+    with pytest.raises(InvalidInputError, match="log entry 1 below"):
+        log_of(store).read(1)
+
+
+def test_what_unpacks_to_more_than_any_entry_is_refused_before_it_fills_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stored_module, "MAX_BYTES", 1_000_000)
+    store = MemoryStore()
+    store.put(TableLayout(ROOT).entry_key(1), gzip.compress(bytes(50_000_000)))
+    tracemalloc.start()
+    with pytest.raises(InvalidInputError, match="when unpacked"):
+        log_of(store).read(1)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 10_000_000
+
+
+def test_a_long_outcome_is_compressed_and_read_like_a_short_one() -> None:
+    store, given = MemoryStore(), with_partitions(5_000)
+    log = log_of(store)
+    log.claim(given)
+    log.settle(1, Outcome.PUBLISHED, write_id="w1", superseded=given.partition_values)
+    done = store.get(TableLayout(ROOT).outcome_key(1))
+    assert done is not None
+    assert done.body.startswith(b"\x1f\x8b")
+    assert log_of(store).read(1).superseded == given.partition_values
+    store.put(TableLayout(ROOT).outcome_key(1), done.body[:-1])
+    with pytest.raises(InvalidInputError, match="outcome"):
+        log_of(store).read(1)
 
 
 def log_of(store: MemoryStore) -> TableLog:

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PythonException
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.model.message import CommitMessage, PendingUpload, UploadedPart
+from table_writer.model.message import CommitMessage, CommitMessages, PendingUpload, UploadedPart
 from table_writer.upload.failures import translated
 from table_writer.upload.job import check_messages
 
@@ -17,7 +17,7 @@ PREFIX = "mart/orders/_table_writer/data/w1/"
 
 def message(task_index: int, *, key: str = "", write_id: str = "w1") -> CommitMessage:
     upload = PendingUpload(
-        key=key or f"{PREFIX}dt=a/part-{task_index:05d}-w1-0.parquet",
+        key=key or f"{PREFIX}dt=a/part-{task_index:05d}-{write_id}-0.parquet",
         upload_id=f"u{task_index}",
         parts=(UploadedPart(number=1, etag="e", size_bytes=5),),
         size_bytes=5,
@@ -27,13 +27,22 @@ def message(task_index: int, *, key: str = "", write_id: str = "w1") -> CommitMe
     return CommitMessage(write_id=write_id, task_index=task_index, attempt_id=9, row_count=2, uploads=(upload,))
 
 
+def sent(messages: list[CommitMessage]) -> list[bytes]:
+    return [each.to_bytes() for each in messages]
+
+
+def test_a_message_survives_the_way_to_the_driver():
+    assert CommitMessage.from_bytes(message(3).to_bytes()) == message(3)
+    assert list(CommitMessages((message(3).to_bytes(),))) == [message(3)]
+
+
 def test_messages_come_back_in_the_order_of_tasks(spec):
-    given = [message(2), message(0), message(1)]
+    given = sent([message(2), message(0), message(1)])
     assert [entry.task_index for entry in check_messages(given, spec())] == [0, 1, 2]
 
 
 def test_no_task_is_no_message(spec):
-    assert check_messages([], spec()) == ()
+    assert list(check_messages([], spec())) == []
 
 
 @pytest.mark.parametrize(
@@ -43,16 +52,16 @@ def test_no_task_is_no_message(spec):
         ([message(1)], r"exactly once each: \[1\]"),
         ([message(0), message(0)], r"exactly once each: \[0, 0\]"),
         ([message(0), message(1, write_id="w2")], "write w2"),
-        ([message(0), replace(message(1), uploads=message(0).uploads)], "two tasks wrote"),
-        ([message(0, key="mart/orders/_table_writer/data/w2/dt=a/x.parquet")], "not a file of partition"),
-        ([message(0, key=f"{PREFIX}dt=b/x.parquet")], "not a file of partition"),
-        ([message(0, key=f"{PREFIX}dt=a/../dt=b/x.parquet")], "not a file of partition"),
+        ([message(0), replace(message(1), uploads=message(0).uploads)], "not named as files of task 1"),
+        ([message(0, key="mart/orders/_table_writer/data/w2/dt=a/part-00000-w1-0.parquet")], "not a file of partition"),
+        ([message(0, key=f"{PREFIX}dt=b/part-00000-w1-0.parquet")], "not a file of partition"),
+        ([message(0, key=f"{PREFIX}dt=a/../dt=b/part-00000-w1-0.parquet")], "not a file of partition"),
         ([replace(message(0), row_count=3)], "read 3 rows but its files hold 2"),
     ],
 )
 def test_messages_that_contradict_each_other_are_refused(spec, given, complaint):
     with pytest.raises(StorageError, match=complaint):
-        check_messages(given, spec())
+        check_messages(sent(given), spec())
 
 
 def traceback_of(text: str) -> PythonException:

@@ -1,0 +1,117 @@
+"""What a write costs in requests and metastore calls: exact, since nothing about them depends on time.
+
+A change that needs one more of either changes a number here, and says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from table_writer import TableWriter, WriteResult
+
+UPLOADS: Final = ("CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload")
+LATER_WRITE: Final = {
+    "GetObject": 3,  # owner, hint, and the newest entry for how wide rows are
+    "ListObjectsV2": 2,  # the log, at plan and at publish
+    "ListMultipartUploads": 1,  # what attempts that did not count have left
+    "PutObject": 4,  # registration, claim, outcome, _SUCCESS
+    "DeleteObjects": 1,  # the registration
+}
+TABLE: Final = {"get_table_req": 2}  # at plan, and just before the claim
+SWITCH: Final = {"alter_partitions_with_environment_context": 1}
+
+Rows = Callable[..., Any]
+
+
+@pytest.fixture
+def two(rows: Rows) -> Any:
+    return rows((1, "a", "d1"), (2, "b", "d2")).coalesce(1)
+
+
+@pytest.fixture
+def written(writer: TableWriter, orders: str, two: Any) -> str:
+    """A table whose first write, which asks and makes more than later ones, is done."""
+    first = writer.overwrite_partitions(two, orders)
+    assert first.storage_requests == {
+        **dict.fromkeys(UPLOADS, 2),
+        "GetObject": 4,  # of a log that is not there
+        "HeadObject": 2,  # does the store do conditional puts?
+        "ListObjectsV2": 3,
+        "ListMultipartUploads": 1,
+        "PutObject": 7,
+        "DeleteObjects": 3,
+    }
+    calls = dict(first.metastore_calls)
+    calls.pop("set_ugi", None)  # of a new connection
+    assert calls == {
+        **TABLE,
+        "get_all_tables": 1,  # is one inside the other?
+        "get_table_objects_by_name_req": 1,
+        "get_partitions_by_names": 1,
+        "add_partitions_req": 1,
+    }
+    return orders
+
+
+def costs(result: WriteResult, requests: dict[str, int], calls: dict[str, int]) -> None:
+    uploads = {name: result.storage_requests.get(name, 0) for name in UPLOADS}
+    assert uploads == dict.fromkeys(UPLOADS, result.files)
+    others = {name: count for name, count in result.storage_requests.items() if name not in UPLOADS}
+    assert others == requests
+    assert result.metastore_calls == calls
+
+
+def test_overwriting_partitions(writer: TableWriter, written: str, two: Any) -> None:
+    for _ in range(3):
+        result = writer.overwrite_partitions(two, written)
+        costs(result, LATER_WRITE, {**TABLE, "get_partitions_by_names": 1, **SWITCH})
+
+
+def test_more_files_cost_three_requests_each_and_nothing_else(writer: TableWriter, written: str, rows: Rows) -> None:
+    many = rows(*[(number, "x", f"d{number % 40}") for number in range(400)]).repartition(3)
+    writer.overwrite_partitions(many, written)
+    result = writer.overwrite_partitions(many, written)
+    assert result.files > 100
+    costs(result, LATER_WRITE, {**TABLE, "get_partitions_by_names": 1, **SWITCH})
+
+
+def test_overwriting_where(writer: TableWriter, written: str, two: Any) -> None:
+    result = writer.overwrite_partitions(two, written, where="dt in ('d1', 'd2')")
+    names = {"get_partition_names": 2}  # does the predicate fail on one? and which does it select, before the claim
+    costs(result, LATER_WRITE, {**TABLE, **names, "get_partitions_by_names": 1, **SWITCH})
+
+
+def test_appending(writer: TableWriter, written: str, two: Any) -> None:
+    result = writer.append(two, written)
+    assert result.copied_files == 2
+    requests = {
+        **LATER_WRITE,
+        "GetObject": 5,  # also: was something recovered lately? and the entry that put the files there
+        "ListObjectsV2": 8,  # each partition before the copies and after them, the write's own prefix, the log again
+        "CopyObject": 2,
+    }
+    calls = {"get_table_req": 3, "get_partitions_by_names": 3}  # a look before the copies, and again before the claim
+    costs(result, requests, {**calls, **SWITCH})
+
+
+def test_creating_partitions(writer: TableWriter, written: str, rows: Rows) -> None:
+    result = writer.create_partitions(rows((7, "g", "d7")), written)
+    calls = {**TABLE, "get_partition_names": 1, "get_partitions_by_names": 1, "add_partitions_req": 1}
+    costs(result, {**LATER_WRITE, "GetObject": 4}, calls)
+
+
+def test_overwriting_the_table(writer: TableWriter, written: str, rows: Rows) -> None:
+    result = writer.overwrite_table(rows((1, "a", "d1")), written)
+    dropped = {"get_partition_names": 1, "get_partitions_by_names": 2, "drop_partition": 1}
+    costs(result, LATER_WRITE, {**TABLE, **dropped, **SWITCH})
+
+
+def test_a_repeated_key_costs_a_look(writer: TableWriter, written: str, two: Any) -> None:
+    writer.overwrite_partitions(two, written, idempotency_key="k")
+    result = writer.overwrite_partitions(two, written, idempotency_key="k")
+    assert result.repeated
+    assert result.storage_requests == {"GetObject": 3, "ListObjectsV2": 1}
+    assert result.metastore_calls == {"get_table_req": 1}
