@@ -32,8 +32,16 @@ check: $(VENV)/.ready  ## Lint, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports --config setup.cfg
 
-bench: $(VENV)/.ready versitygw  ## table_writer against Spark's own dynamic overwrite, side by side
-	$(BIN)/python tests/benchmarks/overwrite.py
+$(VENV)-bench/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-bench
+	$(VENV)-bench/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-bench/bin/python -m pip install --quiet --editable '.[bench]'
+	touch $@
+
+# Without Go and without a network for it, moto stands in, which is slow; the benchmark says so.
+bench: $(VENV)-bench/.ready  ## table_writer against every peer, side by side; options: BENCH="--cases lineitem --runs 5"
+	-$(MAKE) --no-print-directory versitygw
+	$(VENV)-bench/bin/python -m tests.benchmarks.compare $(BENCH)
 
 bench-append: $(VENV)/.ready versitygw  ## An append to a partition of 1,000 files, side by side
 	$(BIN)/python tests/benchmarks/append.py
@@ -57,4 +65,4 @@ test-spark35: $(VENV)-spark35/.ready  ## The smaller run on Spark 3.5
 	$(VENV)-spark35/bin/python -m pytest -m spark35 --lakehouse-s3=none tests/end_to_end tests/create_table
 
 clean:  ## Remove what the targets above made
-	rm -rf $(VENV) $(VENV)-spark35 docs/_build build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-spark35 $(VENV)-bench docs/_build build dist *.egg-info

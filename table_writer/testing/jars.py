@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -100,14 +100,41 @@ def s3a_jars() -> tuple[Path, ...]:
             f"no recipe for S3A jars with Spark {pyspark.__version__} (there are for {known}): "
             'use lakehouse(storage="file") or another Spark'
         )
-    coordinates = _S3A_COORDINATES[version]
-    digest = hashlib.sha256("\n".join((*coordinates, *_EXCLUDES)).encode()).hexdigest()[:12]
-    directory = _cache_directory() / f"s3a-spark-{version}-{digest}"
+    return resolve_jars("s3a", _S3A_COORDINATES[version])
+
+
+def resolve_jars(name: str, coordinates: Sequence[str], *, transitive: bool = True) -> tuple[Path, ...]:
+    """Return the jars of some Maven coordinates for the running version of Spark, downloading them at the first call.
+
+    They are kept as those of :func:`s3a_jars` are, and without what Spark or those bring along.
+
+    Parameters
+    ----------
+    name
+        What the jars are for: the start of their directory's name, and what an error calls them.
+    coordinates
+        ``organisation:artifact:version``, the most important one first.
+    transitive
+        ``False`` leaves out what these depend on.
+
+    Raises
+    ------
+    LakehouseError
+        If the download fails.
+
+    Examples
+    --------
+    >>> resolve_jars("iceberg", ["org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"])  # doctest: +SKIP
+    """
+    version = ".".join(pyspark.__version__.split(".")[:2])
+    recipe = (*coordinates, *_EXCLUDES) if transitive else (*coordinates, "nothing else")
+    digest = hashlib.sha256("\n".join(recipe).encode()).hexdigest()[:12]
+    directory = _cache_directory() / f"{name}-spark-{version}-{digest}"
     if not directory.is_dir():
         directory.parent.mkdir(parents=True, exist_ok=True)
         with _locked(directory.parent / f"{directory.name}.lock"):
             if not directory.is_dir():  # another process may have made it meanwhile
-                _resolve(coordinates, directory)
+                _resolve(coordinates, directory, transitive=transitive)
     return tuple(sorted(directory.glob("*.jar")))
 
 
@@ -126,14 +153,15 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _resolve(coordinates: tuple[str, ...], directory: Path) -> None:
+def _resolve(coordinates: Sequence[str], directory: Path, *, transitive: bool) -> None:
     """Let the Ivy inside Spark fill ``directory``, which appears only when it is complete."""
-    _logger.info("downloading the S3A jars for Spark %s to %s", pyspark.__version__, directory)
+    name = directory.name.split("-spark-")[0]
+    _logger.info("downloading the %s jars for Spark %s to %s", name, pyspark.__version__, directory)
     for leftover in directory.parent.glob(f"{directory.name}.tmp-*"):
         shutil.rmtree(leftover, ignore_errors=True)  # of a killed process: we hold the lock
     work = Path(tempfile.mkdtemp(prefix=f"{directory.name}.tmp-", dir=directory.parent))
     try:
-        (work / "ivy.xml").write_text(_ivy_module(coordinates))
+        (work / "ivy.xml").write_text(_ivy_module(coordinates, transitive=transitive))
         ivy = next((spark_home() / "jars").glob("ivy-*.jar"))
         command = [find_java(), "-jar", str(ivy), "-ivy", str(work / "ivy.xml"), "-cache", str(work / "cache")]
         command += ["-confs", "default", "-types", "jar", "bundle", "-warn"]
@@ -141,9 +169,9 @@ def _resolve(coordinates: tuple[str, ...], directory: Path) -> None:
         run = subprocess.run(
             command, cwd=work, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT_SECONDS, check=False
         )
-        if run.returncode != 0 or not any((work / "jars").glob("*hadoop-aws*.jar")):
+        if run.returncode != 0 or not any((work / "jars").glob(f"*{coordinates[0].split(':')[1]}-*.jar")):
             raise LakehouseError(
-                f"Ivy could not download the S3A jars; with no network, copy {directory.name}/ from another machine "
+                f"Ivy could not download the {name} jars; with no network, copy {directory.name}/ from another machine "
                 f"to {directory.parent} or set {JARS_DIRECTORY_VARIABLE}\n{(run.stdout + run.stderr)[-4000:]}"
             )
         (work / "jars").rename(directory)
@@ -151,11 +179,12 @@ def _resolve(coordinates: tuple[str, ...], directory: Path) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _ivy_module(coordinates: tuple[str, ...]) -> str:
-    lines = ['<ivy-module version="2.0"><info organisation="table_writer" module="s3a"/><dependencies>']
+def _ivy_module(coordinates: Sequence[str], *, transitive: bool) -> str:
+    lines = ['<ivy-module version="2.0"><info organisation="table_writer" module="jars"/><dependencies>']
+    tree = "" if transitive else 'transitive="false" '
     for coordinate in coordinates:
         organisation, name, revision = map(quoteattr, coordinate.split(":"))
-        lines.append(f'<dependency org={organisation} name={name} rev={revision} conf="*->default"/>')
+        lines.append(f'<dependency org={organisation} name={name} rev={revision} {tree}conf="*->default"/>')
     for exclude in _EXCLUDES:
         organisation, module = map(quoteattr, exclude.split(":"))
         lines.append(f"<exclude org={organisation} module={module}/>")

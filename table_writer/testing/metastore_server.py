@@ -32,6 +32,17 @@ appender.out.layout.pattern = %d %p [%t] %c{2}: %m%n%ex
 rootLogger.level = warn
 rootLogger.appenderRef.out.ref = out
 """
+AUDIT_SETTINGS: Final = """\
+appender.audit.type = File
+appender.audit.name = audit
+appender.audit.fileName = {path}
+appender.audit.layout.type = PatternLayout
+appender.audit.layout.pattern = %d{{ISO8601}} %m%n
+logger.audit.name = org.apache.hadoop.hive.metastore.HiveMetaStore.audit
+logger.audit.level = info
+logger.audit.additivity = false
+logger.audit.appenderRef.audit.ref = audit
+"""
 DERBY_SETTINGS: Final = """\
 derby.locks.deadlockTimeout=1
 derby.locks.waitTimeout=10
@@ -52,6 +63,8 @@ class MetastoreServer:
         More properties for its ``hive-site.xml``: file systems, another database than Derby.
     jars
         More jars on its class path.
+    audit_log
+        A file to which the metastore appends a line for each call: ``ugi=…  ip=…  cmd=get_table : db=… tbl=…``.
 
     Examples
     --------
@@ -68,11 +81,13 @@ class MetastoreServer:
         directory: str | Path | None = None,
         settings: Mapping[str, str] | None = None,
         jars: Sequence[str | Path] = (),
+        audit_log: str | Path | None = None,
     ) -> None:
         self._warehouse = warehouse
         self._directory = None if directory is None else Path(directory).absolute()
         self._settings = dict(settings or {})
         self._jars = tuple(map(str, jars))
+        self._audit_log = None if audit_log is None else Path(audit_log).absolute()
         self._scratch: ScratchDirectory | None = None
         self._port: ReservedPort | None = None
         self._process: ChildProcess | None = None
@@ -196,5 +211,6 @@ class MetastoreServer:
             for name, value in properties.items()
         ]
         (directory / "hive-site.xml").write_text("\n".join(["<configuration>", *lines, "</configuration>"]))
-        (directory / "hive-log4j2.properties").write_text(LOG_SETTINGS)
+        audit = "" if self._audit_log is None else AUDIT_SETTINGS.format(path=self._audit_log)
+        (directory / "hive-log4j2.properties").write_text(LOG_SETTINGS + audit)
         (directory / "derby.properties").write_text(DERBY_SETTINGS)

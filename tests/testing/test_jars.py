@@ -10,13 +10,15 @@ import pyspark
 import pytest
 
 from table_writer.testing import LakehouseError
-from table_writer.testing.jars import JARS_DIRECTORY_VARIABLE, find_java, s3a_jars
+from table_writer.testing.jars import JARS_DIRECTORY_VARIABLE, find_java, resolve_jars, s3a_jars
 
 # Stands for the real Java: answers its version, and plays an Ivy that takes its time and leaves one jar.
 FAKE_JAVA = """#!/bin/sh
 if [ "$1" = -version ]; then echo 'openjdk version "{version}"' >&2; exit 0; fi
 echo run >> "{runs}"
 sleep 0.5
+while [ "$1" != -ivy ]; do shift; done
+cp "$2" "{runs}.ivy"
 while [ "$1" != -retrieve ]; do shift; done
 mkdir -p "$(dirname "$2")"
 {leave} "$(dirname "$2")/org.apache.hadoop_hadoop-aws-0.jar"
@@ -72,6 +74,35 @@ def test_the_jars_are_downloaded_once(tmp_path: Path) -> None:
     assert [jar.name for jar in first] == ["org.apache.hadoop_hadoop-aws-0.jar"]
     assert s3a_jars() == first
     assert (tmp_path / "runs").read_text() == "run\n"
+
+
+@pytest.mark.parametrize("transitive", [True, False])
+def test_other_jars_are_kept_in_a_directory_of_their_own(
+    transitive: bool, tmp_path: Path, jars_directory: Path
+) -> None:
+    fake_java(tmp_path)
+    jars = resolve_jars("cloud", ["org.apache.hadoop:hadoop-aws:0"], transitive=transitive)
+    assert [jar.parent.parent for jar in jars] == [jars_directory]
+    assert jars[0].parent.name.startswith("cloud-spark-4.3-")
+    assert jars[0].parent != s3a_jars()[0].parent
+    assert jars == resolve_jars("cloud", ["org.apache.hadoop:hadoop-aws:0"], transitive=transitive)
+    assert (tmp_path / "runs").read_text() == "run\nrun\n"
+
+
+@pytest.mark.usefixtures("jars_directory")
+def test_what_jars_depend_on_can_be_left_out(tmp_path: Path) -> None:
+    fake_java(tmp_path)
+    without = resolve_jars("cloud", ["org.apache.hadoop:hadoop-aws:0"], transitive=False)
+    assert 'transitive="false"' in (tmp_path / "runs.ivy").read_text()
+    assert resolve_jars("cloud", ["org.apache.hadoop:hadoop-aws:0"]) != without
+    assert 'transitive="false"' not in (tmp_path / "runs.ivy").read_text()
+
+
+@pytest.mark.usefixtures("jars_directory")
+def test_a_download_that_brings_other_jars_has_failed(tmp_path: Path) -> None:
+    fake_java(tmp_path)
+    with pytest.raises(LakehouseError, match="could not download the iceberg jars"):
+        resolve_jars("iceberg", ["org.apache.iceberg:iceberg-runtime:1"])
 
 
 @pytest.mark.usefixtures("jars_directory")

@@ -1,0 +1,43 @@
+"""Peak resident memory of processes, from Linux's ``/proc``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+PROC: Final = Path("/proc")
+PEAK: Final = re.compile(r"^VmHWM:\s+(\d+) kB", re.MULTILINE)
+FORGET_PEAK: Final = "5"  # proc(5), clear_refs: the peak becomes what is resident now
+
+
+def reset_peaks(pids: Iterable[int]) -> None:
+    """Let the peaks of these processes begin anew."""
+    for pid in pids:
+        (PROC / str(pid) / "clear_refs").write_text(FORGET_PEAK)
+
+
+def peak_bytes(pid: int) -> int:
+    """Return the peak since the last reset, 0 for a process that has ended."""
+    try:
+        found = PEAK.search((PROC / str(pid) / "status").read_text())
+    except OSError:
+        return 0
+    return int(found[1]) * 1024 if found else 0
+
+
+def descendants(pid: int) -> list[int]:
+    """Return all processes that a process has started, and those they have."""
+    children: dict[int, list[int]] = {}
+    for path in PROC.glob("[0-9]*/stat"):
+        try:
+            stat = path.read_text()
+        except OSError:
+            continue  # it has ended meanwhile
+        parent = int(stat.rpartition(")")[2].split()[1])
+        children.setdefault(parent, []).append(int(path.parent.name))
+    found = list(children.get(pid, []))
+    for one in found:
+        found += children.get(one, [])
+    return found
