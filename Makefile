@@ -6,7 +6,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-spark35 check bench bench-append docs clean versitygw
+.PHONY: help demo test test-slow test-spark35 check bench bench-append bench-budget bench-memory bench-scale docs clean versitygw
 
 help:  ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -42,6 +42,15 @@ $(VENV)-bench/.ready: pyproject.toml
 bench: $(VENV)-bench/.ready  ## table_writer against every peer, side by side; options: BENCH="--cases lineitem --runs 5"
 	-$(MAKE) --no-print-directory versitygw
 	$(VENV)-bench/bin/python -m tests.benchmarks.compare $(BENCH)
+
+bench-scale: $(VENV)-bench/.ready  ## How the commit grows with files and partitions, mostly simulated
+	$(VENV)-bench/bin/python -m tests.benchmarks.scale --picture docs/_static/scale.svg
+
+bench-memory: $(VENV)/.ready  ## Peak memory of a Python worker, against its formula
+	$(BIN)/python -m tests.benchmarks.memory
+
+bench-budget: $(VENV)/.ready versitygw  ## Where the time of an overwrite goes, step by step
+	$(BIN)/python -m tests.benchmarks.budget
 
 bench-append: $(VENV)/.ready versitygw  ## An append to a partition of 1,000 files, side by side
 	$(BIN)/python tests/benchmarks/append.py

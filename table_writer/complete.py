@@ -141,10 +141,12 @@ class Completer:
 
         run_all(copies, do=copy_one, undo=undo_one, skip=lambda _: None, threads=max(self._threads, COPY_THREADS))
 
-    def abort_leftovers(self, data_prefix: str) -> int:
-        """Abort what failed and speculative attempts left: all that is still pending once a write is complete.
+    def abort_leftovers(self, data_prefix: str, messages: Iterable[CommitMessage]) -> int:
+        """Abort what failed and speculative attempts left: the pending uploads below the prefix that no message names.
 
         Leftovers are invisible, so a store that refuses to list or abort them does not fail the write: that is logged.
+        Those that are named are complete by then and pending no more, but not every store says so: SeaweedFS may list
+        one still, and deletes the object's bytes if it is aborted (its issue 11382).
 
         Returns
         -------
@@ -152,7 +154,10 @@ class Completer:
             How many uploads were aborted.
         """
         write_id = _write_id(data_prefix)
-        aborted = self._abort(write_id, self._uploads(data_prefix))
+        pending = {(upload.key, upload.upload_id): upload for upload in self._uploads(data_prefix)}
+        for named in _Uploads(messages) if pending else ():  # usually there are none, and nothing is read
+            pending.pop((named.key, named.upload_id), None)
+        aborted = self._abort(write_id, pending.values())
         if aborted:
             logger.info("write_id=%s: aborted %d uploads of attempts that did not count", write_id, aborted)
         return aborted

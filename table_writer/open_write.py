@@ -48,7 +48,7 @@ class OpenWrite:
         """
         prefix = self._plan.data_location.key
         self._completer.complete(self._plan.write_id, prefix, messages, spread)
-        self._completer.abort_leftovers(prefix)
+        self._completer.abort_leftovers(prefix, messages)
 
     def _require_unused(self) -> None:
         """Refuse a ``write_id`` that any trace is left of: files that are there are another write's, not ours."""

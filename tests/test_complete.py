@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from table_writer.complete import MANY_UPLOADS, Completer
 from table_writer.errors import InvalidInputError, StorageError, TableWriterError
-from table_writer.model.message import CommitMessage, PendingUpload, names_of_task
+from table_writer.model.message import CommitMessage, PendingUpload, UploadedPart, names_of_task
+from table_writer.storage.object_store import UploadInfo
 from table_writer.testing.memory_store import MemoryStore
 
 WRITE_ID = "20240101-cafe"
@@ -157,7 +159,7 @@ def test_a_wrong_message_fails_before_the_first_object_exists(kind: str) -> None
     assert "AbortMultipartUpload" not in store.request_counts()
 
 
-def test_leftovers_are_what_is_pending_below_the_prefix_once_the_write_is_complete() -> None:
+def test_leftovers_are_what_is_pending_below_the_prefix_and_no_message_names() -> None:
     store = MemoryStore()
     sent = messages(store, 2, 2)
     pending(store, name(0, 0))  # the same key, from an attempt that failed
@@ -165,8 +167,43 @@ def test_leftovers_are_what_is_pending_below_the_prefix_once_the_write_is_comple
     neighbour = store.create_upload(f"{PREFIX.removesuffix('/')}-2/part")
     completer = Completer(store, threads=3)
     completer.complete(WRITE_ID, PREFIX, sent)
-    assert completer.abort_leftovers(PREFIX) == 2
+    assert completer.abort_leftovers(PREFIX, sent) == 2
     assert [upload.upload_id for upload in store.list_uploads("wh/")] == [neighbour]
+    assert {found.key for found in store.list(PREFIX)} == keys(sent)
+
+
+class ForgetfulStore(MemoryStore):
+    """Still lists uploads that are complete, and deletes the bytes of the object with such an upload.
+
+    As SeaweedFS can: github.com/seaweedfs/seaweedfs/issues/11382.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made_of: dict[str, str] = {}
+
+    def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> None:
+        super().complete_upload(key, upload_id, parts)
+        self.made_of[upload_id] = key
+
+    def list_uploads(self, prefix: str) -> Iterator[UploadInfo]:
+        yield from super().list_uploads(prefix)
+        for upload_id, key in self.made_of.items():
+            yield UploadInfo(key=key, upload_id=upload_id, initiated_at=datetime.now(UTC))
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        super().abort_upload(key, upload_id)
+        if upload_id in self.made_of:
+            self.delete([key])
+
+
+def test_an_upload_that_a_message_names_is_no_leftover_whatever_the_store_lists() -> None:
+    store = ForgetfulStore()
+    sent = messages(store, 3, 2)
+    pending(store, "speculative")
+    completer = Completer(store, threads=3)
+    completer.complete(WRITE_ID, PREFIX, sent)
+    assert completer.abort_leftovers(PREFIX, sent) == 1
     assert {found.key for found in store.list(PREFIX)} == keys(sent)
 
 
@@ -178,7 +215,7 @@ def test_a_store_that_lists_no_uploads_fails_no_write(caplog: pytest.LogCaptureF
             raise StorageError("access denied")
 
     store.on_call = deny
-    assert Completer(store, threads=3).abort_leftovers(PREFIX) == 0
+    assert Completer(store, threads=3).abort_leftovers(PREFIX, []) == 0
     assert f"write_id={WRITE_ID}" in caplog.text
 
 
@@ -225,9 +262,10 @@ def test_discard_tries_everything_and_logs_what_fails(failing: str, caplog: pyte
 @pytest.mark.parametrize("prefix", ["", "/", "data", "data/", f"data/{WRITE_ID}", f"/{WRITE_ID}/", "data//"])
 def test_a_prefix_that_is_not_one_writes_own_is_refused(prefix: str) -> None:
     completer = Completer(MemoryStore(), threads=1)
-    for call in (completer.discard, completer.abort_leftovers):
-        with pytest.raises(InvalidInputError):
-            call(prefix)
+    with pytest.raises(InvalidInputError):
+        completer.discard(prefix)
+    with pytest.raises(InvalidInputError):
+        completer.abort_leftovers(prefix, [])
     with pytest.raises(TableWriterError):
         completer.complete(WRITE_ID, prefix, [])
 

@@ -23,11 +23,18 @@ GZIP_FORMAT: Final = 16 + zlib.MAX_WBITS  # zlib's way to ask for gzip's header 
 def packed(body: bytes) -> bytes:
     """Return the bytes to store; the same for the same body, since a claim is recognised by its bytes.
 
+    Raises
+    ------
+    ValueError
+        The body is longer than what is unpacked again.
+
     Examples
     --------
     >>> packed(b"{}"), len(packed(b"[1, 2]" * 100_000)) < 10_000
     (b'{}', True)
     """
+    if len(body) > MAX_BYTES:
+        raise ValueError(f"it has {len(body):,} bytes, and more than {MAX_BYTES:,} are never read")
     return body if len(body) <= READABLE_BYTES else gzip.compress(body, compresslevel=6, mtime=0)
 
 

@@ -181,13 +181,27 @@ class TableLog:
         self._settled_records[version] = record
         return record
 
-    def seen_row_bytes(self, state: LogState) -> int:
-        """Return how wide the rows of the last write were, 0 if that is not known: one request, seldom more."""
+    def seen_row_bytes(self, state: LogState, schema: str) -> int:
+        """Return how wide the rows of the last write were, 0 if that is not known: one request, seldom more.
+
+        Only speed depends on it: an entry that cannot be read is reported by those who need it.
+
+        Parameters
+        ----------
+        state
+            What a listing of the log has shown.
+        schema
+            Of the data columns, as entries keep it: rows of other columns say nothing.
+        """
         for version in sorted(state.versions, reverse=True)[:RECENT_ENTRIES]:
             stored = self._store.get(self._layout.entry_key(version))
-            row_bytes = 0 if stored is None else self._entry(version, stored.body).row_bytes
-            if row_bytes:
-                return row_bytes
+            try:
+                entry = None if stored is None else self._entry(version, stored.body)
+            except InvalidInputError as error:
+                logger.warning("how wide rows are is not known: %s", error)
+                return 0
+            if entry is not None and entry.row_bytes:
+                return entry.row_bytes if entry.schema == schema else 0
         return 0
 
     def _entry(self, version: int, stored: bytes) -> LogEntry:
@@ -230,8 +244,23 @@ class TableLog:
         self._store.delete([self._layout.outcome_key(version) for version in gone])
 
     def claim(self, entry: LogEntry) -> bool:
-        """Put an entry into its slot; exactly one of several claimants gets ``True``."""
-        body = packed(entry.to_json(self._layout.root))
+        """Put an entry into its slot; exactly one of several claimants gets ``True``.
+
+        Raises
+        ------
+        InvalidInputError
+            The entry is so long that nobody would read it again; nothing was stored.
+        """
+        text = entry.to_json(self._layout.root)
+        try:
+            body = packed(text)
+        except ValueError as error:
+            raise InvalidInputError(
+                f"the log entry of this {entry.operation.value} of {entry.table} cannot be stored: {error}. Nothing"
+                " changed; change fewer partitions at a time",
+                table=entry.table,
+                write_id=entry.write_id,
+            ) from error
         claimed = self._store.put_if_absent(self._layout.entry_key(entry.version), body)
         logger.info("write_id=%s version=%d claimed=%s", entry.write_id, entry.version, claimed)
         return claimed

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import Any, Final
 
+from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812 - as Spark documents it
 
-__all__ = ["batch_rows", "fixed_row_bytes"]
+__all__ = ["batch_rows", "fixed_row_bytes", "runs_other_python"]
 
 BATCH_BYTES: Final = 64 * 1024 * 1024  # Spark's own limit of a batch, kept here by the number of rows
 SPARK_BATCH_ROWS: Final = 10_000
+SEEN_ROWS: Final = 2_000  # where rows may become wider than those seen: no slower, and five times the room
 LEAST_ROWS: Final = 1_000  # smaller batches cost more than the weighing
 WIDER_THAN_SEEN: Final = 32  # how many times as wide as the rows of an earlier write those of a batch may be
+PYTHON_NODES: Final = re.compile("Python|Pandas|Arrow|RDD")  # what a LogicalRDD has behind it is not to be seen
 
 FIXED_WIDTHS: Final[dict[type[T.DataType], int]] = {
     T.NullType: 0,
@@ -53,7 +57,7 @@ def fixed_row_bytes(schema: T.StructType) -> int | None:
 
 
 def batch_rows(schema: T.StructType, seen_row_bytes: int) -> int:
-    """Return how many rows stay below 64 MiB, 10,000 at the most; 0 where only weighing tells, or would cost less.
+    """Return how many rows stay below 64 MiB; 0 where only weighing tells, or would cost less.
 
     Spark ends an Arrow batch at 10,000 rows or 64 MiB, and since 4.0 computes the size of what it has after each row:
     more than half of what the transfer to Python costs. Where rows cannot be that wide, their number does the same.
@@ -69,8 +73,20 @@ def batch_rows(schema: T.StructType, seen_row_bytes: int) -> int:
     --------
     >>> names = T.StructType().add("name", "string")
     >>> batch_rows(names, 0), batch_rows(names, 100), batch_rows(names, 1_000), batch_rows(names, 10_000)
-    (0, 10000, 2097, 0)
+    (0, 2000, 2000, 0)
     """
-    width = fixed_row_bytes(schema) or seen_row_bytes * WIDER_THAN_SEEN
-    rows = min(SPARK_BATCH_ROWS, BATCH_BYTES // width) if width else 0
+    fixed = fixed_row_bytes(schema)
+    width, most = (seen_row_bytes * WIDER_THAN_SEEN, SEEN_ROWS) if fixed is None else (fixed, SPARK_BATCH_ROWS)
+    rows = min(most, BATCH_BYTES // width) if width else 0
     return rows if rows >= LEAST_ROWS else 0
+
+
+def runs_other_python(rows: DataFrame) -> bool:
+    """Whether Python code of the user's own may run in the jobs that compute these rows, or nobody can tell.
+
+    Such code gets its batches by the same two limits, and its rows may be of any width.
+    """
+    java: Any = rows.sparkSession.sparkContext._jvm  # noqa: SLF001 - PySpark shows no plan
+    plan: Any = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - the same
+    python_udf = java.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
+    return bool(plan.containsPattern(python_udf)) or PYTHON_NODES.search(plan.toString()) is not None

@@ -13,7 +13,7 @@ from pyspark.sql.types import IntegralType, StructType
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError
 from table_writer.log.owner import Owner, claim_root, refuse_nested_roots
-from table_writer.log.table_log import TableLog
+from table_writer.log.table_log import LogState, TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.schema_mode import SchemaMode
 from table_writer.model.table import PartitionValues, Table, TableName
@@ -28,7 +28,7 @@ from table_writer.model.write import (
     no_partition,
 )
 from table_writer.options import WriteOptions
-from table_writer.plan.batches import batch_rows, fixed_row_bytes
+from table_writer.plan.batches import batch_rows, fixed_row_bytes, runs_other_python
 from table_writer.plan.evolve import require_spellable
 from table_writer.plan.file_options import file_options
 from table_writer.plan.fit import Fitted, fit
@@ -112,8 +112,7 @@ class Planner:
         notes = self._own_root()
         state = self._log.read_state()
         if spec is not None:
-            seen_row_bytes = 0 if fixed_row_bytes(rows.schema) else self._log.seen_row_bytes(state)
-            spec = replace(spec, batch_rows=batch_rows(rows.schema, seen_row_bytes))
+            spec = replace(spec, batch_rows=self._batch_rows(rows, data_schema, state))
         plan = WritePlan(
             write_id=write_id,
             mode=mode,
@@ -134,6 +133,12 @@ class Planner:
             spellings={usual: values for usual, values in spelled.items() if usual != values},
         )
         return Planned(plan=plan, df=df, fitted=fitted, rows=rows, spec=spec)
+
+    def _batch_rows(self, rows: DataFrame, data_schema: StructType, state: LogState) -> int:
+        if runs_other_python(rows):
+            return 0
+        is_fixed = fixed_row_bytes(rows.schema) is not None
+        return batch_rows(rows.schema, 0 if is_fixed else self._log.seen_row_bytes(state, data_schema.json()))
 
     def prepare(
         self,

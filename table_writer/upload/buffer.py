@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from table_writer.model.upload_spec import UploadSpec
 from table_writer.upload.files import Files, PartitionFile
@@ -17,6 +18,7 @@ __all__ = ["write_rows"]
 
 SLICE_BYTES: Final = 1024  # what a slice of a batch takes by itself, beside the rows it shares
 SLICE_COLUMN_BYTES: Final = 256
+LEAST_ROWS: Final = 64  # split at a time, where slices of many columns would take more than the buffer
 
 
 def write_rows(numbered: Iterable[tuple[Any, Any]], files: Files, spec: UploadSpec, *, level: int = 0) -> int:
@@ -61,6 +63,11 @@ class RowBuffer:
         self._max_open_files = self._spec.open_files(leaf_count(rows.schema), widest_bytes(rows))
         row_bytes = rows.nbytes / rows.num_rows
         slice_bytes = SLICE_BYTES + SLICE_COLUMN_BYTES * rows.num_columns
+        at_once = max(LEAST_ROWS, self._spec.buffer_bytes // slice_bytes)
+        if rows.num_rows > at_once and len(pc.unique(ids)) > at_once:
+            for start in range(0, rows.num_rows, at_once):
+                self.add(ids.slice(start, at_once), rows.slice(start, at_once))
+            return
         for partition_id, piece in rows_by_partition(ids, rows):
             size_bytes = int(piece.num_rows * row_bytes) + slice_bytes
             self._pieces.setdefault(partition_id, []).append(piece)

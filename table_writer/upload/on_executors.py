@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 
+from table_writer.errors import StorageError
+from table_writer.sql_text import spark_reason
 from table_writer.storage import open_store
 from table_writer.storage.object_store import ObjectStore
 from table_writer.upload.failures import translated
@@ -55,12 +59,20 @@ class Executors:
         Raises
         ------
         TableWriterError
-            As raised in a task. Ctrl-C and any failure end the other tasks first.
+            As raised in a task; a ``StorageError`` for what Spark itself could not do, such as run the tasks to their
+            end. Ctrl-C and any failure end the other tasks first.
         """
         prepare_executors(self.context)
-        job = self.context.parallelize(items, task_count).mapPartitions(work)
-        with translated(self.write_id):
-            answers = run_interruptibly(self.context, job.collect, tag=f"table_writer-{self.write_id}")
+        try:
+            job = self.context.parallelize(items, task_count).mapPartitions(work)
+            with translated(self.write_id):
+                answers = run_interruptibly(self.context, job.collect, tag=f"table_writer-{self.write_id}")
+        except (PySparkException, Py4JError) as error:  # no code of the user's runs in these tasks
+            raise StorageError(
+                f"executors could not send the requests of write {self.write_id}: {spark_reason(error).rstrip('.')}."
+                " Nothing was published; look at the job in Spark's UI, and run the write again.",
+                write_id=self.write_id,
+            ) from error
         for requests, _ in answers:
             self.count_requests(requests)
         return [answer for _, answer in answers]

@@ -15,6 +15,7 @@ from pyarrow import orc
 from table_writer.errors import StorageError
 from table_writer.model.upload_spec import OrcOptions
 from table_writer.upload.file_format import Sink
+from table_writer.upload.freed import release_freed_memory
 from table_writer.upload.orc_statistics import merged
 from table_writer.upload.orc_stripe import FILE_VERSION, WRITER_VERSION, Stripe, stripes
 from table_writer.upload.orc_types import orc_columns
@@ -96,6 +97,7 @@ class OrcFile:
             dictionary_key_size_threshold=DICTIONARY_SHARE,
         ) as writer:
             writer.write(arrow_rows(rows, self._options))
+        release_freed_memory()
         return file.getvalue()
 
     def _add(self, stripe: Stripe) -> None:

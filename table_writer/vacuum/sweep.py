@@ -13,7 +13,7 @@ from table_writer.errors import TableWriterError
 from table_writer.log.deadline import Deadline, boot_seconds
 from table_writer.log.files import files_at
 from table_writer.log.history import History, Left
-from table_writer.log.removal import abort_uploads, delete_keys
+from table_writer.log.removal import abort_uploads, batches, delete_keys
 from table_writer.log.rules import claim_is_over
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
@@ -30,8 +30,9 @@ __all__ = ["FoundLocation", "Vacuum", "Vacuumed"]
 logger = logging.getLogger(__name__)
 
 THREADS: Final = 16
-LOCATIONS_AT_ONCE: Final = 64  # between two looks at the metastore
-READ_AT_MOST: Final = 16  # partitions, for each location deleted: a look reads all that the table has
+LOCATIONS_AT_ONCE: Final = 64
+READ_AT_MOST: Final = 16  # partitions, for each location deleted: a look at the metastore reads all that the table has
+LOOK_SECONDS: Final = 60.0  # so long a look counts as "just before", however many locations it could serve
 CLAIM_SECONDS: Final = 3600.0  # nobody waits for a vacuum
 CHUNK_SECONDS: Final = 600.0  # what one chunk may take, listing and deleting
 SPARED: Final = "readers were pointed there a moment ago"
@@ -224,6 +225,7 @@ class Vacuum:
     ) -> Vacuumed:
         """Delete what the claimed entry names, a few locations at a time, each looked at again just before.
 
+        One look serves several groups of locations while it is fresh: in a large table it costs more than they do.
         What is in use by then is spared. After the claim's time nothing more is deleted: a process that was paused for
         long does not know what has happened since.
         """
@@ -231,11 +233,13 @@ class Vacuum:
         done: list[FoundLocation] = []
         spared: list[Kept] = []
         failures: list[str] = []
-        waiting = plan.locations
-        while waiting:
-            used = self._in_use(table, history)
-            at_once = max(LOCATIONS_AT_ONCE, used.place_count // READ_AT_MOST)
-            chunk, waiting = waiting[:at_once], waiting[at_once:]
+        served, fresh = 0, Deadline(0.0, self._clock)
+        for chunk in batches(plan.locations, LOCATIONS_AT_ONCE):
+            if served <= 0 or not fresh.allows(0.0):
+                fresh = Deadline(LOOK_SECONDS, self._clock)
+                used = self._in_use(table, history)
+                served = used.place_count // READ_AT_MOST
+            served -= len(chunk)
             if not deadline.allows(CHUNK_SECONDS):
                 break
             spared += [Kept(one.left.location, SPARED) for one in chunk if is_used(used, one.left)]

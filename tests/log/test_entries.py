@@ -195,6 +195,28 @@ def test_what_unpacks_to_more_than_any_entry_is_refused_before_it_fills_the_memo
     assert peak_bytes < 10_000_000
 
 
+def test_an_entry_that_nobody_could_read_is_refused_before_it_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_module, "MAX_BYTES", 100_000)
+    store = MemoryStore()
+    with pytest.raises(InvalidInputError, match="fewer partitions") as caught:
+        log_of(store).claim(with_partitions(1_000))
+    assert (caught.value.table, caught.value.write_id) == ("mart.orders", "w1")
+    assert list(store.list("")) == []
+
+
+def test_an_entry_of_an_earlier_version_says_nothing_of_the_width_of_rows() -> None:
+    stored = json.loads(entry().to_json(ROOT))
+    del stored["row_bytes"]
+    assert LogEntry.from_json(json.dumps(stored).encode(), root=ROOT, version=1) == entry()
+
+
+@pytest.mark.parametrize("row_bytes", [-1, 2**63, "wide", None, 1e400])
+def test_a_width_that_no_row_has_is_an_error(row_bytes: object) -> None:
+    stored = json.loads(entry().to_json(ROOT)) | {"row_bytes": row_bytes}
+    with pytest.raises(InvalidInputError):
+        LogEntry.from_json(json.dumps(stored).encode(), root=ROOT, version=1)
+
+
 def test_a_long_outcome_is_compressed_and_read_like_a_short_one() -> None:
     store, given = MemoryStore(), with_partitions(5_000)
     log = log_of(store)

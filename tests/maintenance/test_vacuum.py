@@ -13,7 +13,7 @@ from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, StorageError
 from table_writer.model.entry import Outcome
 from table_writer.vacuum.due import Ages
-from table_writer.vacuum.sweep import Vacuum
+from table_writer.vacuum.sweep import LOOK_SECONDS, Vacuum
 from tests.publish.world import TABLE, DeathError, Fault, World
 
 T = str(TABLE)
@@ -550,6 +550,28 @@ def test_a_vacuum_looks_again_before_each_group_of_locations() -> None:
     report = world.vacuum()
     assert world.rows()["d69"] == frozenset({69})
     assert "a moment ago" in report.kept[-1].reason
+
+
+def test_a_vacuum_looks_again_once_its_look_is_old_however_many_partitions_there_are() -> None:
+    world, seconds = World(), [0.0]
+    values = [f"d{number:04d}" for number in range(64 * 20)]
+    for value in values:
+        world.written_by_another_tool(value, frozenset({1}))
+    world.write({value: frozenset({2}) for value in values})
+
+    def be_slow(call: str, phase: str, key: str) -> None:
+        if (call, phase) == ("delete", "after") and "/dt=" in key:
+            world.store.on_call = None
+            seconds[0] += LOOK_SECONDS + 1
+            world.pointed_by_another_tool(values[-1], f"s3a://lake/mart/orders/dt={values[-1]}/")
+            world.pointed_by_another_tool(values[70], f"s3a://lake/mart/orders/dt={values[70]}/")
+
+    services = world.services()
+    vacuum = Vacuum(world.store, services.log, world.metastore, world.layout, identity={}, clock=lambda: seconds[0])
+    world.store.on_call = be_slow
+    report = vacuum.run(world.table, Ages(replaced_seconds=0, usual_seconds=0, dead_write_seconds=0), dry_run=False)
+    assert {world.rows()[value] for value in (values[70], values[-1])} == {frozenset({1})}
+    assert len(report.locations) == len(values) - 2
 
 
 def test_a_dry_run_of_giving_up_dead_writes_names_their_files_too(world: World) -> None:

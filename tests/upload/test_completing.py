@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from table_writer.storage.settings import StaticKeys
 from table_writer.testing import Lakehouse
 from table_writer.testing.memory_store import MemoryStore
 from table_writer.upload.completing import TASKS_PER_JOB, ExecutorCompletions, _completer, jobs
-from table_writer.upload.on_executors import ITEMS_PER_TASK
+from table_writer.upload.on_executors import ITEMS_PER_TASK, Executors
 
 WRITE_ID = "20240101-cafe"
 FILES = ITEMS_PER_TASK + 20
@@ -75,6 +75,18 @@ def test_one_upload_that_cannot_be_completed_undoes_the_write(lakehouse: Lakehou
     assert caught.value.write_id == WRITE_ID
     assert list(store.list(prefix)) == []
     assert list(store.list_uploads(prefix)) == []
+
+
+def test_a_job_that_spark_itself_ends_is_an_error_of_ours(lakehouse: Lakehouse) -> None:
+    """As when executors are lost again and again, or somebody cancels the job in Spark's UI."""
+
+    def fail(_: Iterable[int]) -> Iterator[tuple[Mapping[str, int], None]]:
+        raise MemoryError("no room")
+
+    executors = Executors(lakehouse.spark.sparkContext, LocalSettings(), WRITE_ID, Counter[str]().update)
+    with pytest.raises(StorageError, match="run the write again") as caught:
+        executors.run([1], fail, task_count=1)
+    assert caught.value.write_id == WRITE_ID
 
 
 def shares_of(sent: CommitMessages) -> list[bytes]:
