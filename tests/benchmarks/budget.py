@@ -24,13 +24,13 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from table_writer import TableWriter
-from table_writer.model.message import UploadedPart
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.storage import ObjectStore, open_store
 from table_writer.testing import Lakehouse, lakehouse
 from table_writer.upload.batches import batches_of
 from table_writer.upload.task import upload_rows
 from tests.benchmarks.cases import CASES, Case, Size
+from tests.benchmarks.memory import ForgetfulStore
 from tests.benchmarks.peaks import PROC, descendants
 from tests.benchmarks.servers import best_server
 
@@ -44,22 +44,6 @@ KINDS: Final = {
 COLUMNS: Final = ("Java", "workers", "driver", "S3", "metastore")
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 MIB: Final = 1024 * 1024
-
-
-class ForgetfulStore:
-    """Takes parts at once and keeps nothing."""
-
-    def request_counts(self) -> dict[str, int]:
-        return {}
-
-    def create_upload(self, key: str) -> str:
-        return f"upload of {key}"
-
-    def upload_part(self, key: str, upload_id: str, number: int, body: bytes) -> UploadedPart:
-        return UploadedPart(number=number, etag="etag", size_bytes=len(body))
-
-    def abort_upload(self, key: str, upload_id: str) -> None:
-        """Nothing was kept."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +90,7 @@ def encode_rows(batches: Iterator[Any], *, spec: UploadSpec) -> Iterator[Any]:
     """Do all that a task does, but for sending."""
     context = TaskContext.get()
     pa.set_cpu_count(1)
-    upload_rows(batches, spec, ForgetfulStore(), task_index=context.partitionId(), attempt_id=context.taskAttemptId())
+    upload_rows(batches, spec, ForgetfulStore(0), task_index=context.partitionId(), attempt_id=context.taskAttemptId())
     yield pa.RecordBatch.from_pydict({"rows": [1]})
 
 

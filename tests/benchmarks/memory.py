@@ -86,6 +86,9 @@ CASES = {
 class ForgetfulStore:
     """Takes parts as slowly as a network and keeps nothing."""
 
+    def __init__(self, seconds_per_part: float = SECONDS_PER_PART) -> None:
+        self._seconds_per_part = seconds_per_part
+
     def request_counts(self) -> dict[str, int]:
         return {}
 
@@ -93,7 +96,7 @@ class ForgetfulStore:
         return f"upload of {key}"
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes) -> UploadedPart:
-        time.sleep(SECONDS_PER_PART)
+        time.sleep(self._seconds_per_part)
         return UploadedPart(number=number, etag="etag", size_bytes=len(body))
 
     def abort_upload(self, key: str, upload_id: str) -> None:
