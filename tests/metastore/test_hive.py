@@ -80,8 +80,12 @@ def test_an_altered_partition_takes_the_columns_and_serde_of_the_table(hive: Wor
     backdoor.change("alter_table", table.name.database, table.name.name, evolved, table=str(table.name))
     table = hive.metastore.get_table(table.name) or table
     hive.metastore.alter_partitions(table, [change(hive.read(table, "1"), "b")])
-    altered: Any = hive.read(table, "1").native
-    untouched: Any = hive.read(table, "2").native
+
+    def stored(value: str) -> Any:  # as the server has it: a Partition of ours keeps no columns of its own
+        name = str(table.name)
+        return backdoor.read("get_partition", table.name.database, table.name.name, [value], table=name)
+
+    altered, untouched = stored("1"), stored("2")
     assert altered.sd.cols == evolved.sd.cols
     assert altered.sd.serdeInfo == evolved.sd.serdeInfo
     assert untouched.sd.cols == evolved.sd.cols[:-1]
