@@ -124,6 +124,7 @@ def resolve_jars(name: str, coordinates: Sequence[str], *, transitive: bool = Tr
 
     Examples
     --------
+    >>> from table_writer.testing.jars import resolve_jars
     >>> resolve_jars("iceberg", ["org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"])  # doctest: +SKIP
     """
     version = ".".join(pyspark.__version__.split(".")[:2])
