@@ -21,10 +21,6 @@ def sizes(batches: Iterator[Any]) -> Iterator[Any]:
     yield pa.RecordBatch.from_pydict({"rows": [batch.num_rows for batch in batches]})
 
 
-def text_of(value: int) -> str:
-    return f"number {value}"
-
-
 def sent(rows: DataFrame) -> list[int]:
     return [row.rows for row in rows.mapInArrow(sizes, "rows long").collect()]
 
@@ -66,8 +62,16 @@ def test_what_the_session_sets_stays(spark: SparkSession, name: str, value: str)
     [
         (lambda spark: spark.range(5), False),
         (lambda spark: spark.range(5).repartition(2).groupBy("id").count(), False),
-        (lambda spark: spark.range(5).select(F.udf(text_of, "string")("id")), True),
-        (lambda spark: spark.range(5).select(F.udf(text_of, "string")("id").alias("x")).groupBy("x").count(), True),
+        (lambda spark: spark.range(5).select(F.udf(lambda value: f"number {value}", "string")("id")), True),
+        (
+            lambda spark: (
+                spark.range(5)
+                .select(F.udf(lambda value: f"number {value}", "string")("id").alias("x"))
+                .groupBy("x")
+                .count()
+            ),
+            True,
+        ),
         (lambda spark: spark.range(5).mapInArrow(sizes, "rows long"), True),
         (lambda spark: spark.range(5).mapInPandas(lambda frames: frames, "id long").where("id > 1"), True),
         (lambda spark: spark.range(5).groupBy("id").applyInPandas(lambda frame: frame, "id long"), True),
