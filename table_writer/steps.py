@@ -30,6 +30,7 @@ from table_writer.stopwatch import Stopwatch
 from table_writer.upload.completing import ExecutorCompletions
 from table_writer.upload.copying import ExecutorCopies
 from table_writer.upload.job import Uploader
+from table_writer.upload.on_executors import Executors
 from table_writer.upload.spark_engine import SparkEngine
 
 __all__ = ["Steps"]
@@ -75,7 +76,8 @@ class Steps:
                     return nothing_written(planned.plan, options.if_empty, watch)
                 with watch.step("publish"):
                     staged = self._with_new_columns(staged, planned, services)
-                    copy_files = self._copies(services, planned.plan.write_id, watch)
+                    executors = self._executors(services, planned.plan.write_id, watch)
+                    copy_files = ExecutorCopies(executors, services.completer().copy)
                     published = services.publisher(copy_files).publish(staged, write.claiming)
         except RepeatedKeyError as repeated:
             return repeated_result(repeated.entry, watch)
@@ -116,11 +118,8 @@ class Steps:
             watch.add_requests(dict(message.requests))
         staged = StagedFiles.from_messages(plan, messages)
         require_inside(staged)
-        spread = ExecutorCompletions(
-            self._spark.sparkContext, services.store_settings, plan.write_id, count_requests=watch.add_requests
-        )
         with watch.step("complete"):
-            write.complete(messages, spread)
+            write.complete(messages, ExecutorCompletions(self._executors(services, plan.write_id, watch)))
         return staged
 
     def _with_new_columns(self, staged: StagedFiles, planned: Planned, services: TableServices) -> StagedFiles:
@@ -143,14 +142,8 @@ class Steps:
             )
         return replace(staged, plan=replace(planned.plan, table=table))
 
-    def _copies(self, services: TableServices, write_id: str, watch: Stopwatch) -> ExecutorCopies:
-        return ExecutorCopies(
-            self._spark.sparkContext,
-            services.store_settings,
-            write_id,
-            copy_few=services.completer().copy,
-            count_requests=watch.add_requests,
-        )
+    def _executors(self, services: TableServices, write_id: str, watch: Stopwatch) -> Executors:
+        return Executors(self._spark.sparkContext, services.store_settings, write_id, watch.add_requests)
 
 
 @contextmanager

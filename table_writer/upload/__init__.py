@@ -11,6 +11,7 @@
 ``widths``        how wide rows are: what limits open files and pages
 ``batches``       how many rows Spark sends to a task at once
 ``job``           runs tasks on Spark, checks their messages, translates their failures
-``completing``, ``copying``   very many uploads completed, or files copied, by jobs of their own; ``on_executors``
+``completing``, ``copying``   very many uploads completed, or files copied, by jobs of their own
+``on_executors``, ``worker_store``   what those jobs and tasks share
 ``shipping``, ``probe``   executors have the package and what it needs
 """

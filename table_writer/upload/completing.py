@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyspark import SparkContext
-
 from table_writer.log.removal import batches
 from table_writer.model.message import PendingUpload
 from table_writer.storage.object_store import ObjectStore
@@ -31,16 +29,11 @@ class ExecutorCompletions:
 
     Parameters
     ----------
-    context, store_settings, write_id
-        Where the job runs, what its tasks open, and its tag.
-    count_requests
-        Told what executors sent, by kind; what attempts sent that failed is not known.
+    executors
+        Who sends the requests; what attempts sent that failed is not counted.
     """
 
-    context: SparkContext
-    store_settings: Any
-    write_id: str
-    count_requests: Callable[[Mapping[str, int]], None]
+    executors: Executors
 
     def __call__(self, uploads: Iterable[PendingUpload]) -> None:
         """Complete every upload; they are read once, and few are held at a time.
@@ -51,9 +44,9 @@ class ExecutorCompletions:
             One could not be completed; any part of the others may be. No task runs any more, except on executors that
             have stopped answering.
         """
-        executors = Executors(self.context, self.store_settings, self.write_id, self.count_requests)
+        work = _completer(self.executors.store_settings)
         for shares in jobs(uploads):
-            executors.run(shares, _completer(self.store_settings), task_count=len(shares))
+            self.executors.run(shares, work, task_count=len(shares))
 
 
 def jobs(uploads: Iterable[PendingUpload]) -> Iterator[list[bytes]]:

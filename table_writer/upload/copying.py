@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyspark import SparkContext
-
 from table_writer.storage import SourceChangedError
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 from table_writer.upload.on_executors import ITEMS_PER_TASK, Executors, in_one_task
@@ -24,21 +22,16 @@ class ExecutorCopies:
 
     Parameters
     ----------
-    context, store_settings, write_id
-        Where the job runs, what it opens, and its tag.
+    executors
+        Who sends the requests of many copies.
     copy_few
         The driver's way.
-    count_requests
-        Told what executors sent, by kind.
     many
         From so many copies on executors do it.
     """
 
-    context: SparkContext
-    store_settings: Any
-    write_id: str
+    executors: Executors
     copy_few: Callable[[Mapping[str, ObjectInfo]], None]
-    count_requests: Callable[[Mapping[str, int]], None]
     many: int = MANY_COPIES
 
     def __call__(self, copies: Mapping[str, ObjectInfo]) -> None:
@@ -53,12 +46,12 @@ class ExecutorCopies:
         if len(copies) < self.many:
             self.copy_few(copies)
             return
-        executors = Executors(self.context, self.store_settings, self.write_id, self.count_requests)
         task_count = -(-len(copies) // COPIES_PER_TASK)
-        answers = executors.run(list(copies.items()), _copier(self.store_settings), task_count=task_count)
+        work = _copier(self.executors.store_settings)
+        answers = self.executors.run(list(copies.items()), work, task_count=task_count)
         changed = next(filter(None, answers), "")
         if changed:
-            raise SourceChangedError(changed, write_id=self.write_id)
+            raise SourceChangedError(changed, write_id=self.executors.write_id)
 
 
 def _copier(settings: Any) -> Callable[[Iterable[tuple[str, ObjectInfo]]], Iterator[tuple[Mapping[str, int], str]]]:

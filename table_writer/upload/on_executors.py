@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from py4j.protocol import Py4JError
@@ -15,11 +14,11 @@ from pyspark.errors import PySparkException
 
 from table_writer.errors import StorageError
 from table_writer.sql_text import spark_reason
-from table_writer.storage import open_store
 from table_writer.storage.object_store import ObjectStore
 from table_writer.upload.failures import translated
 from table_writer.upload.interrupt import run_interruptibly
 from table_writer.upload.shipping import prepare_executors
+from table_writer.upload.worker_store import worker_store
 
 __all__ = ["ITEMS_PER_TASK", "Executors", "in_one_task"]
 
@@ -85,7 +84,7 @@ def in_one_task(
 
     The first failure is raised; what has not begun by then does not begin any more.
     """
-    store = _store(store_settings)
+    store = worker_store(store_settings)
     before = Counter(store.request_counts())
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="table_writer-task")
     try:
@@ -94,8 +93,3 @@ def in_one_task(
     finally:
         pool.shutdown(cancel_futures=True)
     return dict(Counter(store.request_counts()) - before), answers
-
-
-@lru_cache(maxsize=4)
-def _store(settings: Any) -> ObjectStore:
-    return open_store(settings)  # 100 to 200 ms, and a Python worker runs many tasks

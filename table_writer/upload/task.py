@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,12 +12,12 @@ from pyspark import TaskContext
 from table_writer.errors import InvalidInputError
 from table_writer.model.message import CommitMessage
 from table_writer.model.upload_spec import UploadSpec
-from table_writer.storage import open_store
 from table_writer.storage.object_store import ObjectStore
 from table_writer.upload.buffer import write_rows
 from table_writer.upload.files import Files, file_name
 from table_writer.upload.partitioning import PartitionIds, in_chunks
 from table_writer.upload.parts import Uploads
+from table_writer.upload.worker_store import worker_store
 
 __all__ = ["MESSAGE_COLUMN", "MESSAGE_SCHEMA", "map_function", "upload_rows"]
 
@@ -35,7 +34,11 @@ def map_function(spec: UploadSpec) -> Callable[[Iterator[Any]], Iterator[Any]]:
         assert context is not None  # noqa: S101 - Spark runs this
         pa.set_cpu_count(1)  # Spark runs a task per core
         message = upload_rows(
-            batches, spec, _store(spec.store), task_index=context.partitionId(), attempt_id=context.taskAttemptId()
+            batches,
+            spec,
+            worker_store(spec.store),
+            task_index=context.partitionId(),
+            attempt_id=context.taskAttemptId(),
         )
         yield pa.RecordBatch.from_pydict({MESSAGE_COLUMN: pa.array([message], type=pa.binary())})
 
@@ -101,8 +104,3 @@ def _numbered(chunks: Iterable[Any], spec: UploadSpec, ids: PartitionIds) -> Ite
             raise InvalidInputError(f"rows have {chunk.num_columns} columns, not the data and partition columns")
         rows = pa.RecordBatch.from_arrays(chunk.columns[:data_count], names=list(spec.data_columns))
         yield ids.of(chunk.columns[data_count:], chunk.num_rows), rows
-
-
-@lru_cache(maxsize=4)
-def _store(settings: Any) -> ObjectStore:
-    return open_store(settings)

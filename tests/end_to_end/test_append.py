@@ -20,6 +20,7 @@ from table_writer.storage import open_store
 from table_writer.storage.object_store import ObjectInfo
 from table_writer.testing import Lakehouse
 from table_writer.upload.copying import MANY_COPIES, ExecutorCopies, _copier
+from table_writer.upload.on_executors import Executors
 
 from .watched import BEFORE_CLAIM, COPYING, STAGED, Moment, Seen, requests_to
 
@@ -309,9 +310,7 @@ def test_very_many_copies_are_spread_over_executors(spark: SparkSession, writer:
     settings, prefix, (source,) = tiny_objects(writer, orders, 1)
     counted: Counter[str] = Counter()
     by_driver: list[Any] = []
-    copy_all = ExecutorCopies(
-        spark.sparkContext, settings, "w", copy_few=by_driver.append, count_requests=counted.update
-    )
+    copy_all = ExecutorCopies(Executors(spark.sparkContext, settings, "w", counted.update), by_driver.append)
     copy_all({f"{prefix}many/{number}": source for number in range(MANY_COPIES)})
     assert (dict(counted), by_driver) == ({"CopyObject": MANY_COPIES}, [])
     assert len(list(open_store(settings).list(f"{prefix}many/"))) == MANY_COPIES

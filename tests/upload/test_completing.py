@@ -47,7 +47,7 @@ def pending(store: ObjectStore, prefix: str, count: int) -> CommitMessages:
 def on_executors(
     spark: SparkSession, counts: Counter[str], settings: LocalSettings | S3Settings | None = None
 ) -> ExecutorCompletions:
-    return ExecutorCompletions(spark.sparkContext, settings or LocalSettings(), WRITE_ID, counts.update)
+    return ExecutorCompletions(Executors(spark.sparkContext, settings or LocalSettings(), WRITE_ID, counts.update))
 
 
 def below(path: Path) -> str:

@@ -14,6 +14,7 @@ from table_writer.storage import LocalSettings, LocalStore, SourceChangedError
 from table_writer.storage.object_store import ObjectInfo
 from table_writer.testing import Lakehouse
 from table_writer.upload.copying import COPIES_PER_TASK, ExecutorCopies
+from table_writer.upload.on_executors import Executors
 
 FILES = COPIES_PER_TASK + 20
 
@@ -30,7 +31,7 @@ def copies(spark: SparkSession, counts: Counter[str], *, many: int = 1) -> Execu
     def never(_: Mapping[str, ObjectInfo]) -> None:
         raise AssertionError("the driver was asked")
 
-    return ExecutorCopies(spark.sparkContext, LocalSettings(), "w-1", never, counts.update, many)
+    return ExecutorCopies(Executors(spark.sparkContext, LocalSettings(), "w-1", counts.update), never, many)
 
 
 def test_executors_make_every_copy_and_the_driver_counts_their_requests(lakehouse: Lakehouse, tmp_path: Path) -> None:
