@@ -35,12 +35,17 @@ if TYPE_CHECKING:
     from table_writer.display.write_result import PartitionResult, WriteResult
     from table_writer.maintenance import Maintenance
     from table_writer.model.new_table import NewTable
+    from table_writer.model.check_result import CheckResult
+    from table_writer.model.column_statistics import ColumnStatistics
     from table_writer.options import WriteOptions
+    from table_writer.staged import StagedFile, StagedWrite
     from table_writer.storage import S3Overrides
     from table_writer.writer import TableWriter
 
 __all__ = [
     "CheckFailedError",
+    "CheckResult",
+    "ColumnStatistics",
     "ConflictError",
     "InvalidInputError",
     "Maintenance",
@@ -52,6 +57,8 @@ __all__ = [
     "PlanReport",
     "S3Overrides",
     "SchemaMismatchError",
+    "StagedFile",
+    "StagedWrite",
     "StorageError",
     "TableWriter",
     "TableWriterConfig",
@@ -63,11 +70,15 @@ __all__ = [
 
 # Executors import this package for step 2 alone: they need neither the driver's modules nor a metastore client.
 _ON_FIRST_USE = {
+    "CheckResult": "table_writer.model.check_result",
+    "ColumnStatistics": "table_writer.model.column_statistics",
     "Maintenance": "table_writer.maintenance",
     "NewTable": "table_writer.model.new_table",
     "PartitionResult": "table_writer.display.write_result",
     "PlanReport": "table_writer.display.plan_report",
     "S3Overrides": "table_writer.storage",
+    "StagedFile": "table_writer.staged",
+    "StagedWrite": "table_writer.staged",
     "TableWriter": "table_writer.writer",
     "TableWriterConfig": "table_writer.config",
     "WriteOptions": "table_writer.options",

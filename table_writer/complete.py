@@ -12,6 +12,7 @@ from typing import Final, Generic, TypeVar
 from table_writer.errors import InvalidInputError, StorageError, TableWriterError
 from table_writer.log.removal import abort_uploads, delete_keys
 from table_writer.model.message import CommitMessage, PendingUpload
+from table_writer.progress import current
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo
 
 __all__ = ["MANY_UPLOADS", "Completer", "Spread", "run_all"]
@@ -83,6 +84,8 @@ class Completer:
         count = _checked(write_id, data_prefix, messages)
         logger.info("write_id=%s: completing %d uploads below %s", write_id, count, data_prefix)
         uploads = _Uploads(messages)
+        current().name(write_id)
+        current().count("uploads", count)
         try:
             if spread is None or count < self._many:
                 self._complete_here(write_id, uploads)
@@ -94,8 +97,11 @@ class Completer:
         logger.info("write_id=%s: completed %d uploads", write_id, count)
 
     def _complete_here(self, write_id: str, uploads: Iterable[PendingUpload]) -> None:
+        progress = current()  # of this thread, which waits for those that send the requests
+
         def complete_one(upload: PendingUpload) -> None:
             self._store.complete_upload(upload.key, upload.upload_id, upload.parts)
+            progress.advance()
 
         def undo_one(upload: PendingUpload) -> None:
             try:
@@ -132,9 +138,12 @@ class Completer:
         StorageError
             A copy failed; its subclass ``SourceChangedError`` when an object is not what was listed any more.
         """
+        progress = current()
+        progress.count("copies", len(copies))
 
         def copy_one(key: str) -> None:
             self._store.copy(copies[key], key)
+            progress.advance()
 
         def undo_one(key: str) -> None:
             self._store.delete([key])

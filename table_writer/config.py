@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from table_writer.errors import InvalidInputError
 from table_writer.metastore.settings import without_login
+from table_writer.progress import PROGRESS_CHOICES, ProgressListener
 from table_writer.storage import S3Overrides
 
 __all__ = ["SessionSettings", "TableWriterConfig"]
@@ -65,6 +66,10 @@ class TableWriterConfig:
         Name of the directory below the table root that holds this library's files; starts with ``_``.
     mark_success
         Whether to write ``_SUCCESS``. Default: ``mapreduce.fileoutputcommitter.marksuccessfuljobs``.
+    progress
+        How a write of more than a second shows how far it is: ``"bar"``, ``"log"`` (lines of level INFO to the logger
+        ``table_writer``), ``"off"``, or who is to be told, a :class:`~table_writer.progress.ProgressListener`.
+        ``"auto"``: a bar in a terminal or a notebook, else the log.
 
     Raises
     ------
@@ -93,6 +98,7 @@ class TableWriterConfig:
     heartbeat_seconds: float = 60.0
     directory_name: str = "_table_writer"
     mark_success: bool | None = None
+    progress: str | ProgressListener = "auto"
 
     def __post_init__(self) -> None:
         """Refuse values that could not work, at the call and not on an executor an hour later."""
@@ -121,6 +127,11 @@ class TableWriterConfig:
                 "directory_name",
                 lambda value: value.startswith("_") and "/" not in value and value.strip() == value,
                 "a plain name that starts with '_', so that listings of the table root skip it",
+            ),
+            (
+                "progress",
+                lambda value: value in PROGRESS_CHOICES if isinstance(value, str) else callable(value),
+                f"one of {', '.join(PROGRESS_CHOICES)}, or a listener, which is called with a Progress",
             ),
         )
         for name, holds, expected in rules:

@@ -20,7 +20,10 @@ the table, the ``write_id`` and the next action.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from table_writer.model.check_result import CheckResult
 
 __all__ = [
     "CheckFailedError",
@@ -78,9 +81,23 @@ class SchemaMismatchError(TableWriterError, ValueError):
 
 
 class CheckFailedError(TableWriterError):
-    """A data-quality check failed; nothing was published."""
+    """A data-quality check failed; nothing was published. The message shows each, with counts and example rows.
+
+    Parameters
+    ----------
+    message, table, write_id
+        As of every error.
+    results
+        What all checks of the call found, those that passed too, with their example rows.
+    """
 
     code = "check_failed"
+
+    def __init__(
+        self, message: str, *, table: str = "", write_id: str = "", results: tuple[CheckResult, ...] = ()
+    ) -> None:
+        super().__init__(message, table=table, write_id=write_id)
+        self.results = results
 
 
 class ConflictError(TableWriterError):

@@ -6,9 +6,8 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Final, Self
+from typing import Final
 
-from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.display.reports import (
     DoctorReport,
     HistoryReport,
@@ -23,12 +22,12 @@ from table_writer.display.versions import partition_details, summarised, upload_
 from table_writer.doctor import examine
 from table_writer.errors import InvalidInputError
 from table_writer.log.history import Placement
-from table_writer.log.owner import Owner, is_of_earlier_table, require_owner
+from table_writer.log.owner import Owner, is_of_earlier_table
 from table_writer.model.table import TableName
 from table_writer.publish.recovery import placements
 from table_writer.publish.rollback import version_of
 from table_writer.retention import SAFE_AGE, require_safe, vacuum_age
-from table_writer.services import Services, TableServices
+from table_writer.staged_maintenance import StagedMaintenance
 from table_writer.vacuum.dead_writes import look_for_traces
 from table_writer.vacuum.due import Ages
 
@@ -36,10 +35,9 @@ __all__ = ["Maintenance"]
 
 HISTORY_RETENTION: Final = timedelta(days=30)
 HISTORY_PROPERTY: Final = "table_writer.history_retention"
-AWS_CHAIN: Final = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 
 
-class Maintenance:
+class Maintenance(StagedMaintenance):
     """Looks after tables that this library writes: from any machine, without Spark, safe while writers are at work.
 
     Parameters
@@ -63,30 +61,6 @@ class Maintenance:
     >>> keeper.history("mart.orders").versions[0].rows
     2
     """
-
-    def __init__(
-        self,
-        metastore_uri: str | None = None,
-        *,
-        config: TableWriterConfig | None = None,
-        services: Services | None = None,
-    ) -> None:
-        if services is None:
-            config = config or TableWriterConfig()
-            if metastore_uri is not None:
-                config = replace(config, metastore_uris=tuple(metastore_uri.split(",")))
-            services = Services(SessionSettings(hadoop=_with_credentials(config.hadoop)), config)
-        self._services = services
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connection to the metastore; a later call opens a new one."""
-        self._services.metastore.close()
 
     def history(self, table: str, *, limit: int | None = None) -> HistoryReport:
         """List the versions of a table, newest first: who, when, what, rows, bytes, state.
@@ -387,14 +361,3 @@ class Maintenance:
         """
         services = self._services.open_table(TableName.parse(table))
         services.store.put(services.layout.owner_key, Owner.of(services.table, services.metastore.uri).to_json())
-
-    def _open(self, table: str) -> TableServices:
-        services = self._services.open_table(TableName.parse(table))
-        require_owner(services.store, services.layout, Owner.of(services.table, services.metastore.uri))
-        return services
-
-
-def _with_credentials(hadoop: Mapping[str, str]) -> Mapping[str, str]:
-    """Without any word on credentials take what the AWS SDK finds: profiles and SSO too, as the AWS CLI does."""
-    named = any(name.endswith((".access.key", ".aws.credentials.provider")) for name in hadoop)
-    return hadoop if named else {**hadoop, "fs.s3a.aws.credentials.provider": AWS_CHAIN}

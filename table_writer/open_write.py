@@ -10,12 +10,29 @@ from typing import Self
 from table_writer.complete import Completer, Spread
 from table_writer.log.registration import used_before
 from table_writer.model.message import CommitMessage
+from table_writer.model.staged_write import StagedRecord
 from table_writer.model.write import WritePlan
 from table_writer.services import TableServices
 
-__all__ = ["OpenWrite"]
+__all__ = ["Claiming", "OpenWrite"]
 
 logger = logging.getLogger(__name__)
+
+
+class Claiming:
+    """Whether a claim was sent: from then on the files may belong to a log entry, and are nobody's to delete."""
+
+    def __init__(self) -> None:
+        self.is_sent = False
+
+    @contextmanager
+    def __call__(self) -> Iterator[Callable[[], None]]:
+        """Enter around the sending of a claim; the value is called when it was certainly lost."""
+        self.is_sent = True
+        yield self._lost
+
+    def _lost(self) -> None:
+        self.is_sent = False
 
 
 class OpenWrite:
@@ -27,7 +44,7 @@ class OpenWrite:
         self._plan = plan
         self._exit = ExitStack()
         self._registration = services.registration(plan)
-        self._claim_sent = False
+        self.claiming = Claiming()
 
     def __enter__(self) -> Self:
         with ExitStack() as registered:
@@ -61,16 +78,11 @@ class OpenWrite:
         if used:
             raise used_before(self._plan.write_id, str(self._plan.table.name))
 
-    @contextmanager
-    def claiming(self) -> Iterator[Callable[[], None]]:
-        """From here on the files may belong to a log entry, and are not ours to delete."""
-        self._claim_sent = True
-        yield self._claim_lost
-
-    def _claim_lost(self) -> None:
-        self._claim_sent = False
+    def stage(self, record: StagedRecord) -> None:
+        """Hand the write over: it belongs to nobody's process any more, and any may publish or discard it."""
+        self._registration.stage(record)
 
     def _discard(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and not self._claim_sent:
+        if kind is not None and not self.claiming.is_sent:
             logger.info("write_id=%s failed before its claim; discarding its files", self._plan.write_id)
             self._completer.discard(self._plan.data_location.key)

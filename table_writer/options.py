@@ -37,6 +37,7 @@ class WriteKeywords(TypedDict, total=False):
     idempotency_key: str
     tags: Mapping[str, str]
     write_uuid: str
+    checks: Sequence[object]
 
 
 class NewTableKeywords(TypedDict, total=False):
@@ -88,6 +89,9 @@ class WriteOptions:
     write_uuid
         The ``write_id``, where a scheduler's run id shall be in every file name: up to 80 letters, digits, ``.``, ``_``
         and ``-``. Refused if it was used before. Finding out reads the table's whole log.
+    checks
+        What must be true of the rows before readers see them: checks of :mod:`table_writer.check`, or any callable that
+        takes the staged DataFrame and fails an assertion.
 
     Raises
     ------
@@ -112,6 +116,7 @@ class WriteOptions:
     idempotency_key: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     write_uuid: str = ""
+    checks: Sequence[object] = ()
 
     def __post_init__(self) -> None:
         """Refuse values that no write could work with."""
@@ -127,6 +132,7 @@ class WriteOptions:
             ("max_copied_bytes", lambda value: value is None or _is_count(value, 0), "None, or a number of bytes"),
             ("idempotency_key", lambda value: _is_text(value) and len(value) <= 500, "a text of up to 500 characters"),
             ("tags", _is_text_mapping, "texts by name"),
+            ("checks", lambda value: isinstance(value, list | tuple), "a list of checks"),
             ("write_uuid", lambda value: value == "" or _is_write_id(value), f"a text: {WRITE_ID.pattern}"),
         )
         for name, holds, expected in rules:
@@ -134,6 +140,7 @@ class WriteOptions:
                 raise InvalidInputError(f"{name}={getattr(self, name)!r}: expected {expected}")
         object.__setattr__(self, "sort_by", tuple(self.sort_by))
         object.__setattr__(self, "tags", dict(self.tags))
+        object.__setattr__(self, "checks", tuple(self.checks))
 
     def require_fit(self, mode: WriteMode) -> None:
         """Refuse options that say nothing in a mode or with an engine: whoever gives them expects something else.

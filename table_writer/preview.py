@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import DateType, StructType
 
+from table_writer.check.run import as_checks, require_valid
 from table_writer.display.plan_report import PlannedAction, PlannedPartition, PlanReport, SchemaVerdict
 from table_writer.display.render import size
 from table_writer.errors import SchemaMismatchError
@@ -67,6 +68,10 @@ class Preview:
         try:
             fitted = self.planner.fit(df, self.options)
             self.planner.prepare(fitted, self.options, new_write_id())
+            table = services.table
+            require_valid(
+                as_checks(self.options.checks), df.sparkSession, fitted.schema, str(table.name), table.partition_columns
+            )
             rows = self._rows_by_partition(df, fitted)
         except SchemaMismatchError as error:
             return replace(empty, schema=SchemaVerdict(problems=(error.message,)))

@@ -1,4 +1,4 @@
-"""What a write returns, made of what was staged and what was published."""
+"""What follows a publish: what a write returns, and the marker that other tools look for."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from typing import Final
 
 from table_writer.display.render import size
 from table_writer.display.write_result import Action, PartitionResult, WriteResult
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.partition_name import name_in
 from table_writer.model.write import StagedFiles, StagedPartition, WriteMode, WritePlan
 from table_writer.publish.carry_over import Carried
 from table_writer.publish.publisher import Published
+from table_writer.publish.success import success_json
+from table_writer.services import TableServices
 from table_writer.stopwatch import Stopwatch
 
-__all__ = ["nothing_written", "repeated_result", "write_result"]
+__all__ = ["mark_success", "nothing_written", "repeated_result", "write_result"]
 
 MANY_FILES: Final = 50
 SMALL_FILE_BYTES: Final = 8 * 1024 * 1024  # below it, opening files costs readers more than reading them
@@ -48,8 +50,13 @@ def nothing_written(plan: WritePlan, if_empty: str, watch: Stopwatch) -> WriteRe
     )
 
 
-def repeated_result(entry: LogEntry, watch: Stopwatch) -> WriteResult:
-    """Return the result of a call whose idempotency key was published before: the earlier write's identity."""
+def repeated_result(entry: LogEntry, watch: Stopwatch, *, write_id: str = "") -> WriteResult:
+    """Return the result of a call that had nothing left to do: the identity of the write that had done it.
+
+    ``write_id`` is given by who publishes a staged write, which another process may have published.
+    """
+    same = f"write {write_id} was published already, by {entry.writer.get('user', '?')}@{entry.writer.get('host', '?')}"
+    other = f"idempotency key {entry.idempotency_key} was published by write {entry.write_id}"
     return WriteResult(
         table=entry.table,
         mode=entry.mode,
@@ -59,7 +66,7 @@ def repeated_result(entry: LogEntry, watch: Stopwatch) -> WriteResult:
         seconds=watch.seconds,
         storage_requests=watch.storage_requests(),
         metastore_calls=watch.metastore_calls(),
-        notes=(f"idempotency key {entry.idempotency_key} was published by write {entry.write_id}",),
+        notes=(same if entry.write_id == write_id else other,),
     )
 
 
@@ -95,6 +102,18 @@ def write_result(staged: StagedFiles, published: Published, notes: tuple[str, ..
         metastore_calls=watch.metastore_calls(),
         notes=(*notes, *_small_files(staged)),
     )
+
+
+def mark_success(services: TableServices, staged: StagedFiles, published: Published) -> tuple[str, ...]:
+    """Write ``_SUCCESS`` where it is wanted. A failure is a note in the result, for readers have switched already."""
+    if not services.marks_success():
+        return ()
+    names = (key for partition in staged.partitions for key in partition.keys)
+    try:
+        services.store.put(services.layout.success_key, success_json(published.entry, names, services.layout.root))
+    except StorageError as error:
+        return (f"_SUCCESS was not written: {error.message}",)
+    return ()
 
 
 def _action(partition: EntryPartition, mode: WriteMode) -> Action:

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
 
+from table_writer.auditing import audit_of
+from table_writer.check import Check
+from table_writer.check.run import as_checks, require_passed, require_valid, run_checks
 from table_writer.create_table import create_table
 from table_writer.display.write_result import WriteResult
-from table_writer.errors import ConflictError, StorageError
-from table_writer.model.write import StagedFiles, WriteMode
+from table_writer.errors import ConflictError, InvalidInputError
+from table_writer.model.check_result import CheckResult
+from table_writer.model.staged_write import RecordedScope, StagedRecord
+from table_writer.model.write import StagedFiles, WriteMode, WritePlan
 from table_writer.open_write import OpenWrite
 from table_writer.options import WriteOptions
 from table_writer.plan.evolve import add_columns
 from table_writer.plan.limits import violation
 from table_writer.plan.planner import Planned, require_batch, require_mode
-from table_writer.plan.where import require_inside
-from table_writer.publish.publisher import Published, RepeatedKeyError
-from table_writer.publish.success import success_json
+from table_writer.plan.table_schema import table_schema
+from table_writer.plan.where import Where, require_inside
+from table_writer.publish.publisher import Published, RepeatedError
 from table_writer.refresh import refresh_session
-from table_writer.results import nothing_written, repeated_result, write_result
+from table_writer.results import mark_success, nothing_written, repeated_result, write_result
 from table_writer.services import TableServices
 from table_writer.spark_services import SessionServices
+from table_writer.staged_writes import StagedWrites
 from table_writer.stopwatch import Stopwatch
 from table_writer.upload.completing import ExecutorCompletions
 from table_writer.upload.copying import ExecutorCopies
@@ -59,52 +68,146 @@ class Steps:
         ``is_batch`` says that idempotency keys come in order.
         """
         watch = Stopwatch(self._services.metastore)
+        checks = as_checks(options.checks)
         with watch.step("plan"):
-            services = self._open(df, table, mode, options)
-            watch.follow(services.store)
+            services = self._open(df, table, mode, options, watch)
             earlier = services.published_with_key(options.idempotency_key, in_order=is_batch)
             if earlier is not None:
                 return repeated_result(earlier, watch)
-            planned = self._services.planner(services).plan(df, mode, options)
+            planned = self._plan(df, mode, options, services, checks)
             earlier = services.published_with_key(options.idempotency_key, in_order=is_batch)
             if earlier is not None:  # meanwhile; what comes after the plan's base version is seen before the claim
                 return repeated_result(earlier, watch)
         try:
             with OpenWrite(services, planned.plan) as write:
-                staged = self._stage(planned, services, write, watch)
+                staged = self._complete(planned, services, write, watch)
                 if staged.row_count == 0 and options.if_empty != "replace":
                     return nothing_written(planned.plan, options.if_empty, watch)
+                results = self.check(staged, services, checks, watch)
                 with watch.step("publish"):
-                    staged = self._with_new_columns(staged, planned, services)
-                    executors = self._executors(services, planned.plan.write_id, watch)
-                    copy_files = ExecutorCopies(executors, services.completer().copy)
+                    staged = self._with_new_columns(staged.with_checks(results), planned.fitted.added, services)
+                    copy_files = self.copies(services, staged.plan, watch)
                     published = services.publisher(copy_files).publish(staged, write.claiming)
-        except RepeatedKeyError as repeated:
+        except RepeatedError as repeated:
             return repeated_result(repeated.entry, watch)
         notes = (
             *planned.plan.notes,
-            *published.notes,
-            *_marked(services, staged, published),
-            *refresh_session(self._spark, services.table, planned.plan.write_id),
+            *self.after_publish(staged, services, published),
             *self._refresh_stream(df, services, planned.plan.write_id),
         )
-        return write_result(staged, published, notes, watch)
+        return replace(write_result(staged, published, notes, watch), checks=results)
+
+    def stage(
+        self, df: DataFrame, table: str, mode: WriteMode, options: WriteOptions, *, expires_in: timedelta
+    ) -> tuple[TableServices, StagedRecord]:
+        """Do steps 1 to 4, and hand the files over to whoever publishes or discards them.
+
+        Raises
+        ------
+        InvalidInputError
+            Also when the DataFrame has no rows, or the idempotency key was published before: there is nothing to stage.
+        """
+        watch = Stopwatch(self._services.metastore)
+        checks = as_checks(options.checks)
+        with watch.step("plan"):
+            services = self._open(df, table, mode, options, watch)
+            planned = self._plan(df, mode, options, services, checks)
+            earlier = services.published_with_key(options.idempotency_key)
+            if earlier is not None:
+                raise InvalidInputError(
+                    f"idempotency key {options.idempotency_key!r} was published by write {earlier.write_id}, as version"
+                    f" {earlier.version}: there is nothing to stage",
+                    table=str(services.table.name),
+                )
+        with OpenWrite(services, planned.plan) as write:
+            staged = self._complete(planned, services, write, watch)
+            if staged.row_count == 0 and options.if_empty != "replace":
+                nothing_written(planned.plan, "error", watch)
+            results = self.check(staged, services, checks, watch)
+            record = StagedRecord(
+                files=_recorded(staged.with_checks(results), services),
+                expires_after_seconds=expires_in.total_seconds(),
+                added_schema=StructType(list(planned.fitted.added)).json() if planned.fitted.added else "",
+                writer=services.identity,
+            )
+            write.stage(record)
+        return services, record
+
+    def check(
+        self, staged: StagedFiles, services: TableServices, checks: Sequence[Check], watch: Stopwatch
+    ) -> tuple[CheckResult, ...]:
+        """Step 4: judge exactly the files that would be published.
+
+        Raises
+        ------
+        CheckFailedError
+            A check of severity ``"error"`` failed.
+        """
+        if not checks:
+            return ()
+        with watch.step("check"):
+            audit = audit_of(self._spark, services, staged)
+            require_valid(checks, self._spark, audit.schema, audit.table, audit.partition_columns)
+            results = run_checks(checks, audit)
+        require_passed(results, audit.table, audit.write_id)
+        return results
+
+    def publish(self, record: StagedRecord, services: TableServices) -> WriteResult:
+        """Step 5 for a staged write."""
+        watch = Stopwatch(self._services.metastore)
+        watch.follow(services.store)
+        added = StructType.fromJson(json.loads(record.added_schema)).fields if record.added_schema else ()
+        prepared: list[StagedFiles] = []
+
+        def prepare(files: StagedFiles) -> StagedFiles:
+            prepared.append(self._with_new_columns(self._with_scope(files, services), added, services))
+            return prepared[0]
+
+        try:
+            with watch.step("publish"):
+                copy_files = self.copies(services, record.plan, watch)
+                published = StagedWrites(services).publish(record, copy_files=copy_files, prepare=prepare)
+        except RepeatedError as repeated:
+            return repeated_result(repeated.entry, watch, write_id=record.plan.write_id)
+        notes = (*record.plan.notes, *self.after_publish(prepared[0], services, published))
+        return replace(write_result(prepared[0], published, notes, watch), checks=record.files.checks)
+
+    def after_publish(self, staged: StagedFiles, services: TableServices, published: Published) -> tuple[str, ...]:
+        """Tell other tools and this session; what could not be done is for a person to know."""
+        marked = mark_success(services, staged, published)
+        return (*published.notes, *marked, *refresh_session(self._spark, services.table, staged.plan.write_id))
+
+    def copies(self, services: TableServices, plan: WritePlan, watch: Stopwatch) -> ExecutorCopies:
+        """Return what copies the files that an append brings along."""
+        return ExecutorCopies(self._executors(services, plan.write_id, watch), services.completer().copy)
 
     def _refresh_stream(self, df: DataFrame, services: TableServices, write_id: str) -> tuple[str, ...]:
         """A streaming query runs in a session of its own, which remembers where tables were."""
         session = df.sparkSession
         return () if session is self._spark else refresh_session(session, services.table, write_id)
 
-    def _open(self, df: DataFrame, table: str, mode: WriteMode, options: WriteOptions) -> TableServices:
+    def _open(
+        self, df: DataFrame, table: str, mode: WriteMode, options: WriteOptions, watch: Stopwatch
+    ) -> TableServices:
         """Open the table; make it first where the call says what it shall be like."""
         name, new = self._services.table_name(table), options.if_missing
         if new is not None and self._services.metastore.get_table(name) is None:
             require_batch(df, name)
             require_mode(mode, options, name, partitioned=bool(new.partition_by))
             create_table(self._spark, df, name, new, if_not_exists=True)
-        return self._services.open_table(table, engine=options.engine)
+        services = self._services.open_table(table, engine=options.engine)
+        watch.follow(services.store)
+        return services
 
-    def _stage(self, planned: Planned, services: TableServices, write: OpenWrite, watch: Stopwatch) -> StagedFiles:
+    def _plan(
+        self, df: DataFrame, mode: WriteMode, options: WriteOptions, services: TableServices, checks: Sequence[Check]
+    ) -> Planned:
+        planned = self._services.planner(services).plan(df, mode, options)
+        table = services.table
+        require_valid(checks, self._spark, planned.fitted.schema, str(table.name), table.partition_columns)
+        return planned
+
+    def _complete(self, planned: Planned, services: TableServices, write: OpenWrite, watch: Stopwatch) -> StagedFiles:
         """Steps 2 and 3: files of all rows, that no table points at."""
         plan = planned.plan
         if planned.spec is None:
@@ -122,12 +225,24 @@ class Steps:
             write.complete(messages, ExecutorCompletions(self._executors(services, plan.write_id, watch)))
         return staged
 
-    def _with_new_columns(self, staged: StagedFiles, planned: Planned, services: TableServices) -> StagedFiles:
-        """Add the columns that the table does not have, just before the first row of them can be read."""
-        if not planned.fitted.added:
+    def _with_scope(self, staged: StagedFiles, services: TableServices) -> StagedFiles:
+        """Let Spark evaluate the predicate of a staged write again, for partitions that have appeared since."""
+        plan = staged.plan
+        if not plan.where:
             return staged
-        before = planned.plan.table
-        table = add_columns(self._spark, services.metastore, before, planned.fitted.added)
+        schema = table_schema(services.table)
+        partition_schema = StructType(schema.fields[len(schema) - len(services.table.partition_columns) :])
+        scope = Where(self._spark, plan.where, partition_schema, str(plan.table.name))
+        return replace(staged, plan=replace(plan, scope=scope))
+
+    def _with_new_columns(
+        self, staged: StagedFiles, added: Sequence[StructField], services: TableServices
+    ) -> StagedFiles:
+        """Add the columns that the table does not have, just before the first row of them can be read."""
+        if not added:
+            return staged
+        before = staged.plan.table
+        table = add_columns(self._spark, services.metastore, before, added)
         same = (table.created_at_seconds, table.root, table.partition_columns) == (
             before.created_at_seconds,
             before.root,
@@ -138,9 +253,9 @@ class Steps:
                 f"{table.name} was altered, or dropped and made again, while it was being written; nothing was"
                 " published. Run it again.",
                 table=str(table.name),
-                write_id=planned.plan.write_id,
+                write_id=staged.plan.write_id,
             )
-        return replace(staged, plan=replace(planned.plan, table=table))
+        return replace(staged, plan=replace(staged.plan, table=table))
 
     def _executors(self, services: TableServices, write_id: str, watch: Stopwatch) -> Executors:
         return Executors(self._spark.sparkContext, services.store_settings, write_id, watch.add_requests)
@@ -159,13 +274,12 @@ def _explained(planned: Planned) -> Iterator[None]:
         raise explanation from error
 
 
-def _marked(services: TableServices, staged: StagedFiles, published: Published) -> tuple[str, ...]:
-    """Write ``_SUCCESS`` where it is wanted. A failure is a note in the result, for readers have switched already."""
-    if not services.marks_success():
-        return ()
-    names = (key for partition in staged.partitions for key in partition.keys)
-    try:
-        services.store.put(services.layout.success_key, success_json(published.entry, names, services.layout.root))
-    except StorageError as error:
-        return (f"_SUCCESS was not written: {error.message}",)
-    return ()
+def _recorded(staged: StagedFiles, services: TableServices) -> StagedFiles:
+    """Write down which partitions the predicate selects: who publishes may have no Spark."""
+    plan = staged.plan
+    if not plan.where:
+        return staged
+    known = frozenset(services.metastore.get_partition_names(plan.table.name))
+    known |= {one.values for one in staged.partitions}
+    scope = RecordedScope(known, plan.scope(known), plan.where, str(plan.table.name), plan.write_id)
+    return replace(staged, plan=replace(plan, scope=scope))

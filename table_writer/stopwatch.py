@@ -1,4 +1,4 @@
-"""What a write took: seconds per step, storage requests and metastore calls."""
+"""What a write took: seconds per step, storage requests and metastore calls; it tells the progress which step it is."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from table_writer.metastore.protocol import Metastore
+from table_writer.progress import current
 from table_writer.storage.object_store import ObjectStore
 
 __all__ = ["Stopwatch"]
@@ -37,7 +38,8 @@ class Stopwatch:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Time one step."""
+        """Time one step, and show that it is this one."""
+        current().begin(name)
         start = time.perf_counter()
         try:
             yield

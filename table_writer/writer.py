@@ -5,28 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Unpack
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from table_writer.batches import batch_writer
-from table_writer.config import TableWriterConfig
 from table_writer.create_table import create_table
 from table_writer.display.plan_report import PlanReport
-from table_writer.display.reports import DoctorReport, RecoverReport
 from table_writer.display.write_result import WriteResult
-from table_writer.maintenance import Maintenance
 from table_writer.model.new_table import NewTable
 from table_writer.model.write import WriteMode
 from table_writer.options import NewTableKeywords, WriteKeywords, WriteOptions, write_mode
 from table_writer.plan.planner import require_mode
 from table_writer.preview import Preview
-from table_writer.spark_services import SessionServices
-from table_writer.steps import Steps
+from table_writer.session_calls import MaintenanceCalls
+from table_writer.staging import StagingCalls
 
 __all__ = ["TableWriter"]
 
 
-class TableWriter:
+class TableWriter(StagingCalls, MaintenanceCalls):
     """Writes DataFrames into Hive tables so that readers see all old rows or all new rows.
 
     Parameters
@@ -49,17 +46,6 @@ class TableWriter:
     >>> TableWriter(spark).overwrite_partitions(df, "mart.orders").rows
     2
     """
-
-    def __init__(
-        self,
-        spark: SparkSession,
-        *,
-        config: TableWriterConfig | None = None,
-        services: SessionServices | None = None,
-    ) -> None:
-        self._spark = spark
-        self._services = services or SessionServices(spark, config or TableWriterConfig())
-        self._steps = Steps(spark, self._services)
 
     def overwrite_partitions(self, df: DataFrame, table: str, **options: Unpack[WriteKeywords]) -> WriteResult:
         """Replace exactly the partitions that the DataFrame has rows for, or that ``where`` selects.
@@ -333,64 +319,6 @@ class TableWriter:
         >>> write_batch(df, 0)
         """
         return batch_writer(self._steps.write, table, mode, query_name, options)
-
-    def recover(self, table: str) -> RecoverReport:
-        """Settle every publish of a table that was left in doubt, and put right what the metastore applied late.
-
-        The same as :meth:`Maintenance.recover`, with the session's settings.
-
-        Parameters
-        ----------
-        table
-            ``database.table``.
-
-        Returns
-        -------
-        RecoverReport
-            ``settled`` has the versions that were in doubt, with how they ended.
-
-        Raises
-        ------
-        MetastoreError, StorageError, OutcomeUnknownError
-            It could not be settled yet; call again.
-
-        Examples
-        --------
-        >>> TableWriter(spark).recover("mart.orders").settled
-        {}
-        """
-        return Maintenance(services=self._services.services).recover(str(self._services.table_name(table)))
-
-    def doctor(self, table: str) -> DoctorReport:
-        """Examine metastore, store, bucket, table and this session's settings; say what to change.
-
-        The same as :meth:`Maintenance.doctor`, with the session's settings.
-
-        Parameters
-        ----------
-        table
-            ``database.table``.
-
-        Examples
-        --------
-        >>> {finding.check: finding.status for finding in TableWriter(spark).doctor("mart.orders").findings}["owner"]
-        'ok'
-        """
-        spark_conf = dict(self._spark.sparkContext.getConf().getAll())
-        keeper = Maintenance(services=self._services.services)
-        return keeper.doctor(str(self._services.table_name(table)), spark_conf=spark_conf)
-
-    def adopt(self, table: str) -> None:
-        """Declare that the files below a table's root are this table's, after it was renamed or created again.
-
-        The log and all files stay. Needed only when a write says so.
-
-        Parameters
-        ----------
-        table
-            ``database.table``.
-        """
-        Maintenance(services=self._services.services).adopt(str(self._services.table_name(table)))
 
     def _write(self, df: DataFrame, table: str, mode: WriteMode, keywords: WriteKeywords) -> WriteResult:
         return self._steps.write(df, table, mode, WriteOptions(**keywords))

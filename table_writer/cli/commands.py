@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 from table_writer.cli.arguments import age, version_number
 from table_writer.cli.configuration import read_spark_conf
 from table_writer.display.reports import DoctorReport, RecoverReport, RestoreReport, UploadsReport, VacuumReport
+from table_writer.display.staged_report import DiscardReport
 from table_writer.maintenance import Maintenance
 from table_writer.model.table import TableName
 from table_writer.retention import SAFE_AGE
@@ -106,6 +107,20 @@ def _uploads(keeper: Maintenance, arguments: Namespace) -> Report:
     )
 
 
+def _staged(keeper: Maintenance, arguments: Namespace) -> Report:
+    if arguments.write_id is None:
+        return keeper.staged(arguments.table)
+    return keeper.staged_write(arguments.table, arguments.write_id)
+
+
+def _publish(keeper: Maintenance, arguments: Namespace) -> Report:
+    return keeper.publish(arguments.table, arguments.write_id, dry_run=arguments.dry_run)
+
+
+def _discard(keeper: Maintenance, arguments: Namespace) -> Report:
+    return keeper.discard(arguments.table, arguments.write_id, dry_run=arguments.dry_run)
+
+
 def _restore(keeper: Maintenance, arguments: Namespace) -> Report:
     return keeper.restore(arguments.table, partitions=arguments.partition, dry_run=arguments.dry_run)
 
@@ -128,7 +143,7 @@ def _not_recovered(report: RecoverReport) -> bool:
     )  # what is missing, somebody dropped: nothing is left to do
 
 
-def _not_deleted(report: VacuumReport | UploadsReport) -> bool:
+def _not_deleted(report: VacuumReport | UploadsReport | DiscardReport) -> bool:
     return bool(report.failures)
 
 
@@ -151,6 +166,16 @@ def _history_arguments(parser: ArgumentParser) -> None:
 
 def _show_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("version", type=version_number, metavar="VERSION", help="its number in the history")
+
+
+def _staged_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("write_id", nargs="?", metavar="WRITE_ID", help="show this one, partition by partition")
+
+
+def _one_staged_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("write_id", metavar="WRITE_ID", help="as `staged` lists it")
+    _dry_run_argument(parser)
+    _yes_argument(parser)
 
 
 def _dry_run_argument(parser: ArgumentParser) -> None:
@@ -247,6 +272,27 @@ COMMANDS: Final = (
         run=_uploads,
         left=_not_deleted,
         asks=lambda arguments: bool(arguments.abort),
+    ),
+    Command(
+        name="staged",
+        help="List the writes that are staged, or show one of them.",
+        add_arguments=_staged_arguments,
+        run=_staged,
+    ),
+    Command(
+        name="publish",
+        help="Make readers see a staged write: all its partitions in one metastore call.",
+        add_arguments=_one_staged_arguments,
+        run=_publish,
+        asks=_always,
+    ),
+    Command(
+        name="discard",
+        help="Delete a staged write, so that nobody can publish it any more.",
+        add_arguments=_one_staged_arguments,
+        run=_discard,
+        left=_not_deleted,
+        asks=_always,
     ),
     Command(
         name="restore",

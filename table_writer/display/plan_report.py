@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from table_writer.display.render import Summary, size
-from table_writer.display.reports import Report
+from table_writer.display.report import Report
 from table_writer.model.partition_name import WHOLE_TABLE
 from table_writer.model.table import PartitionValues
 
@@ -178,6 +178,7 @@ class PlanReport(Report):
 
     def _summary(self) -> Summary:
         return Summary(
+            subject=self.table,
             headline=self._headline(),
             headings=("partition", "", "rows", "copied files", "copied", "new location"),
             rows=tuple(map(_row, self.partitions)),

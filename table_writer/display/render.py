@@ -1,26 +1,46 @@
-"""A headline, a table and a few lines, as text and as HTML: the same facts from the same rows."""
+"""A headline, tables and a few lines: the facts as text, from the same rows that :mod:`.html` shows."""
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Final
 
-__all__ = ["Summary", "size", "summary_html", "summary_text"]
+from table_writer.printable import printable
+
+__all__ = ["Grid", "Summary", "counted", "size", "summary_text"]
 
 SHOWN_ROWS: Final = 12
-TEXT_COLUMNS: Final = 2  # the first ones are words and stand left; figures stand right
+MAX_PADDED_WIDTH: Final = 80  # a longer cell pushes its own row to the right, and no other
+USUAL_FIGURES: Final = frozenset(
+    {"age", "copied", "copied files", "files", "nulls", "objects", "rows", "size", "wrong rows"}
+)
+USUAL_STATES: Final = frozenset({"", "outcome", "state", "status", "whose"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Summary:
-    """What is shown; plain text throughout, escaped where it is rendered."""
+class Grid:
+    """A table; plain text throughout, escaped where it is rendered.
 
-    headline: str
+    Parameters
+    ----------
+    headings, rows
+        As many cells in each row as there are headings.
+    title
+        What stands above it.
+    figures
+        Headings of columns that stand right.
+    states
+        Headings of columns whose words say how something ended.
+    shown_count
+        Rows that are shown; a line counts the others.
+    """
+
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    lines: tuple[str, ...]
-
+    title: str = ""
+    figures: frozenset[str] = USUAL_FIGURES
+    states: frozenset[str] = USUAL_STATES
     shown_count: int = SHOWN_ROWS
 
     @property
@@ -29,14 +49,51 @@ class Summary:
         return self.rows[: self.shown_count]
 
     @property
-    def closing(self) -> tuple[str, ...]:
-        """What stands below the table."""
+    def left_out(self) -> tuple[str, ...]:
+        """A line on the other rows, if there are any."""
         hidden = len(self.rows) - len(self.shown)
-        return ((f"… and {hidden:,} more",) if hidden else ()) + self.lines
+        return (f"… and {hidden:,} more",) if hidden else ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Summary:
+    """What is shown; plain text throughout, escaped where it is rendered.
+
+    Parameters
+    ----------
+    headline
+        What there is to know, in one line.
+    headings, rows
+        Of the first table.
+    lines
+        What stands below all tables.
+    subject
+        The words that the headline begins with and that others chose: the table's name.
+    grids
+        Further tables; those without rows are not shown.
+    figures
+        Headings of the first table whose columns stand right.
+    """
+
+    headline: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    lines: tuple[str, ...]
+    subject: str = ""
+    grids: tuple[Grid, ...] = ()
+    figures: frozenset[str] = USUAL_FIGURES
+    shown_count: int = SHOWN_ROWS
+
+    @property
+    def tables(self) -> tuple[Grid, ...]:
+        """All tables that have rows, the first one first."""
+        first = Grid(headings=self.headings, rows=self.rows, figures=self.figures, shown_count=self.shown_count)
+        return tuple(grid for grid in (first, *self.grids) if grid.rows)
 
     def with_all_rows(self) -> Summary:
         """Return the same with no row left out."""
-        return replace(self, shown_count=len(self.rows))
+        grids = tuple(replace(grid, shown_count=len(grid.rows)) for grid in self.grids)
+        return replace(self, shown_count=len(self.rows), grids=grids)
 
 
 def size(count: float) -> str:
@@ -51,43 +108,39 @@ def size(count: float) -> str:
     return f"{count:.0f} B" if exponent == 0 else f"{count / 1024**exponent:.1f} {'KMGT'[exponent - 1]}iB"
 
 
+def counted(count: int, noun: str) -> str:
+    """Count things whose plural ends in ``s``.
+
+    Examples
+    --------
+    >>> counted(1, "file"), counted(1200, "file")
+    ('1 file', '1,200 files')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def summary_text(summary: Summary) -> str:
     """Render aligned lines; control characters of hostile names are shown escaped."""
-    table = [tuple(map(_printable, row)) for row in (summary.headings, *summary.shown)] if summary.rows else []
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    aligned = ["  ".join(_aligned(row, widths)).rstrip() for row in table]
-    return "\n".join(
-        [_printable(summary.headline), *(f"  {line}" for line in (*aligned, *map(_printable, summary.closing)))]
+    tables = (line for grid in summary.tables for line in _grid_lines(grid))
+    lines = (*tables, *map(printable, summary.lines))
+    return "\n".join([printable(summary.headline), *(f"  {line}" for line in lines)])
+
+
+def _grid_lines(grid: Grid) -> list[str]:
+    table = [tuple(map(printable, row)) for row in (grid.headings, *grid.shown)]
+    widths = [min(max(map(_width, column)), MAX_PADDED_WIDTH) for column in zip(*table, strict=True)]
+    right = [heading in grid.figures for heading in grid.headings]
+    aligned = ("  ".join(map(_padded, row, widths, right)).rstrip() for row in table)
+    return [*((f"{printable(grid.title)}:",) if grid.title else ()), *aligned, *grid.left_out]
+
+
+def _padded(cell: str, width: int, right: bool) -> str:  # noqa: FBT001 - mapped over three sequences
+    blanks = " " * (width - _width(cell))
+    return blanks + cell if right else cell + blanks
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal: two for a character of East Asia or a picture, none for an accent of its own."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )
-
-
-def summary_html(summary: Summary) -> str:
-    """Render for notebooks: readable in light and dark, no script, no network."""
-    head = _html_row("th", summary.headings)
-    body = "".join(_html_row("td", row) for row in summary.shown)
-    table = f"<table><thead>{head}</thead><tbody>{body}</tbody></table>" if summary.rows else ""
-    lines = "".join(f"<div style='opacity:.75'>{escape(_printable(line))}</div>" for line in summary.closing)
-    return f"<div><b>{escape(_printable(summary.headline))}</b>{table}{lines}</div>"
-
-
-def _aligned(row: tuple[str, ...], widths: list[int]) -> list[str]:
-    return [
-        cell.ljust(width) if index < TEXT_COLUMNS else cell.rjust(width)
-        for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ]
-
-
-def _html_row(tag: str, cells: tuple[str, ...]) -> str:
-    sides = ["left" if index < TEXT_COLUMNS else "right" for index in range(len(cells))]
-    return (
-        "<tr>"
-        + "".join(
-            f"<{tag} style='text-align:{side};padding:0 .8em'>{escape(_printable(cell))}</{tag}>"
-            for side, cell in zip(sides, cells, strict=True)
-        )
-        + "</tr>"
-    )
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from table_writer.model.check_result import CheckResult
+
 __all__ = [
     "AbortedUpload",
     "DeletedPath",
@@ -42,6 +44,7 @@ class VersionSummary:
     bytes: int
     tags: Mapping[str, str]
     idempotency_key: str
+    checks: tuple[CheckResult, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

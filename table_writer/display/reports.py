@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
-from table_writer.display.render import Summary, size, summary_html, summary_text
+from table_writer.display.check_results import check_grids, checks_in_short
+from table_writer.display.plot import plot_versions
+from table_writer.display.render import Summary, size
+from table_writer.display.report import Report
 from table_writer.display.report_parts import (
     AbortedUpload,
     DeletedPath,
@@ -19,6 +19,10 @@ from table_writer.display.report_parts import (
     UploadDetail,
     VersionSummary,
 )
+from table_writer.model.check_result import CheckResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = [
     "AbortedUpload",
@@ -29,6 +33,7 @@ __all__ = [
     "KeptPath",
     "PartitionDetail",
     "RecoverReport",
+    "Report",
     "RestoreReport",
     "RollbackReport",
     "UploadDetail",
@@ -38,39 +43,6 @@ __all__ = [
     "VersionSummary",
 ]
 
-SHOWN_LINES: Final = 12  # below the table
-
-
-REPORT_FORMAT: Final = 1
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Report:
-    """A report on one table."""
-
-    table: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values: what ``--json`` prints."""
-        return {"format": REPORT_FORMAT, **_plain(dataclasses.asdict(self))}
-
-    def to_json(self) -> str:
-        """Return the report as one JSON object."""
-        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
-
-    def __repr__(self) -> str:
-        return self.to_text()
-
-    def _repr_html_(self) -> str:
-        return summary_html(_shortened(self._summary()))
-
-    def to_text(self, *, all_rows: bool = False) -> str:
-        """Return the summary as aligned lines; all rows of its table, or the first ones."""
-        return summary_text(self._summary().with_all_rows() if all_rows else _shortened(self._summary()))
-
-    def _summary(self) -> Summary:
-        raise NotImplementedError
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HistoryReport(Report):
@@ -78,10 +50,37 @@ class HistoryReport(Report):
 
     versions: tuple[VersionSummary, ...] = ()
 
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the rows of each version over time, by what it did; what was abandoned or rolled back stands out.
+
+        Parameters
+        ----------
+        axes
+            Matplotlib's, to draw on; by default those of a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            What was drawn on.
+
+        Raises
+        ------
+        InvalidInputError
+            matplotlib is not installed: ``pip install 'table-writer[plot]'``.
+
+        Examples
+        --------
+        >>> axes = HistoryReport(table="mart.orders").plot()
+        >>> axes.get_title(loc="left")
+        'mart.orders: no version yet'
+        """
+        return plot_versions(self.table, self.versions, axes)
+
     def _summary(self) -> Summary:
         return Summary(
+            subject=self.table,
             headline=f"{self.table}: {len(self.versions)} version(s)",
-            headings=("version", "state", "when (UTC)", "what", "who", "partitions", "rows", "size"),
+            headings=("version", "state", "when (UTC)", "what", "who", "partitions", "rows", "size", "checks"),
             rows=tuple(
                 (
                     str(one.version),
@@ -92,6 +91,7 @@ class HistoryReport(Report):
                     _changes(one),
                     "?" if one.rows is None else f"{one.rows:,}",
                     size(one.bytes),
+                    checks_in_short(one.checks),
                 )
                 for one in self.versions
             ),
@@ -111,9 +111,15 @@ class VersionReport(Report):
     partitions: tuple[PartitionDetail, ...] = ()
     deletes: tuple[str, ...] = ()
 
+    @property
+    def checks(self) -> tuple[CheckResult, ...]:
+        """What its checks found, without example rows."""
+        return self.summary.checks
+
     def _summary(self) -> Summary:
         one = self.summary
         return Summary(
+            subject=self.table,
             headline=f"{self.table} version {one.version}: {one.mode}, {one.state}",
             headings=("partition", "", "rows", "files", "size", "location"),
             rows=tuple(
@@ -127,6 +133,7 @@ class VersionReport(Report):
                 )
                 for p in self.partitions
             ),
+            grids=check_grids(one.checks),
             lines=(
                 f"write_id {one.write_id}, {one.created_at:%Y-%m-%d %H:%M:%S} UTC",
                 f"by {one.user}@{one.host} {one.application_id}",
@@ -169,6 +176,7 @@ class RecoverReport(Report):
         done = len(self.settled) + len(self.put_right) + len(self.finished_vacuums) + len(self.unfinished_vacuums)
         settled, right = ("to settle", "to put right") if self.dry_run else ("settled", "put right")
         return Summary(
+            subject=self.table,
             headline=(
                 f"{self.table}: {len(self.settled)} version(s) {settled}, {len(self.put_right)} partition(s) {right}"
                 if done
@@ -200,6 +208,7 @@ class RollbackReport(Report):
         what = "would be put back" if self.dry_run else "put back"
         count = len(self.partitions)
         return Summary(
+            subject=self.table,
             headline=(
                 f"{self.table}: {count} partition(s) {what} to version {self.to_version}"
                 + (f" (as version {self.version})" if self.version else "")
@@ -262,6 +271,7 @@ class VacuumReport(Report):
         objects = sum(len(path.keys) for path in self.deleted)
         verb = "would free" if self.dry_run else "freed"
         return Summary(
+            subject=self.table,
             headline=(
                 f"{self.table}: {verb} {size(self.bytes_freed)} in {objects:,} objects of {len(self.deleted)}"
                 f" location(s); {len(self.aborted):,} upload(s) {'to abort' if self.dry_run else 'aborted'},"
@@ -305,6 +315,7 @@ class UploadsReport(Report):
             f"; {len(self.aborted):,} aborted, {files:,} file(s) of dead writes deleted" if not self.dry_run else ""
         )
         return Summary(
+            subject=self.table,
             headline=f"{self.table}: {len(self.uploads):,} pending upload(s){aborted}",
             headings=("whose", "key", "write_id", "age"),
             rows=tuple(
@@ -328,6 +339,7 @@ class RestoreReport(Report):
     def _summary(self) -> Summary:
         verb = "would be added" if self.dry_run else "added"
         return Summary(
+            subject=self.table,
             headline=f"{self.table}: {len(self.partitions)} partition(s) {verb}, {self.present_count} there already",
             headings=("partition", "", "rows", "files", "size"),
             rows=tuple(
@@ -359,6 +371,7 @@ class DoctorReport(Report):
     def _summary(self) -> Summary:
         troubled = [finding for finding in self.findings if finding.status in {"warning", "error"}]
         return Summary(
+            subject=self.table,
             headline=f"{self.table}: {len(self.findings)} checks, {len(troubled)} to look at",
             headings=("status", "finding"),  # two columns of words stand left; a third would stand right
             rows=tuple((finding.status, f"{finding.check}: {finding.message}") for finding in self.findings),
@@ -366,22 +379,6 @@ class DoctorReport(Report):
         )
 
 
-def _shortened(summary: Summary) -> Summary:
-    """Leave out all but the first lines: a vacuum of a large table keeps thousands of locations."""
-    hidden = len(summary.lines) - SHOWN_LINES
-    if hidden <= 0:
-        return summary
-    return dataclasses.replace(summary, lines=(*summary.lines[:SHOWN_LINES], f"… and {hidden:,} more lines"))
-
-
 def _changes(one: VersionSummary) -> str:
     named = (("+", one.added_count), ("~", one.replaced_count), ("-", one.dropped_count))
     return " ".join(f"{sign}{count}" for sign, count in named if count) or "-"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return value.isoformat() if isinstance(value, datetime) else value

@@ -48,6 +48,7 @@ def summarised(record: SlotRecord) -> VersionSummary:
         bytes=sum(partition.bytes for partition in entry.partitions),
         tags=dict(entry.tags),
         idempotency_key=entry.idempotency_key,
+        checks=entry.checks,
     )
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from table_writer.display.render import Summary, size, summary_html, summary_text
+from table_writer.display.check_results import check_grids
+from table_writer.display.render import Summary, size
+from table_writer.display.report import Report
+from table_writer.model.check_result import CheckResult
 from table_writer.model.partition_name import WHOLE_TABLE
 from table_writer.model.table import PartitionValues
 
@@ -46,8 +49,8 @@ class PartitionResult:
     copied_files: int = 0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WriteResult:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class WriteResult(Report):
     """A write that took effect, or that had nothing to do.
 
     Parameters
@@ -66,9 +69,10 @@ class WriteResult:
         Sent by this write, by kind, executors included.
     notes
         What a person should know: what was left alone, what a best-effort step could not do.
+    checks
+        What the checks of this write found.
     """
 
-    table: str
     mode: str
     write_id: str
     version: int | None
@@ -78,6 +82,7 @@ class WriteResult:
     storage_requests: Mapping[str, int] = field(default_factory=dict)
     metastore_calls: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    checks: tuple[CheckResult, ...] = ()
 
     @property
     def added(self) -> tuple[PartitionResult, ...]:
@@ -124,20 +129,21 @@ class WriteResult:
         """Bytes of those files."""
         return sum(partition.copied_bytes for partition in self.partitions)
 
-    def __repr__(self) -> str:
-        return summary_text(self._summary)
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, the totals included."""
+        totals = {"rows": self.rows, "bytes": self.bytes, "files": self.files}
+        copied = {"copied_files": self.copied_files, "copied_bytes": self.copied_bytes}
+        return {**super().to_dict(), **totals, **copied}
 
-    def _repr_html_(self) -> str:
-        return summary_html(self._summary)
-
-    @property
     def _summary(self) -> Summary:
         return Summary(
+            subject=self.table,
             headline=self._headline,
             headings=("partition", "", "rows", "files", "size"),
             rows=tuple(
                 (p.name or WHOLE_TABLE, p.action, f"{p.rows:,}", f"{p.files:,}", size(p.bytes)) for p in self.partitions
             ),
+            grids=check_grids(self.checks),
             lines=(f"write_id {self.write_id}", self._effort, *(f"note: {note}" for note in self.notes)),
         )
 

@@ -145,8 +145,9 @@ def dead_writes(patient: Patient) -> Iterable[Finding]:
     stale = traces.stale_registrations(history, seconds)
     foreign = sum(traces.write_id_of(found) is None for found in services.store.list_uploads(services.layout.root.key))
     uploads = sum(map(len, traces.uploads.values()))
-    gone = {write.write_id for write in dead} | {one.write_id for one in stale}
-    running = len(traces.registered.keys() - gone)
+    gone = {services.layout.registration_key(write.write_id) for write in dead} | set(stale)
+    left = [one for one in traces.registered.values() if one.key not in gone]
+    staged = sum(one.is_staged for one in left)
     if dead or leftover or stale:
         stored = size(sum(found.size_bytes for write in dead for found in write.objects))
         aborted = sum(len(write.uploads) for write in dead) + len(leftover)
@@ -157,7 +158,8 @@ def dead_writes(patient: Patient) -> Iterable[Finding]:
             f"table-writer vacuum {patient.name}, or for uploads alone: table-writer uploads --abort {patient.name}",
         )
     else:
-        yield ok("dead writes", f"none; {running:,} write(s) registered, {uploads:,} upload(s) pending")
+        running = len(left) - staged
+        yield ok("dead writes", f"none; {running:,} write(s) running, {staged:,} staged, {uploads:,} upload(s) pending")
     if foreign:
         yield note(
             "dead writes",

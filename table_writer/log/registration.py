@@ -1,4 +1,4 @@
-"""The sign that a write is running: an object that its writer renews, so that nobody takes it for dead."""
+"""The sign that a write is running or staged: an object that its writer renews, or that says when it expires."""
 
 from __future__ import annotations
 
@@ -8,20 +8,32 @@ import logging
 import os
 import re
 import socket
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from table_writer.errors import InvalidInputError, StorageError
+from table_writer.log.heartbeat import Heartbeat
+from table_writer.log.stored import packed, unpacked
 from table_writer.model.entry import WRITE_ID
+from table_writer.model.staged_write import STAGED, StagedRecord, expiry_seconds
 from table_writer.model.write import TableLayout, WritePlan
-from table_writer.storage.object_store import ObjectStore
+from table_writer.storage.object_store import ObjectStore, StoredObject
 from table_writer.version import __version__
 
-__all__ = ["Registered", "Registration", "read_registrations", "used_before", "writer_identity"]
+__all__ = [
+    "Registered",
+    "Registration",
+    "put_staged",
+    "read_registration",
+    "read_registrations",
+    "remove_registration",
+    "used_before",
+    "writer_identity",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -66,16 +78,52 @@ class Registered:
 
     write_id: str
     key: str
-    age_seconds: float  # since the last heartbeat, by the store's clock
+    age_seconds: float  # since the last heartbeat, or since it was staged, by the store's clock
     renewed_every_seconds: float
     writer: Mapping[str, str] = field(default_factory=dict)
+    put_at: datetime | None = None  # by the store's clock
+    expires_after_seconds: float | None = None  # of a staged write; one that is running has none
+    staged: Mapping[str, Any] = field(default_factory=dict, repr=False)  # as stored; see ``record``
+
+    @classmethod
+    def parse(cls, write_id: str, key: str, stored: StoredObject) -> Registered:
+        """Read what is stored at a key; of what cannot be read its age still tells."""
+        body = _fields(stored.body)
+        staged = _dict(body.get("staged")) if body.get("state") == STAGED else {}
+        return cls(
+            write_id=write_id,
+            key=key,
+            age_seconds=stored.age_seconds,
+            renewed_every_seconds=_heartbeat(body.get("renewed_every_seconds")),
+            writer={str(name): str(value) for name, value in _dict(body.get("writer")).items()},
+            put_at=stored.info.modified_at,
+            expires_after_seconds=expiry_seconds(staged.get("expires_after_seconds")),
+            staged=staged,
+        )
+
+    @property
+    def is_staged(self) -> bool:
+        """Whether the write waits to be published or discarded, and no process has to be alive for it."""
+        return self.expires_after_seconds is not None
+
+    def record(self, layout: TableLayout) -> StagedRecord:
+        """Read what was staged.
+
+        Raises
+        ------
+        InvalidInputError
+            It cannot be read.
+        """
+        return StagedRecord.from_fields(self.staged, layout=layout, write_id=self.write_id)
 
     def is_dead(self, older_than_seconds: float) -> bool:
         """Whether nothing will come of the write any more.
 
         It has missed several heartbeats and is older than asked for; or its process ran on this very machine and is
-        gone.
+        gone. A staged write is dead once it has expired, whoever staged it.
         """
+        if self.expires_after_seconds is not None:
+            return self.age_seconds > self.expires_after_seconds
         silent = self.age_seconds > max(older_than_seconds, MISSED_HEARTBEATS * self.renewed_every_seconds)
         return silent or (self.age_seconds >= older_than_seconds and self._process_is_gone())
 
@@ -88,26 +136,41 @@ class Registered:
 
 def read_registrations(store: ObjectStore, layout: TableLayout) -> dict[str, Registered]:
     """Read the signs of all writes that are running, staged or dead, by ``write_id``."""
-    found: dict[str, Registered] = {}
-    for info in store.list(layout.registrations.key):
-        write_id, suffix, rest = info.key.removeprefix(layout.registrations.key).partition(".json")
-        ours = suffix and not rest and WRITE_ID.fullmatch(write_id)
-        stored = store.get(info.key) if ours else None
-        if stored is not None:
-            body = _fields(stored.body)
-            found[write_id] = Registered(
-                write_id=write_id,
-                key=info.key,
-                age_seconds=stored.age_seconds,
-                renewed_every_seconds=_heartbeat(body.get("renewed_every_seconds")),
-                writer={str(name): str(value) for name, value in _dict(body.get("writer")).items()},
-            )
-    return found
+    names = (info.key.removeprefix(layout.registrations.key) for info in store.list(layout.registrations.key))
+    ids = [name.removesuffix(".json") for name in names if name.endswith(".json")]
+    found = (read_registration(store, layout, write_id) for write_id in ids if WRITE_ID.fullmatch(write_id))
+    return {one.write_id: one for one in found if one is not None}
+
+
+def read_registration(store: ObjectStore, layout: TableLayout, write_id: str) -> Registered | None:
+    """Read the sign of one write, ``None`` if there is none."""
+    key = layout.registration_key(write_id)
+    stored = store.get(key)
+    if stored is None:
+        return None
+    return Registered.parse(write_id, key, stored)
+
+
+def put_staged(store: ObjectStore, record: StagedRecord) -> None:
+    """Register a write as staged; from now on any process may publish or discard it.
+
+    Put again, after a check, it expires later.
+    """
+    plan = record.plan
+    body = {
+        "format": 1,
+        "table": str(plan.table.name),
+        "write_id": plan.write_id,
+        "state": STAGED,
+        "writer": dict(record.writer),
+        "staged": record.to_fields(),
+    }
+    store.put(plan.layout.registration_key(plan.write_id), packed(json.dumps(body, ensure_ascii=False).encode()))
 
 
 def _fields(body: bytes) -> dict[str, Any]:
     try:
-        return _dict(json.loads(body))
+        return _dict(json.loads(unpacked(body)))
     except (ValueError, RecursionError):  # half written by hand: its age still tells when it was put
         return {}
 
@@ -132,20 +195,14 @@ def used_before(write_id: str, table: str) -> InvalidInputError:
 
 
 class Registration:
-    """Registers a write on entering, renews it from a thread, removes it on leaving.
-
-    The heartbeat is the object's LastModified: no two hosts' clocks are ever compared.
-    """
+    """Registers a write on entering, renews it from a thread; on leaving removes it, unless the write is staged."""
 
     def __init__(
         self, store: ObjectStore, plan: WritePlan, identity: dict[str, str], *, heartbeat_seconds: float
     ) -> None:
         self._store = store
-        self._heartbeat_seconds = heartbeat_seconds
+        self._plan = plan
         self._key = plan.layout.registration_key(plan.write_id)
-        self._write_id = plan.write_id
-        self._table = str(plan.table.name)
-        self._named_by_caller = plan.named_by_caller
         self._body = json.dumps(
             {
                 "format": 1,
@@ -159,30 +216,37 @@ class Registration:
                 "writer": identity,
             }
         ).encode()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name=f"heartbeat-{plan.write_id}", daemon=True)
+        self._is_staged = False
+        self._heartbeat = Heartbeat(
+            store, self._key, self._body, every_seconds=heartbeat_seconds, write_id=plan.write_id
+        )
 
     def __enter__(self) -> Self:
-        if not self._named_by_caller:
+        if not self._plan.named_by_caller:
             self._store.put(self._key, self._body)
         elif not self._store.put_if_absent(self._key, self._body):  # two processes may be given one name
-            raise used_before(self._write_id, self._table)
-        self._thread.start()
+            raise used_before(self._plan.write_id, str(self._plan.table.name))
+        self._heartbeat.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stopped.set()
-        self._thread.join()
-        try:
-            self._store.delete([self._key])
-        except StorageError as failure:
-            logger.warning("write_id=%s its registration %s was not removed: %s", self._write_id, self._key, failure)
+        self._heartbeat.stop()
+        if not self._is_staged:
+            remove_registration(self._store, self._plan.layout, self._plan.write_id)
 
-    def _renew(self) -> None:
-        while not self._stopped.wait(self._heartbeat_seconds):
-            try:
-                self._store.put(self._key, self._body)
-            except StorageError as error:
-                logger.warning("write_id=%s heartbeat failed, trying again: %s", self._write_id, error)
+    def stage(self, record: StagedRecord) -> None:
+        """Say that the write is staged from now on; the registration stays when this one is left."""
+        self._heartbeat.stop()  # one that came later would say that the write is running
+        put_staged(self._store, record)
+        self._is_staged = True
+
+
+def remove_registration(store: ObjectStore, layout: TableLayout, write_id: str) -> None:
+    """Say that nothing is left to do for a write; where that fails, a vacuum does it."""
+    key = layout.registration_key(write_id)
+    try:
+        store.delete([key])
+    except StorageError as failure:
+        logger.warning("write_id=%s its registration %s was not removed: %s", write_id, key, failure)

@@ -15,10 +15,12 @@ from datetime import datetime
 from typing import Any, Final
 
 from table_writer.errors import InvalidInputError
+from table_writer.model.check_result import CheckResult
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 
 __all__ = [
+    "MAX_NUMBER",
     "WRITE_ID",
     "DeletedLocation",
     "EntryPartition",
@@ -124,6 +126,7 @@ class LogEntry:
     idempotency_key: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     writer: Mapping[str, str] = field(default_factory=dict)
+    checks: tuple[CheckResult, ...] = ()  # that the write passed, or failed with a warning; no rows of the data
 
     @property
     def partition_values(self) -> frozenset[PartitionValues]:
@@ -206,6 +209,7 @@ class LogEntry:
                     for deleted in self.deletes
                 ],
                 "writer": dict(self.writer),
+                "checks": [result.to_json() for result in self.checks],
             },
             ensure_ascii=False,
         ).encode()
@@ -249,6 +253,7 @@ class LogEntry:
                     for deleted in stored["deletes"]
                 ),
                 writer={_text(key): _text(value) for key, value in stored["writer"].items()},
+                checks=tuple(map(CheckResult.from_json, stored.get("checks", ()))),
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise InvalidInputError(f"{where} cannot be read: {type(error).__name__}: {error}") from error

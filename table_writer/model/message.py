@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from table_writer.errors import StorageError
+from table_writer.model.column_statistics import TEXTS, ColumnStatistics
 from table_writer.model.table import PartitionValues
 
 __all__ = ["CommitMessage", "CommitMessages", "PendingUpload", "UploadedPart", "names_of_task"]
 
-MESSAGE_FORMAT: Final = 2
+MESSAGE_FORMAT: Final = 3
 
 
 def names_of_task(write_id: str, task_index: int) -> str:
@@ -75,6 +76,7 @@ class CommitMessage:
     uploads: tuple[PendingUpload, ...]
     requests: tuple[tuple[str, int], ...] = ()  # storage requests sent, by kind
     row_bytes: int = 0  # of a row in Arrow, on average, in the chunk with the widest rows
+    statistics: Mapping[str, ColumnStatistics] = field(default_factory=dict)  # of all files; what is missing is unknown
 
     def validate(self) -> None:
         """Check the message against itself.
@@ -82,8 +84,8 @@ class CommitMessage:
         Raises
         ------
         StorageError
-            Rows in differ from rows in files, two files share a key, a file is named like another task's, or an upload
-            cannot be completed.
+            Rows in differ from rows in files, two files share a key, a file is named like another task's, an upload
+            cannot be completed, or a column's statistics are of other rows.
         """
         start = names_of_task(self.write_id, self.task_index)
         for upload in self.uploads:
@@ -95,6 +97,11 @@ class CommitMessage:
             raise StorageError(f"task {self.task_index} read {self.row_count} rows but its files hold {written}")
         if len({upload.key for upload in self.uploads}) != len(self.uploads):
             raise StorageError(f"task {self.task_index} wrote two files under one key")
+        for name, one in self.statistics.items():
+            if not self.row_count or (one.null_count or 0) > self.row_count:
+                raise StorageError(
+                    f"task {self.task_index} read {self.row_count} rows but tells of column {name!r}: {one!r}"
+                )
 
     def to_bytes(self) -> bytes:
         """Serialise; a message that does not validate is never sent."""
@@ -114,6 +121,7 @@ class CommitMessage:
             "row_count": self.row_count,
             "requests": self.requests,
             "row_bytes": self.row_bytes,
+            "statistics": _by_kind_of_value(self.statistics),
             "uploads": uploads,
             "parts": parts,
         }
@@ -127,9 +135,24 @@ class CommitMessage:
             raise StorageError("an executor runs another version of table_writer than the driver; restart the session")
         requests = tuple((kind, count) for kind, count in fields.pop("requests"))
         uploads = tuple(map(_upload, fields.pop("uploads"), fields.pop("parts")))
-        message = cls(uploads=uploads, requests=requests, **fields)
+        statistics = _statistics(fields.pop("statistics"))
+        message = cls(uploads=uploads, requests=requests, statistics=statistics, **fields)
         message.validate()
         return message
+
+
+def _by_kind_of_value(statistics: Mapping[str, ColumnStatistics]) -> list[list[Any]]:
+    """Return all names, then all counts, and so on: a sixth smaller once it is compressed than column by column."""
+    stored = [one.to_json() for one in statistics.values()]
+    return [list(statistics), *([one.get(name) for one in stored] for name in TEXTS)]
+
+
+def _statistics(sent: Sequence[Sequence[Any]]) -> dict[str, ColumnStatistics]:
+    """Read what was checked when it was sent; a driver reads all messages several times."""
+    try:
+        return {name: ColumnStatistics.of_texts(*one) for name, *one in zip(*sent, strict=True)}
+    except (ArithmeticError, TypeError, ValueError) as error:
+        raise StorageError(f"a task sent something else than statistics of columns: {error}") from error
 
 
 def _upload(fields: Sequence[Any], parts: Iterable[Sequence[Any]]) -> PendingUpload:

@@ -6,9 +6,11 @@ import enum
 import secrets
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from table_writer.model.check_result import CheckResult
+from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics, as_spark_orders
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage, PendingUpload
 from table_writer.model.table import PartitionValues, Table
@@ -108,6 +110,10 @@ class TableLayout:
     def registration_key(self, write_id: str) -> str:
         """The sign that a write is running or staged."""
         return f"{self.registrations.key}{write_id}.json"
+
+    def turn_prefix(self, write_id: str) -> str:
+        """How the keys of the turns of a staged append begin; a number of five digits follows, and nothing more."""
+        return f"{self.registrations.key}{write_id}.turn-"
 
     def data(self, write_id: str) -> Location:
         """All uploads and objects of one write, and nothing else."""
@@ -226,23 +232,32 @@ class StagedFiles:
     plan: WritePlan
     partitions: tuple[StagedPartition, ...]
     row_bytes: int = 0  # of a row in Arrow, where rows are widest; 0 where nobody has looked
+    statistics: Mapping[str, ColumnStatistics] = field(default_factory=dict)  # of all files; what is missing is unknown
+    checks: tuple[CheckResult, ...] = ()  # the newest of each, without rows of the data
 
     @classmethod
     def from_messages(cls, plan: WritePlan, messages: Iterable[CommitMessage]) -> StagedFiles:
         """Group the files that commit messages name by their partitions; the messages are read once."""
         groups: dict[PartitionValues, _Group] = {}
-        row_bytes = 0
+        row_bytes, merged = 0, MergedStatistics()
         for message in messages:
             row_bytes = max(row_bytes, message.row_bytes)
+            merged.add(message.statistics, message.row_count)
             for upload in message.uploads:
                 groups.setdefault(upload.partition_values, _Group()).add(upload)
         partitions = tuple(groups[values].staged(values) for values in sorted(groups))
-        return cls(plan=plan, partitions=partitions, row_bytes=row_bytes)
+        statistics = as_spark_orders(merged.columns, plan.schema)
+        return cls(plan=plan, partitions=partitions, row_bytes=row_bytes, statistics=statistics)
 
     @property
     def row_count(self) -> int:
         """Rows in all files."""
         return sum(partition.rows for partition in self.partitions)
+
+    def with_checks(self, results: Iterable[CheckResult]) -> StagedFiles:
+        """Return the same with these results; one of a check that ran before takes its place."""
+        newest = {result.name: result.without_examples() for result in (*self.checks, *results)}
+        return replace(self, checks=tuple(newest.values()))
 
 
 class _Group:

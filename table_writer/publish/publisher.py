@@ -17,10 +17,11 @@ from table_writer.errors import (
     StorageError,
 )
 from table_writer.log.deadline import Deadline
+from table_writer.log.history import SlotRecord
 from table_writer.log.keys import published_with_key
 from table_writer.log.rules import Standing, standing
 from table_writer.log.table_log import LogState
-from table_writer.model.entry import EntryPartition, LogEntry, Operation
+from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.partition_name import name_in, shown_name
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.write import StagedFiles, StagedPartition, WriteMode, WritePlan, no_partition
@@ -29,7 +30,7 @@ from table_writer.publish.parts import PublishParts
 from table_writer.publish.replaced import Replaced, replaced_locations
 from table_writer.publish.switch import PartitionsNow, locations
 
-__all__ = ["Published", "Publisher", "RepeatedKeyError"]
+__all__ = ["Published", "Publisher", "RepeatedError"]
 
 logger = logging.getLogger(__name__)
 
@@ -37,11 +38,11 @@ BUILDING_MODES: Final = frozenset({WriteMode.APPEND, WriteMode.CREATE_PARTITIONS
 EMPTY_MARKER: Final = "_EMPTY"  # readers pass over names that start with _
 
 
-class RepeatedKeyError(Exception):
-    """A write with this idempotency key was published meanwhile: there is nothing left to do."""
+class RepeatedError(Exception):
+    """A write with this idempotency key, or this very write, was published meanwhile: there is nothing left to do."""
 
     def __init__(self, entry: LogEntry) -> None:
-        super().__init__(f"version {entry.version} has the same idempotency key")
+        super().__init__(f"published already, as version {entry.version}")
         self.entry = entry
 
 
@@ -95,8 +96,8 @@ class Publisher:
             A partition was published, or moved, by somebody else since the plan. Nothing changed.
         PartitionExistsError
             The mode adds partitions, and one exists. Nothing changed.
-        RepeatedKeyError
-            The idempotency key was published meanwhile. Nothing changed.
+        RepeatedError
+            The idempotency key was published meanwhile, or this staged write by another process. Nothing changed.
         OutcomeUnknownError
             The switch may or may not have taken effect; nothing is deleted.
         MetastoreError
@@ -120,6 +121,18 @@ class Publisher:
                         return replace(published, carried=carry_over.carried)
                     lost()
             state = self._parts.log.read_state(listed_after=state.listed_after)
+
+    def examine(self, staged: StagedFiles) -> None:
+        """Raise what :meth:`publish` would raise for what others have done since the plan; change nothing.
+
+        What is in doubt is passed over: a publish would wait for it.
+        """
+        state = self._parts.log.read_state(listed_after=0)
+        self._refuse_trimmed(staged.plan, state)
+        self._first_in_doubt(self._draft(staged), state, staged.plan)
+        table = self._table(staged.plan)
+        values = [one.values for one in staged.partitions]
+        self._refuse_existing(staged.plan, self._parts.metastore.get_partitions(table, values))
 
     def _settle_other(self, version: int, plan: WritePlan, state: LogState) -> None:
         try:
@@ -164,6 +177,7 @@ class Publisher:
             partitions=partitions,
             schema=plan.schema,
             row_bytes=staged.row_bytes,
+            checks=staged.checks,
             idempotency_key=plan.idempotency_key,
             tags=dict(plan.tags),
             writer=dict(self._parts.identity),
@@ -260,7 +274,12 @@ class Publisher:
         records = [self._parts.log.read(version) for version in sorted(unseen)]
         repeated = published_with_key(records, draft.idempotency_key) if draft.idempotency_key else None
         if repeated is not None:
-            raise RepeatedKeyError(repeated)
+            raise RepeatedError(repeated)
+        own = next((one for one in reversed(records) if one.entry.write_id == draft.write_id), None)
+        if own is not None and own.outcome is None:  # another process publishes this staged write
+            return own.entry.version
+        if own is not None and own.outcome is Outcome.PUBLISHED:
+            raise RepeatedError(own.entry)
         plan.scope(frozenset().union(*(record.entry.partition_values for record in records)))  # asked once for all
         for record in records:
             verdict = standing(

@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Any, Final, Protocol
 
-__all__ = ["EncodedFile", "Sink"]
+import pyarrow as pa
+
+from table_writer.model.column_statistics import LONGEST_TEXT_BYTES, Bound, ColumnStatistics
+
+__all__ = ["MOST_COLUMNS", "EncodedFile", "MakeBound", "Sink", "make_bound"]
+
+MOST_COLUMNS: Final = 100
+"""Columns of a file, nested ones not counted, whose statistics are collected.
+
+Each is some 20 bytes in the message of every task, compressed, all of which the driver holds.
+"""
+
+MakeBound = Callable[[Any], Bound | None]
+"""Makes a bound of what a footer holds for it: a number, or bytes. ``None`` where Python has no such value."""
+
+EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local time, and as UTC below
+EPOCH_DATE: Final = EPOCH.date()
 
 
 class Sink(Protocol):
@@ -25,3 +45,55 @@ class EncodedFile(Protocol):
 
     def close(self) -> tuple[int, int]:
         """Write the footer; returns what the file says it holds: rows, and bytes before compression."""
+
+    def statistics(self) -> dict[str, ColumnStatistics]:
+        """Return what the footer says of columns that are not nested, once it is written; others are not known."""
+
+
+def make_bound(kind: Any) -> MakeBound:
+    """Return how the bounds of a column of some type are made; of most types there are none.
+
+    Those of floating point leave NaN out, and do not tell 0.0 from -0.0.
+    """
+    types = pa.types
+    if types.is_integer(kind):
+        return int
+    if types.is_date32(kind):
+        return _date
+    if types.is_timestamp(kind):
+        epoch = EPOCH if kind.tz is None else EPOCH.replace(tzinfo=UTC)
+        return partial(_moment, epoch, timedelta(milliseconds=1) if kind.unit == "ms" else timedelta(microseconds=1))
+    if types.is_decimal(kind):
+        return partial(_decimal, -kind.scale)
+    return _text if types.is_string(kind) or types.is_large_string(kind) else _no_bound
+
+
+def _date(days: int) -> date | None:
+    try:
+        return EPOCH_DATE + timedelta(days)
+    except OverflowError:  # before the year 1, or after 9999
+        return None
+
+
+def _moment(epoch: datetime, unit: timedelta, count: int) -> datetime | None:
+    try:
+        return epoch + count * unit
+    except OverflowError:
+        return None
+
+
+def _decimal(exponent: int, unscaled: int | bytes) -> Decimal:
+    number = unscaled if isinstance(unscaled, int) else int.from_bytes(unscaled, "big", signed=True)
+    digits = tuple(map(int, str(abs(number))))
+    return Decimal((int(number < 0), digits, exponent))  # exact, whatever the context's precision is
+
+
+def _text(encoded: bytes) -> str | None:
+    try:
+        return encoded.decode() if len(encoded) <= LONGEST_TEXT_BYTES else None
+    except UnicodeDecodeError:  # Spark does not check its strings
+        return None
+
+
+def _no_bound(_: Any) -> None:
+    return None

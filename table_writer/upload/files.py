@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from table_writer.errors import StorageError
+from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics
 from table_writer.model.message import PendingUpload, names_of_task
 from table_writer.model.upload_spec import OrcOptions, ParquetOptions, UploadSpec
 from table_writer.upload.file_format import EncodedFile, Sink
@@ -50,15 +52,22 @@ class Files:
         self._uploads = uploads
         self._ids = ids
         self._finished: list[FinishedFile] = []
+        self._statistics = MergedStatistics()
 
     def open(self, partition_id: int, number: int) -> PartSink:
         """Return where the bytes of a partition's file go."""
         name = file_name(self._spec, self._task_index, number)
         return self._uploads.open(f"{self._spec.key_prefix}{self._ids.directory(partition_id)}{name}")
 
-    def finished(self, file: FinishedFile) -> None:
-        """Take note of a file that got its last byte."""
+    def finished(self, file: FinishedFile, statistics: Mapping[str, ColumnStatistics]) -> None:
+        """Take note of a file that got its last byte, and of what it says of its columns."""
         self._finished.append(file)
+        self._statistics.add(statistics, file.row_count)
+
+    @property
+    def statistics(self) -> dict[str, ColumnStatistics]:
+        """What all finished files say of their columns."""
+        return self._statistics.columns
 
     def pending_uploads(self) -> tuple[PendingUpload, ...]:
         """Wait for all parts of all files."""
@@ -146,7 +155,8 @@ class PartitionFile:
                 f"{self._sink.key} got {self._row_count} rows and holds {row_count}; run the write again"
             )
         self._sink.finish()
-        self._files.finished(FinishedFile(self._sink, self._partition_id, row_count, raw_size_bytes))
+        file = FinishedFile(self._sink, self._partition_id, row_count, raw_size_bytes)
+        self._files.finished(file, self._encoder.statistics())
         self._sink, self._encoder, self._row_count, self._footer_bytes = None, None, 0, 0
 
     def _opened(self, rows: Any) -> tuple[EncodedFile, PartSink]:

@@ -4,35 +4,53 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
+from uuid import uuid4
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import SparkContext, SparkJobInfo, SparkStageInfo
 from pyspark.util import InheritableThread
 
-__all__ = ["run_interruptibly"]
+from table_writer.progress import current
+
+__all__ = ["Counted", "run_interruptibly"]
 
 _logger = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
+Counted = Callable[[int, int], tuple[int, int, str]]
+"""Makes of the number of tasks that are done, and that there are, what is done, what there is to do, and its name."""
+
 LAST_TASKS_SECONDS: Final = 15.0  # Spark kills a Python worker 2 s after its task was cancelled
 POLL_SECONDS: Final = 0.05
 
 
-def run_interruptibly(context: SparkContext, work: Callable[[], Answer], *, tag: str) -> Answer:
+def tasks(done: int, total: int) -> tuple[int, int, str]:
+    """Count tasks as such."""
+    return done, total, "tasks"
+
+
+def run_interruptibly(
+    context: SparkContext, work: Callable[[], Answer], *, tag: str, counted: Counted = tasks
+) -> Answer:
     """Run what starts Spark jobs; when it fails or is interrupted, return only after its tasks have ended (or 15 s).
 
     The work runs on a thread of its own. On the caller's, Ctrl-C would cut the connection to Java between a question
     and its answer, and the request to cancel would wait behind the job that it is to cancel.
+
+    Meanwhile the progress of this thread's write shows the tasks, or what ``counted`` makes of how many are done.
     """
     outcome: Future[Answer] = Future()
+    own_tag = f"{tag}-{uuid4().hex}"  # of this run: the write may have had others
 
     def run() -> None:
         try:
             context.addJobTag(tag)
+            context.addJobTag(own_tag)
             outcome.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised again on the caller's thread
             outcome.set_exception(error)
@@ -42,7 +60,8 @@ def run_interruptibly(context: SparkContext, work: Callable[[], Answer], *, tag:
     )  # keeps the caller's job group, pool, description
     thread.start()
     try:
-        return outcome.result()
+        with current().asking(TaskCounter(context, own_tag, counted)):
+            return outcome.result()
     except BaseException:  # Ctrl-C above all
         _end_tasks(context, tag, outcome)
         raise
@@ -66,8 +85,40 @@ def _end_tasks(context: SparkContext, tag: str, outcome: Future[Any]) -> None:
 
 
 def _active_tasks(context: SparkContext, tag: str) -> int:
+    return sum(stage.numActiveTasks for job in _jobs(context, tag) for stage in _stages(context, job))
+
+
+@dataclass
+class TaskCounter:
+    """Asks Spark how many tasks of a run are done. A job that is over is not asked about again."""
+
+    context: SparkContext
+    tag: str
+    counted: Counted
+    over: dict[int, int] = field(default_factory=dict)  # jobs and the number of their tasks
+
+    def __call__(self) -> tuple[int, int, str]:
+        """Return what is done and what there is to do, as far as Spark has planned it: further stages may come."""
+        done = total = 0
+        for job in _jobs(self.context, self.tag, known=self.over):
+            stages = _stages(self.context, job)
+            finished = sum(stage.numCompletedTasks for stage in stages)
+            if job.status == "RUNNING":
+                total += sum(stage.numTasks for stage in stages)
+                done += finished
+            else:
+                self.over[job.jobId] = finished  # stages that were skipped have tasks, and none of them is ever done
+        settled = sum(self.over.values())
+        return self.counted(done + settled, total + settled)
+
+
+def _jobs(context: SparkContext, tag: str, known: Container[int] = ()) -> list[SparkJobInfo]:
     tracker = context.statusTracker()
-    jobs: Any = context._jsc.sc().statusTracker().getJobIdsForTag(tag)  # noqa: SLF001 - Python's lacks tags
-    jobs_known = [tracker.getJobInfo(job) for job in jobs]
-    stages = [tracker.getStageInfo(stage) for job in jobs_known if job is not None for stage in job.stageIds]
-    return sum(stage.numActiveTasks for stage in stages if stage is not None)
+    ids: Any = context._jsc.sc().statusTracker().getJobIdsForTag(tag)  # noqa: SLF001 - Python's lacks tags
+    found = (tracker.getJobInfo(job) for job in ids if job not in known)
+    return [job for job in found if job is not None]
+
+
+def _stages(context: SparkContext, job: SparkJobInfo) -> list[SparkStageInfo]:
+    found = map(context.statusTracker().getStageInfo, job.stageIds)
+    return [stage for stage in found if stage is not None]

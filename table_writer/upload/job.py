@@ -11,6 +11,7 @@ from table_writer.errors import StorageError
 from table_writer.model.message import CommitMessage, CommitMessages
 from table_writer.model.partition_name import partition_name
 from table_writer.model.upload_spec import UploadSpec
+from table_writer.progress import current
 from table_writer.upload.batches import batches_of
 from table_writer.upload.failures import translated
 from table_writer.upload.interrupt import run_interruptibly
@@ -44,6 +45,7 @@ class Uploader:
             As raised on an executor; or messages that contradict each other. Other failures of the DataFrame's own
             code pass through. Uploads may be left under ``spec.key_prefix``.
         """
+        current().name(spec.write_id)
         context = rows.sparkSession.sparkContext
         prepare_executors(context)
         numbered = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))  # PySpark trips over dots in names

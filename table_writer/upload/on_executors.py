@@ -13,6 +13,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from table_writer.errors import StorageError
+from table_writer.progress import current
 from table_writer.sql_text import spark_reason
 from table_writer.storage.object_store import ObjectStore
 from table_writer.upload.failures import translated
@@ -62,10 +63,19 @@ class Executors:
             end. Ctrl-C and any failure end the other tasks first.
         """
         prepare_executors(self.context)
+        before = current().now
+
+        def counted(done: int, total: int) -> tuple[int, int, str]:
+            """Count what is counted already, uploads or copies, of which each task does its share."""
+            if before.total is None:
+                return done, total, "tasks"
+            return min(before.done + done * ITEMS_PER_TASK, before.total), before.total, before.unit
+
         try:
             job = self.context.parallelize(items, task_count).mapPartitions(work)
             with translated(self.write_id):
-                answers = run_interruptibly(self.context, job.collect, tag=f"table_writer-{self.write_id}")
+                tag = f"table_writer-{self.write_id}"
+                answers = run_interruptibly(self.context, job.collect, tag=tag, counted=counted)
         except (PySparkException, Py4JError) as error:  # no code of the user's runs in these tasks
             raise StorageError(
                 f"executors could not send the requests of write {self.write_id}: {spark_reason(error).rstrip('.')}."

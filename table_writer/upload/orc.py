@@ -13,14 +13,15 @@ import pyarrow as pa
 from pyarrow import orc
 
 from table_writer.errors import StorageError
+from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.upload_spec import OrcOptions
 from table_writer.upload.file_format import Sink
 from table_writer.upload.freed import release_freed_memory
-from table_writer.upload.orc_statistics import merged
+from table_writer.upload.orc_statistics import by_name, merged
 from table_writer.upload.orc_stripe import FILE_VERSION, WRITER_VERSION, Stripe, stripes
 from table_writer.upload.orc_types import orc_columns
 from table_writer.upload.orc_values import arrow_rows
-from table_writer.upload.orc_wire import encode, packed, stored
+from table_writer.upload.orc_wire import decode, encode, packed, stored, unpacked
 
 __all__ = ["OrcFile"]
 
@@ -34,6 +35,7 @@ ONE_STRIPE_BYTES: Final = 1024 * MIB  # Arrow never ends a stripe by itself
 DICTIONARY_SHARE: Final = 0.8  # orc.dictionary.key.threshold
 OLD_CALENDAR: Final = 1
 CPP_WRITER: Final = 1
+SUBTYPES: Final = 2  # field of a type: the numbers of the columns inside
 
 
 class OrcFile:
@@ -42,8 +44,10 @@ class OrcFile:
     def __init__(self, sink: Sink, first_rows: Any, options: OrcOptions) -> None:
         self._sink = sink
         self._options = options
-        self._columns = orc_columns(first_rows.schema)
+        self._schema = first_rows.schema
+        self._columns = orc_columns(self._schema)
         self._stripes: list[tuple[int, Stripe]] = []
+        self._statistics: list[bytes] = []  # of each column, in the footer
         self._raw_size_bytes = 0
         self._size_bytes = sink.write(MAGIC)
 
@@ -70,6 +74,8 @@ class OrcFile:
             (1, encode((1, statistics) for statistics in stripe.statistics)) for _, stripe in self._stripes
         )
         stored_metadata = stored(metadata, codec, BLOCK_BYTES)
+        by_column = [[stripe.statistics[number] for _, stripe in self._stripes] for number in range(len(self._columns))]
+        self._statistics = [merged(statistics) for statistics in by_column]
         footer = stored(self._footer(row_count, content_bytes), codec, BLOCK_BYTES)
         postscript = encode(
             [
@@ -85,6 +91,12 @@ class OrcFile:
         for piece in (stored_metadata, footer, postscript, bytes([len(postscript)])):
             self._sink.write(piece)
         return row_count, self._raw_size_bytes
+
+    def statistics(self) -> dict[str, ColumnStatistics]:
+        """Return what the footer says of columns."""
+        places = unpacked(bytes(dict(decode(self._columns[0].type_message))[SUBTYPES]))
+        row_count = sum(stripe.row_count for _, stripe in self._stripes)
+        return by_name(self._schema, places, self._statistics, row_count)
 
     def _encoded(self, rows: Any) -> Any:
         file = pa.BufferOutputStream()
@@ -107,7 +119,6 @@ class OrcFile:
         self._stripes.append((start, stripe._replace(pieces=[])))
 
     def _footer(self, row_count: int, content_bytes: int) -> bytes:
-        by_column = [[stripe.statistics[number] for _, stripe in self._stripes] for number in range(len(self._columns))]
         version = encode([(1, b"org.apache.spark.version"), (2, self._options.spark_version.encode())])
         return encode(
             [
@@ -117,7 +128,7 @@ class OrcFile:
                 *((4, column.type_message) for column in self._columns),
                 *([(5, version)] if self._options.spark_version else []),
                 (6, row_count),
-                *((7, merged(statistics)) for statistics in by_column),
+                *((7, of_column) for of_column in self._statistics),
                 (8, STRIDE_ROWS),
                 (9, CPP_WRITER),
                 (11, OLD_CALENDAR),

@@ -1,4 +1,7 @@
-"""Statistics of ORC columns: of a timestamp, from those of its seconds; of a file, from those of its stripes."""
+"""Statistics of ORC columns: of a timestamp, from those of its seconds; of a file, from those of its stripes.
+
+What a file's footer says is also what the driver learns of its columns, where it is exact.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,21 @@ import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
+
+from table_writer.model.column_statistics import Bound, ColumnStatistics
 from table_writer.model.upload_spec import OrcOptions
+from table_writer.upload.file_format import MOST_COLUMNS, MakeBound, make_bound
+from table_writer.upload.orc_values import FIRST_GREGORIAN_DAY
 from table_writer.upload.orc_wire import Fixed64, Message, decode, encode, packed, signed, unpacked, zigzag
 
-__all__ = ["merged", "of_rows", "of_timestamp"]
+__all__ = ["by_name", "merged", "of_rows", "of_timestamp"]
 
 VALUES, INTEGER, DOUBLE, STRING, BUCKET, DECIMAL, DATE, BINARY, TIMESTAMP, NULLS, BYTES, COLLECTION = range(1, 13)
+LOWEST, HIGHEST = 1, 2  # fields of the kinds below that have bounds, but for timestamps
 LARGEST_TEXT_BYTES: Final = 1024  # Java's: bounds that are longer are left out
 FIRST_AFTER_SURROGATES: Final = "\ue000"  # from here on, UTF-16 and UTF-8 differ in which text is the smaller
 MOST_HOURS: Final = 26  # by which the wall clock of one place was ever off another's
@@ -135,4 +145,50 @@ FIELDS: Final[dict[int, dict[int, _Field]]] = {
     BINARY: {1: TOTAL},
     TIMESTAMP: {3: LOW, 4: HIGH},
     COLLECTION: {1: _Field(int, min, int), 2: _Field(int, max, int), 3: _Field(int, sum, int)},
+}
+
+
+def by_name(
+    schema: Any, places: Sequence[int], statistics: Sequence[bytes], row_count: int
+) -> dict[str, ColumnStatistics]:
+    """Return what a file says of its columns that are not nested, where it is exact.
+
+    Parameters
+    ----------
+    schema
+        Of the rows as Spark sends them.
+    places
+        Where in ``statistics`` each of these columns is; what is inside of nested ones lies between.
+    statistics
+        Of all columns of the file.
+    row_count
+        Of the file.
+    """
+    plain = ((field, place) for field, place in zip(schema, places, strict=True) if not pa.types.is_nested(field.type))
+    return {
+        field.name: _exact(dict(decode(statistics[place])), field.type, row_count)
+        for field, place in islice(plain, MOST_COLUMNS)
+    }
+
+
+def _exact(statistics: Mapping[int, Any], kind: Any, row_count: int) -> ColumnStatistics:
+    bounds: dict[int, Bound | None] = {}
+    for number, make in ((number, EXACT[number](kind)) for number in EXACT.keys() & statistics.keys()):
+        found = ((place, bound) for place, bound in decode(statistics[number]) if place in {LOWEST, HIGHEST})
+        bounds = {place: make(FIELDS[number][place].read(bound)) for place, bound in found}
+    return ColumnStatistics(
+        null_count=row_count - int(statistics.get(VALUES, 0)), low=bounds.get(LOWEST), high=bounds.get(HIGHEST)
+    )
+
+
+def _date_of_today_s_calendar(days: int) -> Bound | None:
+    """Return a date; before 1582 the file counts in the old calendar."""
+    return make_bound(pa.date32())(days) if days >= FIRST_GREGORIAN_DAY else None
+
+
+EXACT: Final[dict[int, Callable[[Any], MakeBound]]] = {  # not TIMESTAMP, whose bounds are widened
+    INTEGER: make_bound,
+    STRING: make_bound,
+    DATE: lambda _: _date_of_today_s_calendar,
+    DECIMAL: lambda _: Decimal,
 }

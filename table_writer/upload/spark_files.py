@@ -112,9 +112,14 @@ class SparkFiles:
         self._dataframe(command)
         return int(observed.get["rows"])
 
+    def read(self, partitions: Collection[PartitionValues]) -> DataFrame:
+        """Read the rows of these partitions back, as the table's readers will; partition values are text."""
+        frame = self._format.read(partitions)
+        return frame.select(*map(_column, self._stored.names))
+
     def count(self, partitions: Collection[PartitionValues]) -> dict[PartitionValues, int]:
         """Read the rows of these partitions back, as the table's readers will, and count them."""
-        counts = self._format.read(partitions).groupBy(*map(_column, self._names)).agg(F.count(F.lit(1)))
+        counts = self.read(partitions).groupBy(*map(_column, self._names)).agg(F.count(F.lit(1)))
         return {
             tuple(NULL_PARTITION if value is None else value for value in row[:-1]): row[-1] for row in counts.collect()
         }

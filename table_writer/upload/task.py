@@ -78,6 +78,7 @@ def upload_rows(
             uploads=pending,
             requests=tuple(sorted((kind, count) for kind, count in sent.items() if count)),
             row_bytes=chunks.row_bytes,
+            statistics=files.statistics,
         ).to_bytes()
         uploads.hand_over()
     return message

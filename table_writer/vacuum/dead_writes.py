@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from table_writer.log.history import History
 from table_writer.log.registration import Registered, read_registrations
+from table_writer.log.turn import read_turns
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.location import Location
 from table_writer.model.write import TableLayout
@@ -35,6 +36,7 @@ class Traces:
     write_ids: frozenset[str]  # that have a directory under data/
     uploads: dict[str, list[UploadInfo]]
     registered: dict[str, Registered]
+    turns: tuple[str, ...]  # keys
     now: datetime  # by the store's clock
 
     def write_id_of(self, upload: UploadInfo) -> str | None:
@@ -50,14 +52,17 @@ class Traces:
         settled = history.claimed_ids - history.ids_in_doubt - self.registered.keys()
         return tuple(upload for write_id in sorted(settled) for upload in self.uploads.get(write_id, ()))
 
-    def stale_registrations(self, history: History, older_than_seconds: float) -> tuple[Registered, ...]:
-        """Return registrations of dead writers whose files the log owns: they are of no use any more."""
+    def stale_registrations(self, history: History, older_than_seconds: float) -> tuple[str, ...]:
+        """Return keys of registrations of dead writers whose files the log owns, and of turns that nobody holds."""
         claimed = history.claimed_ids
-        return tuple(
-            one
-            for write_id, one in sorted(self.registered.items())
+        dead = {
+            write_id: one.key
+            for write_id, one in self.registered.items()
             if write_id in claimed and one.is_dead(older_than_seconds)
-        )
+        }
+        alive = {self.layout.turn_prefix(write_id) for write_id in self.registered.keys() - dead.keys()}
+        turns = (key for key in self.turns if f"{key.rpartition('-')[0]}-" not in alive)
+        return tuple(sorted((*dead.values(), *turns)))
 
     def dead_writes(
         self, store: ObjectStore, history: History, used: InUse, older_than_seconds: float
@@ -109,8 +114,15 @@ def look_for_traces(store: ObjectStore, layout: TableLayout) -> Traces:
         write_id = _write_id_of(layout, upload)
         if write_id is not None and WRITE_ID.fullmatch(write_id):  # else another tool's, at a key that no path names
             uploads.setdefault(write_id, []).append(upload)
-    registered = read_registrations(store, layout)
-    return Traces(layout=layout, write_ids=write_ids, uploads=uploads, registered=registered, now=_now(store, layout))
+    turns = tuple(read_turns(store, layout))  # first: who holds one is registered until it is given back
+    return Traces(
+        layout=layout,
+        write_ids=write_ids,
+        uploads=uploads,
+        registered=read_registrations(store, layout),
+        turns=turns,
+        now=_now(store, layout),
+    )
 
 
 def _write_id_of(layout: TableLayout, upload: UploadInfo) -> str | None:

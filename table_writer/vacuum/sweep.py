@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from table_writer.errors import TableWriterError
+from table_writer.errors import ConflictError, TableWriterError
 from table_writer.log.deadline import Deadline, boot_seconds
 from table_writer.log.files import files_at
 from table_writer.log.history import History, Left
 from table_writer.log.removal import abort_uploads, batches, delete_keys
 from table_writer.log.rules import claim_is_over
 from table_writer.log.table_log import TableLog
+from table_writer.log.turn import read_turns
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import DeletedLocation, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location
@@ -113,13 +114,12 @@ class Vacuum:
             history = self._log.read_history()
             used = self._in_use(table, history)
             chosen = due(history, used, ages)
-            stale = traces.stale_registrations(history, ages.dead_write_seconds)
             plan = Vacuumed(
                 version=None,
                 locations=tuple(map(FoundLocation, chosen.locations)),
                 dead_writes=traces.dead_writes(self._store, history, used, ages.dead_write_seconds),
                 leftover_uploads=traces.leftover_uploads(history),
-                stale_registrations=tuple(one.key for one in stale),
+                stale_registrations=traces.stale_registrations(history, ages.dead_write_seconds),
                 trimmed=tuple(sorted(history.trimmable(ages.history_seconds))),
                 kept=chosen.kept,
                 in_doubt=tuple(record.entry.version for record in history.publishes_in_doubt),
@@ -153,6 +153,50 @@ class Vacuum:
             for record in history.in_doubt
             if record.entry.operation is Operation.VACUUM and claim_is_over(record.entry, record.age_seconds)
         )
+
+    def give_up(self, table: Table, write_id: str, *, dry_run: bool) -> Vacuumed:
+        """Delete all of one write that was never published, once a claim keeps its publishers from publishing it.
+
+        One that has claimed an entry, which was abandoned, is kept for its retention, as every write that ever claimed.
+
+        Parameters
+        ----------
+        table
+            Freshly read.
+        write_id
+            A staged write.
+        dry_run
+            Return what would be deleted, and delete nothing.
+
+        Raises
+        ------
+        ConflictError
+            It has claimed an entry: it is published, or will be.
+        """
+        data = self._layout.data(write_id)
+        while True:
+            history = self._log.read_history()
+            own = {one.entry.version: one.outcome for one in history.records if one.entry.write_id == write_id}
+            claimed = [version for version, outcome in own.items() if outcome is not Outcome.ABANDONED]
+            if claimed or self._in_use(table, history).meets(data.place):
+                version = f"version {claimed[-1]}" if claimed else "a version that the log has no more"
+                raise ConflictError(
+                    f"write {write_id} of {table.name} was published, or is being published, as {version}: it is not"
+                    " discarded, and nothing was deleted. A rollback takes it back.",
+                    table=str(table.name),
+                    write_id=write_id,
+                )
+            if own:
+                return Vacuumed(version=None, kept=(Kept(data, f"claimed by version {max(own)}, which was given up"),))
+            objects, uploads = tuple(self._store.list(data.key)), tuple(self._store.list_uploads(data.key))
+            dead = DeadWrite(write_id=write_id, reason="discarded", objects=objects, uploads=uploads)
+            plan = Vacuumed(version=None, dead_writes=(dead,))
+            if dry_run:
+                return plan
+            deadline = Deadline(CLAIM_SECONDS, self._clock)
+            entry = replace(self._entry(table, history, plan), mode="discard")
+            if self._log.claim(entry):
+                return self._carry_out(table, history, entry, plan, deadline)
 
     def finish(self, table: Table) -> tuple[int, ...]:
         """Carry out the vacuums whose own process died; returns their versions."""
@@ -271,7 +315,8 @@ class Vacuum:
         failed = [*self._abort(self._store.list_uploads(data.key))]
         failed += self._delete(entry, (found.key for found in self._store.list(data.key)))
         if not failed:
-            failed += self._delete(entry, [self._layout.registration_key(write.write_id)])
+            turns = read_turns(self._store, self._layout, write.write_id)
+            failed += self._delete(entry, [*turns, self._layout.registration_key(write.write_id)])
         yield from failed
 
     def _settle(self, entry: LogEntry, history: History) -> None:

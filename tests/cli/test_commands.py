@@ -52,8 +52,8 @@ def publish_in_doubt(world: World) -> None:
 
 
 def test_every_method_of_maintenance_is_a_command() -> None:
-    methods = {name for name, member in vars(Maintenance).items() if callable(member) and not name.startswith("_")}
-    assert {command.name for command in COMMANDS} == methods - {"close"}
+    methods = {name for name in dir(Maintenance) if not name.startswith("_")}
+    assert {command.name for command in COMMANDS} == methods - {"close", "staged_write"}  # `staged TABLE WRITE_ID`
 
 
 def test_history_lists_the_newest_first(shell: Shell) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import DataFrame
 
-from table_writer import Maintenance, TableWriter, TableWriterConfig
+from table_writer import Maintenance, StagedWrite, TableWriter, TableWriterConfig
 from table_writer.testing import Lakehouse
 
 
@@ -24,7 +24,9 @@ def df(lakehouse: Lakehouse) -> Iterator[DataFrame]:
 
 def run_examples(documented: type, names: dict[str, object], at_least: int) -> None:
     finder = doctest.DocTestFinder(exclude_empty=True)
-    tests = [test for test in finder.find(documented, documented.__name__, globs=names) if test.examples]
+    classes = [one for one in documented.__mro__ if one.__module__.startswith("table_writer.")]  # calls of bases too
+    found = [test for one in classes for test in finder.find(one, one.__name__, globs=names)]
+    tests = [test for test in found if test.examples]
     said = io.StringIO()
     runner = doctest.DocTestRunner()
     for test in tests:
@@ -34,7 +36,9 @@ def run_examples(documented: type, names: dict[str, object], at_least: int) -> N
 
 
 def test_every_example_does_what_it_shows(lakehouse: Lakehouse, df: DataFrame) -> None:
-    run_examples(TableWriter, {"spark": lakehouse.spark, "df": df, "TableWriter": TableWriter}, at_least=4)
+    given = {"spark": lakehouse.spark, "df": df, "TableWriter": TableWriter}
+    run_examples(TableWriter, given, at_least=7)
+    run_examples(StagedWrite, given, at_least=1)
     settings = lakehouse.s3_server.hadoop_settings()
     keeper = Maintenance(lakehouse.metastore_uri, config=TableWriterConfig(hadoop=settings))
     names = {
@@ -44,4 +48,4 @@ def test_every_example_does_what_it_shows(lakehouse: Lakehouse, df: DataFrame) -
         "keeper": keeper,
         "metastore_uri": lakehouse.metastore_uri,
     }
-    run_examples(Maintenance, names, at_least=2)
+    run_examples(Maintenance, names, at_least=3)

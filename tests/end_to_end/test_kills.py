@@ -34,12 +34,14 @@ OF_ANY_SESSION = (
 )
 
 
-def kill_a_writer(spark: SparkSession, table: str, moment: str, directory: Path) -> None:
+def kill_a_writer(
+    spark: SparkSession, table: str, moment: str, directory: Path, script: Path = WRITER, *words: str
+) -> None:
     session = {name: value for name, value in spark.sparkContext.getConf().getAll() if name.startswith(OF_ANY_SESSION)}
     settings = directory / "session.json"
     settings.write_text(json.dumps(session))
     done = subprocess.run(
-        [sys.executable, str(WRITER), str(settings), table, moment],
+        [sys.executable, str(script), str(settings), table, moment, *words],
         cwd=directory,
         env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
         capture_output=True,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
 import pytest
 
 from table_writer.errors import ConflictError, LostResponseError, OutcomeUnknownError
+from table_writer.model.staged_write import RecordedScope
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import WriteMode
 from tests.publish.world import DeathError, Fault, FaultyWorld, TableWorld
@@ -129,7 +130,48 @@ def once(mode: WriteMode, rows: Mapping[str, frozenset[int]]) -> Callable[[Table
     return lambda world: world.write_once(rows, mode, "the same call")
 
 
+def staged(
+    rows: Mapping[str, frozenset[int]],
+    mode: WriteMode = WriteMode.OVERWRITE_PARTITIONS,
+    before: Callable[[FaultyWorld], None] | None = None,
+) -> Callable[[FaultyWorld], None]:
+    def prepare(world: FaultyWorld) -> None:
+        (before or written(OLD))(world)
+        world.stage(rows, plan=world.plan(mode))
+
+    return prepare
+
+
+def staged_where(world: FaultyWorld) -> None:
+    """Stage rows for d1 alone, to replace d1 and d2."""
+    written(OLD, ADDED)(world)
+    plan = world.plan()
+    known = frozenset({("d1",), ("d2",), ("d8",), ("d9",)})
+    scope = RecordedScope(known, frozenset({("d1",), ("d2",)}), "dt < 'd8'", str(world.name), plan.write_id)
+    world.stage({"d1": frozenset({10})}, plan=replace(plan, scope=scope, where=scope.where))
+
+
 OPERATIONS: Final = (
+    *(
+        Operation(f"publish of a staged write that {name}", prepare, lambda world: world.publish_staged())
+        for name, prepare in (
+            ("adds", staged(ADDED)),
+            ("replaces", staged(REPLACED)),
+            ("mixes", staged(MIXED)),
+            ("replaces other tools' rows", staged(REPLACED, before=others)),
+            ("appends", staged(APPENDED, WriteMode.APPEND)),
+            ("appends to other tools' rows", staged(APPENDED, WriteMode.APPEND, others)),
+            ("creates", staged(ADDED, WriteMode.CREATE_PARTITIONS)),
+            ("overwrites the table", staged(MIXED, WriteMode.OVERWRITE_TABLE)),
+            ("overwrites where", staged_where),
+            ("overwrites an unpartitioned table", staged(WHOLE, WriteMode.OVERWRITE_TABLE, unpartitioned())),
+            ("appends to an unpartitioned table", staged(WHOLE, WriteMode.APPEND, unpartitioned({"": frozenset({3})}))),
+        )
+    ),
+    *(
+        Operation(f"discard of a staged {name}", prepare, lambda world: world.discard_staged(), publishes=False)
+        for name, prepare in (("write", staged(MIXED)), ("append", staged(APPENDED, WriteMode.APPEND)))
+    ),
     *(
         Operation(f"write that {name}, of {whose} partitions", prepare, write(rows))
         for whose, prepare in (("our", written(OLD)), ("other tools'", others))

@@ -24,6 +24,7 @@ BAD: dict[str, list[Any]] = {
     "idempotency_key": [None, "k" * 501, "\ud800"],
     "tags": [{"run": 42}, {1: "a"}, None, ["run"]],
     "write_uuid": ["a/b", "", " ", "x" * 81, "../x"],
+    "checks": [None, "not_null", 5, iter([len])],
 }
 
 

@@ -11,16 +11,25 @@ from .requests import (
     TOO_LATE,
     Claim,
     Copy,
+    CopyRows,
     Delete,
+    DeleteRows,
+    GiveTurnBack,
     ListFiles,
     ListStale,
+    ListTurns,
     ReadLog,
     ReadMetastore,
+    ReadRegistration,
+    ReadTurn,
+    RemoveRegistration,
+    RemoveTurns,
     Send,
     Settle,
+    TakeTurn,
     Upload,
 )
-from .state import CHANGED, INDEX, World, apply, rows_of, without
+from .state import CHANGED, INDEX, Turn, World, apply, rows_of, with_rows, without
 
 
 def answer_to_read(request: Any, world: World) -> object:
@@ -29,17 +38,67 @@ def answer_to_read(request: Any, world: World) -> object:
     if type(request) is ReadMetastore:
         return tuple([world.metastore[INDEX[values]] for values in request.partitions])
     if type(request) is ListStale:
-        return world.stale & {code.partition("/")[0] for code in world.data}
+        return world.stale & {code.partition("/")[0] for code in world.data}, world.staged - world.stale
     if type(request) is ListFiles:
         return tuple([rows_of(world, code) for code in request.codes])
+    if type(request) is ReadRegistration:
+        return request.write_id in world.staged
+    if type(request) is ListTurns:
+        return tuple([turn.number for turn in world.turns])
+    if type(request) is ReadTurn:
+        return next((turn.is_held for turn in world.turns if turn.number == request.number), None)
     return world.data.issuperset(request.codes)
+
+
+def is_late(world: World, turn: int) -> bool:
+    """Whether a turn is over, and its holder sends nothing any more."""
+    return bool(turn) and not any(one.number == turn and one.is_held for one in world.turns)
+
+
+def change_staged(request: Any, world: World) -> tuple[object, World]:
+    """Change what belongs to a staged write."""
+    if isinstance(request, RemoveRegistration):
+        return OK, world._replace(staged=world.staged - {request.write_id})
+    if isinstance(request, TakeTurn):
+        if any(turn.number == request.number for turn in world.turns):
+            return False, world
+        return True, world._replace(turns=tuple(sorted((*world.turns, Turn(request.number, request.by, True)))))
+    if isinstance(request, GiveTurnBack):
+        return OK, world._replace(turns=over(world.turns, request.number))
+    if isinstance(request, RemoveTurns):
+        return OK, world._replace(turns=tuple(turn for turn in world.turns if turn.number > request.number))
+    if is_late(world, request.turn):
+        return TOO_LATE, world
+    return delete_rows(request, world) if isinstance(request, DeleteRows) else copy_rows(request, world)
+
+
+def over(turns: tuple[Turn, ...], number: int) -> tuple[Turn, ...]:
+    """Return the turns once nobody takes one of them for held any more."""
+    return tuple(turn._replace(is_held=False) if turn.number == number else turn for turn in turns)
+
+
+def delete_rows(request: DeleteRows, world: World) -> tuple[str, World]:
+    for code, rows in request.rows:
+        world = with_rows(world, code, {*rows_of(world, code)} - {*rows})
+    return OK, world
+
+
+def copy_rows(request: CopyRows, world: World) -> tuple[str, World]:
+    answer = OK
+    for target, source, rows in request.copies:
+        if source in world.data:
+            world = with_rows(world, target, {*rows_of(world, target), *rows})
+        else:
+            answer = CHANGED
+    return answer, world
 
 
 def change_data(request: Upload | Delete, world: World) -> World:
     if isinstance(request, Upload):
         return world._replace(data=world.data.union(request.codes))
     left = without(world.data, request.code)
-    return world._replace(data=left, rows=tuple([found for found in world.rows if found[0] in left]))
+    rows = tuple([found for found in world.rows if found[0] in left])
+    return world._replace(data=left, rows=rows, staged=world.staged - {request.code})
 
 
 def copy(request: Copy, world: World) -> tuple[str, World]:
@@ -62,7 +121,9 @@ def copy(request: Copy, world: World) -> tuple[str, World]:
     return answer, world._replace(rows=tuple(sorted(rows.items())), data=frozenset(data))
 
 
-def claim(request: Claim, world: World) -> tuple[bool, World]:
+def claim(request: Claim, world: World) -> tuple[bool | str, World]:
+    if is_late(world, request.turn):
+        return TOO_LATE, world
     if request.version != world.log.newest + 1:
         return False, world
     return True, world._replace(log=world.log.claimed(request.slot))

@@ -37,7 +37,7 @@ def rows_written(log: Log, place: str) -> tuple[str, ...]:
     """Which rows a location was published with."""
     write_id, _, values = place.partition("/")
     for version, slot in enumerate(log.slots, 1):
-        if slot.write_id == write_id and slot.appends:
+        if slot.write_id == write_id and slot.appends and slot.outcome is not Outcome.ABANDONED:
             before = rows_by_log(log, values, version - 1)
             if before is None:
                 old = rows_at(next(old for name, old, _ in slot.changes if name == values))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from table_writer.model.entry import Operation
 
-from .answers import a_day_later, answer_to_read, change_data, claim, copy, send, settle
+from .answers import a_day_later, answer_to_read, change_data, change_staged, claim, copy, over, send, settle
 from .invariants import Checks
 from .keeping import Protocol
 from .requests import (
@@ -28,17 +28,26 @@ from .requests import (
     Actor,
     Claim,
     Copy,
+    CopyRows,
     Delete,
+    DeleteRows,
     Done,
+    GiveTurnBack,
     HasData,
     ListFiles,
     ListStale,
+    ListTurns,
     Machine,
     Next,
     ReadLog,
     ReadMetastore,
+    ReadRegistration,
+    ReadTurn,
+    RemoveRegistration,
+    RemoveTurns,
     Send,
     Settle,
+    TakeTurn,
     Upload,
 )
 from .state import Budget, Call, Log, World, apply
@@ -105,6 +114,15 @@ class Explorer:
             Claim: self._claim,
             Settle: self._settle,
             Send: self._send,
+            ReadRegistration: self._read,
+            ListTurns: self._read,
+            ReadTurn: self._read,
+            RemoveRegistration: self._change_staged,
+            TakeTurn: self._change_staged,
+            GiveTurnBack: self._change_staged,
+            RemoveTurns: self._change_staged,
+            DeleteRows: self._change_staged,
+            CopyRows: self._change_staged,
         }
 
     def run(
@@ -204,7 +222,12 @@ class Explorer:
 
     def _claim(self, state: State, number: int, request: Claim) -> Iterator[Step]:
         won, world = claim(request, state.world)
-        yield (self._names[number], request, "" if won else "lost to another"), self._moved(state, number, won, world)
+        came = TOO_LATE if won == TOO_LATE else "" if won else "lost to another"
+        yield (self._names[number], request, came), self._moved(state, number, won, world)
+
+    def _change_staged(self, state: State, number: int, request: Any) -> Iterator[Step]:
+        answer, world = change_staged(request, state.world)
+        yield (self._names[number], request, str(answer)), self._moved(state, number, answer, world)
 
     def _settle(self, state: State, number: int, request: Settle) -> Iterator[Step]:
         response, world = settle(request, state.world)
@@ -252,6 +275,12 @@ class Explorer:
                 if not slot.timed_out and (self._finishes or slot.operation is not Operation.VACUUM):
                     later = world._replace(log=world.log.timed_out(version))
                     yield ("time", version, "the claim times out"), State(later, actors, less)
+        if budget.pauses:
+            less = budget._replace(pauses=budget.pauses - 1)
+            for turn in world.turns:
+                if turn.is_held:
+                    later = world._replace(turns=over(world.turns, turn.number))
+                    yield ("time", turn, "is over: its holder is taken for dead"), State(later, actors, less)
         if budget.days:
             yield ("time", 0, "a day passes"), State(a_day_later(world), actors, budget._replace(days=budget.days - 1))
         if budget.other_tool:

@@ -14,6 +14,7 @@ from table_writer.model.entry import Operation, Outcome
 from .answers import a_day_later, answer_to_read, change_data, claim, copy, send, settle
 from .content import created_over, done_twice, not_alone, rows_are_wrong, was_repeated
 from .requests import Claim, Copy, Delete, Done, Machine, Next, Send, Settle, Upload
+from .staged_invariants import StagedChecks
 from .state import INDEX, LAYOUT, PARTITIONS, Log, Metastore, Slot, World, code_of, place_of, rows_at
 from .writes import Write
 
@@ -30,6 +31,7 @@ class Checks:
         self._names = names
         self._writes = {name: phase[1] for name, phase in actors.items() if phase[0] in {"write", "rollback"}}
         self._begin = begin
+        self._staged = StagedChecks(actors, begin)
         self._is_whole = any(isinstance(one, Write) and one.is_of_whole_table for one in self._writes.values())
         self._states: dict[object, str] = {}
         self._steps: dict[object, str] = {}
@@ -55,7 +57,7 @@ class Checks:
 
     def state(self, world: World, told: tuple[str, ...]) -> str:
         """Check a state, and what becomes of it when everything dies there."""
-        key = (world.log, world.metastore, world.data, world.rows, world.touched, told)
+        key = (world.log, world.metastore, world.data, world.rows, world.touched, world.staged, told)
         found = self._states.get(key)
         if found is None:
             found = self._states[key] = self._check(world, told)
@@ -72,6 +74,7 @@ class Checks:
             or self._failed_is_visible(world, told)
             or self._is_gone(world)
             or self._nothing_to_repeat(world, told)
+            or self._staged.state(world, zip(self._names, told, strict=True))
         )
 
     def _is_gone(self, world: World) -> str:
@@ -80,7 +83,7 @@ class Checks:
 
     def _nothing_to_repeat(self, world: World, told: tuple[str, ...]) -> str:
         for name, report in zip(self._names, told, strict=True):
-            if report == "repeated" and not was_repeated(world.log, self._writes[name].key, self._begin.log.newest):
+            if report == "repeated" and name in self._writes and not was_repeated(world.log, self._writes[name].key, self._begin.log.newest):
                 return f"{name} told its user that its key was published, and no such rows are there"
         return ""
 
@@ -118,6 +121,7 @@ class Checks:
             or not_alone(world)
             or done_twice(world.log)
             or self._success_is_gone(world, told)
+            or self._staged.success_is_gone(world, zip(self._names, told, strict=True))
         )
 
     def _success_is_gone(self, world: World, told: tuple[str, ...]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from table_writer.log.history import Placement
 from table_writer.model.entry import Operation, Outcome
 
-from .publishing import Publishing, present_before
+from .publishing import present_before
 from .requests import (
     Claim,
     Delete,
@@ -17,6 +17,7 @@ from .requests import (
     ReadMetastore,
     Settle,
 )
+from .staging import Staging
 from .state import (
     PARTITIONS,
     Change,
@@ -32,7 +33,7 @@ from .state import (
 from .writes import Job, Rollback
 
 
-class Keeping(Publishing):
+class Keeping(Staging):
     """Recover, rollback and vacuum."""
 
     def recover(self) -> Phase:
@@ -104,15 +105,16 @@ class Keeping(Publishing):
         return "switch", job, present_before(changes), 1
 
     def vacuum(self, write_id: str) -> Phase:
-        stale: frozenset[str] = yield ListStale()
+        stale, staged = yield ListStale()
         log: Log = yield ReadLog()
-        return "vacuum_look", write_id, log, tuple(sorted(stale - log.history.claimed_ids))
+        return "vacuum_look", write_id, log, tuple(sorted(stale - log.history.claimed_ids)), staged
 
-    def vacuum_look(self, write_id: str, log: Log, dead: tuple[str, ...]) -> Phase:
+    def vacuum_look(self, write_id: str, log: Log, dead: tuple[str, ...], staged: frozenset[str]) -> Phase:
         now = yield ReadMetastore(PARTITIONS)
         used = self.in_use(log.history, now)
         chosen = self.chosen(log.history, used)
-        deletes: list[tuple[str, int | None]] = [(code_of(left.location.place), left.left_by) for left in chosen]
+        gone = [(code_of(left.location.place), left.left_by) for left in chosen]
+        deletes: list[tuple[str, int | None]] = [one for one in gone if not self.waits(one[0], staged)]
         deletes += [(code, None) for code in dead if not used.meets(location(code).place)]
         return ("vacuum_claim", write_id, log, tuple(deletes)) if deletes else ("end", "nothing")
 

@@ -66,20 +66,28 @@ class Publishing(Rules):
 
     def publish(self, plan: Planned) -> Phase:
         log: Log = yield ReadLog()
+        plan = plan._replace(seen=log.newest) if plan.write.by else plan
         again = ("publish", plan)
         draft = entry_of(plan.base + 1, self._slot(plan, tuple((values, None) for values in plan.write.partitions)))
         unseen = {*range(plan.base + 1, log.newest + 1), *plan.in_doubt, *log.in_doubt}
         records = [log.record(version) for version in sorted(unseen)]
         if plan.write.key and self.repeats_since(records, plan):
-            return "discard", plan.write, "repeated"
+            return "discard", plan, "repeated"
+        own = self.of_this_write(plan, log)
+        if own:
+            return own
         for record in records:
             verdict = self.standing(record, draft, plan)
             if verdict is Standing.IN_DOUBT:
-                failed = ("discard", plan.write, "failed")
+                failed = ("discard", plan, "failed")
                 return self.recovery(log, record, again, failed=failed) if self.is_over(record) else again
             if verdict in {Standing.CONFLICT, Standing.DELETED}:
-                return "discard", plan.write, "failed"
+                return "discard", plan, "failed"
         return "look", plan, log
+
+    def of_this_write(self, plan: Planned, log: Log) -> Next | None:
+        """Return where to go on if another process has claimed this very write: only one that was staged."""
+        return None
 
     def look(self, plan: Planned, log: Log) -> Phase:
         write, named = plan.write, plan.write.partitions
@@ -96,10 +104,10 @@ class Publishing(Rules):
             behind = self.in_the_way(log, shown)
             if behind:
                 version = min(behind)
-                failed = ("discard", plan.write, "failed")
+                failed = ("discard", plan, "failed")
                 return self.doing_again(log, version, tuple(behind[version]), ("publish", plan), failed)
         if self.refuses(plan.write, shown):
-            return "discard", plan.write, "failed"
+            return "discard", plan, "failed"
         return ("bring", plan, log, shown) if plan.write.appends else ("claim", plan, log, shown)
 
     def in_the_way(self, log: Log, shown: Shown) -> dict[int, list[Change]]:
@@ -143,7 +151,10 @@ class Publishing(Rules):
 
     def claim(self, plan: Planned, log: Log, shown: Shown) -> Phase:
         slot = self._slot(plan, shown)
-        if not (yield Claim(log.newest + 1, slot)):
+        won = yield Claim(log.newest + 1, slot, self.turn_of_claim(plan))
+        if won == TOO_LATE:
+            return "end", "paused"
+        if not won:
             return "publish", plan
         return self.carry_out_write(log.newest + 1, slot, tag_of(shown[0][1]) if shown else "")
 
@@ -162,9 +173,9 @@ class Publishing(Rules):
         )
         return "switch", job, present_before(slot.changes), 1
 
-    def discard(self, write: Write, report: str) -> Phase:
+    def discard(self, plan: Planned, report: str) -> Phase:
         """Give up a write that never claimed: its data is its own."""
-        yield Delete(write.write_id)
+        yield Delete(plan.write.write_id)
         return "end", report
 
     def switch(self, job: Job, present: tuple[str, ...], attempt: int) -> Phase:
@@ -295,6 +306,7 @@ class Publishing(Rules):
             creates=write.creates,
             replaces=write.replaces,
             key=write.key,
+            by=write.by,
         )
 
 

@@ -9,17 +9,26 @@ from .explorer import Explored
 from .requests import (
     Claim,
     Copy,
+    CopyRows,
     Delete,
+    DeleteRows,
+    GiveTurnBack,
     HasData,
     ListFiles,
     ListStale,
+    ListTurns,
     ReadLog,
     ReadMetastore,
+    ReadRegistration,
+    ReadTurn,
+    RemoveRegistration,
+    RemoveTurns,
     Send,
     Settle,
+    TakeTurn,
     Upload,
 )
-from .state import PARTITIONS, Call, Change, Slot, World
+from .state import PARTITIONS, Call, Change, Slot, Turn, World
 
 
 def trace_text(found: Explored) -> str:
@@ -62,6 +71,7 @@ def table(all_found: list[Explored]) -> str:
 
 def _world(world: World) -> list[str]:
     lines = [f"      metastore: {_metastore(world)}", f"      data: {' '.join(sorted(world.data)) or 'none'}"]
+    lines += [f"      turn {one.number} of {one.by}: {'held' if one.is_held else 'over'}" for one in world.turns]
     lines += [f"      at {code} are the rows {', '.join(rows) or 'of nobody'}" for code, rows in world.rows]
     for version, slot in enumerate(world.log.slots, 1):
         outcome = slot.outcome.value if slot.outcome else "in doubt"
@@ -81,6 +91,16 @@ _WORDS: Final[dict[type, Callable[[Any], str]]] = {
     Settle: lambda what: f"records v{what.version} {what.outcome.value}",
     Send: lambda what: _call(what.call),
     Delete: lambda what: f"deletes {what.code}",
+    ReadRegistration: lambda what: f"looks whether {what.write_id} is staged",
+    RemoveRegistration: lambda what: f"removes the registration of {what.write_id}",
+    ListTurns: lambda _: "lists the turns",
+    ReadTurn: lambda what: f"looks whether turn {what.number} is held",
+    TakeTurn: lambda what: f"takes turn {what.number}",
+    GiveTurnBack: lambda what: f"gives turn {what.number} back",
+    RemoveTurns: lambda what: f"removes turns up to {what.number}",
+    DeleteRows: lambda what: "deletes " + ", ".join(f"{' '.join(rows)} at {code}" for code, rows in what.rows),
+    CopyRows: lambda what: "copies " + ", ".join(f"{source} to {target}" for target, source, _ in what.copies),
+    Turn: lambda turn: f"turn {turn.number} of {turn.by}",
     int: lambda version: f"v{version}:" if version else "",
     tuple: lambda call: _call(call),  # noqa: PLW0108  # defined below
     type(None): lambda _: "",
@@ -96,7 +116,8 @@ def _call(call: Call) -> str:
 
 
 def _slot(slot: Slot) -> str:
-    what = f"{slot.operation.name} {slot.write_id}" + (f" with key {slot.key}" if slot.key else "")
+    by = f" by {slot.by}" if slot.by else ""
+    what = f"{slot.operation.name} {slot.write_id}{by}" + (f" with key {slot.key}" if slot.key else "")
     if slot.settles:
         what += f" of v{slot.settles}"
     changes = [_change(change) for change in slot.changes]

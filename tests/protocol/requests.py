@@ -17,7 +17,7 @@ OK: Final = "ok"
 REFUSED: Final = "refused"
 LOST: Final = "lost"  # the answer; nobody knows about the call
 MISSING: Final = "missing"
-TOO_LATE: Final = "too late"  # the claim has timed out: nothing was sent
+TOO_LATE: Final = "too late"  # the claim has timed out, or the turn is over: nothing was sent
 FAILED: Final = "failed"  # the store did not record the outcome
 
 
@@ -30,7 +30,7 @@ class ReadMetastore(NamedTuple):
 
 
 class ListStale(NamedTuple):
-    """Directories below ``data/`` whose writes have given no sign of life for a retention."""
+    """Directories below ``data/`` whose writes have given no sign of life for a retention; writes that are staged."""
 
 
 class HasData(NamedTuple):
@@ -59,6 +59,56 @@ class Upload(NamedTuple):
 class Claim(NamedTuple):
     version: int
     slot: Slot
+    turn: int = 0  # only while this turn is held; 0: whenever
+
+
+class ReadRegistration(NamedTuple):
+    """Whether a write is staged."""
+
+    write_id: str
+
+
+class RemoveRegistration(NamedTuple):
+    write_id: str
+
+
+class ListTurns(NamedTuple):
+    """Numbers of all turns whose objects are there."""
+
+
+class ReadTurn(NamedTuple):
+    """Whether a turn is held; ``None`` if its object is gone."""
+
+    number: int
+
+
+class TakeTurn(NamedTuple):
+    number: int
+    by: str
+
+
+class GiveTurnBack(NamedTuple):
+    number: int
+
+
+class RemoveTurns(NamedTuple):
+    """Delete the objects of all turns up to one."""
+
+    number: int
+
+
+class DeleteRows(NamedTuple):
+    """Delete files beside a staged write's own."""
+
+    rows: tuple[tuple[str, tuple[str, ...]], ...]  # location, its files
+    turn: int = 0  # only while this turn is held
+
+
+class CopyRows(NamedTuple):
+    """Copy files beside a staged write's own."""
+
+    copies: tuple[tuple[str, str, tuple[str, ...]], ...]  # to, from, files
+    turn: int = 0  # only while this turn is held
 
 
 class Settle(NamedTuple):
@@ -82,7 +132,27 @@ class Done(NamedTuple):
 
 
 Request = (
-    ReadLog | ReadMetastore | ListStale | HasData | ListFiles | Copy | Upload | Claim | Settle | Send | Delete | Done
+    ReadLog
+    | ReadMetastore
+    | ListStale
+    | HasData
+    | ListFiles
+    | Copy
+    | Upload
+    | Claim
+    | Settle
+    | Send
+    | Delete
+    | ReadRegistration
+    | RemoveRegistration
+    | ListTurns
+    | ReadTurn
+    | TakeTurn
+    | GiveTurnBack
+    | RemoveTurns
+    | DeleteRows
+    | CopyRows
+    | Done
 )
 Next = tuple[Any, ...]  # a phase's name and its arguments
 Phase = Generator[Request, Any, Next]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 
 from table_writer.log.history import History, Left, Placement, SlotRecord
@@ -26,12 +27,21 @@ from .state import (
     PARTITIONS,
     RETENTION,
     Change,
+    Log,
     Metastore,
     entry_partition,
     location,
     text,
 )
 from .writes import Planned
+
+
+class Discarding(enum.Enum):
+    """What becomes of a staged write that somebody discards."""
+
+    REFUSED = "it is published, or may be"
+    NOW = "it never claimed an entry"
+    LATER = "its entry was abandoned: its files stay for their retention"
 
 
 class Rules:
@@ -74,6 +84,10 @@ class Rules:
         ages = Ages(replaced_seconds=older_than, usual_seconds=usual, dead_write_seconds=usual)
         return due(history, used, ages).locations
 
+    def waits(self, code: str, staged: frozenset[str]) -> bool:
+        """Whether a location belongs to a write that can still be published."""
+        return code.partition("/")[0] in staged
+
     def is_used(self, used: InUse, left: Left) -> bool:
         return is_used(used, left)
 
@@ -99,6 +113,27 @@ class Rules:
         """What a recovery records. An entry that changes no partition is carried out as soon as it is claimed."""
         superseded = bool(states) and set(states) == {PartitionState.SUPERSEDED}
         return Outcome.ABANDONED if superseded else Outcome.PUBLISHED
+
+    def turn_of_claim(self, plan: Planned) -> int:
+        """The turn within which a staged append is claimed."""
+        return plan.turn
+
+    def turn_of_files(self, plan: Planned) -> int:
+        """The turn within which files are copied and deleted for a staged append."""
+        return plan.turn
+
+    def is_claimed(self, log: Log, write_id: str) -> bool:
+        """Whether readers look at a staged write's files, or may do so: then no copy is deleted."""
+        history = log.history
+        outcomes = {one.outcome for one in history.records if one.entry.write_id == write_id}
+        gone = not outcomes and write_id in history.claimed_ids  # its own entry was trimmed
+        return gone or bool(outcomes - {Outcome.ABANDONED}) or write_id in history.ids_in_doubt
+
+    def discarding(self, log: Log, write_id: str, used: InUse) -> Discarding:
+        """Decide about a discard."""
+        if self.is_claimed(log, write_id) or used.meets(location(write_id).place):
+            return Discarding.REFUSED
+        return Discarding.LATER if write_id in log.history.claimed_ids else Discarding.NOW
 
     def settles(self, original: int, own: int) -> tuple[int, ...]:
         """The order in which a recovery records outcomes."""

@@ -116,6 +116,8 @@ class Slot(NamedTuple):
     replaces: tuple[str, ...] = ()  # partitions that it replaces, with rows for them or not
     key: str = ""
     rollback_to: int | None = None
+    by: str = ""  # which of several processes that publish one staged write has claimed it
+    trimmed: bool = False  # a vacuum has deleted the entry
 
 
 class Log:
@@ -145,11 +147,12 @@ class Log:
     def history(self) -> History:
         """The product's own reading of this log."""
         if self._history is None:
-            self._history = History(LAYOUT, [_record(number, slot) for number, slot in enumerate(self.slots, 1)])
+            kept = ((number, slot) for number, slot in enumerate(self.slots, 1) if not slot.trimmed)
+            self._history = History(LAYOUT, [_record(number, slot) for number, slot in kept])
         return self._history
 
     def record(self, version: int) -> SlotRecord:
-        return self.history.records[version - 1]
+        return _record(version, self.slots[version - 1])
 
     @property
     def in_doubt(self) -> frozenset[int]:
@@ -249,6 +252,15 @@ class Budget(NamedTuple):
     days: int = 0  # a retention passes
     other_tool: int = 0  # another tool drops or moves a partition
     misreported: int = 0  # the metastore applies a call, and answers that it refuses
+    pauses: int = 0  # a publisher of a staged append is taken for dead
+
+
+class Turn(NamedTuple):
+    """The right of one process to publish a staged append."""
+
+    number: int
+    by: str
+    is_held: bool  # neither given back, nor its holder taken for dead
 
 
 class World(NamedTuple):
@@ -261,7 +273,9 @@ class World(NamedTuple):
     late: tuple[Call, ...] = ()
     touched: frozenset[str] = frozenset()  # partitions that another tool changed
     rows: tuple[tuple[str, tuple[str, ...]], ...] = ()  # what lies at a location besides, or instead of, its own rows
-    awake: frozenset[str] = frozenset()  # writes that give signs of life
+    awake: frozenset[str] = frozenset()  # writes that give signs of life, or are staged for longer than a day
+    staged: frozenset[str] = frozenset()  # writes whose registration says so
+    turns: tuple[Turn, ...] = ()  # of the publishers of a staged append
 
 
 def apply(call: Call, metastore: Metastore) -> tuple[str, Metastore]:
@@ -284,6 +298,17 @@ def rows_of(world: World, code: str) -> tuple[str, ...]:
     if code not in world.data:
         return ()
     return dict(world.rows).get(code, (code,))
+
+
+def with_rows(world: World, code: str, rows: Iterable[str]) -> World:
+    """Put exactly these rows at a location."""
+    kept = tuple(sorted(set(rows)))
+    others = [one for one in world.rows if one[0] != code]
+    if not kept:
+        return world._replace(data=world.data - {code}, rows=tuple(others))
+    if kept != (code,):
+        others.append((code, kept))
+    return world._replace(data=world.data | {code}, rows=tuple(sorted(others)))
 
 
 def without(data: frozenset[str], code: str) -> frozenset[str]:

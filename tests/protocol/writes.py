@@ -25,6 +25,7 @@ class Write(NamedTuple):
     where: tuple[str, ...] = ()  # partitions that it replaces even without rows
     key: str = ""
     is_of_whole_table: bool = False  # an unpartitioned one, which p stands for
+    by: str = ""  # which process publishes it, if it was staged
 
     @property
     def appends(self) -> bool:
@@ -57,6 +58,8 @@ class Planned(NamedTuple):
     base: int
     in_doubt: frozenset[int]
     copied: tuple[Source, ...] = ()  # what an append has brought along so far
+    turn: int = 0  # of a staged append
+    seen: int = 0  # of a staged write: the newest version that its publisher knows
 
 
 class Job(NamedTuple):

@@ -23,7 +23,7 @@ from table_writer.errors import (
 from table_writer.model.entry import Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import WriteMode
-from table_writer.publish.publisher import RepeatedKeyError
+from table_writer.publish.publisher import RepeatedError
 from table_writer.storage.object_store import ObjectInfo
 from table_writer.testing.memory_metastore import MemoryMetastore
 from tests.publish.world import DeathError, Fault, World
@@ -352,7 +352,7 @@ def test_a_key_that_is_published_between_plan_and_publish_is_recognised() -> Non
     plan = world.plan(WriteMode.APPEND, key="orders/1")
     append(world, ONE, key="orders/1")
     append(world, NEW)
-    with pytest.raises(RepeatedKeyError):
+    with pytest.raises(RepeatedError):
         world.write(TWO, plan=plan)
     assert world.rows() == {**ONE, **NEW}
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.display.reports import VacuumReport
-from table_writer.errors import LostResponseError, MetastoreError, StorageError
+from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, StorageError
 from table_writer.log.history import History
 from table_writer.log.owner import Owner, claim_root
 from table_writer.maintenance import Maintenance
@@ -21,6 +21,7 @@ from table_writer.metastore.protocol import Metastore
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage, PendingUpload
 from table_writer.model.partition_name import name_in
+from table_writer.model.staged_write import StagedRecord
 from table_writer.model.table import Column, Partition, Table, TableName
 from table_writer.model.write import (
     Scope,
@@ -33,7 +34,7 @@ from table_writer.model.write import (
     no_partition,
 )
 from table_writer.open_write import OpenWrite
-from table_writer.publish.publisher import Published, RepeatedKeyError
+from table_writer.publish.publisher import Published, RepeatedError
 from table_writer.publish.switch import NO_FILES
 from table_writer.services import Services, TableServices
 from table_writer.storage import visible_files
@@ -81,6 +82,7 @@ class TableWorld:
     name: TableName = TABLE
     root: str = ROOT
     config: TableWriterConfig = field(default_factory=TableWriterConfig)
+    staged_ids: list[str] = field(default_factory=list)
 
     @property
     def table(self) -> Table:
@@ -144,11 +146,32 @@ class TableWorld:
             before_publish()
             return services.publisher().publish(StagedFiles.from_messages(plan, messages), write.claiming)
 
+    def stage(self, rows: Rows, *, plan: WritePlan | None = None, expires_after_seconds: float = 5_000.0) -> str:
+        """Do steps 1 to 4, and leave the rest to whoever comes."""
+        plan = plan or self.plan()
+        with OpenWrite(self.services(), plan) as write:
+            messages = (self._upload(plan, rows),)
+            write.complete(messages)
+            files = StagedFiles.from_messages(plan, messages)
+            write.stage(StagedRecord(files=files, expires_after_seconds=expires_after_seconds))
+        self.staged_ids.append(plan.write_id)
+        return plan.write_id
+
+    def publish_staged(self) -> None:
+        """Publish what was staged last, once, whoever else has tried it."""
+        with suppress(InvalidInputError):  # it was published
+            self.keeper.publish(str(self.name), self.staged_ids[-1])
+
+    def discard_staged(self) -> None:
+        """Discard what was staged last."""
+        with suppress(InvalidInputError):  # it is gone
+            self.keeper.discard(str(self.name), self.staged_ids[-1])
+
     def write_once(self, rows: Rows, mode: WriteMode, key: str) -> None:
         """Write with an idempotency key."""
         plan = self.plan(mode, key=key)
         if self.services().published_with_key(key) is None:
-            with suppress(RepeatedKeyError):
+            with suppress(RepeatedError):
                 self.write(rows, plan=plan)
 
     def _upload(self, plan: WritePlan, rows: Rows) -> CommitMessage:

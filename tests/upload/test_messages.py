@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from dataclasses import replace
 
 import pytest
 from pyspark.errors import PythonException
 
 from table_writer.errors import InvalidInputError, StorageError
+from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.message import CommitMessage, CommitMessages, PendingUpload, UploadedPart
 from table_writer.upload.failures import translated
 from table_writer.upload.job import check_messages
@@ -62,6 +65,51 @@ def test_no_task_is_no_message(spec):
 def test_messages_that_contradict_each_other_are_refused(spec, given, complaint):
     with pytest.raises(StorageError, match=complaint):
         check_messages(sent(given), spec())
+
+
+def test_statistics_travel_with_a_message():
+    told = {"id": ColumnStatistics(null_count=1, low=7, high=9), "b.c`": ColumnStatistics(null_count=2)}
+    (found,) = read_again(replace(message(0), statistics=told))
+    assert found.statistics == told
+
+
+def read_again(*messages):
+    return CommitMessages(tuple(sent(list(messages))))
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"statistics": {"id": ColumnStatistics(null_count=3)}}, "read 2 rows but tells of column 'id'"),
+        ({"row_count": 0, "uploads": (), "statistics": {"id": ColumnStatistics()}}, "read 0 rows but tells"),
+    ],
+)
+def test_statistics_of_other_rows_are_never_sent(changes, complaint):
+    with pytest.raises(StorageError, match=complaint):
+        replace(message(0), **changes).to_bytes()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [["id"], [3], [None], [None], [None]],
+        [["id"], [0], ["int"], ["x"], [None]],
+        [["id"], [0], [None], ["1"], [None]],
+        [["id"], [0], ["decimal"], ["x"], [None]],
+        [["id", "name"], [0], [None], [None], [None]],
+        [["id"], [0]],
+    ],
+)
+def test_statistics_that_are_none_are_refused_when_read(wrong):
+    fields = json.loads(zlib.decompress(message(0).to_bytes())) | {"statistics": wrong}
+    with pytest.raises(StorageError, match=r"column 'id'|statistics of columns"):
+        CommitMessage.from_bytes(zlib.compress(json.dumps(fields).encode()))
+
+
+def test_a_message_of_the_version_before_is_refused():
+    fields = json.loads(zlib.decompress(message(0).to_bytes())) | {"format": 2}
+    with pytest.raises(StorageError, match="another version of table_writer"):
+        CommitMessage.from_bytes(zlib.compress(json.dumps(fields).encode()))
 
 
 def traceback_of(text: str) -> PythonException:

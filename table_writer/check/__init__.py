@@ -1,0 +1,40 @@
+"""Step 4: checks of data quality, on exactly the bytes that would be published.
+
+Each function here makes one check, for ``checks=[...]`` of a write or ``StagedWrite.check(...)``::
+
+    row_count   row_count_change   fresh        expected_partitions   only_partitions   has_schema
+    not_null    unique             in_range     allowed_values        matches
+    expression  references         function_check
+
+What is known without a read is judged without one. The rest of one call is one aggregate query.
+"""
+
+from table_writer.check.check import Check
+from table_writer.check.of_rows import allowed_values, expression, in_range, matches, not_null, references, unique
+from table_writer.check.of_writes import (
+    expected_partitions,
+    fresh,
+    function_check,
+    has_schema,
+    only_partitions,
+    row_count,
+    row_count_change,
+)
+
+__all__ = [
+    "Check",
+    "allowed_values",
+    "expected_partitions",
+    "expression",
+    "fresh",
+    "function_check",
+    "has_schema",
+    "in_range",
+    "matches",
+    "not_null",
+    "only_partitions",
+    "references",
+    "row_count",
+    "row_count_change",
+    "unique",
+]

@@ -1,0 +1,153 @@
+"""What a check is, and what becomes of it once it is bound to a table's columns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from pyspark.sql import Column, DataFrame
+
+from table_writer.check.audit import Facts
+from table_writer.check.target import Place, Target
+from table_writer.check.wording import shown
+from table_writer.errors import InvalidInputError
+from table_writer.model.check_result import ERROR, SEVERITIES, CheckResult
+
+__all__ = ["FUNCTION", "METADATA", "SPARK", "Check", "CountIf", "Question", "Severity"]
+
+METADATA: Final = "metadata"
+SPARK: Final = "spark"
+FUNCTION: Final = "function"
+
+Severity = Literal["error", "warn"]
+CountIf = Callable[[Column], Column]
+"""Makes the aggregate that counts the rows for which a condition is true."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check(ABC):
+    """Something that must be true of the rows of a write. Made by the functions of :mod:`table_writer.check`.
+
+    Parameters
+    ----------
+    name
+        Unique among the checks of a write.
+    severity
+        ``"error"``: nothing is published if it fails. ``"warn"``: the write is published, and the result tells.
+    """
+
+    name: str
+    severity: str = ERROR
+
+    def __post_init__(self) -> None:
+        """Refuse what is no name and no severity."""
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise InvalidInputError(f"the name of a check is a text, not {shown(self.name)}")
+        if self.severity not in SEVERITIES:
+            raise InvalidInputError(
+                f"check {self.name}: severity is one of {', '.join(SEVERITIES)}, not {shown(self.severity)}"
+            )
+
+    @abstractmethod
+    def bind(self, target: Target) -> Question:
+        """Find the columns.
+
+        Raises
+        ------
+        InvalidInputError
+            The check does not fit the table.
+        """
+
+    def wrong(self, message: str) -> InvalidInputError:
+        """Return the error of a call that makes no sense."""
+        return InvalidInputError(f"check {self.name}: {message}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A check that is bound to columns: what is known without a read, what to ask Spark, how to judge the answer.
+
+    Each kind of check overrides what applies to it.
+
+    Parameters
+    ----------
+    check
+        Whose question it is.
+    places
+        The columns it is about; examples show them first.
+    """
+
+    check: Check
+    places: tuple[Place, ...] = ()
+
+    def known(self, facts: Facts) -> CheckResult | None:
+        """Judge by what is known without a read; ``None`` where that does not settle it.
+
+        A check of rows that failed by it may leave examples out: they are looked up.
+        """
+        return self.passed("there are no rows", METADATA) if facts.rows == 0 else None
+
+    def joined(self, frame: DataFrame, facts: Facts, label: str) -> DataFrame:  # noqa: ARG002  # for those that need it
+        """Add columns from elsewhere, their names beginning with the label; neither add nor drop a row."""
+        return frame
+
+    def failing(self, label: str) -> Column | None:  # noqa: ARG002  # as above
+        """Return whether a row is wrong, null where that is not known; ``None`` if rows are not judged one by one."""
+        return None
+
+    def measures(self, flag: Column, count_if: CountIf) -> Sequence[Column]:
+        """Return the aggregates to be computed over all rows.
+
+        Parameters
+        ----------
+        flag
+            What :meth:`failing` returned.
+        count_if
+            Counts rows.
+        """
+        return [count_if(flag)]
+
+    def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
+        """Judge by the values of the aggregates."""
+        raise NotImplementedError
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the partitions' values are all it takes to judge a row."""
+        return bool(self.places) and all(place.is_partition for place in self.places)
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a row is judged alike each time."""
+        return True
+
+    @property
+    def keys(self) -> tuple[Column, ...]:
+        """What no two rows may have in common; none for all checks but one kind."""
+        return ()
+
+    def passed(self, message: str, by: str = SPARK) -> CheckResult:
+        """Return the result of a check that is as it should be."""
+        check = self.check
+        return CheckResult(name=check.name, severity=check.severity, passed=True, message=message, answered_by=by)
+
+    def failed(
+        self,
+        message: str,
+        failed_rows: int | None = None,
+        *,
+        by: str = SPARK,
+        examples: Sequence[Mapping[str, str]] = (),
+    ) -> CheckResult:
+        """Return the result of a check that is not."""
+        return CheckResult(
+            name=self.check.name,
+            severity=self.check.severity,
+            passed=False,
+            message=message,
+            failed_rows=failed_rows,
+            examples=tuple(examples),
+            answered_by=by,
+        )

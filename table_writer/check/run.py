@@ -1,0 +1,144 @@
+"""Step 4: run the checks of a staged write."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from table_writer.check import of_rows, of_writes
+from table_writer.check.audit import Audit, Facts
+from table_writer.check.check import Check, Question
+from table_writer.check.examples import with_examples
+from table_writer.check.function import FunctionCheck, function_name
+from table_writer.check.query import Questions, answered
+from table_writer.check.report import failure_text
+from table_writer.check.target import Target
+from table_writer.check.wording import shown
+from table_writer.errors import CheckFailedError, InvalidInputError
+from table_writer.model.check_result import CheckResult
+from table_writer.model.table import Column
+
+__all__ = ["as_checks", "require_passed", "require_valid", "run_checks"]
+
+
+def as_checks(given: Iterable[object]) -> tuple[Check, ...]:
+    """Return checks; a bare callable becomes one, with a name of its own.
+
+    Raises
+    ------
+    InvalidInputError
+        Something is no check, or two have one name.
+    """
+    if isinstance(given, (str, bytes, Mapping, Check)) or not isinstance(given, Iterable):
+        raise InvalidInputError(f"checks is a list, as in checks=[not_null('id')], not {shown(given)}")
+    items = list(given)
+    taken = {one.name for one in items if isinstance(one, Check)}
+    checks: list[Check] = []
+    for one in items:
+        check = one if isinstance(one, Check) else _wrapped(one, taken)
+        taken.add(check.name)
+        checks.append(check)
+    names = [check.name for check in checks]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidInputError(f"two checks have the name {twice!r}: give one of them another, name=…")
+    return tuple(checks)
+
+
+def _wrapped(given: object, taken: Collection[str]) -> Check:
+    if not callable(given):
+        raise InvalidInputError(f"{shown(given)} is no check: use those of table_writer.check, or a callable")
+    if getattr(given, "__module__", "") in {of_rows.__name__, of_writes.__name__}:
+        raise InvalidInputError(f"{function_name(given)} is what makes a check: call it, with its columns")
+    name, number = function_name(given), 1
+    while (unique := name if number == 1 else f"{name} {number}") in taken:
+        number += 1
+    return FunctionCheck(name=unique, function=given)
+
+
+def require_valid(
+    checks: Sequence[Check],
+    spark: SparkSession,
+    schema: StructType,
+    table: str,
+    partition_columns: Sequence[Column] | None = None,
+) -> None:
+    """Refuse checks that do not fit a table, before a byte is written. No Spark job is run.
+
+    Parameters
+    ----------
+    checks, spark
+        What is to run, and where.
+    schema
+        Data columns, then partition columns.
+    table
+        For messages.
+    partition_columns
+        ``None`` where they are not known: partitions may then be named by any column.
+
+    Raises
+    ------
+    InvalidInputError
+        An unknown column, bad SQL, values that cannot be compared with a column.
+    """
+    names = None if partition_columns is None else tuple(column.name for column in partition_columns)
+    target = Target(spark=spark, table=table, schema=schema, partition_columns=names)
+    for check in checks:
+        _bound(check, target)
+
+
+def run_checks(checks: Sequence[Check], audit: Audit) -> tuple[CheckResult, ...]:
+    """Run all checks; none that fails keeps another from running.
+
+    What metadata answers exactly costs no read. All the rest is one aggregate query; only if something failed, one more
+    fetches example rows.
+
+    Returns
+    -------
+    tuple of CheckResult
+        In the order of the checks.
+
+    Raises
+    ------
+    InvalidInputError
+        A check does not fit the table.
+    PySparkException, Py4JError
+        The staged files could not be read, or Spark failed otherwise than by the data.
+    """
+    facts = Facts(audit)
+    questions = {number: _bound(check, facts.target) for number, check in enumerate(checks)}
+    known = {number: question.known(facts) for number, question in questions.items()}
+    found = {number: result for number, result in known.items() if result is not None}
+    found |= answered({number: one for number, one in questions.items() if number not in found}, facts)
+    found |= _with_rows(found, questions, facts)
+    return tuple(found[number] for number in questions)
+
+
+def _with_rows(found: Mapping[int, CheckResult], questions: Questions, facts: Facts) -> dict[int, CheckResult]:
+    """Add example rows to the results that are about rows and have none."""
+    wanted = {number: one for number, one in found.items() if one.failed_rows and not one.examples}
+    return with_examples(wanted, questions, facts) if wanted else {}
+
+
+def _bound(check: Check, target: Target) -> Question:
+    """Bind a check; an error says which one it was."""
+    try:
+        return check.bind(target)
+    except InvalidInputError as error:
+        named = error.message if check.name in error.message else f"check {check.name}: {error.message}"
+        raise InvalidInputError(named, table=target.table) from error
+
+
+def require_passed(results: Sequence[CheckResult], table: str, write_id: str) -> None:
+    """Raise if a check of severity ``"error"`` failed.
+
+    Raises
+    ------
+    CheckFailedError
+        Shows every check that failed, with counts and example rows.
+    """
+    if any(result.stops for result in results):
+        text = failure_text(results, table, write_id)
+        raise CheckFailedError(text, table=table, write_id=write_id, results=tuple(results))

@@ -1,0 +1,237 @@
+"""What is shown of staged writes: all of a table, one in detail, one that was discarded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from table_writer.display.check_results import check_grids, checks_in_short
+from table_writer.display.render import Grid, Summary, counted, size
+from table_writer.display.report import Report
+from table_writer.display.report_parts import DeletedPath
+from table_writer.model.check_result import CheckResult
+from table_writer.model.column_statistics import Bound, ColumnStatistics
+from table_writer.model.partition_name import WHOLE_TABLE
+from table_writer.model.table import PartitionValues
+
+__all__ = ["DiscardReport", "StagedDetail", "StagedPartitionDetail", "StagedReport", "StagedSummary"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagedSummary:
+    """A staged write in one line.
+
+    Parameters
+    ----------
+    write_id, mode
+        Which write, and what publishing it would do.
+    created_at, expires_at
+        From when on vacuum may take it for forgotten; ``is_expired`` says whether that was so when it was looked at.
+    user, host
+        Who staged it.
+    rows, partitions_count, files, bytes
+        What readers would get.
+    checks
+        Newest result of each check, without example rows.
+    tags, idempotency_key
+        As the call gave them.
+    """
+
+    write_id: str
+    mode: str
+    created_at: datetime
+    expires_at: datetime
+    is_expired: bool
+    user: str
+    host: str
+    rows: int
+    partitions_count: int
+    files: int
+    bytes: int
+    checks: tuple[CheckResult, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    idempotency_key: str = ""
+
+    @property
+    def state(self) -> str:
+        """``"staged"`` or ``"expired"``."""
+        return "expired" if self.is_expired else "staged"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StagedPartitionDetail:
+    """One partition of a staged write; ``name`` and ``values`` are empty for an unpartitioned table."""
+
+    name: str
+    values: PartitionValues
+    rows: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class StagedReport(Report):
+    """The staged writes of a table, newest first.
+
+    Examples
+    --------
+    >>> StagedReport(table="mart.orders")
+    mart.orders: nothing is staged
+    """
+
+    staged: tuple[StagedSummary, ...] = ()
+
+    def _summary(self) -> Summary:
+        return Summary(
+            subject=self.table,
+            headline=f"{self.table}: {_count(self.staged)}",
+            headings=(
+                "write_id",
+                "state",
+                "what",
+                "staged at",
+                "expires (UTC)",
+                "who",
+                "partitions",
+                "rows",
+                "size",
+                "checks",
+            ),
+            rows=tuple(
+                (
+                    one.write_id,
+                    one.state,
+                    one.mode,
+                    _time(one.created_at),
+                    _time(one.expires_at),
+                    f"{one.user}@{one.host}",
+                    f"{one.partitions_count:,}",
+                    f"{one.rows:,}",
+                    size(one.bytes),
+                    checks_in_short(one.checks),
+                )
+                for one in self.staged
+            ),
+            lines=tuple(f"{one.write_id}: {_tags(one.tags)}" for one in self.staged if one.tags),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class StagedDetail(Report):
+    """One staged write: its partitions, its checks, and what the footers of its files say of the columns.
+
+    Parameters
+    ----------
+    summary
+        The write in one line.
+    partitions
+        In the order of the values.
+    statistics
+        By column; one that is missing is not known.
+    notes
+        What a person should know.
+    """
+
+    summary: StagedSummary
+    partitions: tuple[StagedPartitionDetail, ...] = ()
+    statistics: Mapping[str, ColumnStatistics] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def checks(self) -> tuple[CheckResult, ...]:
+        """Newest result of each check."""
+        return self.summary.checks
+
+    def _summary(self) -> Summary:
+        one = self.summary
+        return Summary(
+            subject=self.table,
+            headline=(
+                f"{self.table}: {one.mode} {one.state}, {one.rows:,} rows in {one.files:,} files, {size(one.bytes)},"
+                f" {counted(one.partitions_count, 'partition')}"
+            ),
+            headings=("partition", "rows", "files", "size"),
+            rows=tuple((p.name or WHOLE_TABLE, f"{p.rows:,}", f"{p.files:,}", size(p.bytes)) for p in self.partitions),
+            grids=(*check_grids(one.checks), self._columns()),
+            lines=(
+                f"write_id {one.write_id}, staged {_time(one.created_at)} UTC by {one.user}@{one.host}",
+                f"{'expired' if one.is_expired else 'expires'} {_time(one.expires_at)} UTC",
+                *((_tags(one.tags),) if one.tags else ()),
+                *((f"idempotency key {one.idempotency_key}",) if one.idempotency_key else ()),
+                *(f"note: {note}" for note in self.notes),
+            ),
+        )
+
+    def _columns(self) -> Grid:
+        return Grid(
+            title="columns",
+            headings=("column", "nulls", "smallest", "largest"),
+            rows=tuple(
+                (
+                    name,
+                    "?" if known.null_count is None else f"{known.null_count:,}",
+                    _bound(known.low),
+                    _bound(known.high),
+                )
+                for name, known in self.statistics.items()
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DiscardReport(Report):
+    """What discarding a staged write has removed, or would remove.
+
+    Parameters
+    ----------
+    write_id
+        Which write.
+    version
+        Of the entry by which it was given up; ``None`` in a dry run.
+    aborted
+        How many of its uploads were still pending.
+    deleted
+        Its files.
+    failures
+        What could not be deleted; vacuum takes it over.
+    """
+
+    write_id: str
+    version: int | None = None
+    aborted: int = 0
+    deleted: tuple[DeletedPath, ...] = ()
+    failures: tuple[str, ...] = ()
+    dry_run: bool = False
+
+    def _summary(self) -> Summary:
+        files = sum(len(path.keys) for path in self.deleted)
+        freed = sum(path.bytes for path in self.deleted)
+        verb = "would be discarded" if self.dry_run else "discarded"
+        what = f"{counted(files, 'file')} ({size(freed)}), {counted(self.aborted, 'pending upload')}"
+        return Summary(
+            subject=self.table,
+            headline=f"{self.table}: write {self.write_id} {verb}: {what}",
+            headings=("location", "why", "objects", "size"),
+            rows=tuple((path.location, path.reason, f"{len(path.keys):,}", size(path.bytes)) for path in self.deleted),
+            lines=(
+                *(f"FAILED: {failure}" for failure in self.failures),
+                *((f"given up by version {self.version} of the log",) if self.version is not None else ()),
+            ),
+        )
+
+
+def _count(staged: tuple[StagedSummary, ...]) -> str:
+    return counted(len(staged), "staged write") if staged else "nothing is staged"
+
+
+def _time(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+def _tags(tags: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in tags.items())
+
+
+def _bound(value: Bound | None) -> str:
+    return "?" if value is None else str(value)

@@ -1,0 +1,249 @@
+"""What the footers of a write's files say of its columns, taken together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final, cast
+
+from table_writer.errors import InvalidInputError
+
+__all__ = ["LONGEST_TEXT_BYTES", "TEXTS", "Bound", "ColumnStatistics", "MergedStatistics", "as_spark_orders"]
+
+Bound = int | str | date | datetime | Decimal
+"""A smallest or largest value. Floating point has none here: NaN is in no footer."""
+
+LONGEST_TEXT_BYTES: Final = 256  # of a bound: a longer one is not said, so that messages and registrations stay small
+MAX_INTEGER: Final = 2**63 - 1  # of a bigint
+MAX_DIGITS: Final = 38  # of Spark's decimals, before and after the point together
+
+TEXTS: Final = ("null_count", "type", "low", "high")  # what is stored of a column
+PLAIN_ORDER: Final = ("byte", "short", "integer", "long", "decimal", "date", "timestamp", "timestamp_ntz", "string")
+COLLATIONS: Final = "__COLLATIONS"  # Spark's metadata key: text is ordered by other rules than by its bytes
+CHAR_VARCHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's metadata key: the type is string, its limit is kept here
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ColumnStatistics:
+    """One column in all files of a write; exact, or not said.
+
+    Parameters
+    ----------
+    null_count
+        Rows without a value; ``None`` where a footer does not tell.
+    low, high
+        Smallest and largest value that is not null; ``None`` where a footer does not tell, or there is no value.
+        A ``timestamp`` is an aware datetime in UTC, a ``timestamp_ntz`` one without a zone.
+
+    Examples
+    --------
+    >>> paid_on = ColumnStatistics(null_count=2, low=date(2024, 1, 1), high=date(2024, 1, 31))
+    >>> paid_on.to_json()
+    {'null_count': 2, 'type': 'date', 'low': '2024-01-01', 'high': '2024-01-31'}
+    >>> ColumnStatistics.from_json(paid_on.to_json()) == paid_on
+    True
+    """
+
+    null_count: int | None = None
+    low: Bound | None = None
+    high: Bound | None = None
+
+    def validate(self) -> None:
+        """Refuse what no footer can say.
+
+        Raises
+        ------
+        InvalidInputError
+            A count that is none, a bound that Spark has no value for or that is longer than what is kept, bounds of
+            two types, or a low one above the high one.
+        """
+        nulls, bounds = self.null_count, self._bounds()
+        known = nulls is None or (type(nulls) is int and 0 <= nulls <= MAX_INTEGER)
+        kinds = {_kind(bound) for bound in bounds.values()}
+        if not known or len(kinds) > 1 or not all(_fits(bound) for bound in bounds.values()):
+            raise InvalidInputError(f"not the statistics of a column: {self!r}")
+        if len(bounds) > 1 and cast("Any", self.low) > self.high:
+            raise InvalidInputError(f"statistics of a column whose lowest value is above its highest: {self!r}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; what is not known is left out."""
+        self.validate()
+        bounds = self._bounds()
+        counted = {} if self.null_count is None else {"null_count": self.null_count}
+        typed = dict.fromkeys(["type"] if bounds else [], next(map(_kind, bounds.values()), ""))
+        return counted | typed | {name: WRITERS[_kind(bound)](bound) for name, bound in bounds.items()}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> ColumnStatistics:
+        """Read what was stored.
+
+        Raises
+        ------
+        InvalidInputError
+            It is not what :meth:`to_json` returns.
+        """
+        why: Exception | None = None
+        try:
+            found = cls.of_texts(*(stored.get(name) for name in TEXTS))
+            if found.to_json() == stored:
+                return found
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            why = error
+        raise InvalidInputError(f"not the statistics of a column: {str(stored)[:200]}") from why
+
+    @classmethod
+    def of_texts(cls, null_count: Any, kind: Any, low: Any, high: Any) -> ColumnStatistics:
+        """Read the four values that :meth:`to_json` returns, ``None`` for one that it leaves out; checks nothing."""
+        read = READERS.get(kind, _no_bound)
+        return cls(
+            null_count=null_count,
+            low=None if low is None else read(low),
+            high=None if high is None else read(high),
+        )
+
+    def _bounds(self) -> dict[str, Bound]:
+        named = {"low": self.low, "high": self.high}
+        return {name: bound for name, bound in named.items() if bound is not None}
+
+
+def _kind(bound: Bound) -> str:
+    """Return the name of a bound's type; a datetime has one for each of Spark's two."""
+    if isinstance(bound, datetime):
+        return "timestamp_ntz" if bound.tzinfo is None else "timestamp"
+    return KINDS.get(type(bound), "")
+
+
+def _fits(bound: Bound) -> bool:
+    """Whether Spark has such a value, and it is short enough to be kept."""
+    return FITS.get(_kind(bound), lambda _: False)(bound)
+
+
+def _is_short(text: str) -> bool:
+    try:
+        return len(text.encode()) <= LONGEST_TEXT_BYTES
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+
+
+def _is_spark_decimal(number: Decimal) -> bool:
+    _, digits, exponent = number.as_tuple()
+    return isinstance(exponent, int) and -MAX_DIGITS <= exponent <= 0 and len(digits) <= MAX_DIGITS
+
+
+def _no_bound(text: str) -> Bound:
+    raise ValueError(f"a bound without a type: {text}")
+
+
+KINDS: Final[dict[type, str]] = {int: "int", str: "text", date: "date", Decimal: "decimal"}
+FITS: Final[dict[str, Callable[[Any], bool]]] = {
+    "int": lambda number: -MAX_INTEGER - 1 <= number <= MAX_INTEGER,
+    "text": _is_short,
+    "date": lambda _: True,
+    "timestamp": lambda moment: moment.utcoffset() == timedelta(0),
+    "timestamp_ntz": lambda _: True,
+    "decimal": _is_spark_decimal,
+}
+WRITERS: Final[dict[str, Callable[[Any], str]]] = {
+    "int": str,
+    "text": str,
+    "date": date.isoformat,
+    "timestamp": datetime.isoformat,
+    "timestamp_ntz": datetime.isoformat,
+    "decimal": lambda number: format(number, "f"),
+}
+READERS: Final[dict[str, Callable[[str], Bound]]] = {
+    "int": int,
+    "text": str,
+    "date": date.fromisoformat,
+    "timestamp": datetime.fromisoformat,
+    "timestamp_ntz": datetime.fromisoformat,
+    "decimal": Decimal,
+}
+
+
+class MergedStatistics:
+    """The statistics of parts of a write, added up: row groups of a file, files of a task, tasks.
+
+    A column that one part does not know is not known. Parts without rows have nothing to say.
+
+    Examples
+    --------
+    >>> merged = MergedStatistics()
+    >>> merged.add({"id": ColumnStatistics(null_count=0, low=1, high=9)}, row_count=20)
+    >>> merged.add({"id": ColumnStatistics(null_count=5)}, row_count=5)  # no row has an id
+    >>> merged.columns
+    {'id': ColumnStatistics(null_count=5, low=1, high=9)}
+    >>> merged.add({}, row_count=1)
+    >>> merged.columns
+    {}
+    """
+
+    def __init__(self) -> None:
+        self._columns: dict[str, ColumnStatistics] = {}
+        self._row_count = 0
+
+    @property
+    def columns(self) -> dict[str, ColumnStatistics]:
+        """What is known of all parts together, by column."""
+        return dict(self._columns)
+
+    def add(self, statistics: Mapping[str, ColumnStatistics], row_count: int) -> None:
+        """Take another part, of so many rows."""
+        if row_count and self._row_count:
+            before = self._columns
+            self._columns = {
+                name: _together(before[name], self._row_count, one, row_count)
+                for name, one in statistics.items()
+                if name in before
+            }
+        elif row_count:
+            self._columns = dict(statistics)
+        self._row_count += row_count
+
+
+def _together(one: ColumnStatistics, rows: int, other: ColumnStatistics, other_rows: int) -> ColumnStatistics:
+    """Merge two parts, given with their rows; a part whose rows are all null adds no bound."""
+    nulls, other_nulls = one.null_count, other.null_count
+    null_count = None if nulls is None or other_nulls is None else nulls + other_nulls
+    if nulls == rows:
+        return ColumnStatistics(null_count=null_count, low=other.low, high=other.high)
+    if other_nulls == other_rows:
+        return ColumnStatistics(null_count=null_count, low=one.low, high=one.high)
+    low = None if one.low is None or other.low is None else min(cast("Any", one.low), other.low)
+    high = None if one.high is None or other.high is None else max(cast("Any", one.high), other.high)
+    return ColumnStatistics(null_count=null_count, low=low, high=high)
+
+
+def as_spark_orders(statistics: Mapping[str, ColumnStatistics], schema: str) -> dict[str, ColumnStatistics]:
+    """Return statistics with bounds only where Spark reads and orders values as their files hold them.
+
+    So there are none of ``char(n)``, which Spark pads, of text with a collation, and of intervals and other types that
+    files hold as numbers.
+
+    Parameters
+    ----------
+    statistics
+        What footers say.
+    schema
+        Spark's JSON; empty where nobody has looked.
+
+    Examples
+    --------
+    >>> schema = '{"fields": [{"name": "id", "type": "long"}, {"name": "took", "type": "interval day"}]}'
+    >>> one = ColumnStatistics(null_count=0, low=1, high=2)
+    >>> as_spark_orders({"id": one, "took": one}, schema)["took"]
+    ColumnStatistics(null_count=0, low=None, high=None)
+    """
+    fields = json.loads(schema or "{}").get("fields", [])
+    kept = {field["name"] for field in fields if _is_in_plain_order(field)}
+    return {name: one if name in kept else replace(one, low=None, high=None) for name, one in statistics.items()}
+
+
+def _is_in_plain_order(field: Mapping[str, Any]) -> bool:
+    said = field.get("metadata", {})
+    declared = str(said.get(CHAR_VARCHAR, ""))
+    kind = str(field["type"]).partition("(")[0]
+    return kind in PLAIN_ORDER and COLLATIONS not in said and not declared.startswith("char")

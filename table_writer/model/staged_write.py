@@ -1,0 +1,342 @@
+"""A staged write as it is stored: all that another process needs to look at it, publish it or discard it.
+
+It is stored in the write's registration, frozen and versioned, and checks itself on load and on save: what is damaged
+or hostile is an error before anything is decided by it. Keys are stored relative to the write's own directory, and
+cannot leave it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from table_writer.errors import ConflictError, InvalidInputError
+from table_writer.model.check_result import CheckResult
+from table_writer.model.column_statistics import ColumnStatistics
+from table_writer.model.entry import MAX_NUMBER, WRITE_ID
+from table_writer.model.location import Location
+from table_writer.model.table import ROOT_PARAMETER, Column, PartitionValues, Table, TableName
+from table_writer.model.write import (
+    FileKeys,
+    Scope,
+    StagedFiles,
+    StagedPartition,
+    TableLayout,
+    WriteMode,
+    WritePlan,
+    every_partition,
+    no_partition,
+)
+
+__all__ = ["LONGEST_EXPIRY_SECONDS", "STAGED", "FoundStaged", "RecordedScope", "StagedRecord", "expiry_seconds"]
+
+STAGED_FORMAT: Final = 1
+STAGED: Final = "staged"  # the state of its registration
+LONGEST_EXPIRY_SECONDS: Final = 365 * 86_400.0
+
+
+@dataclass(frozen=True)
+class RecordedScope:
+    """Which partitions a predicate selected when the write was staged: evaluating it again would need Spark.
+
+    Parameters
+    ----------
+    known, chosen
+        The partitions that there were, and those of them that are selected.
+    where, table, write_id
+        For messages.
+
+    Raises
+    ------
+    ConflictError
+        It is asked for a partition that has appeared since.
+
+    Examples
+    --------
+    >>> scope = RecordedScope(frozenset({("1",), ("2",)}), frozenset({("1",)}), "dt = 1", "mart.orders", "w1")
+    >>> scope([("1",), ("2",)])
+    frozenset({('1',)})
+    """
+
+    known: frozenset[PartitionValues]
+    chosen: frozenset[PartitionValues]
+    where: str
+    table: str
+    write_id: str
+
+    def __call__(self, existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
+        """Return those of the partitions that were selected."""
+        unknown = sorted(set(existing) - self.known)
+        if unknown:
+            raise ConflictError(
+                f"{len(unknown)} partition(s) of {self.table} have appeared since write {self.write_id} was staged, for"
+                f" example {unknown[0]}: whether where={self.where!r} selects them takes Spark to say. Nothing was"
+                f" published. Publish from Python: TableWriter(spark).staged_write(table, write_id).publish()",
+                table=self.table,
+                write_id=self.write_id,
+            )
+        return frozenset(existing) & self.chosen
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StagedRecord:
+    """A write between steps 3 and 5.
+
+    Parameters
+    ----------
+    files
+        The files, with the plan they were written by and the results of checks.
+    expires_after_seconds
+        So long after the record was put, by the store's clock, a vacuum may delete the files.
+    added_schema
+        Columns that the table gets with the publish, as a schema in Spark's JSON; empty if there are none.
+    writer
+        Who staged it.
+    """
+
+    files: StagedFiles
+    expires_after_seconds: float
+    added_schema: str = ""
+    writer: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def plan(self) -> WritePlan:
+        """What step 1 fixed."""
+        return self.files.plan
+
+    def validate(self) -> None:
+        """Check the record against itself.
+
+        Raises
+        ------
+        InvalidInputError
+            A field is out of its range, or a file is none of this write's.
+        """
+        plan, prefix = self.plan, self.plan.data_location.key
+        figures = [n for one in self.files.partitions for n in (one.rows, one.bytes, one.raw_bytes or 0)]
+        keys = [key for one in self.files.partitions for key in one.keys]
+        values = [one.values for one in self.files.partitions]
+        problems = [
+            text
+            for text, wrong in (
+                ("its write_id is malformed", WRITE_ID.fullmatch(plan.write_id) is None),
+                ("it never expires", not 0 < self.expires_after_seconds <= LONGEST_EXPIRY_SECONDS),
+                ("its base version is none", not 0 <= plan.base_version <= MAX_NUMBER),
+                ("created_at has no time zone", plan.created_at.utcoffset() is None),
+                (
+                    "a figure is negative, or one that nothing could have",
+                    not all(0 <= n <= MAX_NUMBER for n in figures),
+                ),
+                ("a partition is named twice", len(set(values)) != len(values)),
+                (
+                    "a partition has another number of values than the table has partition columns",
+                    any(len(one) != len(plan.table.partition_columns) for one in values),
+                ),
+                (
+                    "a file is not below its own directory",
+                    not all(key.startswith(prefix) and ".." not in key.split("/") for key in keys),
+                ),
+            )
+            if wrong
+        ]
+        if problems:
+            raise InvalidInputError(
+                f"staged write {plan.write_id} of {plan.table.name} is not valid: {'; '.join(problems)}",
+                table=str(plan.table.name),
+                write_id=plan.write_id,
+            )
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return what a registration holds beside its own fields; a record that does not validate is never stored."""
+        self.validate()
+        plan, prefix = self.plan, self.plan.data_location.key
+        return {
+            "format": STAGED_FORMAT,
+            "mode": plan.mode.value,
+            "created_at": plan.created_at.isoformat(),
+            "base_version": plan.base_version,
+            "hint": plan.hint,
+            "in_doubt": sorted(plan.in_doubt),
+            "schema": plan.schema,
+            "added_schema": self.added_schema,
+            "where": plan.where,
+            "scope": _scope_fields(plan.scope),
+            "idempotency_key": plan.idempotency_key,
+            "tags": dict(plan.tags),
+            "max_copied_bytes": plan.max_copied_bytes,
+            "spellings": [[list(usual), list(spelled)] for usual, spelled in plan.spellings.items()],
+            "notes": list(plan.notes),
+            "table": _table_fields(plan.table),
+            "row_bytes": self.files.row_bytes,
+            "statistics": {name: one.to_json() for name, one in self.files.statistics.items()},
+            "partitions": [
+                {
+                    "values": list(one.values),
+                    "rows": one.rows,
+                    "bytes": one.bytes,
+                    "raw_bytes": one.raw_bytes,
+                    "files": [key.removeprefix(prefix) for key in one.keys],
+                }
+                for one in self.files.partitions
+            ],
+            "checks": [result.to_json() for result in self.files.checks],
+            "writer": dict(self.writer),
+            "expires_after_seconds": self.expires_after_seconds,
+        }
+
+    @classmethod
+    def from_fields(cls, stored: Mapping[str, Any], *, layout: TableLayout, write_id: str) -> StagedRecord:
+        """Read and validate the record of one write.
+
+        Raises
+        ------
+        InvalidInputError
+            It is damaged, of an unknown format, or names what is not this write's.
+        """
+        where = f"staged write {write_id} below {layout.root}"
+        try:
+            if stored["format"] != STAGED_FORMAT:
+                raise InvalidInputError(f"{where} has format {stored['format']!r}: upgrade table_writer to read it")
+            record = _read(stored, layout, write_id)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            if isinstance(error, InvalidInputError):
+                raise
+            raise InvalidInputError(f"{where} cannot be read: {type(error).__name__}: {error}") from error
+        record.validate()
+        return record
+
+
+@dataclass(frozen=True, slots=True)
+class FoundStaged:
+    """A staged write as it was found; times are of the store's clock."""
+
+    record: StagedRecord
+    put_at: datetime
+    age_seconds: float
+
+    @property
+    def expires_at(self) -> datetime:
+        """From when on a vacuum deletes it."""
+        return self.put_at + timedelta(seconds=self.record.expires_after_seconds)
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether the next vacuum deletes it."""
+        return self.age_seconds > self.record.expires_after_seconds
+
+
+def _read(stored: Mapping[str, Any], layout: TableLayout, write_id: str) -> StagedRecord:
+    mode, table = WriteMode(stored["mode"]), _table(stored["table"], layout.root)
+    where = _text(stored["where"])
+    plan = WritePlan(
+        write_id=write_id,
+        mode=mode,
+        table=table,
+        layout=layout,
+        schema=_text(stored["schema"]),
+        base_version=int(stored["base_version"]),
+        hint=int(stored["hint"]),
+        in_doubt=frozenset(int(version) for version in stored["in_doubt"]),
+        created_at=datetime.fromisoformat(stored["created_at"]),
+        scope=_scope(stored["scope"], mode, where, table, write_id),
+        where=where,
+        idempotency_key=_text(stored["idempotency_key"]),
+        tags=_texts(stored["tags"]),
+        max_copied_bytes=None if stored["max_copied_bytes"] is None else int(stored["max_copied_bytes"]),
+        spellings={_values(usual): _values(spelled) for usual, spelled in stored["spellings"]},
+        notes=tuple(map(_text, stored["notes"])),
+    )
+    partitions = tuple(
+        StagedPartition(
+            values=_values(one["values"]),
+            keys=FileKeys([f"{plan.data_location.key}{_text(name)}" for name in one["files"]]),
+            rows=int(one["rows"]),
+            bytes=int(one["bytes"]),
+            raw_bytes=None if one["raw_bytes"] is None else int(one["raw_bytes"]),
+        )
+        for one in stored["partitions"]
+    )
+    statistics = {_text(name): ColumnStatistics.from_json(one) for name, one in stored["statistics"].items()}
+    files = StagedFiles(
+        plan=plan,
+        partitions=partitions,
+        row_bytes=int(stored["row_bytes"]),
+        checks=tuple(map(CheckResult.from_json, stored["checks"])),
+        statistics=statistics,
+    )
+    return StagedRecord(
+        files=files,
+        expires_after_seconds=expiry_seconds(stored["expires_after_seconds"]) or math.nan,
+        added_schema=_text(stored["added_schema"]),
+        writer=_texts(stored["writer"]),
+    )
+
+
+def expiry_seconds(value: object) -> float | None:
+    """Read after how many seconds a staged write expires, ``None`` for what is no such number."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST_EXPIRY_SECONDS
+    return float(value) if known and isinstance(value, int | float) else None
+
+
+def _table_fields(table: Table) -> dict[str, Any]:
+    """Return what decides whether the table is still the one that the write was planned for."""
+    return {
+        "database": table.name.database,
+        "name": table.name.name,
+        "kind": table.kind,
+        "created_at_seconds": table.created_at_seconds,
+        "columns": [[column.name, column.type, column.comment] for column in table.columns],
+        "partition_columns": [[column.name, column.type, column.comment] for column in table.partition_columns],
+        "root": table.root,
+    }
+
+
+def _table(stored: Mapping[str, Any], layout_root: Location) -> Table:
+    root = _text(stored["root"])
+    if not Location.parse(root).same_place(layout_root):
+        raise InvalidInputError(f"it was staged for a table at {root}, and lies below {layout_root}")
+    return Table(
+        name=TableName(_text(stored["database"]), _text(stored["name"])),
+        kind=_text(stored["kind"]),
+        location=root,
+        columns=tuple(Column(*map(_text, one)) for one in stored["columns"]),
+        partition_columns=tuple(Column(*map(_text, one)) for one in stored["partition_columns"]),
+        parameters={ROOT_PARAMETER: root},
+        created_at_seconds=int(stored["created_at_seconds"]),
+    )
+
+
+def _scope_fields(scope: Scope) -> dict[str, Any] | None:
+    """Return a recorded scope; the others follow from the mode."""
+    if not isinstance(scope, RecordedScope):
+        return None
+    return {"known": sorted(map(list, scope.known)), "chosen": sorted(map(list, scope.chosen))}
+
+
+def _scope(stored: Mapping[str, Any] | None, mode: WriteMode, where: str, table: Table, write_id: str) -> Scope:
+    if mode is WriteMode.OVERWRITE_TABLE:
+        return every_partition
+    if stored is None:
+        if where:
+            raise InvalidInputError("its predicate has no partitions")
+        return no_partition
+    known, chosen = (frozenset(map(_values, stored[name])) for name in ("known", "chosen"))
+    return RecordedScope(known, chosen, where, str(table.name), write_id)
+
+
+def _values(stored: Any) -> PartitionValues:
+    return tuple(map(_text, stored))
+
+
+def _texts(stored: Mapping[Any, Any]) -> dict[str, str]:
+    return {_text(name): _text(value) for name, value in stored.items()}
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected a text, found {type(value).__name__}")
+    value.encode()  # half a surrogate pair could not be stored again
+    return value

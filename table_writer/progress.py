@@ -1,0 +1,222 @@
+"""How far a write is: what it counts, and the one protocol by which listeners are told.
+
+Steps say what they do and count; nobody but a thread of the write's own looks at the counts, twice a second and not
+before the first second is over. So a step costs nothing, a short write shows nothing, and a listener that fails or
+hangs does so beside the write.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, Protocol
+
+from table_writer.printable import printable
+
+__all__ = ["PROGRESS_CHOICES", "Ask", "Progress", "ProgressListener", "WriteProgress", "current", "reported"]
+
+logger = logging.getLogger("table_writer")
+
+PROGRESS_CHOICES: Final = ("auto", "bar", "log", "off")
+QUIET_SECONDS: Final = 1.0  # a shorter write shows nothing
+TICK_SECONDS: Final = 0.5
+LAST_TICK_SECONDS: Final = 2.0  # how long the end of a write waits for a listener that is at work
+
+State = Literal["running", "done", "failed"]
+Ask = Callable[[], tuple[int, int, str]]
+"""Returns how many are done, how many there are, and of what."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Progress:
+    """How far one write is.
+
+    Parameters
+    ----------
+    table, mode
+        What was called.
+    write_id
+        Empty while the write is planned.
+    step
+        ``"plan"``, ``"upload"``, ``"complete"``, ``"check"`` or ``"publish"``.
+    done, total, unit
+        Of the step: Spark tasks, uploads or copies; ``total`` is ``None`` for a step that counts nothing.
+    seconds
+        Since the call.
+    state
+        ``"running"``, or how it ended: ``"done"``, ``"failed"``.
+
+    Examples
+    --------
+    >>> print(Progress(table="mart.orders", mode="append", step="upload", done=90, total=200, unit="tasks", seconds=12))
+    mart.orders: upload, 90 of 200 tasks, 12 s
+    """
+
+    table: str
+    mode: str
+    write_id: str = ""
+    step: str = "plan"
+    done: int = 0
+    total: int | None = None
+    unit: str = ""
+    seconds: float = 0.0
+    state: State = "running"
+
+    @property
+    def activity(self) -> str:
+        """What is done now, or how it ended."""
+        return {"running": self.step, "done": "done", "failed": f"failed in {self.step}"}[self.state]
+
+    def __str__(self) -> str:
+        counted = self.total is not None and self.state == "running"
+        count = f", {self.done:,} of {self.total:,} {self.unit}" if counted else ""
+        return f"{printable(self.table)}: {self.activity}{count}, {self.seconds:.0f} s"
+
+
+class ProgressListener(Protocol):
+    """Told how far a write is: about twice a second from its second one on, one call at a time, and once as it ends.
+
+    Calls come from a thread of the write; the last one, whose ``state`` is not ``"running"``, from the caller's. Writes
+    of less than a second are not told of. What a listener raises is logged once, and it is told no more of that write.
+    """
+
+    def __call__(self, progress: Progress, /) -> None:
+        """Show it."""
+
+
+class WriteProgress:
+    """The counts of one write, and the thread that tells of them.
+
+    Parameters
+    ----------
+    told
+        Who is told; ``None`` for nobody, and then there is no thread.
+    table, mode, write_id
+        Of the write; its id may become known later.
+    """
+
+    def __init__(self, told: ProgressListener | None, *, table: str = "", mode: str = "", write_id: str = "") -> None:
+        self._told = told
+        self._is_told_of = False
+        self._now = Progress(table=table, mode=mode, write_id=write_id)
+        self._ask: Ask | None = None
+        self._begun = time.monotonic()
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="table_writer-progress", daemon=True)
+
+    @property
+    def now(self) -> Progress:
+        """How far the write is."""
+        with self._lock:
+            return replace(self._now, seconds=time.monotonic() - self._begun)
+
+    def start(self) -> None:
+        """Begin to look at the counts, if somebody is to be told."""
+        if self._told is not None:
+            self._thread.start()
+
+    def end(self, state: State) -> None:
+        """Tell how it ended, if it was told of at all. Afterwards no thread runs, unless a listener hangs."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(LAST_TICK_SECONDS)
+        self._set(state=state)
+        if self._thread.is_alive():
+            logger.warning("write_id=%s: who shows its progress does not return", self._now.write_id)
+        elif self._is_told_of:
+            self._tell()
+
+    def name(self, write_id: str) -> None:
+        """Say which write it is, once that is known."""
+        self._set(write_id=write_id)
+
+    def begin(self, step: str) -> None:
+        """Say that a step begins."""
+        self._set(step=step, done=0, total=None, unit="")
+
+    def count(self, unit: str, total: int) -> None:
+        """Say how many there are to be done in this step."""
+        self._set(done=0, total=total, unit=unit)
+
+    def advance(self) -> None:
+        """Say that one more is done. Threads may say so at once."""
+        with self._lock:
+            self._now = replace(self._now, done=self._now.done + 1)
+
+    @contextmanager
+    def asking(self, ask: Ask) -> Iterator[None]:
+        """Within this block, find out how far it is by asking, on the thread that tells of it.
+
+        So whoever waits for the work does nothing but wait, and Ctrl-C finds it between no question and its answer.
+        """
+        self._ask = ask
+        try:
+            yield
+        finally:
+            self._ask = None
+
+    def _set(self, **changes: Any) -> None:
+        with self._lock:
+            self._now = replace(self._now, **changes)
+
+    def _run(self) -> None:
+        seconds = QUIET_SECONDS
+        while not self._ended.wait(seconds):
+            self._look()
+            self._tell()
+            seconds = TICK_SECONDS
+
+    def _look(self) -> None:
+        ask = self._ask
+        if ask is None:
+            return
+        try:
+            done, total, unit = ask()
+        except Exception:  # a count that nobody gets fails no write
+            logger.warning("write_id=%s: its tasks cannot be counted", self._now.write_id, exc_info=True)
+            self._ask = None
+            return
+        with self._lock:
+            if self._ask is ask:  # else the answer is of a step that is over
+                self._now = replace(self._now, done=done, total=total, unit=unit)
+
+    def _tell(self) -> None:
+        if self._told is None:
+            return
+        self._is_told_of = True
+        try:
+            self._told(self.now)
+        except Exception:  # whoever shows it, what is written is not to fail for it
+            logger.warning("write_id=%s: its progress is not shown any more", self._now.write_id, exc_info=True)
+            self._told = None
+
+
+NOBODY: Final = WriteProgress(None)  # counts what nobody looks at
+_current: ContextVar[WriteProgress] = ContextVar("table_writer_progress", default=NOBODY)
+
+
+def current() -> WriteProgress:
+    """Return the progress of the write that this thread is carrying out; without one, something that nobody sees."""
+    return _current.get()
+
+
+@contextmanager
+def reported(progress: WriteProgress) -> Iterator[None]:
+    """Make it the progress of what this thread does within the block, and end it with the block."""
+    token = _current.set(progress)
+    progress.start()
+    try:
+        yield
+    except BaseException:  # Ctrl-C as well
+        progress.end("failed")
+        raise
+    else:
+        progress.end("done")
+    finally:
+        _current.reset(token)

@@ -1,0 +1,174 @@
+"""Lists of checks, users' own functions, failures inside Spark, and the error that shows all of it."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chispa import assert_df_equality
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from table_writer.check import expression, function_check, in_range, not_null, row_count, unique
+from table_writer.check.report import failure_text
+from table_writer.check.run import as_checks, require_passed, run_checks
+from table_writer.errors import CheckFailedError, InvalidInputError
+from table_writer.model.check_result import CheckResult
+
+from .conftest import World
+
+Staged = Callable[..., World]
+
+
+def says(answer: Any) -> Callable[[DataFrame], Any]:
+    return lambda _: answer
+
+
+def raises(error: Exception) -> Callable[[DataFrame], Any]:
+    def function(_: DataFrame) -> None:
+        raise error
+
+    return function
+
+
+class Rule:
+    def __call__(self, df: DataFrame) -> bool:
+        return df.count() == 2
+
+
+def test_callables_get_names_of_their_own() -> None:
+    checks = as_checks([says(1), says(2), functools.partial(says, 3), Rule(), raises, not_null("id"), Rule().__call__])
+    names = [check.name for check in checks]
+    assert names == ["lambda", "lambda 2", "says", "Rule", "raises", "not_null(id)", "__call__"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [[5], ["not_null"], [None], "id", None, not_null("id"), {"a": 1}, [not_null], [unique("a"), unique("a")]],
+    ids=repr,
+)
+def test_what_is_no_list_of_checks_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidInputError):
+        as_checks(given)
+
+
+def test_long_names_stay_short_and_different() -> None:
+    one, other = (expression(f"{'x' * 500} > {number}").name for number in (1, 2))
+    assert len(one) == len(other) == 120
+    assert one != other
+
+
+OTHER = "the function returned {}; a check returns True, False or None, or raises an error"
+
+
+def test_functions_answer_in_their_own_way(staged: Staged) -> None:
+    world = staged([(1,), (2,)], "id INT")
+    expected: dict[Callable[..., Any], tuple[bool, str]] = {
+        says(None): (True, "the function found nothing wrong"),
+        says(True): (True, "the function found nothing wrong"),
+        says(False): (False, "the function returned False"),
+        says(0): (False, OTHER.format("int")),
+        lambda df: df: (False, OTHER.format("DataFrame")),
+        Rule(): (True, "the function found nothing wrong"),
+        raises(AssertionError("two orders are wrong")): (False, "two orders are wrong"),
+        raises(AssertionError()): (False, "AssertionError"),
+        raises(KeyError("x")): (False, "KeyError: 'x'"),
+    }
+    results = world.run(*expected)
+    assert [(one.passed, one.message) for one in results] == list(expected.values())
+    assert {one.answered_by for one in results} == {"function"}
+    assert world.asked["frames"] == 1
+
+
+def test_rows_in_the_text_of_an_error_are_shown_and_never_stored(staged: Staged, spark: SparkSession) -> None:
+    def same(df: DataFrame) -> None:
+        assert_df_equality(df, spark.createDataFrame([(1, "other")], "id INT, note STRING"), ignore_nullable=True)
+
+    result = staged([(1, "secret")], "id INT, note STRING").one(function_check(same, severity="warn"))
+    assert (result.passed, result.stops, result.name) == (False, False, "same")
+    assert "secret" in str(result.examples)
+    assert "\x1b" not in str(result.examples)
+    assert "secret" not in str(result.to_json())
+
+
+def test_an_error_in_one_check_is_the_failure_of_that_check(staged: Staged, spark: SparkSession) -> None:
+    def is_odd(number):  # no hints, from which PySpark would infer another kind
+        if number == 2:
+            raise ValueError("two is odd")
+        return number % 2 == 1
+
+    spark.udf.register("is_odd", is_odd, "boolean")
+    world = staged([(1, "1"), (2, "a")], "id INT, note STRING")
+    results = world.run(
+        not_null("id"),
+        expression("CAST(note AS INT) > 0"),
+        expression("is_odd(id)"),
+        expression("1 / (id - 1) > 0"),
+        expression("note RLIKE concat('(', note)"),
+        in_range("id", max=1),
+    )
+    assert [one.passed for one in results] == [True, False, False, False, False, False]
+    assert results[1].message.startswith("could not be judged: [CAST_INVALID_INPUT] The value 'a'")
+    assert results[2].message == "could not be judged: ValueError: two is odd"
+    assert "DIVIDE_BY_ZERO" in results[3].message
+    assert "Unclosed group" in results[4].message
+    assert (results[5].failed_rows, [one["id"] for one in results[5].examples]) == (1, ["2"])
+
+
+def test_a_storage_failure_is_not_the_datas(staged: Staged, spark: SparkSession, tmp_path: Path) -> None:
+    files = tmp_path / "files"
+    spark.range(3).coalesce(1).write.parquet(files.as_uri())
+    frame = spark.read.parquet(files.as_uri())
+    for file in files.glob("*.parquet"):
+        file.unlink()
+    world = staged(frame, counts={(): 3})
+    with pytest.raises((PySparkException, Py4JError), match="FAILED_READ_FILE"):
+        run_checks([in_range("id", min=0), expression("id > 0")], world.audit)
+
+
+def result(name: str, **more: Any) -> CheckResult:
+    return CheckResult(**{"name": name, "severity": "error", "passed": False, "message": "wrong"} | more)
+
+
+def test_the_error_shows_every_failed_check_and_keeps_all_results() -> None:
+    rows = ({"id": "null", "note": "a\nb\x1b[31m\u202e", "long": "x" * 1000}, {"id": "22", "note": "", "long": ""})
+    results = [
+        result("row_count(min=1)", passed=True, message="5 rows"),
+        result("old", severity="warn", message="too old"),
+        result("not_null(id)", message="2 of 5 rows have no id", failed_rows=2, examples=rows),
+        result("wide", examples=({f"column_{at:03}": "1" for at in range(100)},)),
+    ]
+    with pytest.raises(CheckFailedError) as raised:
+        require_passed(results, "mart.orders", "w1")
+    text = str(raised.value)
+    lines = text.splitlines()
+    assert lines[0] == "3 of 4 checks of write w1 failed; nothing was published to mart.orders:"
+    assert lines[1] == "  not_null(id): 2 of 5 rows have no id"
+    assert lines[2].split() == ["id", "note", "long"]
+    assert lines[3].split() == ["null", r"a\nb\x1b[31m\u202e", f"{'x' * 31}…"]
+    assert [line.index(word) for line, word in zip(lines[2:4], ("note", "a"), strict=True)] == [12, 12]
+    assert all(line.isprintable() and len(line) < 140 for line in lines)
+    assert "  old (warning): too old" in text
+    assert "more columns" in text
+    again = pickle.loads(pickle.dumps(raised.value))  # noqa: S301  # our own
+    assert (str(again), again.results, again.table, again.code) == (text, tuple(results), "mart.orders", "check_failed")
+
+
+def test_warnings_let_a_write_pass() -> None:
+    require_passed([result("old", severity="warn"), result("good", passed=True)], "mart.orders", "w1")
+
+
+def test_a_sentence_of_a_megabyte_is_cut() -> None:
+    assert len(failure_text([result("x", message="y" * 10**6)], "t", "w")) < 1_000
+
+
+def test_no_checks_ask_nothing(staged: Staged) -> None:
+    world = staged([(1,)], "id INT")
+    assert world.run() == ()
+    assert world.run(row_count(min=1))[0].passed
+    assert world.jobs == 0

@@ -1,0 +1,65 @@
+"""The small project of docs/how-to/test-your-jobs.md: its page shows its files, and pytest runs it as a user would."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .java_settings import JAVA_FOR_SHORT_RUNS
+from .markdown_blocks import ROOT
+
+PROJECT = ROOT / "docs" / "how-to" / "quality-project"
+PAGE = ROOT / "docs" / "how-to" / "test-your-jobs.md"
+FILES = sorted(path for path in PROJECT.rglob("*") if path.suffix in {".py", ".toml"})
+DEDUPLICATION = '.dropDuplicates(["order_id"])'
+OF_THESE_TESTS = {"PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST", "PYTEST_DISABLE_PLUGIN_AUTOLOAD"}
+FILE = r"`{name}`:\n\n(?:<!--[^\n]*-->\n)?```\w+\n(.*?)^```$"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    copied = tmp_path / "orders"
+    shutil.copytree(PROJECT, copied, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    return copied
+
+
+def run_pytest(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name not in OF_THESE_TESTS}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH", "")]))
+    environment |= JAVA_FOR_SHORT_RUNS
+    command = [sys.executable, "-m", "pytest", *arguments]
+    return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PROJECT)))
+def test_the_page_shows_each_file(path: Path) -> None:
+    name = path.relative_to(PROJECT)
+    shown = re.search(FILE.format(name=re.escape(str(name))), PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert shown is not None, f"{name} is not on the page"
+    assert shown[1] == path.read_text()
+
+
+def test_it_passes_as_the_page_shows(project: Path) -> None:
+    run = run_pytest(project)
+    assert run.returncode == 0, run.stdout + run.stderr
+    passed = re.search(r"\d+ passed", run.stdout)
+    assert passed is not None
+    assert f"= {passed[0]} =" in PAGE.read_text()
+
+
+def test_a_bad_job_fails_as_the_page_shows(project: Path) -> None:
+    job = project / "orders_job.py"
+    assert DEDUPLICATION in job.read_text()
+    job.write_text(job.read_text().replace(DEDUPLICATION, ""))
+    run = run_pytest(project, "tests/test_orders_job.py", "--lakehouse-s3=none")
+    assert run.returncode == pytest.ExitCode.TESTS_FAILED, run.stdout + run.stderr
+    (failed,) = re.findall(r"^FAILED (\S+)", run.stdout, re.MULTILINE)
+    assert f"FAILED {failed}\n" in PAGE.read_text()
+    assert "CheckFailedError" in run.stdout
+    assert "unique(order_id)" in run.stdout

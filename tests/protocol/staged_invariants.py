@@ -1,0 +1,98 @@
+"""What must be true of staged writes in every state. Nothing here asks the product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from table_writer.model.entry import Operation, Outcome
+
+from .requests import Next
+from .state import World, rows_at
+from .writes import Write
+
+
+class StagedChecks:
+    """Invariants of the staged writes of one scenario."""
+
+    def __init__(self, actors: Mapping[str, Next], begin: World) -> None:
+        self._publishers: dict[str, Write] = {n: phase[1] for n, phase in actors.items() if phase[0] == "publish_staged"}
+        self._discarders: dict[str, str] = {n: phase[1] for n, phase in actors.items() if phase[0] == "discard_staged"}
+        self._staged = begin.staged & begin.awake
+
+    def state(self, world: World, told: Iterable[tuple[str, str]]) -> str:
+        """Check a state."""
+        for name, report in told:
+            wrong = self._wrong_promise(world, name, report)
+            if wrong:
+                return wrong
+        return published_twice(world) or published_is_deleted(world) or self._is_lost(world)
+
+    def success_is_gone(self, world: World, told: Iterable[tuple[str, str]]) -> str:
+        """Check after a recover that what was acknowledged is there."""
+        for name, report in told:
+            write = self._publishers.get(name)
+            if write and report == "success" and not versions_published(world, write.write_id):
+                named = {v for slot in world.log.slots if slot.write_id == write.write_id for v, _, _ in slot.changes}
+                if not named & world.touched:
+                    return f"{name} told its user that it succeeded, and no entry of {write.write_id} is published"
+        return ""
+
+    def _wrong_promise(self, world: World, name: str, report: str) -> str:
+        if report.startswith("failed at v") and name in self._publishers:
+            known, write_id = int(report.removeprefix("failed at v")), self._publishers[name].write_id
+            for version in versions_published(world, write_id):
+                if version <= known or world.log.slots[version - 1].by == name:
+                    return f"{name} told its user that nothing is visible, and version {version} is published"
+        if report == "vacuumed" and name in self._discarders:
+            write_id = self._discarders[name]
+            for version in versions_published(world, write_id):
+                return f"{name} told its user that {write_id} is discarded, and version {version} is published"
+            if any((rows_at(code) or "").startswith(f"{write_id}/") for code in world.metastore):
+                return f"{name} told its user that {write_id} is discarded, and readers see it"
+        return ""
+
+    def _is_lost(self, world: World) -> str:
+        """A write that is staged for longer, and that nobody has published or discarded, keeps its files."""
+        for write_id in self._staged & world.awake & world.staged:
+            if versions_published(world, write_id) or self._is_given_up(world, write_id):
+                continue
+            rows = {code for code in world.data if code.startswith(f"{write_id}/")}
+            wanted = {f"{write_id}/{v}" for w in self._publishers.values() if w.write_id == write_id for v in w.partitions}
+            if wanted - rows:
+                return f"{write_id} is staged, and its files are gone: {', '.join(sorted(wanted - rows))}"
+        return ""
+
+    def _is_given_up(self, world: World, write_id: str) -> bool:
+        return any(
+            slot.write_id.startswith("D") and code.partition("/")[0] == write_id
+            for slot in world.log.slots
+            for code, _ in slot.deletes
+        )
+
+
+def published_is_deleted(world: World) -> str:
+    """No vacuum takes a published write for one that never was."""
+    for slot in world.log.slots:
+        for code, by in slot.deletes if slot.operation is Operation.VACUUM and slot.outcome is not Outcome.ABANDONED else ():
+            if by is None and versions_published(world, code.partition("/")[0]):
+                return f"{slot.write_id} deletes {code} as never published, and it was"
+    return ""
+
+
+def published_twice(world: World) -> str:
+    """A staged write is published once."""
+    for write_id in {slot.write_id for slot in world.log.slots if slot.by}:
+        if len(versions_published(world, write_id)) > 1:
+            return f"{write_id} is published twice, as versions {versions_published(world, write_id)}"
+    return ""
+
+
+def versions_published(world: World, write_id: str) -> list[int]:
+    """Return the versions that published a write, also those that were trimmed."""
+    return [
+        version
+        for version, slot in enumerate(world.log.slots, 1)
+        if slot.write_id == write_id and slot.operation is Operation.WRITE and slot.outcome is Outcome.PUBLISHED
+    ]
+
+
