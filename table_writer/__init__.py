@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from table_writer.display.plan_report import PlanReport
     from table_writer.display.write_result import PartitionResult, WriteResult
     from table_writer.maintenance import Maintenance
-    from table_writer.model.new_table import NewTable
     from table_writer.model.check_result import CheckResult
     from table_writer.model.column_statistics import ColumnStatistics
+    from table_writer.model.new_table import NewTable
     from table_writer.options import WriteOptions
     from table_writer.staged import StagedFile, StagedWrite
     from table_writer.storage import S3Overrides

@@ -125,13 +125,15 @@ class Completer:
             self.discard(data_prefix)
             raise
 
-    def copy(self, copies: Mapping[str, ObjectInfo]) -> None:
+    def copy(self, copies: Mapping[str, ObjectInfo], before_each: Callable[[], object] = bool) -> None:
         """Make every copy, by the store itself; after an error none of them exists, as far as the store was reached.
 
         Parameters
         ----------
         copies
             New keys, each with the object to copy as it was listed.
+        before_each
+            Called before each copy; what it raises ends all.
 
         Raises
         ------
@@ -142,6 +144,7 @@ class Completer:
         progress.count("copies", len(copies))
 
         def copy_one(key: str) -> None:
+            before_each()
             self._store.copy(copies[key], key)
             progress.advance()
 

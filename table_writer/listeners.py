@@ -21,7 +21,7 @@ LOG_SECONDS: Final = 30.0  # between two lines
 logger = logging.getLogger("table_writer")
 
 COUNTED: Final = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} {unit} [{elapsed}]"
-UNCOUNTED: Final = "{desc} [{elapsed}]"
+UNCOUNTED: Final = {False: "{desc} [{elapsed}]", True: "{desc} {bar} [{elapsed}]"}  # a widget without its gauge moves
 
 
 @contextmanager
@@ -98,7 +98,6 @@ class BarListener:
         self._widget = widget and importlib.util.find_spec("ipywidgets") is not None
         self._spark_draws = spark_draws
         self._bar: Any = None
-        self._step = ""
 
     def __call__(self, progress: Progress, /) -> None:
         """Draw it, or its last picture."""
@@ -114,29 +113,28 @@ class BarListener:
 
     def _wipe(self) -> None:
         if self._bar is not None:
-            self._bar.clear()
+            with self._bar.get_lock():
+                self._bar.clear(nolock=True)
 
     def _draw(self, progress: Progress) -> None:
         running = progress.state == "running"
         total = (progress.total if running else 1) or None
         done = progress.done if running else int(progress.state == "done")
         if self._bar is None:
-            # delay: it would draw itself before it has a name
-            self._bar = _bar_class(widget=self._widget)(total=total, file=self._stream, delay=1e-9)
+            # tqdm draws nothing in a terminal that says it has no size; delay: it would draw before it has a name
+            shape = {} if self._widget else {"ncols": 80, "nrows": 20}
+            self._bar = _bar_class(widget=self._widget)(total=total, file=self._stream, delay=1e-9, **shape)
             self._bar.start_t -= progress.seconds
         bar = self._bar
-        if progress.step != self._step or total != bar.total:
-            self._step = progress.step
-            begun = bar.start_t
-            bar.reset(total)
-            bar.start_t, bar.total = begun, total
-        if not self._widget:
-            bar.ncols = shutil.get_terminal_size().columns  # it may change; tqdm draws nothing where it is said to be 0
-        bar.n = min(done, total or 0)
-        bar.unit = progress.unit
-        bar.bar_format = COUNTED if running and total else UNCOUNTED
+        bar.total, bar.n, bar.unit = total, min(done, total or 0), progress.unit
+        bar.bar_format = COUNTED if running and total else UNCOUNTED[self._widget]
         bar.set_description_str(f"{printable(progress.table)}: {progress.activity}", refresh=False)
-        bar.refresh()
+        if self._widget:
+            bar.container.children[1].max = total or 1
+        else:
+            bar.ncols = shutil.get_terminal_size().columns
+        with bar.get_lock():  # its own refresh() would keep the lock of all bars if the terminal failed
+            bar.display()
         if not running:
             bar.close()
 

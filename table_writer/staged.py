@@ -181,9 +181,9 @@ class StagedWrite:
         """
         self._require_open()
         try:
-            results = self._steps.check(
-                self._record.files, self._services, as_checks(checks), Stopwatch(self._services.metastore)
-            )
+            with self._steps.watched(self.table, self.mode, self.write_id):
+                watch = Stopwatch(self._services.metastore)
+                results = self._steps.check(self._record.files, self._services, as_checks(checks), watch)
         except CheckFailedError as failed:
             self._keep(failed.results)
             raise

@@ -6,8 +6,10 @@ import logging
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 from table_writer.errors import CheckFailedError, InvalidInputError, StorageError, TableWriterError
+from table_writer.log.history import written_ids
 from table_writer.log.registration import (
     Registered,
     put_staged,
@@ -15,14 +17,14 @@ from table_writer.log.registration import (
     read_registrations,
     remove_registration,
 )
-from table_writer.log.turn import Turn
+from table_writer.log.turn import Turn, read_turns
 from table_writer.model.check_result import CheckResult
-from table_writer.model.entry import WRITE_ID, Outcome
+from table_writer.model.entry import WRITE_ID
 from table_writer.model.staged_write import FoundStaged, StagedRecord
-from table_writer.model.write import StagedFiles, WriteMode, WritePlan
+from table_writer.model.write import StagedFiles, WriteMode
 from table_writer.open_write import Claiming
 from table_writer.publish.as_staged import require_as_staged
-from table_writer.publish.carry_over import CopyFiles
+from table_writer.publish.carry_over import CopyFiles, Hold
 from table_writer.publish.publisher import Published, RepeatedError
 from table_writer.services import TableServices
 from table_writer.vacuum.sweep import Vacuumed
@@ -77,8 +79,7 @@ class StagedWrites:
         if not found:
             return ()
         state = self._services.log.read_state(listed_after=min(one.record.plan.base_version for one in found))
-        records = self._services.log.read_history(state).records
-        published = {one.entry.write_id for one in records if one.outcome is Outcome.PUBLISHED}
+        published = self._services.log.read_history(state).published_ids
         return tuple(one for one in found if one.record.plan.write_id not in published)
 
     def with_checks(self, write_id: str, results: Iterable[CheckResult]) -> FoundStaged:
@@ -90,14 +91,14 @@ class StagedWrites:
     def examine(self, record: StagedRecord) -> None:
         """Raise what a publish would raise now, as far as can be told without changing anything."""
         _require_passed(record.files)
-        require_as_staged(self._services.store, record.files)
         self._services.publisher().examine(record.files)
+        require_as_staged(self._services.store, record.files)
 
     def publish(
         self,
         record: StagedRecord,
         *,
-        copy_files: CopyFiles | None = None,
+        copies: Callable[[Hold], CopyFiles] | None = None,
         prepare: Callable[[StagedFiles], StagedFiles] | None = None,
     ) -> Published:
         """Do step 5 for staged files, exactly as they are.
@@ -106,8 +107,9 @@ class StagedWrites:
         ----------
         record
             Freshly found.
-        copy_files
-            Copies what an append brings along; by default this process does.
+        copies
+            Makes what copies the files that an append brings along, given what is to be asked before each; by default
+            this process copies them.
         prepare
             Called before anything is claimed: what only Spark can do.
 
@@ -128,14 +130,14 @@ class StagedWrites:
                 " TableWriter(spark).staged_write(table, write_id).publish()",
             )
         try:
-            published = self._publish(prepare(record.files) if prepare else record.files, copy_files)
+            published = self._publish(prepare(record.files) if prepare else record.files, copies or self._copied_here)
         except RepeatedError as repeated:
-            if repeated.entry.write_id == record.plan.write_id:
-                remove_registration(self._services.store, self._services.layout, record.plan.write_id)
+            if record.plan.write_id in written_ids(self._services.layout, repeated.entry):
+                self._remove_signs(record.plan.write_id)
             else:
                 self.discard(record.plan.write_id)
             raise
-        remove_registration(self._services.store, self._services.layout, record.plan.write_id)
+        self._remove_signs(record.plan.write_id)
         return published
 
     def discard(self, write_id: str, *, dry_run: bool = False) -> Vacuumed:
@@ -150,48 +152,48 @@ class StagedWrites:
             logger.info("write_id=%s is discarded", write_id)
         done = self._services.vacuum().give_up(self._services.table, write_id, dry_run=dry_run)
         if done.kept and not dry_run:
-            remove_registration(self._services.store, self._services.layout, write_id)
+            self._remove_signs(write_id)
         return done
 
-    def _publish(self, staged: StagedFiles, copy_files: CopyFiles | None) -> Published:
+    def _copied_here(self, hold: Hold) -> CopyFiles:
+        return partial(self._services.completer().copy, before_each=hold)
+
+    def _publish(self, staged: StagedFiles, copies: Callable[[Hold], CopyFiles]) -> Published:
         services, claiming = self._services, Claiming()
+        if staged.plan.mode is not WriteMode.APPEND:
+            return services.publisher().publish(staged, claiming, hold=_nobody_else)
+        turn = Turn(services.store, staged.plan, services.identity, heartbeat_seconds=services.config.heartbeat_seconds)
         with ExitStack() as on_exit:
-            if staged.plan.mode is WriteMode.APPEND:
-                on_exit.enter_context(self._turn(staged))
-                on_exit.push(lambda kind, *_: self._remove_copies(staged, claiming) if kind else None)
-                self._delete_copies(staged)
-            elif beside := require_as_staged(services.store, staged):
-                raise StorageError(
-                    f"{len(beside)} file(s) that are none of staged write {staged.plan.write_id} lie among its files,"
-                    f" such as {min(beside)}: readers would see their rows, which were not checked. Nothing was"
-                    " published. Remove them, or discard the write and stage it again.",
-                    table=str(staged.plan.table.name),
-                    write_id=staged.plan.write_id,
-                )
-            return services.publisher(copy_files).publish(staged, claiming)
+            on_exit.enter_context(turn)
+            on_exit.push(lambda kind, *_: self._undo_copies(staged, claiming, turn) if kind else None)
+            self._delete_copies(staged, turn)
+            return services.publisher(copies(turn.require)).publish(staged, claiming, hold=turn.require)
 
-    def _turn(self, staged: StagedFiles) -> Turn:
-        services = self._services
-        return Turn(services.store, staged.plan, services.identity, heartbeat_seconds=services.config.heartbeat_seconds)
-
-    def _remove_copies(self, staged: StagedFiles, claiming: Claiming) -> None:
+    def _undo_copies(self, staged: StagedFiles, claiming: Claiming, turn: Turn) -> None:
         """Leave only what was staged behind a publish that failed; the next one would do the same."""
         try:
             if not claiming.is_sent:
-                self._delete_copies(staged)
+                self._delete_copies(staged, turn)
         except TableWriterError as failure:
             logger.warning("write_id=%s copies were not removed: %s", staged.plan.write_id, failure)
 
-    def _delete_copies(self, staged: StagedFiles) -> None:
+    def _delete_copies(self, staged: StagedFiles, turn: Turn) -> None:
         """Delete what a publisher that died, or failed, has copied for an append: unless an entry names it."""
-        beside = require_as_staged(self._services.store, staged)
-        if beside and not self._is_claimed(staged.plan):
-            self._services.store.delete(beside)
+        log, plan = self._services.log, staged.plan
+        history = log.read_history(log.read_state(listed_after=plan.base_version))
+        if plan.write_id not in history.published_ids:
+            beside = require_as_staged(self._services.store, staged)
+            turn.require()
+            self._services.store.delete(list(beside))
 
-    def _is_claimed(self, plan: WritePlan) -> bool:
-        """Whether readers look at these files, or may do so once an entry is settled."""
-        records = self._services.log.read_history(self._services.log.read_state(listed_after=plan.base_version)).records
-        return any(one.entry.write_id == plan.write_id and one.outcome is not Outcome.ABANDONED for one in records)
+    def _remove_signs(self, write_id: str) -> None:
+        """Say that nothing is left to do: the registration first, without which nobody asks for a turn."""
+        store, layout = self._services.store, self._services.layout
+        remove_registration(store, layout, write_id)
+        try:
+            store.delete(read_turns(store, layout, write_id))
+        except StorageError as failure:
+            logger.warning("write_id=%s its turns were not removed: %s", write_id, failure)
 
     def _found(self, registered: Registered) -> FoundStaged:
         record = registered.record(self._services.layout)
@@ -207,13 +209,17 @@ class StagedWrites:
         )
 
 
+def _nobody_else() -> None:
+    """Publishing touches no file of the write: the order of claims decides between two that do it at once."""
+
+
 def _require_passed(staged: StagedFiles) -> None:
     failed = [result for result in staged.checks if result.stops]
     if failed:
         found = "".join(f"\n  {result.name}: {result.message}" for result in failed)
         raise CheckFailedError(
-            f"{len(failed)} of {len(staged.checks)} checks of staged write {staged.plan.write_id} have failed; nothing was"
-            f" published to {staged.plan.table.name}:{found}\nDiscard it and stage correct rows; or, where you know"
+            f"{len(failed)} of {len(staged.checks)} checks of staged write {staged.plan.write_id} have failed; nothing"
+            f" was published to {staged.plan.table.name}:{found}\nDiscard it and stage correct rows; or, where you know"
             ' better, run the check again with severity="warn".',
             results=staged.checks,
             table=str(staged.plan.table.name),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -19,6 +20,7 @@ from table_writer.check.run import as_checks, require_passed, require_valid, run
 from table_writer.create_table import create_table
 from table_writer.display.write_result import WriteResult
 from table_writer.errors import ConflictError, InvalidInputError
+from table_writer.listeners import showing
 from table_writer.model.check_result import CheckResult
 from table_writer.model.staged_write import RecordedScope, StagedRecord
 from table_writer.model.write import StagedFiles, WriteMode, WritePlan
@@ -63,10 +65,14 @@ class Steps:
     def write(
         self, df: DataFrame, table: str, mode: WriteMode, options: WriteOptions, *, is_batch: bool = False
     ) -> WriteResult:
-        """Do steps 1 to 5: readers switch in the last line of the ``with`` block, or never.
+        """Do steps 1 to 5; ``is_batch`` says that idempotency keys come in order."""
+        with self.watched(table, mode.value):
+            return self._write(df, table, mode, options, is_batch=is_batch)
 
-        ``is_batch`` says that idempotency keys come in order.
-        """
+    def _write(
+        self, df: DataFrame, table: str, mode: WriteMode, options: WriteOptions, *, is_batch: bool
+    ) -> WriteResult:
+        """Readers switch in the last line of the inner ``with`` block, or never."""
         watch = Stopwatch(self._services.metastore)
         checks = as_checks(options.checks)
         with watch.step("plan"):
@@ -107,6 +113,12 @@ class Steps:
         InvalidInputError
             Also when the DataFrame has no rows, or the idempotency key was published before: there is nothing to stage.
         """
+        with self.watched(table, mode.value):
+            return self._stage(df, table, mode, options, expires_in)
+
+    def _stage(
+        self, df: DataFrame, table: str, mode: WriteMode, options: WriteOptions, expires_in: timedelta
+    ) -> tuple[TableServices, StagedRecord]:
         watch = Stopwatch(self._services.metastore)
         checks = as_checks(options.checks)
         with watch.step("plan"):
@@ -154,6 +166,16 @@ class Steps:
 
     def publish(self, record: StagedRecord, services: TableServices) -> WriteResult:
         """Step 5 for a staged write."""
+        with self.watched(str(record.plan.table.name), record.plan.mode.value, record.plan.write_id):
+            return self._publish(record, services)
+
+    def watched(self, table: str, mode: str, write_id: str = "") -> AbstractContextManager[None]:
+        """Show how far a call is, where it takes longer than a second."""
+        spark_draws = self._spark.sparkContext.getConf().get("spark.ui.showConsoleProgress") == "true"
+        choice = self._services.services.config.progress
+        return showing(choice, table=table, mode=mode, write_id=write_id, spark_draws=spark_draws)
+
+    def _publish(self, record: StagedRecord, services: TableServices) -> WriteResult:
         watch = Stopwatch(self._services.metastore)
         watch.follow(services.store)
         added = StructType.fromJson(json.loads(record.added_schema)).fields if record.added_schema else ()
@@ -165,8 +187,8 @@ class Steps:
 
         try:
             with watch.step("publish"):
-                copy_files = self.copies(services, record.plan, watch)
-                published = StagedWrites(services).publish(record, copy_files=copy_files, prepare=prepare)
+                copies = partial(self.copies, services, record.plan, watch)
+                published = StagedWrites(services).publish(record, copies=copies, prepare=prepare)
         except RepeatedError as repeated:
             return repeated_result(repeated.entry, watch, write_id=record.plan.write_id)
         notes = (*record.plan.notes, *self.after_publish(prepared[0], services, published))
@@ -177,9 +199,12 @@ class Steps:
         marked = mark_success(services, staged, published)
         return (*published.notes, *marked, *refresh_session(self._spark, services.table, staged.plan.write_id))
 
-    def copies(self, services: TableServices, plan: WritePlan, watch: Stopwatch) -> ExecutorCopies:
+    def copies(
+        self, services: TableServices, plan: WritePlan, watch: Stopwatch, before_each: Callable[[], object] = bool
+    ) -> ExecutorCopies:
         """Return what copies the files that an append brings along."""
-        return ExecutorCopies(self._executors(services, plan.write_id, watch), services.completer().copy)
+        here = partial(services.completer().copy, before_each=before_each)
+        return ExecutorCopies(self._executors(services, plan.write_id, watch), here)
 
     def _refresh_stream(self, df: DataFrame, services: TableServices, write_id: str) -> tuple[str, ...]:
         """A streaming query runs in a session of its own, which remembers where tables were."""

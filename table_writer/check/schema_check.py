@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from pyspark.errors import PySparkException
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 
 from table_writer.check.audit import Facts
 from table_writer.check.check import METADATA, Check, Question
@@ -24,14 +24,14 @@ class HasSchema(Check):
 
     expected: StructType | str
 
-    def bind(self, target: Target) -> Question:
+    def bind(self, target: Target) -> Question:  # noqa: ARG002  # no column
         """Read the DDL."""
-        expected = self.expected
-        if isinstance(expected, str):
-            try:
-                expected = target.spark.createDataFrame([], expected).schema
-            except PySparkException as error:
-                raise self.wrong(f"{shown(self.expected)} is no schema in DDL: {spark_reason(error)}") from error
+        try:
+            expected = _parse_datatype_string(self.expected) if isinstance(self.expected, str) else self.expected
+        except PySparkException as error:
+            raise self.wrong(f"{shown(self.expected)} is no schema in DDL: {spark_reason(error)}") from error
+        if not isinstance(expected, StructType):
+            raise self.wrong(f"{shown(self.expected)} is a type, not a schema: write 'name type, name type'")
         return _Schema(check=self, expected=expected)
 
 

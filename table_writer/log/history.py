@@ -22,7 +22,7 @@ from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
 
-__all__ = ["LATE_CALL_SECONDS", "History", "Left", "Placed", "Placement", "SlotRecord", "StateThen"]
+__all__ = ["LATE_CALL_SECONDS", "History", "Left", "Placed", "Placement", "SlotRecord", "StateThen", "written_ids"]
 
 
 LATE_CALL_SECONDS: Final = 86_400  # no metastore applies a call a day after it was sent
@@ -145,6 +145,11 @@ class History:
         return self._ids_of(self.records)
 
     @cached_property
+    def published_ids(self) -> frozenset[str]:
+        """Return the writes that readers look at, have looked at, or may look at once an entry is settled."""
+        return self._ids_of(record for record in self.records if record.outcome is not Outcome.ABANDONED)
+
+    @cached_property
     def ids_in_doubt(self) -> frozenset[str]:
         """Return the writes whose files an entry in doubt names."""
         return self._ids_of(self.in_doubt)
@@ -262,7 +267,8 @@ class History:
 
     def outstanding(self, vacuum: LogEntry) -> tuple[Left, ...]:
         """Return what a vacuum names and has not deleted, as far as readers have not been there again since."""
-        found = ((self.left.get(self._location(one.location).place), one.replaced_by) for one in vacuum.deletes)
+        named = (one for one in vacuum.deletes if not one.kept)
+        found = ((self.left.get(self._location(one.location).place), one.replaced_by) for one in named)
         return tuple(left for left, replaced_by in found if left is not None and left.left_by == replaced_by)
 
     def _fold(self, record: SlotRecord) -> None:
@@ -278,7 +284,7 @@ class History:
     def _fold_vacuum(self, record: SlotRecord) -> None:
         if record.outcome is Outcome.ABANDONED:
             return
-        for deleted in record.entry.deletes:
+        for deleted in (one for one in record.entry.deletes if not one.kept):
             place = self._location(deleted.location).place
             if record.outcome is None:
                 self.doomed.add(place)
@@ -314,9 +320,16 @@ class History:
             if partition.new_location is None:
                 continue
             if partition.values not in record.superseded:
-                self.left.pop(self._location(partition.new_location).place, None)
+                self._come_to(self._location(partition.new_location))
             elif entry.operation in {Operation.WRITE, Operation.RECOVER}:  # readers never came to these files
                 self._leave(self._location(partition.new_location), record, bytes=partition.bytes)
+
+    def _come_to(self, location: Location) -> None:
+        """Take note that readers look there: at files of a write whose earlier entry may have been abandoned, too."""
+        self.left.pop(location.place, None)
+        write_id = self.layout.write_id_of(location)
+        if write_id is not None:
+            self.left.pop(self.layout.data(write_id).place, None)
 
     def _location(self, text: str) -> Location:
         """Read a location; entries name the same ones again and again."""
@@ -356,6 +369,7 @@ class History:
             yield self._location(new_location).place
 
     def _ids_of(self, records: Iterable[SlotRecord]) -> frozenset[str]:
+        """Return the writes that entries name, by their own ``write_id`` and by every location."""
         named = (
             location
             for record in records
@@ -366,6 +380,13 @@ class History:
         found = {self.layout.write_id_of(self._location(location)) for location in named}
         own = {record.entry.write_id for record in records if record.entry.operation is Operation.WRITE}
         return frozenset(write_id for write_id in found | own if write_id)
+
+
+def written_ids(layout: TableLayout, entry: LogEntry) -> frozenset[str]:
+    """Return the writes whose files an entry points readers at: its own, or those of the entry that it recovers."""
+    locations = (Location.parse(one.new_location) for one in entry.partitions if one.new_location is not None)
+    found = {entry.write_id, *(layout.write_id_of(location) for location in locations)}
+    return frozenset(write_id for write_id in found if write_id)
 
 
 def _undoes_any(entry: LogEntry, versions: Iterable[int]) -> bool:

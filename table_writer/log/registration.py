@@ -25,6 +25,7 @@ from table_writer.storage.object_store import ObjectStore, StoredObject
 from table_writer.version import __version__
 
 __all__ = [
+    "MISSED_HEARTBEATS",
     "Registered",
     "Registration",
     "put_staged",
@@ -137,7 +138,7 @@ class Registered:
 def read_registrations(store: ObjectStore, layout: TableLayout) -> dict[str, Registered]:
     """Read the signs of all writes that are running, staged or dead, by ``write_id``."""
     names = (info.key.removeprefix(layout.registrations.key) for info in store.list(layout.registrations.key))
-    ids = [name.removesuffix(".json") for name in names if name.endswith(".json")]
+    ids = [write_id for write_id, suffix, rest in (name.partition(".json") for name in names) if suffix and not rest]
     found = (read_registration(store, layout, write_id) for write_id in ids if WRITE_ID.fullmatch(write_id))
     return {one.write_id: one for one in found if one is not None}
 

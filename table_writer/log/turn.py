@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import logging
 import re
+import secrets
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
 from table_writer.errors import ConflictError, StorageError
+from table_writer.log.deadline import boot_seconds
 from table_writer.log.heartbeat import Heartbeat
-from table_writer.log.registration import Registered
+from table_writer.log.registration import MISSED_HEARTBEATS, Registered
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.storage.object_store import ObjectStore
 
@@ -22,14 +25,19 @@ __all__ = ["Turn", "read_turns"]
 
 logger = logging.getLogger(__name__)
 
+GIVEN_BACK: Final = "given_back"
+HELD_HEARTBEATS: Final = MISSED_HEARTBEATS - 1  # its holder stops that much earlier than others take it for dead
 NUMBERED: Final = re.compile(r"(?P<write_id>.+)\.turn-[0-9]{5}")
 
 
 class Turn:
     """Takes the turn on entering, keeps it with a heartbeat, gives it back on leaving.
 
-    The turns of a write are numbered. The next one is taken with a conditional put, and only once the one before it has
-    been given back or its process is dead.
+    The turns of a write are numbered, and a number is never used again while the write is staged: so what a process
+    that was paused does to its own turn does nothing to another's. The next one is taken with a conditional put, and
+    only once the one before it has been given back or its process is dead.
+
+    A holder stops by itself before others take it for dead: it calls :meth:`require` before each change.
 
     Parameters
     ----------
@@ -39,32 +47,43 @@ class Turn:
         Who publishes.
     heartbeat_seconds
         How often the turn is renewed; five missed and it is over.
+    clock
+        Seconds that only grow; a double in tests.
     """
 
     def __init__(
-        self, store: ObjectStore, plan: WritePlan, identity: dict[str, str], *, heartbeat_seconds: float
+        self,
+        store: ObjectStore,
+        plan: WritePlan,
+        identity: dict[str, str],
+        *,
+        heartbeat_seconds: float,
+        clock: Callable[[], float] = boot_seconds,
     ) -> None:
         self._store = store
         self._plan = plan
         self._heartbeat_seconds = heartbeat_seconds
-        self._body = json.dumps({"format": 1, "renewed_every_seconds": heartbeat_seconds, "writer": identity}).encode()
+        self._clock = clock
+        self._fields = {
+            "format": 1,
+            "renewed_every_seconds": heartbeat_seconds,
+            "writer": identity,
+            "token": secrets.token_hex(8),  # a put is taken for ours by its bytes: those of another thread differ
+        }
 
     def __enter__(self) -> Self:
-        prefix = self._plan.layout.turn_prefix(self._plan.write_id)
-        earlier = read_turns(self._store, self._plan.layout, self._plan.write_id)
-        if earlier and not self._is_over(earlier[-1]):
+        layout, write_id = self._plan.layout, self._plan.write_id
+        self._earlier = read_turns(self._store, layout, write_id)
+        if self._earlier and not self._is_over(self._earlier[-1]):
             raise self._taken()
-        number = int(earlier[-1].rpartition("-")[2]) + 1 if earlier else 1
-        self._keys = [*earlier, f"{prefix}{number:05d}"]
-        if not self._store.put_if_absent(self._keys[-1], self._body):
-            raise self._taken()
+        number = int(self._earlier[-1].rpartition("-")[2]) + 1 if self._earlier else 1
+        self._key = f"{layout.turn_prefix(write_id)}{number:05d}"
+        body = json.dumps(self._fields).encode()
         self._heartbeat = Heartbeat(
-            self._store,
-            self._keys[-1],
-            self._body,
-            every_seconds=self._heartbeat_seconds,
-            write_id=self._plan.write_id,
+            self._store, self._key, body, every_seconds=self._heartbeat_seconds, write_id=write_id
         )
+        if not self._store.put_if_absent(self._key, body):
+            raise self._taken()
         self._heartbeat.start()
         return self
 
@@ -73,15 +92,33 @@ class Turn:
     ) -> None:
         self._heartbeat.stop()
         try:
-            self._store.delete(self._keys)
+            self._store.put(self._key, json.dumps({**self._fields, GIVEN_BACK: True}).encode())
+            self._store.delete(self._earlier)
         except StorageError as failure:  # readers may have switched already; another process finds it dead
             logger.warning("write_id=%s its turn was not given back: %s", self._plan.write_id, failure)
 
+    def require(self) -> None:
+        """Refuse to go on once others may have taken this process for dead.
+
+        Raises
+        ------
+        ConflictError
+            Its heartbeat has failed, or the process was paused, for too long.
+        """
+        if self._clock() - self._heartbeat.renewed_at > HELD_HEARTBEATS * self._heartbeat_seconds:
+            raise ConflictError(
+                f"this process gave no sign of life for too long while it was publishing write {self._plan.write_id} of"
+                f" {self._plan.table.name}, and another may have taken over; nothing was published by this one. Look"
+                f" with `table-writer staged {self._plan.table.name}`, and publish again.",
+                table=str(self._plan.table.name),
+                write_id=self._plan.write_id,
+            )
+
     def _is_over(self, key: str) -> bool:
         stored = self._store.get(key)
-        if stored is None:  # given back this moment
-            return True
-        return Registered.parse(self._plan.write_id, key, stored).is_dead(0.0)
+        if stored is None:  # the write was published or discarded this moment
+            return False
+        return is_given_back(stored.body) or Registered.parse(self._plan.write_id, key, stored).is_dead(0.0)
 
     def _taken(self) -> ConflictError:
         return ConflictError(
@@ -90,6 +127,15 @@ class Turn:
             table=str(self._plan.table.name),
             write_id=self._plan.write_id,
         )
+
+
+def is_given_back(body: bytes) -> bool:
+    """Whether the holder of a turn has left it."""
+    try:
+        fields = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(fields, dict) and fields.get(GIVEN_BACK) is True
 
 
 def read_turns(store: ObjectStore, layout: TableLayout, write_id: str = "") -> list[str]:

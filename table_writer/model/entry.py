@@ -97,11 +97,14 @@ class DeletedLocation:
     """A location that a vacuum deletes.
 
     ``replaced_by`` is the version after which readers did not look there any more; ``None`` for the directory of a
-    write that never claimed an entry. No entry may point readers at a location that an earlier one deletes.
+    write that was never published. No entry may point readers at a location that an earlier one deletes.
+
+    ``kept``: the write is given up, and its files go only with their retention, since it had claimed an entry.
     """
 
     location: str
     replaced_by: int | None
+    kept: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -205,7 +208,11 @@ class LogEntry:
                 "partitions": [_partition_to_json(partition, root) for partition in self.partitions],
                 "replaced": [_replaced_to_json(replaced, root) for replaced in self.replaced],
                 "deletes": [
-                    {"location": _shorten(deleted.location, root), "replaced_by": deleted.replaced_by}
+                    {
+                        "location": _shorten(deleted.location, root),
+                        "replaced_by": deleted.replaced_by,
+                        "kept": deleted.kept,
+                    }
                     for deleted in self.deletes
                 ],
                 "writer": dict(self.writer),
@@ -249,6 +256,7 @@ class LogEntry:
                     DeletedLocation(
                         location=_lengthen(_text(deleted["location"]), root),
                         replaced_by=_number(deleted["replaced_by"]),
+                        kept=bool(deleted.get("kept", False)),
                     )
                     for deleted in stored["deletes"]
                 ),

@@ -10,14 +10,13 @@ from table_writer.storage.object_store import ObjectStore
 __all__ = ["require_as_staged"]
 
 
-def require_as_staged(store: ObjectStore, staged: StagedFiles) -> tuple[str, ...]:
+def require_as_staged(store: ObjectStore, staged: StagedFiles) -> dict[str, int]:
     """Compare the write's directory with what was staged; costs one request for 1,000 files.
 
     Returns
     -------
-    tuple of str
-        Keys of files that readers would see beside the staged ones: copies that a publisher which died had made for an
-        append. Nobody else writes there.
+    dict
+        Keys and sizes of files that readers would see beside the staged ones: copies that an append has made.
 
     Raises
     ------
@@ -37,4 +36,4 @@ def require_as_staged(store: ObjectStore, staged: StagedFiles) -> tuple[str, ...
                 table=str(plan.table.name),
                 write_id=plan.write_id,
             )
-    return tuple(found)
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,11 +14,12 @@ from table_writer.model.location import Location
 from table_writer.model.partition_name import shown_name
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.write import StagedFiles, TableLayout, WritePlan
+from table_writer.publish.as_staged import require_as_staged
 from table_writer.publish.switch import PartitionsNow
-from table_writer.storage import SourceChangedError, visible_files
+from table_writer.storage import SourceChangedError
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
-__all__ = ["Carried", "CarryOver", "Copies", "CopyFiles"]
+__all__ = ["Carried", "CarryOver", "Copies", "CopyFiles", "Hold"]
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,9 @@ Copies = Mapping[str, ObjectInfo]
 
 CopyFiles = Callable[[Copies], None]
 """Makes all copies, or raises."""
+
+Hold = Callable[[], None]
+"""Raises when this process may not go on: another may have taken over what it was doing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,11 +56,15 @@ class CarryOver:
         Where the files are, and who copies them.
     staged
         The new files.
+    hold
+        For a staged write, which others may publish too: asked before each change to its files; raises once it is
+        another's turn. ``None`` for a write that nobody else knows of.
     """
 
     store: ObjectStore
     copy_files: CopyFiles
     staged: StagedFiles
+    hold: Hold | None = None
     carried: dict[PartitionValues, Carried] = field(default_factory=dict, init=False)
     _copied: dict[str, ObjectInfo] = field(default_factory=dict, init=False)
     _attempts: int = field(default=0, init=False)
@@ -89,28 +97,32 @@ class CarryOver:
         logger.info(
             "write_id=%s copies %d files with %d bytes", self.plan.write_id, len(missing), _bytes(missing.values())
         )
-        self.store.delete(surplus)
+        self._delete(surplus)
         self._copied = {key: source for key, source in self._copied.items() if key in wanted and key not in missing}
         try:
             self.copy_files(missing)
         except SourceChangedError as changed:
             logger.warning("write_id=%s lists again: %s", self.plan.write_id, changed)
-            self.store.delete(list(missing))  # some were copied before one was found changed
+            self._delete(list(missing))  # some were copied before one was found changed
             return True
         self._copied.update(missing)
         return True
 
+    def _delete(self, keys: Sequence[str]) -> None:
+        if self.hold is not None:
+            self.hold()
+        self.store.delete(keys)
+
     def _require_exactly(self, wanted: Copies) -> None:
         """Refuse to publish when the write's prefix holds anything but the new files and the copies.
 
-        An executor that was given up can finish a copy late.
+        An executor that was given up can finish a copy late; and a staged write has lain there for anybody to reach.
         """
-        if not wanted and not self._attempts:
+        if not wanted and not self._attempts and self.hold is None:
             return
         expected = {key: source.size_bytes for key, source in wanted.items()}
-        new = {key for partition in self.staged.partitions for key in partition.keys}
-        found = {one.key: one.size_bytes for one in visible_files(self.store, self.plan.data_location.key)}
-        wrong = found.keys() ^ (expected.keys() | new) | {key for key in expected if found.get(key) != expected[key]}
+        found = require_as_staged(self.store, self.staged)
+        wrong = {key for key, _ in found.items() ^ expected.items()}
         if wrong:
             raise StorageError(
                 f"{len(wrong)} file(s) below {self.plan.data_location} are not what was copied or written, for example"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,9 +15,10 @@ from table_writer.errors import (
     OutcomeUnknownError,
     PartitionExistsError,
     StorageError,
+    TableWriterError,
 )
 from table_writer.log.deadline import Deadline
-from table_writer.log.history import SlotRecord
+from table_writer.log.history import SlotRecord, written_ids
 from table_writer.log.keys import published_with_key
 from table_writer.log.rules import Standing, standing
 from table_writer.log.table_log import LogState
@@ -25,10 +26,10 @@ from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcom
 from table_writer.model.partition_name import name_in, shown_name
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.write import StagedFiles, StagedPartition, WriteMode, WritePlan, no_partition
-from table_writer.publish.carry_over import Carried, CarryOver
+from table_writer.publish.carry_over import Carried, CarryOver, Hold
 from table_writer.publish.parts import PublishParts
 from table_writer.publish.replaced import Replaced, replaced_locations
-from table_writer.publish.switch import PartitionsNow, locations
+from table_writer.publish.switch import PartitionsNow, locations, outcome_unknown
 
 __all__ = ["Published", "Publisher", "RepeatedError"]
 
@@ -78,7 +79,11 @@ class Publisher:
         self._parts = parts
 
     def publish(
-        self, staged: StagedFiles, claiming: Callable[[], AbstractContextManager[Callable[[], None]]]
+        self,
+        staged: StagedFiles,
+        claiming: Callable[[], AbstractContextManager[Callable[[], None]]],
+        *,
+        hold: Hold | None = None,
     ) -> Published:
         """Make readers see the staged files: all partitions at once, or none.
 
@@ -89,6 +94,9 @@ class Publisher:
         claiming
             Entered around the sending of a claim; from then on the log, not the caller, owns the files. Its value is
             called when the claim was certainly lost.
+        hold
+            Given for a write that was staged, so that other processes may publish it too: asked before its files are
+            changed and before the claim is sent; raises once it is another's turn.
 
         Raises
         ------
@@ -104,16 +112,21 @@ class Publisher:
             The metastore refused; nothing changed.
         """
         draft = self._draft(staged)
-        carry_over = CarryOver(self._parts.store, self._parts.copy_files, staged)
+        carry_over = CarryOver(self._parts.store, self._parts.copy_files, staged, hold)
         state = self._parts.log.read_state(
             listed_after=min({staged.plan.base_version, *(v - 1 for v in staged.plan.in_doubt)})
         )
         while True:
+            records = self._unseen(staged.plan, state)
+            if hold is not None:
+                _require_unpublished(staged.plan, records)
             self._refuse_trimmed(staged.plan, state)
-            waiting_for = self._first_in_doubt(draft, state, staged.plan)
+            waiting_for = self._first_in_doubt(draft, records, staged.plan)
             if waiting_for is not None:
                 self._settle_other(waiting_for, staged.plan, state)
             elif look := self._look(staged.plan, replace(draft, version=state.newest + 1), carry_over):
+                if hold is not None:
+                    hold()
                 deadline = Deadline(self._parts.publish_timeout_seconds)
                 with claiming() as lost:
                     if self._parts.claimed.claim(look.entry):
@@ -128,16 +141,23 @@ class Publisher:
         What is in doubt is passed over: a publish would wait for it.
         """
         state = self._parts.log.read_state(listed_after=0)
+        records = self._unseen(staged.plan, state)
+        _require_unpublished(staged.plan, records)
         self._refuse_trimmed(staged.plan, state)
-        self._first_in_doubt(self._draft(staged), state, staged.plan)
+        self._first_in_doubt(self._draft(staged), records, staged.plan)
         table = self._table(staged.plan)
         values = [one.values for one in staged.partitions]
         self._refuse_existing(staged.plan, self._parts.metastore.get_partitions(table, values))
 
     def _settle_other(self, version: int, plan: WritePlan, state: LogState) -> None:
+        entry = self._parts.log.read(version).entry
         try:
             self._parts.recovery.settle(version, self._table(plan), newest=state.newest)
-        except OutcomeUnknownError as error:
+        except TableWriterError as error:
+            if plan.write_id in written_ids(plan.layout, entry):  # by another process: it may yet be seen
+                raise outcome_unknown(entry, error) from error
+            if not isinstance(error, OutcomeUnknownError):
+                raise
             raise MetastoreError(
                 f"version {version} of {plan.table.name}, left in doubt by another write of the same partitions, could"
                 f" not be settled: {error.message} Nothing of write {plan.write_id} was published.",
@@ -268,18 +288,16 @@ class Publisher:
             )
         return table
 
-    def _first_in_doubt(self, draft: LogEntry, state: LogState, plan: WritePlan) -> int | None:
-        """Compare with every entry this write has not seen settled; returns the oldest that must be settled first."""
+    def _unseen(self, plan: WritePlan, state: LogState) -> list[SlotRecord]:
+        """Read every entry that this write has not seen settled, as far as the log still has it."""
         unseen: set[int] = {*range(plan.base_version + 1, state.newest + 1), *plan.in_doubt, *state.in_doubt}
-        records = [self._parts.log.read(version) for version in sorted(unseen)]
+        return [self._parts.log.read(version) for version in sorted(unseen & state.versions)]
+
+    def _first_in_doubt(self, draft: LogEntry, records: Sequence[SlotRecord], plan: WritePlan) -> int | None:
+        """Compare with every entry this write has not seen settled; returns the oldest that must be settled first."""
         repeated = published_with_key(records, draft.idempotency_key) if draft.idempotency_key else None
         if repeated is not None:
             raise RepeatedError(repeated)
-        own = next((one for one in reversed(records) if one.entry.write_id == draft.write_id), None)
-        if own is not None and own.outcome is None:  # another process publishes this staged write
-            return own.entry.version
-        if own is not None and own.outcome is Outcome.PUBLISHED:
-            raise RepeatedError(own.entry)
         plan.scope(frozenset().union(*(record.entry.partition_values for record in records)))  # asked once for all
         for record in records:
             verdict = standing(
@@ -317,13 +335,21 @@ class Publisher:
         )
 
     def _refuse_trimmed(self, plan: WritePlan, state: LogState) -> None:
-        if not state.versions.issuperset(range(plan.base_version + 1, state.newest + 1)):
+        if not state.versions.issuperset({*range(plan.base_version + 1, state.newest + 1), *plan.in_doubt}):
             raise ConflictError(
-                f"the log of {plan.table.name} was trimmed past version {plan.base_version}, at which this write was"
-                " planned; what happened since cannot be told. Nothing was published; run it again.",
+                f"the log of {plan.table.name} was trimmed past version {plan.base_version}, at which write"
+                f" {plan.write_id} was planned; what happened since cannot be told. This call published nothing. Run it"
+                " again; if it was staged, look first whether another process has published it.",
                 table=str(plan.table.name),
                 write_id=plan.write_id,
             )
+
+
+def _require_unpublished(plan: WritePlan, records: Iterable[SlotRecord]) -> None:
+    """Find out whether another process has published a staged write, or has left it to a recovery which has."""
+    for record in records:
+        if record.outcome is Outcome.PUBLISHED and plan.write_id in written_ids(plan.layout, record.entry):
+            raise RepeatedError(record.entry)
 
 
 def _directory_of(staged: StagedPartition, plan: WritePlan) -> str:

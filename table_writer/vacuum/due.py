@@ -102,7 +102,7 @@ def in_use(history: History, partitions: Iterable[Partition]) -> InUse:
     return InUse(history.layout, live | history.in_use())
 
 
-def due(history: History, used: InUse, ages: Ages) -> Due:
+def due(history: History, used: InUse, ages: Ages, staged: Collection[str] = ()) -> Due:
     """Choose what readers have left for long enough.
 
     Deleted as a whole is only a directory of one write, or of one partition of one write. Where other tools wrote,
@@ -114,18 +114,22 @@ def due(history: History, used: InUse, ages: Ages) -> Due:
         The log, and :func:`in_use`.
     ages
         How long is enough.
+    staged
+        Writes that wait to be published, though an entry of theirs was abandoned.
     """
     chosen: list[Left] = []
     kept: list[Kept] = []
     for left in sorted(history.left.values(), key=lambda one: (one.left_by, str(one.location))):
         wanted_seconds = ages.of_replaced(left)
-        ours = history.layout.write_id_of(left.location) is not None
+        write_id = history.layout.write_id_of(left.location)
         if left.age_seconds < wanted_seconds:
             hours = (wanted_seconds - left.age_seconds) / 3600
             kept.append(Kept(left.location, f"its retention lasts {hours:.1f} more hours"))
         elif is_used(used, left):
             kept.append(Kept(left.location, "readers may look there: the metastore or an unsettled entry names it"))
-        elif ours or (left.objects and history.layout.root.contains(left.location)):
+        elif write_id in staged:
+            kept.append(Kept(left.location, "the write is staged, and has not expired"))
+        elif write_id is not None or (left.objects and history.layout.root.contains(left.location)):
             chosen.append(left)
     own = history.layout.own  # an abandoned write's directory may lie around one of ours that stays
     stay = PlaceSet(one.location.place for one in kept if own.contains(one.location))

@@ -113,7 +113,7 @@ class Vacuum:
             traces = look_for_traces(self._store, self._layout)
             history = self._log.read_history()
             used = self._in_use(table, history)
-            chosen = due(history, used, ages)
+            chosen = due(history, used, ages, traces.staged_ids)
             plan = Vacuumed(
                 version=None,
                 locations=tuple(map(FoundLocation, chosen.locations)),
@@ -176,27 +176,31 @@ class Vacuum:
         data = self._layout.data(write_id)
         while True:
             history = self._log.read_history()
-            own = {one.entry.version: one.outcome for one in history.records if one.entry.write_id == write_id}
-            claimed = [version for version, outcome in own.items() if outcome is not Outcome.ABANDONED]
-            if claimed or self._in_use(table, history).meets(data.place):
-                version = f"version {claimed[-1]}" if claimed else "a version that the log has no more"
+            if write_id in history.published_ids or self._in_use(table, history).meets(data.place):
                 raise ConflictError(
-                    f"write {write_id} of {table.name} was published, or is being published, as {version}: it is not"
-                    " discarded, and nothing was deleted. A rollback takes it back.",
+                    f"write {write_id} of {table.name} was published, or is being published: it is not discarded, and"
+                    f" nothing was deleted. `table-writer history {table.name}` shows its version; a rollback takes it"
+                    " back.",
                     table=str(table.name),
                     write_id=write_id,
                 )
-            if own:
-                return Vacuumed(version=None, kept=(Kept(data, f"claimed by version {max(own)}, which was given up"),))
-            objects, uploads = tuple(self._store.list(data.key)), tuple(self._store.list_uploads(data.key))
-            dead = DeadWrite(write_id=write_id, reason="discarded", objects=objects, uploads=uploads)
-            plan = Vacuumed(version=None, dead_writes=(dead,))
+            plan = self._given_up(history, write_id)
             if dry_run:
                 return plan
             deadline = Deadline(CLAIM_SECONDS, self._clock)
-            entry = replace(self._entry(table, history, plan), mode="discard")
+            deletes = self._deletes(plan) or (DeletedLocation(location=str(data), replaced_by=None, kept=True),)
+            entry = replace(self._entry(table, history, plan), mode="discard", deletes=deletes)
             if self._log.claim(entry):
                 return self._carry_out(table, history, entry, plan, deadline)
+
+    def _given_up(self, history: History, write_id: str) -> Vacuumed:
+        """Return what goes with a write: all of it; nothing yet, if it had claimed an entry which was abandoned."""
+        data = self._layout.data(write_id)
+        if write_id in history.claimed_ids:
+            return Vacuumed(version=None, kept=(Kept(data, "a version of the log had claimed it, and was given up"),))
+        objects, uploads = tuple(self._store.list(data.key)), tuple(self._store.list_uploads(data.key))
+        dead = DeadWrite(write_id=write_id, reason="discarded", objects=objects, uploads=uploads)
+        return Vacuumed(version=None, dead_writes=(dead,))
 
     def finish(self, table: Table) -> tuple[int, ...]:
         """Carry out the vacuums whose own process died; returns their versions."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import functools
+import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandera.pyspark as pa
 import pytest
 from chispa import assert_df_equality
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import IntegerType
 
 from table_writer.check import expression, function_check, in_range, not_null, row_count, unique
 from table_writer.check.report import failure_text
@@ -172,3 +175,18 @@ def test_no_checks_ask_nothing(staged: Staged) -> None:
     assert world.run() == ()
     assert world.run(row_count(min=1))[0].passed
     assert world.jobs == 0
+
+
+def test_a_pandera_model_is_a_check(staged: Staged) -> None:
+    model = pa.DataFrameSchema({"id": pa.Column(IntegerType(), pa.Check.greater_than(0))})
+
+    def fits(df: DataFrame) -> None:
+        errors = model.validate(df).pandera.errors
+        assert not errors, json.dumps(errors, default=str)
+
+    assert staged([(1,)], "id INT").one(fits).passed
+    result = staged([(0,)], "id INT").one(fits)
+    assert not result.passed
+    assert "greater_than(0)" in result.message + str(result.examples)
+    forgotten = staged([(0,)], "id INT").one(function_check(model.validate, name="forgotten"))
+    assert forgotten.message.startswith("the function returned DataFrame")

@@ -134,6 +134,7 @@ def test_a_predicate_says_which_partitions_may_have_rows(visits: World, where: s
         only_partitions(where="dt IN (SELECT current_date())"),
         only_partitions(where="hour"),
         has_schema("id NOPE"),
+        has_schema("ARRAY<INT>"),
         fresh("country", timedelta(days=1)),
         fresh("hour", timedelta(days=1)),
     ],

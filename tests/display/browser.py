@@ -205,12 +205,14 @@ def _settings(directory: str, scheme: Scheme) -> tuple[str, str]:
 
 
 def _take_pictures(directory: Path) -> None:
-    from tests.display.gallery import hostile, usual
+    from tests.display.gallery import hostile, pictured, usual
 
-    for name, shown in (("usual", usual()), ("hostile", hostile())):
-        for host in HOSTS:
-            for scheme in SCHEMES:
+    for scheme in SCHEMES:
+        for name, shown in (("usual", usual()), ("hostile", hostile())):
+            for host in HOSTS:
                 take_picture(page(shown, host, scheme), scheme, directory / f"{name}-{host}-{scheme}.png")
+        file = directory / f"report-{scheme}.png"  # of docs/_static
+        take_picture(page(pictured(), "jupyter", scheme), scheme, file, "1130,630")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,4 @@
-"""One of every report: as usual, and with the worst names there can be.
-
-``python -m tests.display.gallery DIRECTORY`` takes pictures of them with Chromium, in light and dark.
-"""
+"""One of every report: as usual, and with the worst names there can be."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ from table_writer.display.write_result import PartitionResult, WriteResult
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
 
-__all__ = ["HOSTILE_NAMES", "hostile", "usual"]
+__all__ = ["HOSTILE_NAMES", "Gallery", "hostile", "pictured", "usual"]
 
 HOSTILE_NAMES: Final = (
     "<script>document.title='broken'</script>",
@@ -73,6 +70,22 @@ def hostile() -> Gallery:
         f"{name} {number}": report
         for number, word in enumerate(HOSTILE_NAMES)
         for name, report in _gallery(word, (word,) * 4, word).items()
+    }
+
+
+def pictured() -> Gallery:
+    """Return what the documentation shows pictures of."""
+    shown = usual()
+    checks = _checks("order_id")
+    added, *others = shown["result"].partitions
+    partitions = (added, *(replace(one, action="replaced") for one in others))
+    versions = tuple(
+        replace(one, user="airflow", tags={}, checks=_stored(checks[:1] if one.version < 7 else checks[::2]))
+        for one in shown["history"].versions[1:6]
+    )
+    return {
+        "result": replace(shown["result"], partitions=partitions, checks=checks[::2], notes=()),
+        "history": replace(shown["history"], versions=versions),
     }
 
 

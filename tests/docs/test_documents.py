@@ -11,17 +11,16 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pytest
 
 from table_writer import TableWriter, testing
 from table_writer.testing import Lakehouse
 
+from .links import broken_links
 from .markdown_blocks import ROOT, documents, python_blocks
 
 WITH_PYTHON = [path for path in documents() if any(not block.reason for block in python_blocks(path))]
-LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
 COLUMNS = "id INT, amount DOUBLE, dt STRING"
 
 
@@ -93,20 +92,4 @@ def test_python_blocks_are_python_and_those_not_run_say_why(path: Path) -> None:
 
 @pytest.mark.parametrize("path", documents(), ids=name)
 def test_links_lead_to_files_and_headings_that_exist(path: Path) -> None:
-    broken = [link for link in LINK.findall(path.read_text()) if not leads_somewhere(path, link)]
-    assert broken == []
-
-
-def leads_somewhere(path: Path, link: str) -> bool:
-    parts = urlsplit(link)
-    if parts.scheme:
-        return parts.scheme == "https"
-    target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
-    if not target.exists() or (ROOT not in target.parents):
-        return False
-    return not parts.fragment or parts.fragment in headings(target)
-
-
-def headings(path: Path) -> set[str]:
-    found = re.findall(r"^#+ (.+)$", path.read_text(), flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+    assert broken_links(path, path.read_text()) == []

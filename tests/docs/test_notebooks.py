@@ -10,7 +10,10 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-ROOT = Path(__file__).parents[2]
+from .java_settings import JAVA_FOR_SHORT_RUNS
+from .links import broken_links
+from .markdown_blocks import ROOT
+
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
@@ -19,6 +22,8 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 def test_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])))
     monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    for name, value in JAVA_FOR_SHORT_RUNS.items():
+        monkeypatch.setenv(name, value)
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     resources = {"metadata": {"path": str(tmp_path)}}
     client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources)
@@ -35,3 +40,10 @@ def test_notebook_is_stored_without_outputs(path: Path) -> None:
     for cell in stored["cells"]:
         assert not cell.get("outputs"), cell["source"]
         assert cell.get("execution_count") is None
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_notebook_links_lead_somewhere(path: Path) -> None:
+    cells = json.loads(path.read_text())["cells"]
+    prose = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    assert broken_links(path, prose) == []

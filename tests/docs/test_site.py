@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import zlib
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,15 @@ PUBLIC = ("table_writer", "table_writer.check", "table_writer.testing")
 NOT_DOCUMENTED_AS_OBJECTS = {"__version__"}  # a text
 
 
+@dataclass(frozen=True)
+class Site:
+    directory: Path
+    returncode: int
+    warnings: str
+
+
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     """Build the site as ``make docs`` does, into a directory of its own."""
     built = tmp_path_factory.mktemp("site")
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
@@ -31,17 +39,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return built / "html"
+    return Site(built / "html", done.returncode, done.stderr)
 
 
-def test_every_page_is_built(site: Path) -> None:
+def test_the_site_is_built_without_a_warning(site: Site) -> None:
+    assert site.warnings == ""
+    assert site.returncode == 0
+
+
+def test_every_page_is_built(site: Site) -> None:
     pages = (path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md"))
     expected = {str(page.with_suffix(".html")) for page in pages if page.parts[0] not in {"_build", "changes"}}
-    assert {str(path.relative_to(site)) for path in site.rglob("*.html")} >= expected
+    assert {str(path.relative_to(site.directory)) for path in site.directory.rglob("*.html")} >= expected
 
 
-def test_every_public_name_is_in_the_reference(site: Path) -> None:
+def test_every_public_name_is_in_the_reference(site: Site) -> None:
     documented = [one for name, page in objects(site) if page.startswith("reference/") for one in named(name)]
     missing = [
         f"{module}.{name}"
@@ -53,9 +65,9 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
     assert missing == []
 
 
-def objects(site: Path) -> list[tuple[str, str]]:
+def objects(site: Site) -> list[tuple[str, str]]:
     """Return the documented names with their pages, from what other projects would link by."""
-    *_, packed = (site / "objects.inv").read_bytes().split(b"\n", 4)  # four lines of a head
+    *_, packed = (site.directory / "objects.inv").read_bytes().split(b"\n", 4)  # four lines of a head
     lines = (line.split() for line in zlib.decompress(packed).decode().splitlines())
     return [(name, page) for name, kind, _, page, *_ in lines if kind.startswith("py:")]
 

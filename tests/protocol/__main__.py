@@ -14,7 +14,11 @@ from .staged_scenarios import HANDED_OUT, STAGED_SCENARIOS
 
 def main(arguments: list[str]) -> int:
     words = [argument for argument in arguments if argument != "--large"]
-    chosen = [one for one in (*SCENARIOS, *MODES, *ONLY_REPEATED, *STAGED_SCENARIOS, *HANDED_OUT) if all(word in one.title for word in words)]
+    chosen = [
+        one
+        for one in (*SCENARIOS, *MODES, *ONLY_REPEATED, *STAGED_SCENARIOS, *HANDED_OUT)
+        if all(word in one.title for word in words)
+    ]
     if "--large" in arguments:
         chosen = [replace(one, budget=one.larger or one.budget) for one in chosen]
     found: list[Explored] = []

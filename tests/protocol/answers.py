@@ -15,13 +15,13 @@ from .requests import (
     Delete,
     DeleteRows,
     GiveTurnBack,
+    HasData,
     ListFiles,
     ListStale,
     ListTurns,
     ReadLog,
     ReadMetastore,
     ReadRegistration,
-    ReadTurn,
     RemoveRegistration,
     RemoveTurns,
     Send,
@@ -41,13 +41,15 @@ def answer_to_read(request: Any, world: World) -> object:
         return world.stale & {code.partition("/")[0] for code in world.data}, world.staged - world.stale
     if type(request) is ListFiles:
         return tuple([rows_of(world, code) for code in request.codes])
+    return world.data.issuperset(request.codes) if type(request) is HasData else answer_of_staged(request, world)
+
+
+def answer_of_staged(request: Any, world: World) -> object:
     if type(request) is ReadRegistration:
         return request.write_id in world.staged
     if type(request) is ListTurns:
         return tuple([turn.number for turn in world.turns])
-    if type(request) is ReadTurn:
-        return next((turn.is_held for turn in world.turns if turn.number == request.number), None)
-    return world.data.issuperset(request.codes)
+    return next((turn.is_held for turn in world.turns if turn.number == request.number), None)
 
 
 def is_late(world: World, turn: int) -> bool:
@@ -59,17 +61,22 @@ def change_staged(request: Any, world: World) -> tuple[object, World]:
     """Change what belongs to a staged write."""
     if isinstance(request, RemoveRegistration):
         return OK, world._replace(staged=world.staged - {request.write_id})
-    if isinstance(request, TakeTurn):
-        if any(turn.number == request.number for turn in world.turns):
-            return False, world
-        return True, world._replace(turns=tuple(sorted((*world.turns, Turn(request.number, request.by, True)))))
+    if isinstance(request, DeleteRows | CopyRows):
+        if is_late(world, request.turn):
+            return TOO_LATE, world
+        return delete_rows(request, world) if isinstance(request, DeleteRows) else copy_rows(request, world)
+    return change_turns(request, world)
+
+
+def change_turns(request: TakeTurn | GiveTurnBack | RemoveTurns, world: World) -> tuple[object, World]:
+    turns = world.turns
     if isinstance(request, GiveTurnBack):
-        return OK, world._replace(turns=over(world.turns, request.number))
+        return OK, world._replace(turns=over(turns, request.number))
     if isinstance(request, RemoveTurns):
-        return OK, world._replace(turns=tuple(turn for turn in world.turns if turn.number > request.number))
-    if is_late(world, request.turn):
-        return TOO_LATE, world
-    return delete_rows(request, world) if isinstance(request, DeleteRows) else copy_rows(request, world)
+        return OK, world._replace(turns=tuple(turn for turn in turns if turn.number > request.number))
+    if any(turn.number == request.number for turn in turns):
+        return False, world
+    return True, world._replace(turns=tuple(sorted((*turns, Turn(request.number, request.by, is_held=True)))))
 
 
 def over(turns: tuple[Turn, ...], number: int) -> tuple[Turn, ...]:

@@ -36,8 +36,10 @@ def rows_by_log(log: Log, values: str, version: int) -> tuple[str, ...] | None:
 def rows_written(log: Log, place: str) -> tuple[str, ...]:
     """Which rows a location was published with."""
     write_id, _, values = place.partition("/")
+    appends = any(slot.appends for slot in log.slots if slot.write_id == write_id)
     for version, slot in enumerate(log.slots, 1):
-        if slot.write_id == write_id and slot.appends and slot.outcome is not Outcome.ABANDONED:
+        named = place in {rows_at(new) for _, _, new in slot.changes}
+        if appends and named and slot.outcome is not Outcome.ABANDONED:
             before = rows_by_log(log, values, version - 1)
             if before is None:
                 old = rows_at(next(old for name, old, _ in slot.changes if name == values))

@@ -275,12 +275,7 @@ class Explorer:
                 if not slot.timed_out and (self._finishes or slot.operation is not Operation.VACUUM):
                     later = world._replace(log=world.log.timed_out(version))
                     yield ("time", version, "the claim times out"), State(later, actors, less)
-        if budget.pauses:
-            less = budget._replace(pauses=budget.pauses - 1)
-            for turn in world.turns:
-                if turn.is_held:
-                    later = world._replace(turns=over(world.turns, turn.number))
-                    yield ("time", turn, "is over: its holder is taken for dead"), State(later, actors, less)
+        yield from self._turns_over(state)
         if budget.days:
             yield ("time", 0, "a day passes"), State(a_day_later(world), actors, budget._replace(days=budget.days - 1))
         if budget.other_tool:
@@ -293,6 +288,14 @@ class Explorer:
                         ("another tool", call, ""),
                         State(world._replace(metastore=metastore, touched=touched), actors, less),
                     )
+
+    def _turns_over(self, state: State) -> Iterator[Step]:
+        world, actors, budget = state
+        for turn in world.turns if budget.pauses else ():
+            if turn.is_held:
+                later = world._replace(turns=over(world.turns, turn.number))
+                less = budget._replace(pauses=budget.pauses - 1)
+                yield ("time", turn, "is over: its holder is taken for dead"), State(later, actors, less)
 
     def _trace(self, parents: Mapping[State, State | None], last: State) -> tuple[tuple[Label, World], ...]:
         found: list[tuple[Label, World]] = []

@@ -83,7 +83,11 @@ class Checks:
 
     def _nothing_to_repeat(self, world: World, told: tuple[str, ...]) -> str:
         for name, report in zip(self._names, told, strict=True):
-            if report == "repeated" and name in self._writes and not was_repeated(world.log, self._writes[name].key, self._begin.log.newest):
+            if (
+                report == "repeated"
+                and name in self._writes
+                and not was_repeated(world.log, self._writes[name].key, self._begin.log.newest)
+            ):
                 return f"{name} told its user that its key was published, and no such rows are there"
         return ""
 

@@ -124,10 +124,8 @@ class Rules:
 
     def is_claimed(self, log: Log, write_id: str) -> bool:
         """Whether readers look at a staged write's files, or may do so: then no copy is deleted."""
-        history = log.history
-        outcomes = {one.outcome for one in history.records if one.entry.write_id == write_id}
-        gone = not outcomes and write_id in history.claimed_ids  # its own entry was trimmed
-        return gone or bool(outcomes - {Outcome.ABANDONED}) or write_id in history.ids_in_doubt
+        kept = [record for record in log.history.records if record.outcome is not Outcome.ABANDONED]
+        return write_id in History(LAYOUT, kept).claimed_ids
 
     def discarding(self, log: Log, write_id: str, used: InUse) -> Discarding:
         """Decide about a discard."""

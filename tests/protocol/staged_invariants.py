@@ -15,9 +15,11 @@ class StagedChecks:
     """Invariants of the staged writes of one scenario."""
 
     def __init__(self, actors: Mapping[str, Next], begin: World) -> None:
-        self._publishers: dict[str, Write] = {n: phase[1] for n, phase in actors.items() if phase[0] == "publish_staged"}
+        self._publishers: dict[str, Write] = {
+            n: phase[1] for n, phase in actors.items() if phase[0] == "publish_staged"
+        }
         self._discarders: dict[str, str] = {n: phase[1] for n, phase in actors.items() if phase[0] == "discard_staged"}
-        self._staged = begin.staged & begin.awake
+        self._staged = frozenset() if self._discarders else begin.staged & begin.awake
 
     def state(self, world: World, told: Iterable[tuple[str, str]]) -> str:
         """Check a state."""
@@ -52,29 +54,26 @@ class StagedChecks:
         return ""
 
     def _is_lost(self, world: World) -> str:
-        """A write that is staged for longer, and that nobody has published or discarded, keeps its files."""
-        for write_id in self._staged & world.awake & world.staged:
-            if versions_published(world, write_id) or self._is_given_up(world, write_id):
+        """A write that is staged for longer, and that nobody publishes or discards, keeps its files."""
+        for write_id in self._staged & world.awake:
+            if versions_published(world, write_id):
                 continue
             rows = {code for code in world.data if code.startswith(f"{write_id}/")}
-            wanted = {f"{write_id}/{v}" for w in self._publishers.values() if w.write_id == write_id for v in w.partitions}
+            wanted = {
+                f"{write_id}/{v}" for w in self._publishers.values() if w.write_id == write_id for v in w.partitions
+            }
             if wanted - rows:
                 return f"{write_id} is staged, and its files are gone: {', '.join(sorted(wanted - rows))}"
         return ""
 
-    def _is_given_up(self, world: World, write_id: str) -> bool:
-        return any(
-            slot.write_id.startswith("D") and code.partition("/")[0] == write_id
-            for slot in world.log.slots
-            for code, _ in slot.deletes
-        )
-
 
 def published_is_deleted(world: World) -> str:
-    """No vacuum takes a published write for one that never was."""
+    """No vacuum takes a staged write that was published for one that never was."""
+    staged = {slot.write_id for slot in world.log.slots if slot.by}
     for slot in world.log.slots:
-        for code, by in slot.deletes if slot.operation is Operation.VACUUM and slot.outcome is not Outcome.ABANDONED else ():
-            if by is None and versions_published(world, code.partition("/")[0]):
+        for code, by in slot.deletes if slot.outcome is not Outcome.ABANDONED else ():
+            write_id = code.partition("/")[0]
+            if by is None and write_id in staged and versions_published(world, write_id):
                 return f"{slot.write_id} deletes {code} as never published, and it was"
     return ""
 
@@ -94,5 +93,3 @@ def versions_published(world: World, write_id: str) -> list[int]:
         for version, slot in enumerate(world.log.slots, 1)
         if slot.write_id == write_id and slot.operation is Operation.WRITE and slot.outcome is Outcome.PUBLISHED
     ]
-
-

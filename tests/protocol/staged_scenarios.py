@@ -9,7 +9,21 @@ from table_writer.model.entry import Operation, Outcome
 from table_writer.model.write import WriteMode
 
 from .requests import Next
-from .scenarios import B_P, DROP_P, FULL, I_P, MOVE_P, ONLY_P, RECOVER, TWICE, VACUUM, published, rollback, scenario, write
+from .scenarios import (
+    B_P,
+    DROP_P,
+    FULL,
+    I_P,
+    MOVE_P,
+    ONLY_P,
+    RECOVER,
+    TWICE,
+    VACUUM,
+    published,
+    rollback,
+    scenario,
+    write,
+)
 from .state import Budget, Slot, World, start
 from .writes import Write
 
@@ -43,9 +57,7 @@ WITH_COPIES: Final = (("X/p", ("I/p", "X/p")),)
 DIED: Final = with_staged(start(("I/p", None), [I_P, X_P._replace(timed_out=True)]), "p")
 """A publisher has claimed, and died."""
 
-GIVEN_UP: Final = with_staged(
-    start(("I/p", None), [I_P, X_P._replace(outcome=Outcome.ABANDONED, settled_by="X")]), "p"
-)
+GIVEN_UP: Final = with_staged(start(("I/p", None), [I_P, X_P._replace(outcome=Outcome.ABANDONED, settled_by="X")]), "p")
 """The metastore has refused once."""
 
 DIED_COPYING: Final = with_staged(ONLY_P, "p")._replace(rows=WITH_COPIES)
@@ -71,7 +83,7 @@ APPENDED_AND_TRIMMED: Final = with_staged(start(("X/p", None), TRIMMED, data=["I
 REPLACED_AND_TRIMMED: Final = with_staged(
     start(
         ("M/p", None),
-        [*TRIMMED[:2], TRIMMED[2]._replace(trimmed=True), published("M", ("p", "X/p", "M/p"), base=3)],
+        [*TRIMMED, published("M", ("p", "X/p", "M/p"), base=3)],
         data=["I/p"],
     ),
     "p",
@@ -100,14 +112,20 @@ STAGED_SCENARIOS: Final = (
     scenario(
         "staged: 2 publishers, recover",
         STAGED_PQ,
-        Budget(timeouts=1, late=1),
+        Budget(timeouts=1),
         FULL,
         P1=P1_PQ,
         P2=P2_PQ,
         recover=RECOVER,
     ),
     scenario(
-        "staged: 2 publishers, a write", STAGED_PQ, Budget(timeouts=1, late=1), FULL, P1=P1_PQ, P2=P2_PQ, B=B_P
+        "staged: 2 publishers, a write",
+        STAGED_PQ,
+        Budget(timeouts=1),
+        Budget(lost=1, late=1),
+        P1=P1_PQ,
+        P2=P2_PQ,
+        B=B_P,
     ),
     scenario(
         "staged: publisher, rollback, recover",
@@ -122,7 +140,7 @@ STAGED_SCENARIOS: Final = (
     scenario(
         "staged, a publisher died: publisher, recover, discard",
         DIED,
-        Budget(timeouts=1, late=1),
+        Budget(timeouts=1),
         FULL,
         P1=P1,
         recover=RECOVER,
@@ -158,14 +176,12 @@ STAGED_SCENARIOS: Final = (
         D=DISCARD,
         recover=RECOVER,
     ),
-    scenario(
-        "staged: 2 publishers, discard", STAGED, Budget(timeouts=1, refusals=1), FULL, P1=P1, P2=P2, D=DISCARD
-    ),
+    scenario("staged: 2 publishers, discard", STAGED, Budget(timeouts=1, refusals=1), FULL, P1=P1, P2=P2, D=DISCARD),
     scenario("staged: publisher, 2 discards, finish", STAGED, Budget(), P1=P1, D=DISCARD, finish=("finish",)),
     scenario(
         "staged: publisher, vacuum, recover, it expires",
         EXPIRING_PQ,
-        Budget(timeouts=1, late=1, days=1),
+        Budget(timeouts=1, days=1),
         FULL._replace(days=1),
         P1=P1_PQ,
         vacuum=VACUUM,
@@ -174,7 +190,7 @@ STAGED_SCENARIOS: Final = (
     scenario(
         "staged: publisher, write, vacuum, it expires",
         EXPIRING,
-        Budget(timeouts=1, days=1),
+        Budget(timeouts=0, days=1),
         Budget(timeouts=1, late=1, days=1),
         P1=P1,
         B=write("B", "pq"),
@@ -183,15 +199,15 @@ STAGED_SCENARIOS: Final = (
     scenario(
         "staged: publisher, rollback, vacuum, it expires",
         with_staged(TWICE, "p", lasting=False),
-        Budget(timeouts=1, days=1),
+        Budget(timeouts=0, days=1),
         Budget(timeouts=1, late=1, days=1),
         P1=publisher("P1", "p", base=2),
         K=rollback(1),
         vacuum=VACUUM,
     ),
     scenario(
-        "staged: 2 publishers of the whole table, a write, recover",
-        STAGED_PQ,
+        "staged: 2 publishers of the whole table, a write",
+        STAGED,
         Budget(timeouts=1),
         Budget(timeouts=1, late=1),
         P1=publisher("P1", "p", ANY),
@@ -206,7 +222,14 @@ STAGED_SCENARIOS: Final = (
         P2=publisher("P2", "pq", WriteMode.CREATE_PARTITIONS, base=0),
     ),
     scenario("staged, published, replaced and vacuumed: publisher", GONE, Budget(late=1), P1=P1, D=DISCARD),
-    scenario("staged append: 2 publishers", STAGED_PQ, FULL._replace(pauses=1), P1=appender("P1", "pq"), P2=appender("P2", "pq")),
+    scenario(
+        "staged append: 2 publishers",
+        STAGED_PQ,
+        Budget(1, 1, 0, 1, pauses=1),
+        FULL._replace(pauses=1),
+        P1=appender("P1", "pq"),
+        P2=appender("P2", "pq"),
+    ),
     scenario(
         "staged append: 3 publishers",
         STAGED,
@@ -219,7 +242,7 @@ STAGED_SCENARIOS: Final = (
     scenario(
         "staged append: 2 publishers, write",
         STAGED,
-        Budget(timeouts=1, pauses=1),
+        Budget(timeouts=0, pauses=1),
         Budget(timeouts=1, refusals=1, late=1, pauses=1),
         P1=appender("P1"),
         P2=appender("P2"),
@@ -228,15 +251,16 @@ STAGED_SCENARIOS: Final = (
     scenario(
         "staged append: publisher, rollback, recover",
         STAGED_TWICE,
+        Budget(timeouts=1, pauses=1),
         Budget(timeouts=1, late=1, pauses=1),
-        P1=appender("P1")[:2] + (2,),
+        P1=(*appender("P1")[:2], 2),
         K=rollback(1),
         recover=RECOVER,
     ),
     scenario(
         "staged append: 2 publishers, discard",
         STAGED,
-        Budget(timeouts=1, refusals=1, pauses=1),
+        Budget(timeouts=0, refusals=1, pauses=1),
         Budget(timeouts=1, refusals=1, late=1, pauses=1),
         P1=appender("P1"),
         P2=appender("P2"),
@@ -245,16 +269,26 @@ STAGED_SCENARIOS: Final = (
     scenario(
         "staged append: publisher, write, vacuum, it expires",
         EXPIRING,
+        Budget(timeouts=0, days=1),
         Budget(timeouts=1, days=1, pauses=1),
         P1=appender("P1"),
         B=B_P,
         vacuum=VACUUM,
     ),
-    scenario("staged append, a publisher died copying: 2 publishers", DIED_COPYING, FULL._replace(pauses=1), P1=appender("P1"), P2=appender("P2"), B=B_P),
+    scenario(
+        "staged append, a publisher died copying: 2 publishers, write",
+        DIED_COPYING,
+        Budget(timeouts=0, pauses=1),
+        FULL._replace(timeouts=1, pauses=1),
+        P1=appender("P1"),
+        P2=appender("P2"),
+        B=B_P,
+    ),
     scenario(
         "staged append, a publisher died: 2 publishers, recover",
         APPEND_DIED,
-        Budget(timeouts=1, late=1, pauses=1),
+        Budget(timeouts=0),
+        Budget(timeouts=1, late=1),
         P1=appender("P1"),
         P2=appender("P2"),
         recover=RECOVER,
@@ -263,6 +297,7 @@ STAGED_SCENARIOS: Final = (
         scenario(
             "staged append, a publisher died: publisher, write, another tool",
             APPEND_DIED,
+            Budget(timeouts=0, other_tool=1),
             Budget(timeouts=1, other_tool=1),
             P1=appender("P1"),
             B=B_P,
@@ -272,6 +307,7 @@ STAGED_SCENARIOS: Final = (
     scenario(
         "staged append, refused before: publisher, rollback, discard",
         APPEND_GIVEN_UP,
+        Budget(timeouts=0, refusals=1),
         Budget(timeouts=1, refusals=1),
         P1=appender("P1"),
         K=rollback(0),
@@ -280,7 +316,19 @@ STAGED_SCENARIOS: Final = (
 )
 
 HANDED_OUT: Final = (
-    scenario("staged append, published and trimmed: publisher", APPENDED_AND_TRIMMED, Budget(late=1), P1=appender("P1"), D=DISCARD),
-    scenario("staged append, published, replaced and trimmed: discard", REPLACED_AND_TRIMMED, Budget(late=1), P1=appender("P1"), D=DISCARD),
+    scenario(
+        "staged append, published and trimmed: publisher",
+        APPENDED_AND_TRIMMED,
+        Budget(late=1),
+        P1=appender("P1"),
+        D=DISCARD,
+    ),
+    scenario(
+        "staged append, published, replaced and trimmed: discard",
+        REPLACED_AND_TRIMMED,
+        Budget(late=1),
+        P1=appender("P1"),
+        D=DISCARD,
+    ),
 )
 """Here nobody publishes or discards."""

@@ -28,6 +28,8 @@ from .rules import Discarding
 from .state import PARTITIONS, Log, Slot, place_of, rows_at
 from .writes import Planned, Shown, Source, Write
 
+Files = tuple[tuple[str, tuple[str, ...]], ...]  # by location
+
 PAUSED: Next = ("end", "paused")  # longer than its turn: it does nothing any more
 
 
@@ -70,7 +72,7 @@ class Staging(Publishing):
         plan = plan._replace(seen=log.newest)
         return self.of_this_write(plan, log) or ("leave", plan, "failed", True)
 
-    def delete_copies(self, plan: Planned, beside: Shown, then: Next) -> Phase:
+    def delete_copies(self, plan: Planned, beside: Files, then: Next) -> Phase:
         log: Log = yield ReadLog()
         if self.is_claimed(log, plan.write.write_id):
             return then
@@ -163,7 +165,7 @@ class Staging(Publishing):
             return "leave", plan, report, False
         return (yield from super().discard(plan, report))
 
-    def leave(self, plan: Planned, report: str, is_sent: bool) -> Phase:  # noqa: FBT001  # all arguments are by place
+    def leave(self, plan: Planned, report: str, is_sent: bool) -> Phase:
         """Leave only what was staged behind a publish that did not claim."""
         told = f"failed at v{plan.seen}" if report == "failed" else report
         then = ("give_back", plan, told)
@@ -225,7 +227,9 @@ class Staging(Publishing):
     def _targets(self, write: Write) -> tuple[str, ...]:
         return tuple(self._target(write, values) for values in write.partitions)
 
-    def _beside(self, write: Write, found: tuple[tuple[str, ...], ...]) -> Shown:
+    def _beside(self, write: Write, found: tuple[tuple[str, ...], ...]) -> Files:
         """Return the files that nobody has staged, by location."""
-        rows = ((code, tuple(r for r in rows if r != code)) for code, rows in zip(self._targets(write), found, strict=True))
-        return tuple(one for one in rows if one[1])  # type: ignore[misc]
+        rows = (
+            (code, tuple(r for r in rows if r != code)) for code, rows in zip(self._targets(write), found, strict=True)
+        )
+        return tuple(one for one in rows if one[1])

@@ -17,14 +17,16 @@ from .mutations import MUTATIONS, SettlesItsOwnFirst
 from .report import trace_text
 from .requests import Phase
 from .scenarios import A_P, A_PQ, B_P, FULL, OLD_ALTER, ONLY_P, RECOVER, SCENARIOS, scenario
+from .staged_mutations import STAGED_MUTATIONS
+from .staged_scenarios import HANDED_OUT, STAGED_SCENARIOS
 from .state import PARTITIONS, Budget, Log, World, rows_at
 from .writes import Planned, Shown, Source
 
 EXPECTED = {"write": "success", "rollback": "success", "recover": "recovered"}
-EVERY = (*SCENARIOS, *MODES)
+EVERY = (*SCENARIOS, *MODES, *STAGED_SCENARIOS)
 LARGER = tuple(replace(one, budget=one.larger) for one in EVERY if one.larger)
 KNOWN: dict[object, Explored] = {}
-EVERY_MUTATION = (*MUTATIONS, *MODE_MUTATIONS)
+EVERY_MUTATION = (*MUTATIONS, *MODE_MUTATIONS, *STAGED_MUTATIONS)
 
 
 def title(one: Scenario | Mutation) -> str:
@@ -108,6 +110,24 @@ def test_nobody_writes_twice_what_has_one_key(explored: Scenario) -> None:
     assert not found.problem, f"\n{trace_text(found)}"
     assert ("A", "repeated") in found.reports
     assert ("A", "success") not in found.reports
+
+
+@pytest.mark.parametrize("explored", STAGED_SCENARIOS, ids=title)
+def test_a_staged_write_can_be_published(explored: Scenario) -> None:
+    """Or it was before, and the next publisher is told so."""
+    found = as_it_is(explored)
+    for name, phase in explored.actors.items():
+        if phase[0] == "publish_staged":
+            assert {(name, "success"), (name, "repeated")} & found.reports, (
+                "a model in which nobody succeeds proves nothing"
+            )
+
+
+@pytest.mark.parametrize("explored", HANDED_OUT, ids=title)
+def test_nobody_publishes_or_discards_what_the_log_has_forgotten(explored: Scenario) -> None:
+    found = as_it_is(explored)
+    assert not found.problem, f"\n{trace_text(found)}"
+    assert {("P1", "unknown"), ("D", "refused")} == found.reports
 
 
 class StopsAtAGoneSource(Protocol):
