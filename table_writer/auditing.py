@@ -16,7 +16,7 @@ from table_writer.check.audit import Audit
 from table_writer.model.location import Location
 from table_writer.model.partition_name import NULL_PARTITION
 from table_writer.model.table import Partition, PartitionValues
-from table_writer.model.write import StagedFiles
+from table_writer.model.write import StagedFiles, WriteMode
 from table_writer.plan.table_schema import table_schema
 from table_writer.services import TableServices
 from table_writer.sql_text import quoted
@@ -37,6 +37,7 @@ def audit_of(spark: SparkSession, services: TableServices, staged: StagedFiles) 
         statistics=staged.statistics,
         dataframe=partial(staged_frame, spark, services, staged),
         replaced_rows=partial(_replaced_rows, spark, services, staged),
+        replaced=partial(_replaced, services, staged),
     )
 
 
@@ -64,19 +65,25 @@ def _typed(stored: str, field: StructField) -> Column:
 
 
 def _replaced_rows(spark: SparkSession, services: TableServices, staged: StagedFiles) -> int:
-    """Count what readers see now of the partitions that the write changes.
+    """Count what readers would see no more.
 
     The metastore knows it of partitions that this library wrote; only the others are read.
     """
-    plan = staged.plan
-    named = {plan.spellings.get(one.values, one.values) for one in staged.partitions}
-    existing = services.metastore.get_partition_names(services.table.name)
-    values = sorted((named & set(existing)) | plan.scope(existing))
-    now = services.metastore.get_partitions(services.table, values).values()
+    now = services.metastore.get_partitions(services.table, _replaced(services, staged)).values()
     counts = {one.values: _known_rows(services, one) for one in now}
     unknown = [values for values, count in counts.items() if count is None]
     read = spark.table(quoted_name(services)).where(_any_of(services, unknown)).count() if unknown else 0
     return read + sum(count for count in counts.values() if count is not None)
+
+
+def _replaced(services: TableServices, staged: StagedFiles) -> list[PartitionValues]:
+    """Return the partitions whose present rows readers would see no more: of an append none."""
+    plan = staged.plan
+    if plan.mode is WriteMode.APPEND:
+        return []
+    named = {plan.spellings.get(one.values, one.values) for one in staged.partitions}
+    existing = services.metastore.get_partition_names(services.table.name)
+    return sorted((named & set(existing)) | plan.scope(existing))
 
 
 def quoted_name(services: TableServices) -> str:

@@ -133,7 +133,7 @@ class Completer:
         copies
             New keys, each with the object to copy as it was listed.
         before_each
-            Called before each copy; what it raises ends all.
+            Called before each copy, and before each deletion when they are undone; what it raises ends all.
 
         Raises
         ------
@@ -149,6 +149,7 @@ class Completer:
             progress.advance()
 
         def undo_one(key: str) -> None:
+            before_each()
             self._store.delete([key])
 
         run_all(copies, do=copy_one, undo=undo_one, skip=lambda _: None, threads=max(self._threads, COPY_THREADS))

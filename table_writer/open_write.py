@@ -8,7 +8,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Self
 
 from table_writer.complete import Completer, Spread
+from table_writer.errors import StorageError
 from table_writer.log.registration import used_before
+from table_writer.model.entry import LogEntry
+from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage
 from table_writer.model.staged_write import StagedRecord
 from table_writer.model.write import WritePlan
@@ -73,14 +76,36 @@ class OpenWrite:
         used = (
             any(store.list_page(data)[0])
             or any(store.list_uploads(data))
-            or any(one.entry.write_id == self._plan.write_id for one in self._services.log.read_history().records)
+            or any(self._is_named(one.entry) for one in self._services.log.read_history().records)
         )
         if used:
             raise used_before(self._plan.write_id, str(self._plan.table.name))
 
+    def _is_named(self, entry: LogEntry) -> bool:
+        """Whether an entry is of a write of this name, or deletes its files."""
+        deleted = (Location.parse(one.location) for one in entry.deletes)
+        data = self._plan.data_location
+        return entry.write_id == self._plan.write_id or any(one.same_place(data) for one in deleted)
+
     def stage(self, record: StagedRecord) -> None:
-        """Hand the write over: it belongs to nobody's process any more, and any may publish or discard it."""
-        self._registration.stage(record)
+        """Hand the write over: it belongs to nobody's process any more, and any may publish or discard it.
+
+        Raises
+        ------
+        StorageError
+            It may be staged or not: nothing is deleted.
+        """
+        self.claiming.is_sent = True  # if the answer is lost, others may publish it
+        try:
+            self._registration.stage(record)
+        except StorageError as error:
+            name, write_id = self._plan.table.name, self._plan.write_id
+            raise StorageError(
+                f"whether write {write_id} of {name} is staged is not known: {error.message} Nothing was deleted;"
+                f" `table-writer staged {name}` shows whether it is there. If not, a vacuum deletes its files.",
+                table=str(name),
+                write_id=write_id,
+            ) from error
 
     def _discard(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and not self.claiming.is_sent:

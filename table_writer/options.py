@@ -19,6 +19,7 @@ MIB: Final = 1024 * 1024
 MAX_COPIED_BYTES: Final = 50 * GIB  # of one append: some minutes of copying inside S3
 DISTRIBUTIONS: Final = ("none", "hash", "rebalance")
 ENGINES: Final = ("arrow", "spark")
+SUFFIXES: Final = (".json", ".turn-", ".checks-")  # of objects that are named after a write
 EMPTY_ACTIONS: Final = ("error", "ignore", "replace")
 
 
@@ -133,7 +134,11 @@ class WriteOptions:
             ("idempotency_key", lambda value: _is_text(value) and len(value) <= 500, "a text of up to 500 characters"),
             ("tags", _is_text_mapping, "texts by name"),
             ("checks", lambda value: isinstance(value, list | tuple), "a list of checks"),
-            ("write_uuid", lambda value: value == "" or _is_write_id(value), f"a text: {WRITE_ID.pattern}"),
+            (
+                "write_uuid",
+                lambda value: value == "" or _is_write_id(value),
+                f"a text: {WRITE_ID.pattern}, without {' or '.join(SUFFIXES)}",
+            ),
         )
         for name, holds, expected in rules:
             if not holds(getattr(self, name)):
@@ -208,4 +213,5 @@ def _is_text_mapping(value: object) -> bool:
 
 
 def _is_write_id(value: object) -> bool:
-    return isinstance(value, str) and WRITE_ID.fullmatch(value) is not None
+    named = isinstance(value, str) and WRITE_ID.fullmatch(value) is not None
+    return named and not any(suffix in str(value) for suffix in SUFFIXES)

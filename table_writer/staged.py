@@ -16,7 +16,7 @@ from table_writer.check.run import as_checks
 from table_writer.display.staged_report import StagedPartitionDetail
 from table_writer.display.staged_versions import staged_detail, staged_partitions
 from table_writer.display.write_result import WriteResult
-from table_writer.errors import CheckFailedError, ConflictError, InvalidInputError, TableWriterError
+from table_writer.errors import CheckFailedError, InvalidInputError, TableWriterError
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.location import Location
@@ -54,14 +54,14 @@ class StagedFile:
 class StagedWrite:
     """Files of a write that no table points at yet, in a ``with`` block or for longer than a process.
 
-    ========================  ===============================================================
-    then                      the write
-    ========================  ===============================================================
-    :meth:`publish`           is what readers see, all partitions in one metastore call
-    :meth:`discard`           is gone, and nobody can publish it any more
-    end of the ``with`` block is discarded, unless it was published
-    nothing                   stays until it expires; then a vacuum deletes it
-    ========================  ===============================================================
+    =========================  ===============================================================
+    then                       the write
+    =========================  ===============================================================
+    :meth:`publish`            is what readers see, all partitions in one metastore call
+    :meth:`discard`            is gone, and nobody can publish it any more
+    end of the ``with`` block  is discarded, unless it was published
+    nothing                    stays until it expires; then a vacuum deletes it
+    =========================  ===============================================================
 
     Any process can publish or discard it by its ``write_id``: ``TableWriter.staged_write``, ``Maintenance.publish``,
     ``table-writer publish``. Whoever publishes meets the same rules as any write: if somebody else has published one
@@ -110,7 +110,7 @@ class StagedWrite:
 
     @property
     def expires_at(self) -> datetime:
-        """When a vacuum may delete it, by the store's clock. A check moves it on."""
+        """When a vacuum may delete it, by the store's clock."""
         return self._found.expires_at
 
     @property
@@ -222,8 +222,10 @@ class StagedWrite:
         """
         if self._is_over:
             return
-        if self._staged_writes.is_there(self.write_id):
+        try:
             self._staged_writes.discard(self.write_id)
+        except InvalidInputError:
+            self._staged_writes.require_unpublished(self.write_id)  # else another process has discarded it
         self._is_over = True
 
     def __enter__(self) -> Self:
@@ -235,7 +237,7 @@ class StagedWrite:
         try:
             self.discard()
         except TableWriterError as failure:
-            if kind is None and not isinstance(failure, ConflictError):
+            if kind is None:
                 raise
             logger.warning("write_id=%s was not discarded: %s", self.write_id, failure)
 

@@ -20,6 +20,7 @@ from table_writer.stopwatch import Stopwatch
 
 __all__ = ["ServicesBound", "StagedMaintenance"]
 
+NOTHING_IN_THE_WAY: Final = "dry run: nothing was published, and nothing seems to be in the way"
 AWS_CHAIN: Final = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 
 
@@ -73,8 +74,12 @@ class StagedMaintenance(ServicesBound):
         ()
         """
         services = self._open(table)
-        found = StagedWrites(services).find_all()
-        return StagedReport(table=str(services.table.name), staged=tuple(map(staged_summary, reversed(found))))
+        found, unreadable = StagedWrites(services).find_all()
+        return StagedReport(
+            table=str(services.table.name),
+            staged=tuple(map(staged_summary, reversed(found))),
+            unreadable=unreadable,
+        )
 
     def staged_write(self, table: str, write_id: str) -> StagedDetail:
         """Show one staged write: its partitions, its checks, and what the footers of its files say of the columns.
@@ -108,8 +113,8 @@ class StagedMaintenance(ServicesBound):
         Returns
         -------
         WriteResult
-            As of every write; ``repeated`` if another process has published it already. A dry run returns what
-            :meth:`staged_write` returns.
+            As of every write; ``repeated`` if another process has published it, or its idempotency key, already. A dry
+            run that finds nothing in the way returns what :meth:`staged_write` returns.
 
         Raises
         ------
@@ -127,10 +132,10 @@ class StagedMaintenance(ServicesBound):
         watch = Stopwatch(services.metastore)
         watch.follow(services.store)
         found = staged_writes.find(write_id)
-        if dry_run:
-            staged_writes.examine(found.record)
-            return staged_detail(found, notes=("dry run: nothing was published, and nothing seems to be in the way",))
         try:
+            if dry_run:
+                staged_writes.examine(found.record)
+                return staged_detail(found, notes=(NOTHING_IN_THE_WAY,))
             with watch.step("publish"):
                 published = staged_writes.publish(found.record)
         except RepeatedError as repeated:
@@ -159,9 +164,7 @@ class StagedMaintenance(ServicesBound):
             Another process has published it, or is about to.
         """
         services = self._open(table)
-        staged_writes = StagedWrites(services)
-        staged_writes.find(write_id)
-        done = staged_writes.discard(write_id, dry_run=dry_run)
+        done = StagedWrites(services).discard(write_id, dry_run=dry_run)
         return discard_report(services.table, services.layout, write_id, done, dry_run=dry_run)
 
 

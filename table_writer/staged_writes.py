@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
-from table_writer.errors import CheckFailedError, InvalidInputError, StorageError, TableWriterError
+from table_writer.errors import CheckFailedError, ConflictError, InvalidInputError, StorageError, TableWriterError
 from table_writer.log.history import written_ids
 from table_writer.log.registration import (
     Registered,
-    put_staged,
     read_registration,
     read_registrations,
     remove_registration,
 )
-from table_writer.log.turn import Turn, read_turns
+from table_writer.log.signs import put_check_results, read_check_results, read_signs, write_id_of_sign
+from table_writer.log.turn import Turn
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import WRITE_ID
+from table_writer.model.location import Location
+from table_writer.model.partition_name import INTEGRAL_TYPES, usual_values
 from table_writer.model.staged_write import FoundStaged, StagedRecord
-from table_writer.model.write import StagedFiles, WriteMode
+from table_writer.model.table import PartitionValues
+from table_writer.model.write import StagedFiles, WriteMode, WritePlan
 from table_writer.open_write import Claiming
 from table_writer.publish.as_staged import require_as_staged
 from table_writer.publish.carry_over import CopyFiles, Hold
@@ -52,47 +55,66 @@ class StagedWrites:
         Raises
         ------
         InvalidInputError
-            There is none of this name any more, or not yet.
+            There is none of this name any more, or not yet; or what is stored of it cannot be read.
         """
-        if not WRITE_ID.fullmatch(write_id):
-            raise self._refusal(write_id, "is not staged: no write has such a name")
-        registered = read_registration(self._services.store, self._services.layout, write_id)
-        if registered is not None and registered.is_staged:
-            return self._found(registered)
-        if registered is not None:
-            raise self._refusal(write_id, "is still being written, and not staged yet")
-        records = self._services.log.read_history().records
-        published = next((one.entry.version for one in records if one.entry.write_id == write_id), None)
-        if published is not None:
-            raise self._refusal(write_id, f"is no staged write any more: it is version {published} of the log")
-        raise self._refusal(write_id, "is not staged: it was discarded, has expired, or never was there")
+        registered = self._registered(write_id)
+        return self._found(registered, read_signs(self._services.store, self._services.layout, write_id, "checks"))
 
-    def is_there(self, write_id: str) -> bool:
-        """Whether something of this name waits to be published or discarded."""
-        registered = read_registration(self._services.store, self._services.layout, write_id)
-        return registered is not None and registered.is_staged
+    def find_all(self) -> tuple[tuple[FoundStaged, ...], dict[str, str]]:
+        """Return all in the order of their ``write_id``, and why the others cannot be read.
 
-    def find_all(self) -> tuple[FoundStaged, ...]:
-        """Return all, in the order of their ``write_id``; those that were published meanwhile are left out."""
-        registered = read_registrations(self._services.store, self._services.layout)
-        found = [self._found(one) for _, one in sorted(registered.items()) if one.is_staged]
-        if not found:
-            return ()
-        state = self._services.log.read_state(listed_after=min(one.record.plan.base_version for one in found))
-        published = self._services.log.read_history(state).published_ids
-        return tuple(one for one in found if one.record.plan.write_id not in published)
+        Those that were published meanwhile are left out.
+        """
+        services = self._services
+        signs = read_signs(services.store, services.layout)
+        unreadable: dict[str, str] = {}
+        found: list[FoundStaged] = []
+        for write_id, registered in sorted(read_registrations(services.store, services.layout).items()):
+            own = [key for key in signs if ".checks-" in key and write_id_of_sign(services.layout, key) == write_id]
+            try:
+                found += [self._found(registered, own)] if registered.is_staged else []
+            except InvalidInputError as error:
+                unreadable[write_id] = error.message
+        if found:
+            state = services.log.read_state(listed_after=min(one.record.plan.base_version for one in found))
+            published = services.log.read_history(state).published_ids
+            found = [one for one in found if one.record.plan.write_id not in published]
+        return tuple(found), unreadable
 
     def with_checks(self, write_id: str, results: Iterable[CheckResult]) -> FoundStaged:
-        """Store the results of checks with a staged write, and return it as it is then; it expires later, too."""
-        record = self.find(write_id).record
-        put_staged(self._services.store, replace(record, files=record.files.with_checks(results)))
+        """Store the results of checks with a staged write, and return it as it is then."""
+        self._registered(write_id)
+        put_check_results(self._services.store, self._services.layout, write_id, results)
         return self.find(write_id)
 
-    def examine(self, record: StagedRecord) -> None:
+    def require_unpublished(self, write_id: str) -> None:
+        """Raise if a write was published, or may be.
+
+        Raises
+        ------
+        ConflictError
+            It was.
+        """
+        if write_id in self._services.log.read_history().published_ids:
+            raise ConflictError(
+                f"write {write_id} of {self._services.table.name} was published by another process, and not discarded."
+                f" `table-writer history {self._services.table.name}` shows its version; a rollback takes it back.",
+                table=str(self._services.table.name),
+                write_id=write_id,
+            )
+
+    def examine(self, record: StagedRecord, *, with_spark: bool = False) -> None:
         """Raise what a publish would raise now, as far as can be told without changing anything."""
-        _require_passed(record.files)
+        self._require_publishable(record, with_spark=with_spark)
         self._services.publisher().examine(record.files)
-        require_as_staged(self._services.store, record.files)
+        beside = require_as_staged(self._services.store, record.files)
+        if beside and record.plan.mode is not WriteMode.APPEND:
+            raise StorageError(
+                f"{len(beside)} file(s) that are not of this write lie among its files, such as {min(beside)}: it would"
+                " not be published",
+                table=str(record.plan.table.name),
+                write_id=record.plan.write_id,
+            )
 
     def publish(
         self,
@@ -122,13 +144,7 @@ class StagedWrites:
         StorageError, MetastoreError, ConflictError, OutcomeUnknownError
             As of every publish. Unless the outcome is unknown, the write stays staged.
         """
-        _require_passed(record.files)
-        if prepare is None and record.added_schema:
-            raise self._refusal(
-                record.plan.write_id,
-                "adds columns to the table, which takes Spark; publish it from Python:"
-                " TableWriter(spark).staged_write(table, write_id).publish()",
-            )
+        self._require_publishable(record, with_spark=prepare is not None)
         try:
             published = self._publish(prepare(record.files) if prepare else record.files, copies or self._copied_here)
         except RepeatedError as repeated:
@@ -145,15 +161,50 @@ class StagedWrites:
 
         Raises
         ------
+        InvalidInputError
+            It is not staged any more, or not yet.
         ConflictError
             It is published, or about to be.
         """
-        if not dry_run:
-            logger.info("write_id=%s is discarded", write_id)
-        done = self._services.vacuum().give_up(self._services.table, write_id, dry_run=dry_run)
+        registered = self._registered(write_id)
+        logger.info("write_id=%s is discarded%s", write_id, ", as a dry run" if dry_run else "")
+        done = self._services.vacuum().give_up(
+            self._services.table, write_id, base_version=_base_version(registered), dry_run=dry_run
+        )
         if done.kept and not dry_run:
             self._remove_signs(write_id)
         return done
+
+    def _require_publishable(self, record: StagedRecord, *, with_spark: bool) -> None:
+        _require_passed(record.files)
+        plan = record.plan
+        if record.added_schema and not with_spark:
+            raise self._refusal(
+                plan.write_id,
+                "adds columns to the table, which takes Spark; publish it from Python:"
+                " TableWriter(spark).staged_write(table, write_id).publish()",
+            )
+        if any(column.type in INTEGRAL_TYPES for column in plan.table.partition_columns):
+            existing = self._services.metastore.get_partition_names(plan.table.name)
+            self._require_spellings(plan, [one.values for one in record.files.partitions], existing)
+
+    def _require_spellings(
+        self, plan: WritePlan, staged: Iterable[PartitionValues], existing: Iterable[PartitionValues]
+    ) -> None:
+        """Refuse to add a partition that the metastore has by now, as 01 instead of 1: readers would see both."""
+        integral = [column.type in INTEGRAL_TYPES for column in plan.table.partition_columns]
+        now: dict[PartitionValues, set[PartitionValues]] = {}
+        for values in existing:
+            now.setdefault(usual_values(values, integral), set()).add(values)
+        for values in staged:
+            others = now.get(values, set()) - {plan.spellings.get(values, values)}
+            if others:
+                raise ConflictError(
+                    f"{plan.table.name} has the partition {values} as {min(others)} since write {plan.write_id} was"
+                    " staged: readers would see both. Nothing was published; discard it and stage it again.",
+                    table=str(plan.table.name),
+                    write_id=plan.write_id,
+                )
 
     def _copied_here(self, hold: Hold) -> CopyFiles:
         return partial(self._services.completer().copy, before_each=hold)
@@ -178,27 +229,65 @@ class StagedWrites:
             logger.warning("write_id=%s copies were not removed: %s", staged.plan.write_id, failure)
 
     def _delete_copies(self, staged: StagedFiles, turn: Turn) -> None:
-        """Delete what a publisher that died, or failed, has copied for an append: unless an entry names it."""
+        """Delete what a publisher that died, or failed, has copied for an append: unless readers may look there."""
         log, plan = self._services.log, staged.plan
         history = log.read_history(log.read_state(listed_after=plan.base_version))
-        if plan.write_id not in history.published_ids:
-            beside = require_as_staged(self._services.store, staged)
+        if plan.write_id in history.published_ids:
+            return
+        beside = require_as_staged(self._services.store, staged)
+        if beside:
+            self._require_unseen(staged)
             turn.require()
             self._services.store.delete(list(beside))
+
+    def _require_unseen(self, staged: StagedFiles) -> None:
+        """Refuse to touch files that the metastore points at, whatever the log says: a late call may have done that."""
+        plan = staged.plan
+        values = [plan.spellings.get(one.values, one.values) for one in staged.partitions]
+        now = self._services.metastore.get_partitions(self._services.table, values).values()
+        locations = (Location.parse_any(one.location) for one in now)
+        if any(location is not None and plan.data_location.contains(location) for location in locations):
+            raise ConflictError(
+                f"readers of {plan.table.name} look at files of staged write {plan.write_id}, which no version of the"
+                f" log has published. Nothing was changed; run `table-writer recover {plan.table.name}` first.",
+                table=str(plan.table.name),
+                write_id=plan.write_id,
+            )
 
     def _remove_signs(self, write_id: str) -> None:
         """Say that nothing is left to do: the registration first, without which nobody asks for a turn."""
         store, layout = self._services.store, self._services.layout
         remove_registration(store, layout, write_id)
         try:
-            store.delete(read_turns(store, layout, write_id))
+            store.delete(read_signs(store, layout, write_id))
         except StorageError as failure:
-            logger.warning("write_id=%s its turns were not removed: %s", write_id, failure)
+            logger.warning("write_id=%s what lies beside its registration was not removed: %s", write_id, failure)
 
-    def _found(self, registered: Registered) -> FoundStaged:
+    def _registered(self, write_id: str) -> Registered:
+        """Return the registration of a staged write; refuse all others, and say what became of them."""
+        if not WRITE_ID.fullmatch(write_id):
+            raise self._refusal(write_id, "is not staged: no write has such a name")
+        registered = read_registration(self._services.store, self._services.layout, write_id)
+        if registered is not None and registered.is_staged:
+            return registered
+        if registered is not None:
+            raise self._refusal(write_id, "is still being written, and not staged yet")
+        records = self._services.log.read_history().records
+        own = next((one for one in reversed(records) if one.entry.write_id == write_id), None)
+        if own is not None:
+            outcome = own.outcome.value if own.outcome else "in doubt"
+            raise self._refusal(
+                write_id, f"is no staged write any more: it is version {own.entry.version} of the log, {outcome}"
+            )
+        raise self._refusal(write_id, "is not staged: it was discarded, has expired, or never was there")
+
+    def _found(self, registered: Registered, signs: Collection[str]) -> FoundStaged:
         record = registered.record(self._services.layout)
+        results = read_check_results(self._services.store, signs)
         assert registered.put_at is not None  # noqa: S101 - it was read from a store
-        return FoundStaged(record, registered.put_at, registered.age_seconds)
+        return FoundStaged(
+            replace(record, files=record.files.with_checks(results)), registered.put_at, registered.age_seconds
+        )
 
     def _refusal(self, write_id: str, why: str) -> InvalidInputError:
         name = self._services.table.name
@@ -207,6 +296,12 @@ class StagedWrites:
             table=str(name),
             write_id=write_id,
         )
+
+
+def _base_version(registered: Registered) -> int:
+    """Return at which version a write was planned; 0, before all of them, where that cannot be read."""
+    base_version = registered.staged.get("base_version")
+    return base_version if isinstance(base_version, int) and base_version > 0 else 0
 
 
 def _nobody_else() -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Unpack
 
 from pyspark.sql import DataFrame
 
 from table_writer.errors import InvalidInputError
-from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS
+from table_writer.log.owner import Owner, require_owner
+from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, FoundStaged
 from table_writer.model.write import WriteMode
 from table_writer.options import WriteKeywords, WriteOptions, write_mode
-from table_writer.services import TableServices
 from table_writer.session_calls import SessionBound
 from table_writer.staged import StagedWrite
 from table_writer.staged_writes import StagedWrites
@@ -49,7 +49,8 @@ class StagingCalls(SessionBound):
         expires_in
             How long it stays if nobody publishes or discards it; at most a year. After that a vacuum deletes it.
         **options
-            As for the write. With ``checks`` that fail nothing is staged.
+            As for the write. With ``checks`` that fail nothing is staged. A table that ``if_missing`` describes is made
+            now, though nothing is published yet.
 
         Returns
         -------
@@ -71,13 +72,14 @@ class StagingCalls(SessionBound):
         ...     print(staged.rows, staged.dataframe().where("id < 0").count())
         2 0
         """
-        seconds = expires_in.total_seconds()
-        if not 0 < seconds <= LONGEST_EXPIRY_SECONDS:
-            raise InvalidInputError(f"expires_in={expires_in}: expected more than nothing, and at most a year")
+        is_time = isinstance(expires_in, timedelta)
+        if not is_time or not 0 < expires_in.total_seconds() <= LONGEST_EXPIRY_SECONDS:
+            raise InvalidInputError(f"expires_in={expires_in!r}: expected a timedelta, of a year at most")
         services, record = self._steps.stage(
             df, table, write_mode(mode), WriteOptions(**options), expires_in=expires_in
         )
-        return self._staged_write(services, record.plan.write_id)
+        found = FoundStaged(record, put_at=datetime.now(UTC), age_seconds=0.0)
+        return StagedWrite(self._spark, self._steps, services, found)
 
     def staged_write(self, table: str, write_id: str) -> StagedWrite:
         """Return a write that was staged before, by any process.
@@ -100,7 +102,6 @@ class StagingCalls(SessionBound):
         >>> TableWriter(spark).staged_write("mart.orders", staged.write_id).publish().rows
         2
         """
-        return self._staged_write(self._services.open_table(table, engine="spark"), write_id)
-
-    def _staged_write(self, services: TableServices, write_id: str) -> StagedWrite:
+        services = self._services.open_table(table, engine="spark")
+        require_owner(services.store, services.layout, Owner.of(services.table, services.metastore.uri))
         return StagedWrite(self._spark, self._steps, services, StagedWrites(services).find(write_id))

@@ -134,7 +134,7 @@ class Steps:
         with OpenWrite(services, planned.plan) as write:
             staged = self._complete(planned, services, write, watch)
             if staged.row_count == 0 and options.if_empty != "replace":
-                nothing_written(planned.plan, "error", watch)
+                raise _nothing_to_stage(planned.plan)
             results = self.check(staged, services, checks, watch)
             record = StagedRecord(
                 files=_recorded(staged.with_checks(results), services),
@@ -158,7 +158,7 @@ class Steps:
         if not checks:
             return ()
         with watch.step("check"):
-            audit = audit_of(self._spark, services, staged)
+            audit = audit_of(self._spark, services, self._with_scope(staged, services))
             require_valid(checks, self._spark, audit.schema, audit.table, audit.partition_columns)
             results = run_checks(checks, audit)
         require_passed(results, audit.table, audit.write_id)
@@ -182,6 +182,10 @@ class Steps:
         prepared: list[StagedFiles] = []
 
         def prepare(files: StagedFiles) -> StagedFiles:
+            if added:  # a column that was added stays, so what would stop the publish is looked for first
+                StagedWrites(services).examine(
+                    replace(record, files=self._with_scope(files, services)), with_spark=True
+                )
             prepared.append(self._with_new_columns(self._with_scope(files, services), added, services))
             return prepared[0]
 
@@ -253,7 +257,7 @@ class Steps:
     def _with_scope(self, staged: StagedFiles, services: TableServices) -> StagedFiles:
         """Let Spark evaluate the predicate of a staged write again, for partitions that have appeared since."""
         plan = staged.plan
-        if not plan.where:
+        if not isinstance(plan.scope, RecordedScope):
             return staged
         schema = table_schema(services.table)
         partition_schema = StructType(schema.fields[len(schema) - len(services.table.partition_columns) :])
@@ -297,6 +301,15 @@ def _explained(planned: Planned) -> Iterator[None]:
             raise
         explanation.write_id = planned.plan.write_id
         raise explanation from error
+
+
+def _nothing_to_stage(plan: WritePlan) -> InvalidInputError:
+    return InvalidInputError(
+        f"the DataFrame has no rows, so publishing it would change no partition of {plan.table.name}: nothing was"
+        " staged. overwrite_table, and overwrite_partitions with where, can be staged with if_empty='replace'.",
+        table=str(plan.table.name),
+        write_id=plan.write_id,
+    )
 
 
 def _recorded(staged: StagedFiles, services: TableServices) -> StagedFiles:

@@ -13,7 +13,7 @@ from table_writer.check.audit import Facts
 from table_writer.check.target import Place, Target
 from table_writer.check.wording import shown
 from table_writer.errors import InvalidInputError
-from table_writer.model.check_result import ERROR, SEVERITIES, CheckResult
+from table_writer.model.check_result import ERROR, LONGEST_LINE, SEVERITIES, CheckResult, stored_line
 
 __all__ = ["FUNCTION", "METADATA", "SPARK", "Check", "CountIf", "Question", "Severity"]
 
@@ -45,6 +45,11 @@ class Check(ABC):
         """Refuse what is no name and no severity."""
         if not isinstance(self.name, str) or not self.name.strip():
             raise InvalidInputError(f"the name of a check is a text, not {shown(self.name)}")
+        if stored_line(self.name) != self.name:  # another result would not take its place
+            raise InvalidInputError(
+                f"the name of a check is one line of up to {LONGEST_LINE} characters, without blanks around it, not"
+                f" {shown(self.name)}"
+            )
         if self.severity not in SEVERITIES:
             raise InvalidInputError(
                 f"check {self.name}: severity is one of {', '.join(SEVERITIES)}, not {shown(self.severity)}"

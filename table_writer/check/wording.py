@@ -6,22 +6,13 @@ import zlib
 from collections.abc import Iterable
 from typing import Final
 
+from table_writer.printable import printable
+
 __all__ = ["check_name", "listed", "printable", "row_count_text", "shortened", "shown"]
 
 LONGEST_NAME: Final = 120
 LONGEST_VALUE: Final = 40
 LISTED: Final = 5
-
-
-def printable(text: str) -> str:
-    r"""Escape what a terminal would act upon or not show: control characters, overrides of direction, surrogates.
-
-    Examples
-    --------
-    >>> print(printable("a\nb\x1b[31m"))
-    a\nb\x1b[31m
-    """
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def shortened(text: str, longest: int = LONGEST_VALUE) -> str:

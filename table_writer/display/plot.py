@@ -21,7 +21,7 @@ TAKEN_BACK: Final = "rolled back"
 MARKERS: Final[Mapping[str, str]] = {LIVE: "o", TAKEN_BACK: "v", "abandoned": "X", "in doubt": "D"}
 FILLED: Final = frozenset({LIVE})
 SHOWN_CHARACTERS: Final = 60  # of a name
-EDGE: Final = timedelta(hours=1)  # on both sides, at least: one version alone is a point in time
+EDGE: Final = timedelta(hours=1)  # on both sides of a single version, which is a point in time
 ROLLBACK: Final = re.compile(r"rollback to version (\d+)")
 
 
@@ -60,7 +60,7 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
         axes.scatter(unknown, [0] * len(unknown), marker="$?$", s=60, color="0.5", label="rows not known", zorder=4)
     if versions:
         ends: Any = min(one.created_at for one in versions), max(one.created_at for one in versions)
-        edge = max((ends[1] - ends[0]) * 0.03, EDGE)
+        edge = (ends[1] - ends[0]) * 0.03 or EDGE
         axes.set_xlim(ends[0] - edge, ends[1] + edge)
         axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
     locator = AutoDateLocator()  # type: ignore[no-untyped-call]

@@ -72,7 +72,7 @@ class StagedPartitionDetail:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class StagedReport(Report):
-    """The staged writes of a table, newest first.
+    """The staged writes of a table, newest first; ``unreadable`` says of others why they cannot be shown or published.
 
     Examples
     --------
@@ -81,6 +81,7 @@ class StagedReport(Report):
     """
 
     staged: tuple[StagedSummary, ...] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
 
     def _summary(self) -> Summary:
         return Summary(
@@ -113,7 +114,10 @@ class StagedReport(Report):
                 )
                 for one in self.staged
             ),
-            lines=tuple(f"{one.write_id}: {_tags(one.tags)}" for one in self.staged if one.tags),
+            lines=(
+                *(f"CANNOT BE READ {write_id}: {why}" for write_id, why in self.unreadable.items()),
+                *(f"{one.write_id}: {_tags(one.tags)}" for one in self.staged if one.tags),
+            ),
         )
 
 

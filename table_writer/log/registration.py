@@ -153,10 +153,7 @@ def read_registration(store: ObjectStore, layout: TableLayout, write_id: str) ->
 
 
 def put_staged(store: ObjectStore, record: StagedRecord) -> None:
-    """Register a write as staged; from now on any process may publish or discard it.
-
-    Put again, after a check, it expires later.
-    """
+    """Register a write as staged; from now on any process may publish or discard it."""
     plan = record.plan
     body = {
         "format": 1,
@@ -240,8 +237,8 @@ class Registration:
     def stage(self, record: StagedRecord) -> None:
         """Say that the write is staged from now on; the registration stays when this one is left."""
         self._heartbeat.stop()  # one that came later would say that the write is running
+        self._is_staged = True  # though the answer may be lost
         put_staged(self._store, record)
-        self._is_staged = True
 
 
 def remove_registration(store: ObjectStore, layout: TableLayout, write_id: str) -> None:

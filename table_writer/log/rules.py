@@ -37,7 +37,7 @@ class Standing(enum.Enum):
     IN_DOUBT = "it may yet publish a partition, or the idempotency key, of this write: wait, then recover it"
 
 
-def standing(  # all that the decision depends on
+def standing(  # noqa: PLR0913  # all that the decision depends on
     entry: LogEntry,
     outcome: Outcome | None,
     draft: LogEntry,
@@ -45,6 +45,7 @@ def standing(  # all that the decision depends on
     *,
     scope: Scope = no_partition,
     appends: bool = False,
+    data: Location | None = None,
 ) -> Standing:
     """Decide what ``entry`` means to the write that wants to claim ``draft``.
 
@@ -60,10 +61,12 @@ def standing(  # all that the decision depends on
         Which other partitions the write replaces, whether it has rows for them or not.
     appends
         The write builds on whatever is there when it claims: what others have published since is no conflict.
+    data
+        The write's own directory. A vacuum that names it has given the write up, though that may have no rows at all.
     """
     seen = entry.version <= draft.base_version and entry.version not in in_doubt_at_plan
     if entry.operation is Operation.VACUUM:
-        meets = not seen and outcome is not Outcome.ABANDONED and _deletes_of(entry, draft)
+        meets = not seen and outcome is not Outcome.ABANDONED and _deletes_of(entry, draft, data)
         return Standing.DELETED if meets else Standing.UNRELATED
     overlap = bool(entry.partition_values & draft.partition_values or scope(entry.partition_values))
     same_key = draft.idempotency_key != "" and entry.idempotency_key == draft.idempotency_key
@@ -74,10 +77,11 @@ def standing(  # all that the decision depends on
     return Standing.EARLIER if seen or appends else Standing.CONFLICT
 
 
-def _deletes_of(vacuum: LogEntry, draft: LogEntry) -> bool:
+def _deletes_of(vacuum: LogEntry, draft: LogEntry, data: Location | None) -> bool:
     deleted = PlaceSet(Location.parse(one.location).place for one in vacuum.deletes)
-    wanted = (partition.new_location for partition in draft.partitions)
-    return any(deleted.holds(Location.parse(location).place) for location in wanted if location is not None)
+    named = (partition.new_location for partition in draft.partitions)
+    wanted = [*(Location.parse(location) for location in named if location is not None), *([data] if data else [])]
+    return any(deleted.holds(location.place) for location in wanted)
 
 
 def claim_is_over(entry: LogEntry, age_seconds: float) -> bool:

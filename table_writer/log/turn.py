@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Final, Self
 
@@ -18,16 +17,16 @@ from table_writer.errors import ConflictError, StorageError
 from table_writer.log.deadline import boot_seconds
 from table_writer.log.heartbeat import Heartbeat
 from table_writer.log.registration import MISSED_HEARTBEATS, Registered
+from table_writer.log.signs import read_signs, sign_prefix, write_id_of_sign
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.storage.object_store import ObjectStore
 
-__all__ = ["Turn", "read_turns"]
+__all__ = ["Turn", "held_ids"]
 
 logger = logging.getLogger(__name__)
 
 GIVEN_BACK: Final = "given_back"
 HELD_HEARTBEATS: Final = MISSED_HEARTBEATS - 1  # its holder stops that much earlier than others take it for dead
-NUMBERED: Final = re.compile(r"(?P<write_id>.+)\.turn-[0-9]{5}")
 
 
 class Turn:
@@ -73,11 +72,11 @@ class Turn:
 
     def __enter__(self) -> Self:
         layout, write_id = self._plan.layout, self._plan.write_id
-        self._earlier = read_turns(self._store, layout, write_id)
+        self._earlier = read_signs(self._store, layout, write_id, "turn")
         if self._earlier and not self._is_over(self._earlier[-1]):
             raise self._taken()
         number = int(self._earlier[-1].rpartition("-")[2]) + 1 if self._earlier else 1
-        self._key = f"{layout.turn_prefix(write_id)}{number:05d}"
+        self._key = f"{sign_prefix(layout, write_id, 'turn')}{number:05d}"
         body = json.dumps(self._fields).encode()
         self._heartbeat = Heartbeat(
             self._store, self._key, body, every_seconds=self._heartbeat_seconds, write_id=write_id
@@ -138,9 +137,14 @@ def is_given_back(body: bytes) -> bool:
     return isinstance(fields, dict) and fields.get(GIVEN_BACK) is True
 
 
-def read_turns(store: ObjectStore, layout: TableLayout, write_id: str = "") -> list[str]:
-    """List the keys of turns that were taken and not given back, in order; of one write, or of all."""
-    start = layout.turn_prefix(write_id) if write_id else layout.registrations.key
-    return [
-        info.key for info in store.list(start) if NUMBERED.fullmatch(info.key.removeprefix(layout.registrations.key))
-    ]
+def held_ids(store: ObjectStore, layout: TableLayout, signs: Iterable[str]) -> frozenset[str]:
+    """Return the writes that a living process publishes at this moment, given the signs that were found."""
+    newest = {write_id_of_sign(layout, key) or "": key for key in sorted(signs) if ".turn-" in key}
+    stored = {write_id: (key, store.get(key)) for write_id, key in newest.items()}
+    return frozenset(
+        write_id
+        for write_id, (key, found) in stored.items()
+        if found is not None
+        and not is_given_back(found.body)
+        and not Registered.parse(write_id, key, found).is_dead(0.0)
+    )

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from table_writer.errors import InvalidInputError
 
-__all__ = ["ERROR", "SEVERITIES", "WARN", "CheckResult"]
+__all__ = ["ERROR", "LONGEST_LINE", "SEVERITIES", "WARN", "CheckResult", "stored_line"]
 
 ERROR: Final = "error"  # nothing is published
 WARN: Final = "warn"  # the write is published all the same, and everybody can see that it failed
@@ -60,15 +60,15 @@ class CheckResult:
 
     def without_examples(self) -> CheckResult:
         """Return what may be stored: a line, since the text of a user's own function may be a table of rows."""
-        return replace(self, name=_line(self.name), message=_line(self.message), examples=())
+        return replace(self, name=stored_line(self.name), message=stored_line(self.message), examples=())
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for storage, without rows of the data."""
         return {
-            "name": _line(self.name),
+            "name": stored_line(self.name),
             "severity": self.severity,
             "passed": self.passed,
-            "message": _line(self.message),
+            "message": stored_line(self.message),
             "failed_rows": self.failed_rows,
             "answered_by": self.answered_by,
         }
@@ -98,7 +98,7 @@ class CheckResult:
         )
 
 
-def _line(text: str) -> str:
+def stored_line(text: str) -> str:
     """Return the first line that says something, as far as it can be stored."""
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return first.encode(errors="replace").decode()[:LONGEST_LINE]

@@ -20,6 +20,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 
 __all__ = [
+    "DISCARD",
     "MAX_NUMBER",
     "WRITE_ID",
     "DeletedLocation",
@@ -32,6 +33,7 @@ __all__ = [
 ]
 
 ENTRY_FORMAT: Final = 1
+DISCARD: Final = "discard"  # the mode of a vacuum that gives one staged write up, because somebody asked
 WRITE_ID: Final = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z._-]{0,79}")
 MAX_NUMBER: Final = 2**63 - 1  # of a bigint; JSON itself knows no limit
 MAX_TIMEOUT_SECONDS: Final = 86_400  # what the config allows; others wait for a claim that long

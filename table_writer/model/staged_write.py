@@ -7,6 +7,7 @@ cannot leave it.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -236,7 +237,7 @@ def _read(stored: Mapping[str, Any], layout: TableLayout, write_id: str) -> Stag
         mode=mode,
         table=table,
         layout=layout,
-        schema=_text(stored["schema"]),
+        schema=_schema(stored["schema"]),
         base_version=int(stored["base_version"]),
         hint=int(stored["hint"]),
         in_doubt=frozenset(int(version) for version in stored["in_doubt"]),
@@ -270,7 +271,7 @@ def _read(stored: Mapping[str, Any], layout: TableLayout, write_id: str) -> Stag
     return StagedRecord(
         files=files,
         expires_after_seconds=expiry_seconds(stored["expires_after_seconds"]) or math.nan,
-        added_schema=_text(stored["added_schema"]),
+        added_schema=_schema(stored["added_schema"]),
         writer=_texts(stored["writer"]),
     )
 
@@ -291,6 +292,8 @@ def _table_fields(table: Table) -> dict[str, Any]:
         "columns": [[column.name, column.type, column.comment] for column in table.columns],
         "partition_columns": [[column.name, column.type, column.comment] for column in table.partition_columns],
         "root": table.root,
+        "input_format": table.input_format,
+        "serde": table.serde,
     }
 
 
@@ -305,6 +308,8 @@ def _table(stored: Mapping[str, Any], layout_root: Location) -> Table:
         columns=tuple(Column(*map(_text, one)) for one in stored["columns"]),
         partition_columns=tuple(Column(*map(_text, one)) for one in stored["partition_columns"]),
         parameters={ROOT_PARAMETER: root},
+        input_format=_text(stored["input_format"]),
+        serde=_text(stored["serde"]),
         created_at_seconds=int(stored["created_at_seconds"]),
     )
 
@@ -329,6 +334,14 @@ def _scope(stored: Mapping[str, Any] | None, mode: WriteMode, where: str, table:
 
 def _values(stored: Any) -> PartitionValues:
     return tuple(map(_text, stored))
+
+
+def _schema(stored: object) -> str:
+    """Read a schema, which is empty or Spark's JSON of one."""
+    text = _text(stored)
+    if text and not isinstance(json.loads(text)["fields"], list):
+        raise TypeError("a schema has no fields")
+    return text
 
 
 def _texts(stored: Mapping[Any, Any]) -> dict[str, str]:

@@ -111,10 +111,6 @@ class TableLayout:
         """The sign that a write is running or staged."""
         return f"{self.registrations.key}{write_id}.json"
 
-    def turn_prefix(self, write_id: str) -> str:
-        """How the keys of the turns of a staged append begin; a number of five digits follows, and nothing more."""
-        return f"{self.registrations.key}{write_id}.turn-"
-
     def data(self, write_id: str) -> Location:
         """All uploads and objects of one write, and nothing else."""
         return self.all_data.child(write_id)
@@ -256,7 +252,8 @@ class StagedFiles:
 
     def with_checks(self, results: Iterable[CheckResult]) -> StagedFiles:
         """Return the same with these results; one of a check that ran before takes its place."""
-        newest = {result.name: result.without_examples() for result in (*self.checks, *results)}
+        stored = (result.without_examples() for result in (*self.checks, *results))
+        newest = {result.name: result for result in stored}
         return replace(self, checks=tuple(newest.values()))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +14,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.log.owner import Owner, claim_root, refuse_nested_roots
 from table_writer.log.table_log import LogState, TableLog
 from table_writer.metastore.protocol import Metastore
+from table_writer.model.partition_name import usual_values
 from table_writer.model.schema_mode import SchemaMode
 from table_writer.model.table import PartitionValues, Table, TableName
 from table_writer.model.upload_spec import UploadSpec
@@ -205,10 +205,7 @@ class Planner:
             return {}
         spelled: dict[PartitionValues, PartitionValues] = {}
         for values in self._metastore.get_partition_names(self._table.name):
-            usual = tuple(
-                _usual_integer(value) if is_integral else value
-                for value, is_integral in zip(values, integral, strict=True)
-            )
+            usual = usual_values(values, integral)
             if usual in spelled:
                 raise InvalidInputError(
                     f"the metastore has one partition of {self._table.name} twice, as {values} and {spelled[usual]}:"
@@ -302,7 +299,3 @@ def _stray_files(store: ObjectStore, layout: TableLayout) -> list[str]:
         return []
     shown = ", ".join(data[:3]) + (", …" if len(data) > 3 else "")
     return [f"{len(data)} file(s) lie directly in {layout.root}: {shown}. No partition reads them; they stay."]
-
-
-def _usual_integer(value: str) -> str:
-    return str(int(value)) if re.fullmatch("[+-]?[0-9]+", value) else value

@@ -100,6 +100,7 @@ class CarryOver:
         self._delete(surplus)
         self._copied = {key: source for key, source in self._copied.items() if key in wanted and key not in missing}
         try:
+            self._still_ours()
             self.copy_files(missing)
         except SourceChangedError as changed:
             logger.warning("write_id=%s lists again: %s", self.plan.write_id, changed)
@@ -109,9 +110,12 @@ class CarryOver:
         return True
 
     def _delete(self, keys: Sequence[str]) -> None:
+        self._still_ours()
+        self.store.delete(keys)
+
+    def _still_ours(self) -> None:
         if self.hold is not None:
             self.hold()
-        self.store.delete(keys)
 
     def _require_exactly(self, wanted: Copies) -> None:
         """Refuse to publish when the write's prefix holds anything but the new files and the copies.

@@ -22,7 +22,7 @@ from table_writer.log.history import SlotRecord, written_ids
 from table_writer.log.keys import published_with_key
 from table_writer.log.rules import Standing, standing
 from table_writer.log.table_log import LogState
-from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
+from table_writer.model.entry import DISCARD, EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.partition_name import name_in, shown_name
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.write import StagedFiles, StagedPartition, WriteMode, WritePlan, no_partition
@@ -275,23 +275,19 @@ class Publisher:
                 table=str(plan.table.name),
                 write_id=plan.write_id,
             )
-        if (table.root, table.columns, table.partition_columns) != (
-            plan.table.root,
-            plan.table.columns,
-            plan.table.partition_columns,
-        ):
+        if _description(table) != _description(plan.table):
             raise ConflictError(
-                f"{plan.table.name} was altered (location or columns) while it was being written;"
+                f"{plan.table.name} was altered (location, columns or format) while it was being written, or staged;"
                 " nothing was published. Run it again.",
                 table=str(plan.table.name),
                 write_id=plan.write_id,
             )
         return table
 
-    def _unseen(self, plan: WritePlan, state: LogState) -> list[SlotRecord]:
+    def _unseen(self, plan: WritePlan, state: LogState) -> Sequence[SlotRecord]:
         """Read every entry that this write has not seen settled, as far as the log still has it."""
         unseen: set[int] = {*range(plan.base_version + 1, state.newest + 1), *plan.in_doubt, *state.in_doubt}
-        return [self._parts.log.read(version) for version in sorted(unseen & state.versions)]
+        return self._parts.log.read_history(replace(state, versions=state.versions & unseen)).records
 
     def _first_in_doubt(self, draft: LogEntry, records: Sequence[SlotRecord], plan: WritePlan) -> int | None:
         """Compare with every entry this write has not seen settled; returns the oldest that must be settled first."""
@@ -307,19 +303,14 @@ class Publisher:
                 plan.in_doubt,
                 scope=plan.scope,
                 appends=plan.mode is WriteMode.APPEND,
+                data=plan.data_location,
             )
             if verdict is Standing.IN_DOUBT:
                 return record.entry.version
             if verdict is Standing.CONFLICT:
                 raise self._conflict(record.entry, draft, plan)
             if verdict is Standing.DELETED:
-                raise ConflictError(
-                    f"a vacuum (version {record.entry.version}) has given up write {draft.write_id} of {draft.table},"
-                    " which gave no sign of life for too long, and deletes its files; nothing was published. Run it"
-                    " again.",
-                    table=draft.table,
-                    write_id=draft.write_id,
-                )
+                raise _given_up(record.entry, draft)
         return None
 
     def _conflict(self, entry: LogEntry, draft: LogEntry, plan: WritePlan) -> ConflictError:
@@ -343,6 +334,21 @@ class Publisher:
                 table=str(plan.table.name),
                 write_id=plan.write_id,
             )
+
+
+def _description(table: Table) -> tuple[object, ...]:
+    """Return what decides whether files that were written for a table can be read through it."""
+    return (table.root, table.columns, table.partition_columns, table.input_format, table.serde)
+
+
+def _given_up(vacuum: LogEntry, draft: LogEntry) -> ConflictError:
+    why = "was discarded" if vacuum.mode == DISCARD else "gave no sign of life for too long, or had expired"
+    return ConflictError(
+        f"write {draft.write_id} of {draft.table} {why}: version {vacuum.version} of the log deletes its files. Nothing"
+        " was published. Run it again.",
+        table=draft.table,
+        write_id=draft.write_id,
+    )
 
 
 def _require_unpublished(plan: WritePlan, records: Iterable[SlotRecord]) -> None:

@@ -152,7 +152,17 @@ def _compare(ours: Tally, theirs: Tally) -> None:
     )
     rows = tuple((text, "", f"{getattr(ours, name):,}", f"{getattr(theirs, name):,}") for text, name in lines)
     first_error = (f"first fault under Spark's overwrite: {theirs.first_error[:110]}…",) if theirs.first_error else ()
-    _block(summary_text(Summary(headline="", headings=("", "", "table_writer", "Spark"), rows=rows, lines=first_error)))
+    _block(
+        summary_text(
+            Summary(
+                headline="",
+                headings=("", "", "table_writer", "Spark"),
+                rows=rows,
+                lines=first_error,
+                figures=frozenset({"table_writer", "Spark"}),
+            )
+        )
+    )
 
 
 def _verdict(ours: Tally, *, failed: bool) -> None:
@@ -177,7 +187,7 @@ def _show_table(lake: Lakehouse) -> None:
     ).collect()
     rows = tuple((str(r.month), str(r.revision), f"{r.flights:,}", f"{r.cancelled:,}", f"{r.delay} min") for r in found)
     headings = ("month", "revision", "flights", "cancelled", "mean delay")
-    _block(summary_text(Summary(headline="", headings=headings, rows=rows, lines=())))
+    _block(summary_text(Summary(headline="", headings=headings, rows=rows, lines=(), figures=frozenset(headings[2:]))))
 
 
 def _show_files(lake: Lakehouse) -> None:

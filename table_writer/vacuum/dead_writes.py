@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from table_writer.log.history import History
 from table_writer.log.registration import Registered, read_registrations
-from table_writer.log.turn import read_turns
+from table_writer.log.signs import read_signs, write_id_of_sign
+from table_writer.log.turn import held_ids
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.location import Location
 from table_writer.model.write import TableLayout
@@ -36,7 +37,8 @@ class Traces:
     write_ids: frozenset[str]  # that have a directory under data/
     uploads: dict[str, list[UploadInfo]]
     registered: dict[str, Registered]
-    turns: tuple[str, ...]  # keys
+    signs: tuple[str, ...]  # keys of turns and of results of checks
+    held_ids: frozenset[str]  # that a living process publishes
     now: datetime  # by the store's clock
 
     def write_id_of(self, upload: UploadInfo) -> str | None:
@@ -58,16 +60,16 @@ class Traces:
         return frozenset(key for key, one in self.registered.items() if one.is_staged and not one.is_dead(0.0))
 
     def stale_registrations(self, history: History, older_than_seconds: float) -> tuple[str, ...]:
-        """Return keys of registrations of dead writers whose files the log owns, and of turns that nobody holds."""
+        """Return keys of registrations of dead writers whose files the log owns, and of signs beside none."""
         claimed = history.claimed_ids
         dead = {
             write_id: one.key
             for write_id, one in self.registered.items()
             if write_id in claimed and one.is_dead(older_than_seconds)
         }
-        alive = {self.layout.turn_prefix(write_id) for write_id in self.registered.keys() - dead.keys()}
-        turns = (key for key in self.turns if f"{key.rpartition('-')[0]}-" not in alive)
-        return tuple(sorted((*dead.values(), *turns)))
+        alive = self.registered.keys() - dead.keys()
+        signs = (key for key in self.signs if write_id_of_sign(self.layout, key) not in alive)
+        return tuple(sorted((*dead.values(), *signs)))
 
     def dead_writes(
         self, store: ObjectStore, history: History, used: InUse, older_than_seconds: float
@@ -85,6 +87,8 @@ class Traces:
             if used.meets(self.layout.data(write_id).place):
                 continue
             if registered is not None and not registered.is_dead(older_than_seconds):
+                continue
+            if write_id in self.held_ids:
                 continue
             objects = tuple(store.list(self.layout.data(write_id).key)) if write_id in self.write_ids else ()
             uploads = tuple(self.uploads.get(write_id, ()))
@@ -119,13 +123,15 @@ def look_for_traces(store: ObjectStore, layout: TableLayout) -> Traces:
         write_id = _write_id_of(layout, upload)
         if write_id is not None and WRITE_ID.fullmatch(write_id):  # else another tool's, at a key that no path names
             uploads.setdefault(write_id, []).append(upload)
-    turns = tuple(read_turns(store, layout))  # first: who holds one is registered until it is given back
+    signs = tuple(read_signs(store, layout))  # first: who has put one is registered longer than that
+    registered = {key: replace(one, staged={}) for key, one in read_registrations(store, layout).items()}
     return Traces(
         layout=layout,
         write_ids=write_ids,
         uploads=uploads,
-        registered=read_registrations(store, layout),
-        turns=turns,
+        registered=registered,
+        signs=signs,
+        held_ids=held_ids(store, layout, signs),
         now=_now(store, layout),
     )
 

@@ -15,10 +15,10 @@ from table_writer.log.files import files_at
 from table_writer.log.history import History, Left
 from table_writer.log.removal import abort_uploads, batches, delete_keys
 from table_writer.log.rules import claim_is_over
+from table_writer.log.signs import read_signs
 from table_writer.log.table_log import TableLog
-from table_writer.log.turn import read_turns
 from table_writer.metastore.protocol import Metastore
-from table_writer.model.entry import DeletedLocation, LogEntry, Operation, Outcome, ReplacedObject
+from table_writer.model.entry import DISCARD, DeletedLocation, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.table import Table
 from table_writer.model.write import TableLayout, new_write_id
@@ -154,7 +154,7 @@ class Vacuum:
             if record.entry.operation is Operation.VACUUM and claim_is_over(record.entry, record.age_seconds)
         )
 
-    def give_up(self, table: Table, write_id: str, *, dry_run: bool) -> Vacuumed:
+    def give_up(self, table: Table, write_id: str, *, base_version: int = 0, dry_run: bool) -> Vacuumed:
         """Delete all of one write that was never published, once a claim keeps its publishers from publishing it.
 
         One that has claimed an entry, which was abandoned, is kept for its retention, as every write that ever claimed.
@@ -165,6 +165,8 @@ class Vacuum:
             Freshly read.
         write_id
             A staged write.
+        base_version
+            At which it was planned: older entries do not name it, and are not read.
         dry_run
             Return what would be deleted, and delete nothing.
 
@@ -175,7 +177,7 @@ class Vacuum:
         """
         data = self._layout.data(write_id)
         while True:
-            history = self._log.read_history()
+            history = self._log.read_history(self._log.read_state(listed_after=max(0, base_version - 1)))
             if write_id in history.published_ids or self._in_use(table, history).meets(data.place):
                 raise ConflictError(
                     f"write {write_id} of {table.name} was published, or is being published: it is not discarded, and"
@@ -189,7 +191,7 @@ class Vacuum:
                 return plan
             deadline = Deadline(CLAIM_SECONDS, self._clock)
             deletes = self._deletes(plan) or (DeletedLocation(location=str(data), replaced_by=None, kept=True),)
-            entry = replace(self._entry(table, history, plan), mode="discard", deletes=deletes)
+            entry = replace(self._entry(table, history, plan), mode=DISCARD, deletes=deletes)
             if self._log.claim(entry):
                 return self._carry_out(table, history, entry, plan, deadline)
 
@@ -319,8 +321,8 @@ class Vacuum:
         failed = [*self._abort(self._store.list_uploads(data.key))]
         failed += self._delete(entry, (found.key for found in self._store.list(data.key)))
         if not failed:
-            turns = read_turns(self._store, self._layout, write.write_id)
-            failed += self._delete(entry, [*turns, self._layout.registration_key(write.write_id)])
+            signs = read_signs(self._store, self._layout, write.write_id)
+            failed += self._delete(entry, [*signs, self._layout.registration_key(write.write_id)])
         yield from failed
 
     def _settle(self, entry: LogEntry, history: History) -> None:

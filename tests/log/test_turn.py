@@ -8,7 +8,8 @@ import pytest
 
 from table_writer.errors import ConflictError
 from table_writer.log.deadline import boot_seconds
-from table_writer.log.turn import Turn, read_turns
+from table_writer.log.signs import read_signs, sign_prefix
+from table_writer.log.turn import Turn
 from table_writer.model.write import WriteMode
 from tests.publish.world import World
 
@@ -53,9 +54,9 @@ def test_numbers_are_never_used_again(world: World) -> None:
     seen = set()
     for _ in range(3):
         with a_turn(world, plan):
-            seen.add(read_turns(world.store, plan.layout, plan.write_id)[-1])
+            seen.add(read_signs(world.store, plan.layout, plan.write_id)[-1])
     assert len(seen) == 3
-    assert len(read_turns(world.store, plan.layout, plan.write_id)) == 1, "only the newest is kept"
+    assert len(read_signs(world.store, plan.layout, plan.write_id)) == 1, "only the newest is kept"
 
 
 def test_a_dead_holder_is_followed_once_it_has_missed_its_heartbeats(world: World) -> None:
@@ -88,9 +89,9 @@ def test_a_holder_stops_before_others_take_it_for_dead(world: World) -> None:
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"given_back": "yes"}'])
 def test_what_cannot_be_read_counts_by_its_age(world: World, damage: bytes) -> None:
     plan = world.plan(WriteMode.APPEND)
-    world.store.put(f"{plan.layout.turn_prefix(plan.write_id)}00007", damage)
+    world.store.put(f"{sign_prefix(plan.layout, plan.write_id, 'turn')}00007", damage)
     with pytest.raises(ConflictError), a_turn(world, plan):
         pass
     world.skipped_seconds += 6 * 3_600
     with a_turn(world, plan):
-        assert read_turns(world.store, plan.layout, plan.write_id)[-1].endswith("00008")
+        assert read_signs(world.store, plan.layout, plan.write_id)[-1].endswith("00008")

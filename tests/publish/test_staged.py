@@ -1,0 +1,272 @@
+"""Staged writes over doubles: what happens between staging and publishing, by whom and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from table_writer.errors import (
+    CheckFailedError,
+    ConflictError,
+    InvalidInputError,
+    LostResponseError,
+    MetastoreError,
+    OutcomeUnknownError,
+    StorageError,
+)
+from table_writer.log.registration import read_registration
+from table_writer.log.turn import Turn
+from table_writer.model.check_result import CheckResult
+from table_writer.model.entry import Outcome
+from table_writer.model.table import Column
+from table_writer.model.write import WriteMode
+from table_writer.staged_writes import StagedWrites
+from tests.publish.world import DeathError, Fault, World
+
+T = "mart.orders"
+OLD = {"d1": frozenset({1}), "d2": frozenset({2})}
+NEW = {"d1": frozenset({10}), "d3": frozenset({30})}
+REFUSED = Fault("metastore", "alter_partitions", 1, "before", Exception)
+DIED = Fault("metastore", "alter_partitions", 1, "before", DeathError)
+FAILED = CheckResult(name="not_null(id)", severity="error", passed=False, message="1 of 2 rows has no id")
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.write(OLD)
+    return world
+
+
+def files(world: World, write_id: str) -> list[str]:
+    return [info.key for info in world.store.list(world.layout.data(write_id).key)]
+
+
+def test_a_lost_answer_at_staging_deletes_nothing_since_others_may_publish_it(world: World) -> None:
+    plan = world.plan()
+
+    def publish_and_fail(call: str, phase: str, key: object) -> None:
+        if (call, phase) == ("put", "after") and str(key).endswith(".json") and "list_uploads" in seen:
+            world.store.on_call = None
+            world.keeper.publish(T, plan.write_id)
+            raise StorageError("the answer is lost")
+        seen.append(call)
+
+    seen: list[str] = []
+    world.store.on_call = publish_and_fail
+    with pytest.raises(StorageError, match="is staged is not known"):
+        world.stage(NEW, plan=plan)
+    assert world.rows() == {**OLD, **NEW}
+
+
+def test_a_publish_that_was_refused_can_be_tried_again(world: World) -> None:
+    write_id = world.stage(NEW)
+    with world.inject(REFUSED), pytest.raises(MetastoreError):
+        world.keeper.publish(T, write_id)
+    assert world.rows() == OLD
+    world.keeper.publish(T, write_id)
+    assert world.rows() == {**OLD, **NEW}
+    assert [record.outcome for record in world.history().records] == [
+        Outcome.PUBLISHED,
+        Outcome.ABANDONED,
+        Outcome.PUBLISHED,
+    ]
+
+
+def test_a_discard_after_a_refusal_keeps_publishers_away_and_files_for_their_retention(world: World) -> None:
+    write_id = world.stage(NEW)
+    record = StagedWrites(world.services()).find(write_id).record
+    with world.inject(REFUSED), pytest.raises(MetastoreError):
+        world.keeper.publish(T, write_id)
+    world.keeper.discard(T, write_id)
+    with pytest.raises(ConflictError, match="was discarded"):
+        StagedWrites(world.services()).publish(record)
+    assert len(files(world, write_id)) == 2
+    world.vacuum()
+    assert files(world, write_id) == []
+    assert world.rows() == OLD
+
+
+def test_a_vacuum_leaves_files_alone_that_are_staged_though_a_publish_was_refused(world: World) -> None:
+    write_id = world.stage(NEW)
+    with world.inject(REFUSED), pytest.raises(MetastoreError):
+        world.keeper.publish(T, write_id)
+    world.vacuum()
+    world.keeper.publish(T, write_id)
+    assert world.rows() == {**OLD, **NEW}
+
+
+def test_whoever_cannot_settle_the_same_writes_entry_does_not_know_either(world: World) -> None:
+    write_id = world.stage(NEW)
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.keeper.publish(T, write_id)
+    world.wait_out_claims()
+    with world.inject(REFUSED), pytest.raises(OutcomeUnknownError):
+        world.keeper.publish(T, write_id)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    assert world.rows() == {**OLD, **NEW}
+
+
+def test_a_write_that_a_recovery_has_published_is_not_published_again_though_its_entry_was_trimmed(
+    world: World,
+) -> None:
+    write_id = world.stage({"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND))
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.keeper.publish(T, write_id)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    world.services().log.trim([2])
+    world.keeper.publish(T, write_id)
+    assert world.rows() == {"d1": frozenset({1, 10}), "d2": frozenset({2})}
+    with pytest.raises(InvalidInputError):
+        world.keeper.publish(T, write_id)
+
+
+def test_copies_are_not_deleted_where_the_metastore_looks_whatever_the_log_says(world: World) -> None:
+    write_id = world.stage({"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND))
+    unanswered = Fault("metastore", "alter_partitions", 1, "before", LostResponseError)
+    with world.inject(unanswered, keep_call=True), pytest.raises(OutcomeUnknownError):
+        world.keeper.publish(T, write_id)
+    world.pointed_by_another_tool("d1", "s3a://lake/elsewhere/dt=d1/")
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    world.apply_kept_call()
+    before = world.rows()
+    with pytest.raises(ConflictError, match="recover"):
+        world.keeper.publish(T, write_id)
+    assert world.rows() == before
+
+
+@pytest.mark.parametrize("give_up", ["discard", "vacuum"])
+def test_a_write_without_rows_that_was_given_up_empties_no_table(world: World, give_up: str) -> None:
+    write_id = world.stage({}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    record = StagedWrites(world.services()).find(write_id).record
+    if give_up == "discard":
+        world.keeper.discard(T, write_id)
+    else:
+        world.wait_out_claims()
+        world.vacuum()
+    with pytest.raises(ConflictError):
+        StagedWrites(world.services()).publish(record)
+    assert world.rows() == OLD
+
+
+def test_a_partition_that_came_in_another_spelling_meanwhile_is_a_conflict() -> None:
+    world = World()
+    table = world.table
+    world.metastore.drop_table(world.name)
+    world.metastore.create_table(replace(table, partition_columns=(Column("dt", "int"),)))
+    write_id = world.stage({"1": frozenset({10})})
+    world.written_by_another_tool("01", frozenset({1}))
+    with pytest.raises(ConflictError, match="would see both"):
+        world.keeper.publish(T, write_id)
+    assert world.rows() == {"01": frozenset({1})}
+
+
+def test_a_table_of_another_format_by_now_is_a_conflict(world: World) -> None:
+    write_id = world.stage(NEW)
+    table, found = world.table, world.metastore.get_all_partitions(world.table)
+    world.metastore.drop_table(world.name)
+    world.metastore.create_table(replace(table, serde="org.apache.hadoop.hive.ql.io.orc.OrcSerde"))
+    world.metastore.add_partitions(world.table, list(found.values()))
+    with pytest.raises(ConflictError, match="format"):
+        world.keeper.publish(T, write_id)
+    assert world.rows() == OLD
+
+
+def test_two_checks_at_the_same_moment_lose_nothing(world: World) -> None:
+    write_id = world.stage(NEW)
+    one, other = StagedWrites(world.services()), StagedWrites(world.services())
+    passed = replace(FAILED, name="unique(id)", passed=True)
+
+    def meanwhile(call: str, phase: str, _: object) -> None:
+        if (call, phase) == ("put", "before"):
+            world.store.on_call = None
+            other.with_checks(write_id, [FAILED])
+
+    world.store.on_call = meanwhile
+    one.with_checks(write_id, [passed])
+    assert {check.name for check in one.find(write_id).record.files.checks} == {"not_null(id)", "unique(id)"}
+    with pytest.raises(CheckFailedError):
+        world.keeper.publish(T, write_id)
+
+
+def test_a_second_result_takes_the_firsts_place_and_what_is_damaged_stops_the_publish(world: World) -> None:
+    write_id = world.stage(NEW)
+    staged_writes = StagedWrites(world.services())
+    staged_writes.with_checks(write_id, [FAILED])
+    world.skipped_seconds += 2
+    found = staged_writes.with_checks(write_id, [replace(FAILED, passed=True)])
+    assert [check.passed for check in found.record.files.checks] == [True]
+    world.store.put(f"{world.layout.registrations.key}{write_id}.checks-20990101T000000000000-{'0' * 16}", b"{")
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        world.keeper.publish(T, write_id)
+    world.keeper.discard(T, write_id)
+    assert world.leftovers() == []
+
+
+def test_a_vacuum_does_not_take_an_expired_append_from_a_publisher_that_lives(world: World) -> None:
+    write_id = world.stage({"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND), expires_after_seconds=100.0)
+    services = world.services()
+    record = StagedWrites(services).find(write_id).record
+    world.skipped_seconds += 200
+    with Turn(world.store, record.plan, services.identity, heartbeat_seconds=60):
+        world.vacuum()
+        assert len(files(world, write_id)) == 1
+    world.vacuum()
+    assert files(world, write_id) == []
+    assert world.leftovers() == []
+
+
+def test_a_second_living_publisher_of_an_append_is_refused(world: World) -> None:
+    write_id = world.stage({"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND))
+    record = StagedWrites(world.services()).find(write_id).record
+    with (
+        Turn(world.store, record.plan, world.services().identity, heartbeat_seconds=60),
+        pytest.raises(ConflictError, match="another process"),
+    ):
+        world.keeper.publish(T, write_id)
+    world.keeper.publish(T, write_id)
+    assert world.rows() == {"d1": frozenset({1, 10}), "d2": frozenset({2})}
+
+
+def test_a_dry_run_says_that_the_key_was_published_meanwhile(world: World) -> None:
+    write_id = world.stage(NEW, plan=world.plan(key="once"))
+    world.write({"d9": frozenset({9})}, plan=world.plan(key="once"))
+    looked = world.keeper.publish(T, write_id, dry_run=True)
+    assert "once" in looked.to_text()
+    assert read_registration(world.store, world.layout, write_id) is not None
+
+
+def test_one_damaged_registration_hides_no_other_and_can_be_discarded(world: World) -> None:
+    damaged, sound = world.stage(NEW), world.stage({"d2": frozenset({20})})
+    key = world.layout.registration_key(damaged)
+    stored = world.store.get(key)
+    assert stored is not None
+    world.store.put(key, stored.body.replace(b'"partitions"', b'"portions"'))
+    report = world.keeper.staged(T)
+    assert [one.write_id for one in report.staged] == [sound]
+    assert list(report.unreadable) == [damaged]
+    assert damaged in report.to_text()
+    world.keeper.discard(T, damaged)
+    assert files(world, damaged) == []
+    assert world.keeper.staged(T).unreadable == {}
+
+
+def test_a_name_that_was_discarded_is_never_used_again(world: World) -> None:
+    plan = replace(world.plan(), write_id="run-42", named_by_caller=True)
+    world.stage(NEW, plan=plan)
+    world.keeper.discard(T, "run-42")
+    with pytest.raises(InvalidInputError, match="was used before"):
+        world.write(NEW, plan=replace(world.plan(), write_id="run-42", named_by_caller=True))
+
+
+def test_discarding_reads_only_what_came_after_the_write_was_planned(world: World) -> None:
+    for number in range(20):
+        world.write({"d7": frozenset({number})})
+    write_id = world.stage(NEW)
+    with world.recording() as calls:
+        world.keeper.discard(T, write_id)
+    assert sum(call == "get" for _, call in calls) < 15
