@@ -63,7 +63,7 @@ class StagedWrites:
     def find_all(self) -> tuple[tuple[FoundStaged, ...], dict[str, str]]:
         """Return all in the order of their ``write_id``, and why the others cannot be read.
 
-        Those that were published meanwhile are left out.
+        Those that were published meanwhile are left out; one whose publish is in doubt is not.
         """
         services = self._services
         signs = read_signs(services.store, services.layout)
@@ -77,7 +77,8 @@ class StagedWrites:
                 unreadable[write_id] = error.message
         if found:
             state = services.log.read_state(listed_after=min(one.record.plan.base_version for one in found))
-            published = services.log.read_history(state).published_ids
+            entries = [record.entry for record in services.log.read_history(state).published]
+            published = {one for entry in entries for one in written_ids(services.layout, entry)}
             found = [one for one in found if one.record.plan.write_id not in published]
         return tuple(found), unreadable
 

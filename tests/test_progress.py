@@ -26,6 +26,7 @@ from table_writer.testing.lakehouse import Lakehouse
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.upload.interrupt import run_interruptibly
 from table_writer.upload.on_executors import ITEMS_PER_TASK, Executors
+from table_writer.writer import TableWriter
 
 HOSTILE = "db.\x1b[2J\u202e{n}%|x\nname"
 
@@ -402,3 +403,28 @@ def test_what_executors_complete_is_counted_in_uploads(lakehouse: Lakehouse, tmp
     shown = told.until(lambda one: one.done == 100 + ITEMS_PER_TASK)
     assert (shown.total, shown.unit) == (1000, "uploads")
     assert max(one.done for one in told.all) <= 1000
+
+
+def test_a_write_is_told_of_step_by_step(
+    lakehouse: Lakehouse, lakehouse_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "TICK_SECONDS", 0.01)
+    told: list[Progress] = []
+    spark, table = lakehouse.spark, f"{lakehouse_database}.watched"
+    spark.sql(f"CREATE TABLE {table} (id BIGINT, dt STRING) USING parquet PARTITIONED BY (dt)")
+    writer = TableWriter(spark, config=TableWriterConfig(progress=told.append))
+    result = writer.append(spark.range(100).selectExpr("id", "'a' AS dt").repartition(4), table)
+    seen = list(dict.fromkeys(one.step for one in told))
+    assert seen[:2] == ["plan", "upload"]
+    assert seen[-1] == "publish"
+    assert any(one.unit == "tasks" and one.total for one in told)
+    assert {one.write_id for one in told if one.step == "publish"} == {result.write_id}
+    assert told[-1].state == "done"
+    told.clear()
+    with writer.stage(
+        spark.range(10).selectExpr("id", "'b' AS dt"), table, checks=[lambda df: df.count() == 10]
+    ) as staged:
+        assert "check" in {one.step for one in told}
+        staged.publish()
+    assert {one.write_id for one in told if one.step == "publish"} == {staged.write_id}

@@ -20,7 +20,18 @@ from table_writer import (
     PartitionExistsError,
     TableWriter,
 )
-from table_writer.check import in_range, not_null, row_count, row_count_change, unique
+from table_writer.check import (
+    Check,
+    allowed_values,
+    expected_partitions,
+    has_schema,
+    in_range,
+    not_null,
+    only_partitions,
+    row_count,
+    row_count_change,
+    unique,
+)
 from table_writer.cli.main import main
 from table_writer.testing import Lakehouse
 
@@ -358,3 +369,38 @@ def test_emptying_a_table_can_be_staged(
         staged.publish()
     spark.catalog.refreshTable(orders)
     assert content(orders) == set()
+
+
+def test_checks_that_metadata_answers_cost_no_request_and_no_job(
+    spark: SparkSession, writer: TableWriter, orders: str, rows: Rows
+) -> None:
+    def written(*checks: Check) -> tuple[dict[str, int], int]:
+        before = spark.sparkContext._jsc.sc().dagScheduler().nextJobId()
+        sent = writer.overwrite_partitions(rows(*NEW).coalesce(1), orders, checks=checks).storage_requests
+        return dict(sent), spark.sparkContext._jsc.sc().dagScheduler().nextJobId() - before
+
+    writer.overwrite_partitions(rows(*NEW).coalesce(1), orders)
+    without = written()
+    checked = written(
+        row_count(min=1, max=2),
+        row_count_change(min_ratio=0.9, max_ratio=1.1),
+        not_null("id", "note", "dt"),
+        in_range("id", min=100, max=300),
+        expected_partitions(["dt=d1", "dt=d3"]),
+        only_partitions(["dt=d1", "dt=d3"]),
+        allowed_values("dt", ["d1", "d3"]),
+        has_schema("id BIGINT, note STRING, dt STRING"),
+    )
+    assert checked == without
+
+
+def test_staging_and_publishing_cost_what_a_write_does_and_two_puts(
+    writer: TableWriter, orders: str, rows: Rows
+) -> None:
+    writer.overwrite_partitions(rows(*OLD), orders)
+    at_once = writer.overwrite_partitions(rows(*NEW).coalesce(1), orders).storage_requests
+    staged = writer.stage(rows(*NEW).coalesce(1), orders)
+    published = staged.publish().storage_requests
+    assert published["PutObject"] <= at_once["PutObject"]
+    assert set(published) <= {"PutObject", "GetObject", "ListObjectsV2", "DeleteObjects"}
+    assert sum(published.values()) <= 16

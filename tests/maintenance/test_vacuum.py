@@ -253,7 +253,7 @@ def test_a_paused_writer_that_was_given_up_publishes_nothing(world: World) -> No
         world.skipped_seconds += 2 * 86_400  # no heartbeat meanwhile
         assert world.keeper.vacuum(T, older_than=DAY).removed_registrations
 
-    with pytest.raises(ConflictError, match="given up"):
+    with pytest.raises(ConflictError, match="deletes its files"):
         world.write({"d3": frozenset({3})}, before_publish=pause)
     assert world.rows() == {**ONE, **TWO}
 
