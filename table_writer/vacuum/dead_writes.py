@@ -94,7 +94,8 @@ class Traces:
             uploads = tuple(self.uploads.get(write_id, ()))
             given_up = history.deleted.get(self.layout.data(write_id).place)
             if registered is not None:
-                reason = f"its writer gave its last sign of life {registered.age_seconds / 3600:.1f} hours ago"
+                sign = "it was staged" if registered.is_staged else "its writer gave its last sign of life"
+                reason = f"{sign} {registered.age_seconds / 3600:.1f} hours ago"
             elif given_up is not None:
                 reason = f"given up in version {given_up}"
             else:
