@@ -122,7 +122,7 @@ STAGED_SCENARIOS: Final = (
         "staged: 2 publishers, a write",
         STAGED_PQ,
         Budget(timeouts=1),
-        Budget(lost=1, late=1),
+        FULL,
         P1=P1_PQ,
         P2=P2_PQ,
         B=B_P,
