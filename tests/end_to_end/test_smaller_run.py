@@ -12,7 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from table_writer import InvalidInputError, SchemaMismatchError, TableWriter
+from table_writer import CheckFailedError, InvalidInputError, SchemaMismatchError, TableWriter
+from table_writer.check import allowed_values, expression, in_range, matches, not_null, references, unique
 
 pytestmark = pytest.mark.spark35
 
@@ -91,3 +92,30 @@ def test_a_value_too_long_for_its_char_column_fails_the_write(
     with pytest.raises(Exception, match=r"code is char\(3\)"):
         writer.overwrite_partitions(df, table)
     assert not list((tmp_path / "orders" / "_table_writer").rglob("*.parquet"))
+
+
+def test_a_staged_write_is_checked_and_published(spark: SparkSession, writer: TableWriter, table: str) -> None:
+    schema = spark.table(table).schema
+    df = spark.createDataFrame([row(1, "d1"), row(2, "d2")], schema)
+    checks = [
+        not_null("id", "code"),
+        unique("id", "dt"),
+        unique("id"),
+        in_range("price", min=1, max=9),
+        allowed_values("code", ["ab"]),
+        matches("dt", "d[0-9]"),
+        expression("size(tags) = 2"),
+        expression("count(*) = 2"),
+    ]
+    with writer.stage(df, table, checks=checks) as staged:
+        assert sorted(one.id for one in staged.dataframe().collect()) == [1, 2]
+        staged.publish()
+    spark.range(1, 3).createOrReplaceTempView("known_ids")
+    with pytest.raises(CheckFailedError) as failed:
+        writer.append(
+            spark.createDataFrame([row(3, "d1"), row(3, "d1"), row(1, "d1")], schema),
+            table,
+            checks=[unique("id"), in_range("id", max=2), references("id", "known_ids")],
+        )
+    assert [one.failed_rows for one in failed.value.results] == [2, 2, 2]
+    assert sorted(one.id for one in spark.table(table).collect()) == [1, 2]
