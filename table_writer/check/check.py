@@ -125,7 +125,7 @@ class Question:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether a row is judged alike each time."""
+        """Whether a row is judged alike each time, whatever other rows there are."""
         return True
 
     @property

@@ -58,10 +58,11 @@ class _Change(Question):
 
     def known(self, facts: Facts) -> CheckResult:
         before = facts.replaced_rows
+        replacing = f"{row_count_text(facts.rows)} {'replaces' if facts.rows == 1 else 'replace'}"
         if before == 0:
-            return self.passed(f"{row_count_text(facts.rows)} replace no rows", METADATA)
+            return self.passed(f"{replacing} no rows", METADATA)
         ratio = facts.rows / before
-        found = f"{row_count_text(facts.rows)} replace {before:,}, {ratio:.4g} times as many"
+        found = f"{replacing} {before:,}, {ratio:.4g} times as many"
         if self.low is not None and facts.rows < self.low * before:
             return self.failed(f"{found}; at least {self.low:g} times are wanted", by=METADATA)
         if self.high is not None and facts.rows > self.high * before:

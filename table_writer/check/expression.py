@@ -36,7 +36,7 @@ class Analyzed:
     is_aggregate
         It is about all rows at once.
     is_repeatable
-        The same rows give the same answer, and no other table is asked.
+        A row's values alone give the same answer each time: no other row (a window) and no other table is asked.
     """
 
     places: tuple[Place, ...]
@@ -58,8 +58,9 @@ def analyze(sql: str, target: Target, check: Check) -> Analyzed:
         plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001  # PySpark has no public way to the plan
         nodes = list(_nodes(plan))
         names = {name for node in nodes for name in _names(node)}
-        is_aggregate, makes_rows = ("Aggregate" in map(_kind, nodes), "Generate" in map(_kind, nodes))
-        is_repeatable = bool(plan.deterministic()) and plan.subqueriesAll().size() == 0
+        steps = set(map(_kind, nodes))
+        is_aggregate, makes_rows = "Aggregate" in steps, "Generate" in steps
+        is_repeatable = bool(plan.deterministic()) and plan.subqueriesAll().size() == 0 and "Window" not in steps
     except (PySparkException, Py4JError) as error:
         raise check.wrong(
             f"{shown(sql)} is no condition over the columns of {target.table}: {spark_reason(error)}"
@@ -102,7 +103,7 @@ class Expression(Check):
         if found.is_aggregate:
             return _OfAllRows(check=self, places=found.places, sql=self.sql, text=text)
         return _OfEachRow(
-            check=self, places=found.places, sql=self.sql, repeatable=found.is_repeatable, verdict=f"are not {text}"
+            check=self, places=found.places, sql=self.sql, repeatable=found.is_repeatable, verdict=f"break {text}"
         )
 
 

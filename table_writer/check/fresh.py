@@ -58,6 +58,11 @@ class _Age(Question):
             return datetime.min.replace(tzinfo=UTC)
 
     @property
+    def longest(self) -> str:
+        """How old it may be, for people: ``1 day``, not ``1 day, 0:00:00``."""
+        return str(self.within).removesuffix(", 0:00:00")
+
+    @property
     def is_local(self) -> bool:
         return False  # what partitions tell was taken from them before
 
@@ -93,7 +98,7 @@ class _Age(Question):
         asked = f"at {self.now:%Y-%m-%d %H:%M:%S} UTC"
         if is_fresh:
             return self.passed(f"the newest {name} is {newest}, {asked}", by)
-        return self.failed(f"the newest {name} is {newest}, older than {self.within} {asked}", by=by)
+        return self.failed(f"the newest {name} is {newest}, older than {self.longest} {asked}", by=by)
 
     def measures(self, flag: Column, count_if: CountIf) -> Sequence[Column]:  # noqa: ARG002
         """Compare in Spark: its years go further than Python's."""

@@ -12,8 +12,9 @@ from pyspark.sql import DataFrame
 
 from table_writer.check.audit import Facts
 from table_writer.check.check import FUNCTION, Check, Question
+from table_writer.check.spark_errors import error_in_data
 from table_writer.check.target import Target
-from table_writer.check.wording import shortened
+from table_writer.check.wording import printable, shortened
 from table_writer.model.check_result import CheckResult
 
 __all__ = ["FunctionCheck", "function_name"]
@@ -69,13 +70,22 @@ class _Call(Question):
 
     def _raised(self, error: Exception) -> CheckResult:
         """Say the first line; the whole text may show rows, so it is an example, which is never stored."""
-        text = COLOURS.sub("", str(error)).strip()
+        text = COLOURS.sub("", _said_by(error)).strip()
         lines = [line.strip() for line in text.splitlines() if re.search(r"\w", line)]
         kind = type(error).__name__
-        first = shortened(lines[0], LONGEST_MESSAGE) if lines else ""
-        examples = [{kind: shortened(text, LONGEST_TEXT)}] if len(lines) > 1 or len(text) > LONGEST_MESSAGE else []
+        of_data = error_in_data(error)  # Spark's sentences hold values of rows
+        first = of_data.kind if of_data else shortened(lines[0], LONGEST_MESSAGE) if lines else ""
+        examples = [{kind: shortened(text, LONGEST_TEXT)}] if text not in {first, ""} else []
         prefix = "" if isinstance(error, AssertionError) and first else kind
-        return self.failed(": ".join(filter(None, (prefix, first))), by=FUNCTION, examples=examples)
+        said = ": ".join(filter(None, (prefix, first)))
+        return self.failed(printable(said), by=FUNCTION, examples=examples)
+
+
+def _said_by(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  # one that cannot even say what it is
+        return ""
 
 
 def _is_truth(found: object, *, value: bool) -> bool:

@@ -102,7 +102,10 @@ def _literal(value: object, place: Place, time_zone: str, rounding: str) -> Lite
     if isinstance(kind, BooleanType) and isinstance(value, bool):
         return Literal(value, str(value).lower(), kind)
     if isinstance(kind, TIMES):
-        return _moment(value, place, time_zone, rounding)
+        try:
+            return _moment(value, place, time_zone, rounding)
+        except OverflowError as error:  # a day after the year 9999, or the last hours of it in UTC
+            raise _refused(value, place) from error
     if isinstance(kind, (IntegralType, FractionalType)):
         return _number(value, place, rounding)
     raise _refused(value, place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Final
 
@@ -78,14 +78,18 @@ def partition_key(given: object, target: Target, columns: Mapping[str, DataType]
             ' write "column=value/column=value" or {"column": value}',
             table=target.table,
         )
-    return {name: spelled(_text(value), columns[name]) for name, (_, value) in zip(names, named, strict=True)}
+    return {
+        name: spelled(_text(value, columns[name]), columns[name]) for name, (_, value) in zip(names, named, strict=True)
+    }
 
 
-def _text(value: object) -> str:
+def _text(value: object, kind: DataType) -> str:
     if value is None or value == "":
         return NULL_PARTITION
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, datetime) and isinstance(kind, DateType) and value.time() == time():
+        return value.date().isoformat()  # as pandas has dates
     if isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
     return str(value)

@@ -15,7 +15,7 @@ from table_writer.check.check import METADATA, SPARK, Check, CountIf, Question
 from table_writer.check.expression import analyze
 from table_writer.check.partition_text import PartitionKey, partition_key, spelled
 from table_writer.check.target import Target
-from table_writer.check.wording import listed, printable, row_count_text, shown
+from table_writer.check.wording import counted, listed, printable, row_count_text, shown
 from table_writer.model.check_result import CheckResult
 from table_writer.model.partition_name import NULL_PARTITION, partition_name
 from table_writer.model.table import PartitionValues
@@ -96,7 +96,7 @@ class _Expected(_ByName):
                 f"{len(missing):,} of {len(self.wanted):,} expected partitions have no rows: {listed(missing, LISTED)}",
                 by=METADATA,
             )
-        return self.passed(f"all {len(self.wanted):,} expected partitions have rows", METADATA)
+        return self.passed(f"{len(self.wanted):,} of {len(self.wanted):,} expected partitions have rows", METADATA)
 
 
 class _Only(_ByName):
@@ -125,7 +125,7 @@ class OnlyWhere(Check):
         if outside or found.is_aggregate or not found.is_repeatable:
             raise self.wrong(
                 f"where={shown(self.where)} is to tell partitions of {target.table} by {', '.join(columns)} alone,"
-                " without aggregates, subqueries and functions that answer otherwise each time"
+                " without aggregates, windows, subqueries and functions that answer otherwise each time"
             )
         return _Where(check=self, places=found.places, where=self.where)
 
@@ -161,12 +161,12 @@ def _without_others(
 ) -> CheckResult:
     """Judge by the partitions that should not have rows."""
     if not others:
-        return question.passed(f"all {len(facts.audit.partitions):,} partitions are expected ones", by)
+        return question.passed(f"none of {counted(len(facts.audit.partitions), 'partition')} is unexpected", by)
     columns = [column.name for column in facts.audit.partition_columns]
     rows = sum(count for _, count in others)
     names = (printable(partition_name(columns, values)) for values, _ in others)
     return question.failed(
-        f"{row_count_text(rows)} in {len(others):,} unexpected partitions: {listed(names, LISTED)}",
+        f"{row_count_text(rows)} in {counted(len(others), 'unexpected partition')}: {listed(names, LISTED)}",
         rows,
         by=by,
         examples=[

@@ -15,7 +15,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from table_writer.check.audit import Facts
 from table_writer.check.check import CountIf, Question
 from table_writer.check.partitions import PARTITION_NUMBER
-from table_writer.check.spark_errors import reason_in_data
+from table_writer.check.spark_errors import error_in_data
 from table_writer.check.wording import printable, shortened
 from table_writer.model.check_result import CheckResult
 from table_writer.model.partition_name import NULL_PARTITION
@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 
 PREFIX: Final = "__table_writer_check"
 PARTITION_ROWS: Final = "__table_writer_rows"
-LONGEST_REASON: Final = 300
+LONGEST_REASON: Final = 500
 
 Questions = Mapping[int, Question]
 """Questions by the position of their checks in the call."""
@@ -80,15 +80,16 @@ def _asked(questions: Questions, frame: DataFrame, facts: Facts, count_if: Count
     try:
         [row] = measured_frame(questions, frame, facts, count_if).collect()
     except (PySparkException, Py4JError) as error:
-        reason = reason_in_data(error)
-        if reason is None:
+        found = error_in_data(error)
+        if found is None:
             raise
         if len(questions) == 1:
             [(number, question)] = questions.items()
-            return {number: question.failed(f"could not be judged: {printable(shortened(reason, LONGEST_REASON))}")}
-        _logger.info("checks of %s failed together, and are run one by one: %s", facts.audit.write_id, reason)
+            why = {"error": shortened(found.text, LONGEST_REASON)}  # may hold values of a row, so it is an example
+            return {number: question.failed(f"could not be judged: {printable(found.kind)}", examples=[why])}
+        _logger.info("checks of %s failed together, and are run one by one: %s", facts.audit.write_id, found.kind)
         alone = (_asked({number: question}, frame, facts, count_if) for number, question in questions.items())
-        return {number: result for found in alone for number, result in found.items()}
+        return {number: result for results in alone for number, result in results.items()}
     return {number: question.judged(_own(row.asDict(), number), facts) for number, question in questions.items()}
 
 

@@ -44,6 +44,10 @@ def failure_text(results: Sequence[CheckResult], table: str, write_id: str) -> s
 def _lines(result: CheckResult) -> Iterator[str]:
     warning = "" if result.stops else " (warning)"
     yield f"{BORDER}{printable(result.name)}{warning}: {printable(shortened(result.message, LONGEST_SENTENCE))}"
+    if result.failed_rows is None:  # not about rows: texts of errors
+        texts = (text for example in result.examples for text in example.values())
+        yield from (f"{BORDER * 3}{printable(line)}" for text in texts for line in text.splitlines())
+        return
     several = {frozenset(example) for example in result.examples}
     for names in sorted(several, key=sorted):
         rows = [example for example in result.examples if frozenset(example) == names]
@@ -53,8 +57,6 @@ def _lines(result: CheckResult) -> Iterator[str]:
 def _table(rows: Sequence[Mapping[str, str]]) -> list[str]:
     """Align rows of the same columns; those that a line has no room for are counted."""
     names = list(rows[0])
-    if len(names) == 1 and any("\n" in row[names[0]] for row in rows):
-        return [printable(line) for row in rows for line in row[names[0]].splitlines()]
     cells = [[_cell(name) for name in names], *([_cell(row[name]) for name in names] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     fitting = max(1, sum(sum(widths[: at + 1]) + 2 * at <= LONGEST_LINE for at in range(len(widths))))

@@ -25,6 +25,9 @@ LONGEST_PATTERN: Final = 80  # characters of it in a message
 WHOLE: Final = (r"\A(?:{})\z", "\\A(?:{}\n)\\z", r"\A(?:{}\E)\z")
 """How a pattern is made to match all of a value: as it is; if it ends in a comment; if it ends in an open quotation."""
 
+OF_ONE: Final = {"have": "has", "break": "breaks"}
+"""The verbs that are said of rows, and how of a single one."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RowQuestion(Question):
@@ -33,16 +36,18 @@ class RowQuestion(Question):
     Parameters
     ----------
     verdict
-        What is said of wrong rows: ``have no order_id``.
+        What is said of wrong rows: ``have no order_id``. Begins with a verb of :data:`OF_ONE`.
     """
 
     verdict: str
 
     def of_count(self, count: int, rows: int, by: str) -> CheckResult:
         """Judge by the number of wrong rows."""
+        verb, _, rest = self.verdict.partition(" ")
+        said = f"of {row_count_text(rows)} {OF_ONE[verb] if rows == 1 else verb} {rest}"
         if count == 0:
-            return self.passed(f"none of {row_count_text(rows)} {self.verdict}", by)
-        return self.failed(f"{count:,} of {row_count_text(rows)} {self.verdict}", count, by=by)
+            return self.passed(f"none {said}", by)
+        return self.failed(f"{count:,} {said}", count, by=by)
 
     def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
         """Judge by the number of wrong rows."""

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 from table_writer.check.audit import Facts
 from table_writer.check.check import METADATA, Check, Question
 from table_writer.check.target import Target, declared_type
-from table_writer.check.wording import listed, printable, shown
+from table_writer.check.wording import counted, listed, printable, shown
 from table_writer.model.check_result import CheckResult
 from table_writer.sql_text import spark_reason
 
@@ -45,7 +45,7 @@ class _Schema(Question):
         differences = [text for position, pair in enumerate(pairs, 1) if (text := _difference(target, position, *pair))]
         if differences:
             return self.failed(f"the schema is another: {listed(differences, 10)}", by=METADATA)
-        return self.passed(f"all {len(self.expected):,} columns are as expected", METADATA)
+        return self.passed(f"{counted(len(self.expected), 'column')}, as expected", METADATA)
 
 
 def _difference(target: Target, position: int, expected: StructField | None, found: StructField | None) -> str:

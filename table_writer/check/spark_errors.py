@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.errors import PythonException
 
 from table_writer.sql_text import spark_reason
 
-__all__ = ["reason_in_data"]
+__all__ = ["DataError", "error_in_data"]
 
 NOT_THE_DATA: Final = re.compile(r"^\[(FAILED_READ_FILE|SPARK_JOB_CANCELLED|INTERNAL_ERROR|UNABLE_TO_ACQUIRE_MEMORY)")
 """Conditions of Spark that no value of a row can cause."""
@@ -18,9 +19,27 @@ NOT_THE_DATA: Final = re.compile(r"^\[(FAILED_READ_FILE|SPARK_JOB_CANCELLED|INTE
 SPARKS_OWN: Final = "org.apache.spark.SparkException"
 LOST: Final = ("java.io.IOException", "java.lang.OutOfMemoryError", "java.lang.InterruptedException")
 DEEPEST: Final = 20  # causes
+CONDITION: Final = re.compile(r"\[[A-Z0-9_.]+\]")  # how messages of Spark begin
+FRAME: Final = '  File "'  # in a traceback of Python
 
 
-def reason_in_data(error: Exception) -> str | None:
+@dataclass(frozen=True, slots=True)
+class DataError:
+    """What an expression made of some row's value.
+
+    Parameters
+    ----------
+    kind
+        ``[CAST_INVALID_INPUT]``, ``ValueError``: without any value, so that it may be stored.
+    text
+        All that was said in one line, in which values of the row may stand.
+    """
+
+    kind: str
+    text: str
+
+
+def error_in_data(error: Exception) -> DataError | None:
     """Return what an expression made of some row's value; ``None`` where the query failed for another reason.
 
     Spark wraps what a task raised. It is the data's fault unless something in the chain of causes is about reading
@@ -31,11 +50,19 @@ def reason_in_data(error: Exception) -> str | None:
     if not causes or any(map(NOT_THE_DATA.match, messages)) or any(map(_is_lost, causes)):
         return None
     if isinstance(error, PythonException):
-        return [line for line in str(error).splitlines() if line.strip()][-1].strip()
+        said = _said_by_python(str(error))
+        return DataError(said.partition(":")[0], said)
     for cause, message in zip(causes, messages, strict=True):
-        if message.startswith("[") or str(cause.getClass().getName()) != SPARKS_OWN:
-            return spark_reason(message or cause.toString())
+        name, condition = str(cause.getClass().getName()), CONDITION.match(message)
+        if condition or name != SPARKS_OWN:
+            return DataError(condition[0] if condition else name, spark_reason(message or cause.toString()))
     return None
+
+
+def _said_by_python(text: str) -> str:
+    """Return the line after the last frame of a traceback: ``ValueError: two is odd``."""
+    lines = text[text.rfind(FRAME) + 1 :].splitlines()[1:]
+    return next((line.strip() for line in lines if line[:1].strip()), "PythonException")
 
 
 def _causes(error: Exception) -> Iterator[Any]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from table_writer.printable import printable
 
-__all__ = ["check_name", "listed", "printable", "row_count_text", "shortened", "shown"]
+__all__ = ["check_name", "counted", "listed", "printable", "row_count_text", "shortened", "shown"]
 
 LONGEST_NAME: Final = 120
 LONGEST_VALUE: Final = 40
@@ -50,6 +50,17 @@ def listed(values: Iterable[str], most: int = LISTED) -> str:
     return ", ".join(texts[:most]) + (f" and {hidden:,} more" if hidden > 0 else "")
 
 
+def counted(count: int, noun: str) -> str:
+    """Spell a number of things.
+
+    Examples
+    --------
+    >>> counted(1, "column"), counted(1200, "column")
+    ('1 column', '1,200 columns')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def row_count_text(count: int) -> str:
     """Spell a number of rows.
 
@@ -58,7 +69,7 @@ def row_count_text(count: int) -> str:
     >>> row_count_text(1), row_count_text(1200)
     ('1 row', '1,200 rows')
     """
-    return f"{count:,} row{'' if count == 1 else 's'}"
+    return counted(count, "row")
 
 
 def check_name(function: str, *arguments: object, **keywords: object) -> str:

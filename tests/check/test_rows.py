@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -365,6 +365,46 @@ def test_case_counts_where_the_session_says_so(staged: Staged, spark: SparkSessi
         assert not world.one(not_null("id")).passed
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_a_window_looks_at_all_rows_also_over_partition_columns(staged: Staged) -> None:
+    world = staged([(1, "a"), (2, "a"), (3, "b")], "id INT, dt STRING", partition_by=["dt"])
+    alone, first = world.run(
+        expression("count(*) OVER (PARTITION BY dt) = 1"), expression("row_number() OVER (ORDER BY dt) = 1")
+    )
+    assert (alone.failed_rows, [one["id"] for one in alone.examples]) == (2, ["1", "2"])
+    assert first.failed_rows == 2
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        in_range("day", min="9999-12-31T23:59:59"),
+        in_range("at", max=datetime.max.replace(tzinfo=timezone(timedelta(hours=-5)))),
+        in_range("at", min=datetime.min.replace(tzinfo=timezone(timedelta(hours=9)))),
+    ],
+    ids=lambda check: check.name,
+)
+def test_a_moment_outside_of_the_calendar_is_refused(staged: Staged, check: Check) -> None:
+    with pytest.raises(InvalidInputError, match="cannot be compared with column"):
+        staged([], "day DATE, at TIMESTAMP").run(check)
+
+
+def test_sentences_agree_with_the_number_of_rows(staged: Staged) -> None:
+    checks = (not_null("id"), in_range("id", max=1), expression("id < 2"), expression("id > 5"))
+    one, several = (staged(rows, "id INT").run(*checks) for rows in ([(1,)], [(1,), (9,)]))
+    assert [found.message for found in one] == [
+        "none of 1 row has no id",
+        "none of 1 row has id above 1",
+        "none of 1 row breaks id < 2",
+        "1 of 1 row breaks id > 5",
+    ]
+    assert [found.message for found in several] == [
+        "none of 2 rows have no id",
+        "1 of 2 rows have id above 1",
+        "1 of 2 rows break id < 2",
+        "1 of 2 rows break id > 5",
+    ]
 
 
 def test_expressions_with_an_aggregate_are_judged_once(staged: Staged) -> None:

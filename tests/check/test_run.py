@@ -116,11 +116,47 @@ def test_an_error_in_one_check_is_the_failure_of_that_check(staged: Staged, spar
         in_range("id", max=1),
     )
     assert [one.passed for one in results] == [True, False, False, False, False, False]
-    assert results[1].message.startswith("could not be judged: [CAST_INVALID_INPUT] The value 'a'")
-    assert results[2].message == "could not be judged: ValueError: two is odd"
+    assert results[1].message == "could not be judged: [CAST_INVALID_INPUT]"
+    assert results[1].examples[0]["error"].startswith("[CAST_INVALID_INPUT] The value 'a' of the type")
+    assert results[2].message == "could not be judged: ValueError"
+    assert results[2].examples[0]["error"] == "ValueError: two is odd"
     assert "DIVIDE_BY_ZERO" in results[3].message
-    assert "Unclosed group" in results[4].message
+    assert "Unclosed group" in results[4].examples[0]["error"]
     assert (results[5].failed_rows, [one["id"] for one in results[5].examples]) == (1, ["2"])
+
+
+def test_a_value_in_an_error_of_spark_is_shown_and_never_stored(staged: Staged, spark: SparkSession) -> None:
+    def loud(text):
+        raise ValueError(f"cannot read\nsecret-{text}")
+
+    spark.udf.register("loud", loud, "boolean")
+    world = staged([("secret-7",)], "note STRING")
+    checks = (
+        expression("CAST(note AS INT) > 0", severity="warn"),
+        expression("loud(note)", severity="warn"),
+        function_check(lambda df: df.selectExpr("CAST(note AS INT)").collect(), name="reads", severity="warn"),
+    )
+    results = world.run(*checks)
+    assert not any(one.passed for one in results)
+    assert "secret-7" not in str([one.to_json() for one in results])
+    text = failure_text(results, "mart.orders", "w1")
+    assert text.count("The value 'secret-7' of the type") == 2
+    assert "ValueError: cannot read" in text
+
+
+def test_an_error_that_cannot_say_what_it_is_is_a_failure_too(staged: Staged) -> None:
+    class Mute(Exception):  # noqa: N818
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def mute(df: DataFrame) -> None:
+        raise Mute
+
+    def loud(df: DataFrame) -> None:
+        raise ValueError("\x1b[2J\u202e")
+
+    found = staged([(1,)], "id INT").run(mute, loud)
+    assert [one.message for one in found] == ["Mute", r"ValueError: \x1b[2J\u202e"]
 
 
 def test_a_storage_failure_is_not_the_datas(staged: Staged, spark: SparkSession, tmp_path: Path) -> None:
@@ -144,7 +180,7 @@ def test_the_error_shows_every_failed_check_and_keeps_all_results() -> None:
         result("row_count(min=1)", passed=True, message="5 rows"),
         result("old", severity="warn", message="too old"),
         result("not_null(id)", message="2 of 5 rows have no id", failed_rows=2, examples=rows),
-        result("wide", examples=({f"column_{at:03}": "1" for at in range(100)},)),
+        result("wide", failed_rows=1, examples=({f"column_{at:03}": "1" for at in range(100)},)),
     ]
     with pytest.raises(CheckFailedError) as raised:
         require_passed(results, "mart.orders", "w1")

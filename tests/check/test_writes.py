@@ -51,26 +51,38 @@ def visits(staged: Staged) -> World:
         (row_count_change(min_ratio=0.5), True, "4 rows replace 8, 0.5 times as many"),
         (row_count_change(min_ratio=0.51), False, "at least 0.51"),
         (row_count_change(max_ratio=0.2), False, "at most 0.2"),
-        (expected_partitions(["dt=2024-01-01/hour=1/country=de"]), True, "all 1"),
-        (expected_partitions(["country=de/hour=01/DT=2024-01-01"]), True, "all 1"),
-        (expected_partitions("dt=2024-01-02"), True, "all 1"),
-        (expected_partitions([{"dt": date(2024, 1, 2), "hour": 2, "country": None}]), True, "all 1"),
-        (expected_partitions(["dt=2024-01-02/hour=2/country=__HIVE_DEFAULT_PARTITION__"]), True, "all 1"),
-        (expected_partitions(["country=a%2Fb%3Dc", {"country": "a/b=c"}]), True, "all 2"),
+        (expected_partitions(["dt=2024-01-01/hour=1/country=de"]), True, "1 of 1 expected partitions have rows"),
+        (expected_partitions(["country=de/hour=01/DT=2024-01-01"]), True, "1 of 1 expected partitions have rows"),
+        (expected_partitions("dt=2024-01-02"), True, "1 of 1 expected partitions have rows"),
+        (
+            expected_partitions([{"dt": date(2024, 1, 2), "hour": 2, "country": None}]),
+            True,
+            "1 of 1 expected partitions have rows",
+        ),
+        (
+            expected_partitions(["dt=2024-01-02/hour=2/country=__HIVE_DEFAULT_PARTITION__"]),
+            True,
+            "1 of 1 expected partitions have rows",
+        ),
+        (
+            expected_partitions(["country=a%2Fb%3Dc", {"country": "a/b=c"}]),
+            True,
+            "2 of 2 expected partitions have rows",
+        ),
         (
             expected_partitions([{"dt": "2024-01-03"}, {"hour": 1}]),
             False,
             "1 of 2 expected partitions have no rows: dt=",
         ),
-        (only_partitions(["dt=2024-01-01", {"dt": "2024-01-02"}]), True, "all 3"),
+        (only_partitions(["dt=2024-01-01", {"dt": "2024-01-02"}]), True, "none of 3 partitions is unexpected"),
         (
             only_partitions(["dt=2024-01-01"]),
             False,
             "2 rows in 2 unexpected partitions: dt=2024-01-02/hour=2/country=_",
         ),
-        (has_schema(VISITS), True, "all 4 columns"),
-        (has_schema("ID int, DT date, hour int, country string"), True, "all 4 columns"),
-        (has_schema("id INT NOT NULL, dt DATE NOT NULL, hour INT, country STRING"), True, "all 4"),
+        (has_schema(VISITS), True, "4 columns, as expected"),
+        (has_schema("ID int, DT date, hour int, country string"), True, "4 columns, as expected"),
+        (has_schema("id INT NOT NULL, dt DATE NOT NULL, hour INT, country STRING"), True, "4 columns, as expected"),
         (has_schema("id BIGINT, dt DATE, hour INT, country STRING"), False, "column 1 is id int, not id bigint"),
         (has_schema("id INT, hour INT, dt DATE, country STRING"), False, "column 2 is dt date, not hour int"),
         (has_schema("id INT, dt DATE, hour INT"), False, "column 4 (country string) is not expected"),
@@ -92,7 +104,7 @@ def test_replaced_rows_are_counted_once_and_only_if_a_check_wants_them(staged: S
     assert world.asked["replaced rows"] == 0
     first, second = world.run(row_count_change(min_ratio=0.9), row_count_change(max_ratio=1.5))
     assert (first.passed, second.passed, world.asked["replaced rows"]) == (True, True, 1)
-    assert first.message == "1 row replace no rows"
+    assert first.message == "1 row replaces no rows"
 
 
 def test_unexpected_partitions_are_the_examples(visits: World) -> None:
@@ -131,6 +143,7 @@ def test_a_predicate_says_which_partitions_may_have_rows(visits: World, where: s
         only_partitions(where="id > 1"),
         only_partitions(where="count(*) > 1"),
         only_partitions(where="rand() > 1"),
+        only_partitions(where="count(*) OVER (PARTITION BY dt) = 1"),
         only_partitions(where="dt IN (SELECT current_date())"),
         only_partitions(where="hour"),
         has_schema("id NOPE"),
@@ -143,6 +156,14 @@ def test_a_predicate_says_which_partitions_may_have_rows(visits: World, where: s
 def test_checks_that_do_not_fit_the_table_are_refused_by_name(visits: World, check: Check) -> None:
     with pytest.raises(InvalidInputError, match=r"mart\.orders|check "):
         visits.run(check)
+
+
+def test_a_date_may_be_given_as_its_midnight(staged: Staged) -> None:
+    world = staged([(1, date(2024, 1, 1))], "id INT, dt DATE", partition_by=["dt"])
+    assert world.one(expected_partitions([{"dt": datetime(2024, 1, 1)}])).passed  # noqa: DTZ001  # as pandas has dates
+    assert not world.one(expected_partitions([{"dt": datetime(2024, 1, 1, 1)}])).passed  # noqa: DTZ001
+    found = world.one(only_partitions(["dt=2024-01-02"]))
+    assert found.message == "1 row in 1 unexpected partition: dt=2024-01-01"
 
 
 def test_an_unpartitioned_table_has_no_partitions_to_expect(staged: Staged) -> None:
