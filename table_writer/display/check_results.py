@@ -63,7 +63,7 @@ def check_grids(results: Sequence[CheckResult]) -> tuple[Grid, ...]:
 def _examples(result: CheckResult) -> Grid:
     columns = tuple(dict.fromkeys(column for row in result.examples for column in row))
     return Grid(
-        title=f"rows that fail {result.name}",
+        title=f"{'what was said of' if result.failed_rows is None else 'rows that fail'} {result.name}",
         headings=columns,
         rows=tuple(tuple(row.get(column, "") for column in columns) for row in result.examples),
         figures=frozenset(),
