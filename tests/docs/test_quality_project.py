@@ -53,6 +53,7 @@ def test_it_passes_as_the_page_shows(project: Path) -> None:
     assert f"= {passed[0]} =" in PAGE.read_text()
 
 
+@pytest.mark.slow
 def test_a_bad_job_fails_as_the_page_shows(project: Path) -> None:
     job = project / "orders_job.py"
     assert DEDUPLICATION in job.read_text()

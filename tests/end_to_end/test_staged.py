@@ -114,7 +114,7 @@ def test_a_discarded_or_published_write_is_over(writer: TableWriter, orders: str
     twin.discard()
 
 
-@pytest.mark.parametrize("mode", ["overwrite_partitions", "append"])
+@pytest.mark.parametrize("mode", ["append", pytest.param("overwrite_partitions", marks=pytest.mark.slow)])
 def test_another_process_publishes_after_the_first_was_killed(
     mode: str,
     spark: SparkSession,
@@ -151,7 +151,7 @@ def test_another_process_publishes_after_the_first_was_killed(
         ("copied", "append"),
         pytest.param("claimed", "append", marks=pytest.mark.slow),
         pytest.param("claimed", "overwrite_partitions", marks=pytest.mark.slow),
-        ("switched", "append"),
+        pytest.param("switched", "append", marks=pytest.mark.slow),
     ],
 )
 def test_a_publisher_that_was_killed_is_followed_by_another_and_rows_are_there_once(
