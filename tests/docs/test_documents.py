@@ -47,6 +47,9 @@ def namespace(
         "orders": orders,
         "lakehouse_database": lakehouse_database,
     }
+    for view in spark.catalog.listTables():
+        if view.isTemporary:
+            spark.catalog.dropTempView(view.name)
     spark.sql("USE default")
     spark.sql("DROP DATABASE mart CASCADE")
 

@@ -117,5 +117,6 @@ def test_a_staged_write_is_checked_and_published(spark: SparkSession, writer: Ta
             table,
             checks=[unique("id"), in_range("id", max=2), references("id", "known_ids")],
         )
+    spark.catalog.dropTempView("known_ids")
     assert [one.failed_rows for one in failed.value.results] == [2, 2, 2]
     assert sorted(one.id for one in spark.table(table).collect()) == [1, 2]
