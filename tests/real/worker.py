@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from table_writer.errors import ConflictError, InvalidInputError, TableWriterError
 from tests.maintenance.operations import OPERATIONS
@@ -18,6 +18,14 @@ from tests.real.real_world import CONFIG, Address, RealWorld
 
 context = multiprocessing.get_context("forkserver")
 context.set_forkserver_preload(["tests.real.worker"])
+
+
+class Known(NamedTuple):
+    """What the test of a world has done that its servers cannot tell."""
+
+    table: str
+    skipped_seconds: float
+    staged_ids: list[str]
 
 
 def at_call(world: RealWorld, fault: Fault, action: Callable[[], object]) -> None:
@@ -34,19 +42,19 @@ def at_call(world: RealWorld, fault: Fault, action: Callable[[], object]) -> Non
     world.metastore.on_call = lambda call, phase: hook("metastore", call, phase)
 
 
-def run_and_die(
-    address: Address, table: str, operation: str, fault: Fault, skipped_seconds: float, number: int
-) -> None:
+def run_and_die(address: Address, known: Known, operation: str, fault: Fault, number: int) -> None:
     """Run an operation; the process is gone, by ``number``, in the middle of it."""
-    world = address.world(table)
-    world.store.skipped_seconds = skipped_seconds
+    world = address.world(known.table)
+    world.store.skipped_seconds = known.skipped_seconds
+    world.staged_ids = known.staged_ids
     at_call(world, fault, lambda: os.kill(os.getpid(), number))
     next(one for one in OPERATIONS if one.name == operation).run(world)
 
 
 def killed(world: RealWorld, address: Address, operation: str, fault: Fault) -> int:
     """Run an operation in a process that SIGKILL ends at one call; returns its exit code."""
-    arguments = (address, world.name.name, operation, fault, world.store.skipped_seconds, signal.SIGKILL)
+    known = Known(world.name.name, world.store.skipped_seconds, world.staged_ids)
+    arguments = (address, known, operation, fault, signal.SIGKILL)
     process = context.Process(target=run_and_die, args=arguments)
     process.start()
     process.join(120)
