@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
 from dataclasses import replace
-from functools import partial, reduce
-from operator import and_, or_
+from functools import partial
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
@@ -14,10 +12,10 @@ from pyspark.sql.types import StructField, StructType
 
 from table_writer.check.audit import Audit
 from table_writer.model.location import Location
-from table_writer.model.partition_name import NULL_PARTITION
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.write import StagedFiles, WriteMode
-from table_writer.plan.table_schema import table_schema
+from table_writer.partition_filter import in_partitions
+from table_writer.plan.table_schema import partition_schema
 from table_writer.services import TableServices
 from table_writer.sql_text import quoted
 from table_writer.upload.spark_files import SparkFiles
@@ -54,9 +52,7 @@ def staged_frame(spark: SparkSession, services: TableServices, staged: StagedFil
 def _schema(services: TableServices, staged: StagedFiles) -> StructType:
     """Return the columns the files have, those that the table is yet to get too, and the partition columns."""
     data = StructType.fromJson(json.loads(staged.plan.schema))
-    partition_count = len(services.table.partition_columns)
-    everything = table_schema(services.table)
-    return StructType([*data, *everything.fields[len(everything) - partition_count :]])
+    return StructType([*data, *partition_schema(services.table)])
 
 
 def _typed(stored: str, field: StructField) -> Column:
@@ -71,9 +67,12 @@ def _replaced_rows(spark: SparkSession, services: TableServices, staged: StagedF
     """
     now = services.metastore.get_partitions(services.table, _replaced(services, staged)).values()
     counts = {one.values: _known_rows(services, one) for one in now}
+    known = sum(count for count in counts.values() if count is not None)
     unknown = [values for values, count in counts.items() if count is None]
-    read = spark.table(quoted_name(services)).where(_any_of(services, unknown)).count() if unknown else 0
-    return read + sum(count for count in counts.values() if count is not None)
+    if not unknown:
+        return known
+    name = f"{quoted(services.table.name.database)}.{quoted(services.table.name.name)}"
+    return known + spark.table(name).where(in_partitions(partition_schema(services.table).fields, unknown)).count()
 
 
 def _replaced(services: TableServices, staged: StagedFiles) -> list[PartitionValues]:
@@ -86,11 +85,6 @@ def _replaced(services: TableServices, staged: StagedFiles) -> list[PartitionVal
     return sorted((named & set(existing)) | plan.scope(existing))
 
 
-def quoted_name(services: TableServices) -> str:
-    """Return the table's name for Spark."""
-    return f"{quoted(services.table.name.database)}.{quoted(services.table.name.name)}"
-
-
 def _known_rows(services: TableServices, partition: Partition) -> int | None:
     location = Location.parse_any(partition.location)
     if location is None or services.layout.write_id_of(location) is None:
@@ -99,18 +93,3 @@ def _known_rows(services: TableServices, partition: Partition) -> int | None:
         return 0
     text = partition.parameters.get("numRows", "")
     return int(text) if text.isdecimal() else None
-
-
-def _any_of(services: TableServices, partitions: Collection[PartitionValues]) -> Column:
-    schema = table_schema(services.table)
-    fields = schema.fields[len(schema) - len(services.table.partition_columns) :]
-
-    def one(field: StructField, value: str) -> Column:
-        column = F.col(quoted(field.name))
-        return column.isNull() if value == NULL_PARTITION else column == F.lit(value).cast(field.dataType)
-
-    each = (
-        reduce(and_, (one(field, value) for field, value in zip(fields, values, strict=True)), F.lit(True))
-        for values in partitions
-    )
-    return reduce(or_, each)

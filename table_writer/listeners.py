@@ -106,7 +106,7 @@ class BarListener:
                 self._wipe()
             else:
                 self._draw(progress)
-        except BaseException:
+        except BaseException:  # Ctrl-C too; raised again
             if self._bar is not None:
                 self._bar.disable = True  # else it would draw once more when it is deleted
             raise

@@ -18,7 +18,6 @@ from table_writer.display.plan_report import PlannedAction, PlannedPartition, Pl
 from table_writer.display.render import size
 from table_writer.errors import SchemaMismatchError
 from table_writer.log.files import files_read_at, why_not_copied
-from table_writer.log.owner import Owner, require_owner
 from table_writer.model.location import Location
 from table_writer.model.partition_name import NULL_PARTITION, name_in, shown_name
 from table_writer.model.table import Partition, PartitionValues
@@ -57,7 +56,7 @@ class Preview:
     def report(self, df: DataFrame) -> PlanReport:
         """Run the query once, for its partitions, and compare them with the table's."""
         services = self.services
-        require_owner(services.store, services.layout, Owner.of(services.table, services.metastore.uri))
+        services.require_owner()
         state = services.log.read_state()
         doubt = tuple(f"version {one} is in doubt: a write that meets it settles it first" for one in state.in_doubt)
         empty = PlanReport(table=str(services.table.name), mode=self.mode.value, base_version=state.newest, notes=doubt)

@@ -114,6 +114,10 @@ class TableServices:
             identity=self.identity,
         )
 
+    def require_owner(self) -> None:
+        """Raise ``InvalidInputError`` if the files below the root are another table's."""
+        require_owner(self.store, self.layout, Owner.of(self.table, self.metastore.uri))
+
     def published_with_key(self, key: str, *, in_order: bool = False) -> LogEntry | None:
         """Return the published entry with an idempotency key, ``None`` for none and for no key.
 
@@ -124,7 +128,7 @@ class TableServices:
         """
         if not key:
             return None
-        require_owner(self.store, self.layout, Owner.of(self.table, self.metastore.uri))
+        self.require_owner()
         return self.log.find_key(key, in_order=in_order)
 
     def vacuum(self) -> Vacuum:

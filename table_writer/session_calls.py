@@ -32,6 +32,10 @@ class SessionBound:
 class MaintenanceCalls(SessionBound):
     """Calls on the tables of a session that write no rows."""
 
+    @property
+    def _keeper(self) -> Maintenance:
+        return Maintenance(services=self._services.services)
+
     def staged(self, table: str) -> StagedReport:
         """List the writes of a table that are staged.
 
@@ -47,7 +51,7 @@ class MaintenanceCalls(SessionBound):
         >>> TableWriter(spark).staged("mart.orders")
         mart.orders: nothing is staged
         """
-        return Maintenance(services=self._services.services).staged(str(self._services.table_name(table)))
+        return self._keeper.staged(str(self._services.table_name(table)))
 
     def recover(self, table: str) -> RecoverReport:
         """Settle every publish of a table that was left in doubt, and put right what the metastore applied late.
@@ -74,7 +78,7 @@ class MaintenanceCalls(SessionBound):
         >>> TableWriter(spark).recover("mart.orders").settled
         {}
         """
-        return Maintenance(services=self._services.services).recover(str(self._services.table_name(table)))
+        return self._keeper.recover(str(self._services.table_name(table)))
 
     def doctor(self, table: str) -> DoctorReport:
         """Examine metastore, store, bucket, table and this session's settings; say what to change.
@@ -92,8 +96,7 @@ class MaintenanceCalls(SessionBound):
         'ok'
         """
         spark_conf = dict(self._spark.sparkContext.getConf().getAll())
-        keeper = Maintenance(services=self._services.services)
-        return keeper.doctor(str(self._services.table_name(table)), spark_conf=spark_conf)
+        return self._keeper.doctor(str(self._services.table_name(table)), spark_conf=spark_conf)
 
     def adopt(self, table: str) -> None:
         """Declare that the files below a table's root are this table's, after it was renamed or created again.
@@ -105,4 +108,4 @@ class MaintenanceCalls(SessionBound):
         table
             ``database.table``.
         """
-        Maintenance(services=self._services.services).adopt(str(self._services.table_name(table)))
+        self._keeper.adopt(str(self._services.table_name(table)))

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
 from table_writer.auditing import staged_frame
 from table_writer.check.run import as_checks
-from table_writer.display.staged_report import StagedPartitionDetail
+from table_writer.display.staged_report import StagedDetail, StagedPartitionDetail
 from table_writer.display.staged_versions import staged_detail, staged_partitions
 from table_writer.display.write_result import WriteResult
 from table_writer.errors import CheckFailedError, InvalidInputError, TableWriterError
@@ -30,6 +30,8 @@ from table_writer.stopwatch import Stopwatch
 __all__ = ["StagedFile", "StagedWrite"]
 
 logger = logging.getLogger(__name__)
+
+NOT_STAGED: Final = "was published or discarded: nothing is staged any more"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -196,7 +198,7 @@ class StagedWrite:
         Returns
         -------
         WriteResult
-            As of every write. ``repeated`` if another process has published it already.
+            As of every write. ``repeated`` if another process has published it, or its idempotency key, already.
 
         Raises
         ------
@@ -208,7 +210,7 @@ class StagedWrite:
             As of every write. Unless the outcome is unknown, it stays staged.
         """
         self._require_open()
-        result = self._steps.publish(self._staged_writes.find(self.write_id).record, self._services)
+        result = self._steps.publish(self._record, self._services)
         self._is_over = True
         return result
 
@@ -242,10 +244,13 @@ class StagedWrite:
             logger.warning("write_id=%s was not discarded: %s", self.write_id, failure)
 
     def __repr__(self) -> str:
-        return staged_detail(self._found).to_text()
+        return self._detail().to_text()
 
     def _repr_html_(self) -> str:
-        return staged_detail(self._found)._repr_html_()
+        return self._detail()._repr_html_()
+
+    def _detail(self) -> StagedDetail:
+        return staged_detail(self._found, notes=(NOT_STAGED,) if self._is_over else ())
 
     @property
     def _record(self) -> StagedRecord:
@@ -257,7 +262,7 @@ class StagedWrite:
     def _require_open(self) -> None:
         if self._is_over:
             raise InvalidInputError(
-                f"write {self.write_id} of {self.table} was published or discarded: nothing is staged any more",
+                f"write {self.write_id} of {self.table} {NOT_STAGED}",
                 table=self.table,
                 write_id=self.write_id,
             )

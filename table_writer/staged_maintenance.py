@@ -10,7 +10,6 @@ from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.display.staged_report import DiscardReport, StagedDetail, StagedReport
 from table_writer.display.staged_versions import discard_report, staged_detail, staged_summary
 from table_writer.display.write_result import WriteResult
-from table_writer.log.owner import Owner, require_owner
 from table_writer.model.table import TableName
 from table_writer.publish.publisher import RepeatedError
 from table_writer.results import mark_success, repeated_result, write_result
@@ -53,7 +52,7 @@ class ServicesBound:
 
     def _open(self, table: str) -> TableServices:
         services = self._services.open_table(TableName.parse(table))
-        require_owner(services.store, services.layout, Owner.of(services.table, services.metastore.uri))
+        services.require_owner()
         return services
 
 
@@ -113,8 +112,9 @@ class StagedMaintenance(ServicesBound):
         Returns
         -------
         WriteResult
-            As of every write; ``repeated`` if another process has published it, or its idempotency key, already. A dry
-            run that finds nothing in the way returns what :meth:`staged_write` returns.
+            As of every write; ``repeated`` if it was published already, by whatever process, or its idempotency key:
+            a job that runs again may call this again. A dry run that finds nothing in the way returns what
+            :meth:`staged_write` returns.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class StagedMaintenance(ServicesBound):
         ConflictError
             Somebody else published one of its partitions since it was planned; it stays staged.
         InvalidInputError
-            It is not staged any more; or it adds columns to the table, which takes Spark.
+            It is not staged any more, and was not published; or it adds columns to the table, which takes Spark.
         StorageError, MetastoreError, OutcomeUnknownError
             As of every write. Unless the outcome is unknown, it stays staged.
         """
@@ -131,8 +131,8 @@ class StagedMaintenance(ServicesBound):
         staged_writes = StagedWrites(services)
         watch = Stopwatch(services.metastore)
         watch.follow(services.store)
-        found = staged_writes.find(write_id)
         try:
+            found = staged_writes.find_unpublished(write_id)
             if dry_run:
                 staged_writes.examine(found.record)
                 return staged_detail(found, notes=(NOTHING_IN_THE_WAY,))

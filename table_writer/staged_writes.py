@@ -27,7 +27,6 @@ from table_writer.model.table import PartitionValues
 from table_writer.model.write import StagedFiles, WriteMode, WritePlan
 from table_writer.open_write import Claiming
 from table_writer.publish.as_staged import require_as_staged
-from table_writer.publish.carry_over import CopyFiles, Hold
 from table_writer.publish.publisher import Published, RepeatedError
 from table_writer.services import TableServices
 from table_writer.vacuum.sweep import Vacuumed
@@ -60,26 +59,45 @@ class StagedWrites:
         registered = self._registered(write_id)
         return self._found(registered, read_signs(self._services.store, self._services.layout, write_id, "checks"))
 
+    def find_unpublished(self, write_id: str) -> FoundStaged:
+        """Return one that is to be published; it may have been published a moment ago, which publishing finds out.
+
+        Raises
+        ------
+        RepeatedError
+            It was published, and nothing of it is left to do.
+        InvalidInputError
+            As :meth:`find`.
+        """
+        try:
+            return self.find(write_id)
+        except InvalidInputError:
+            entry = self._services.log.read_history().publication(write_id)
+            if entry is None:
+                raise
+            raise RepeatedError(entry) from None
+
     def find_all(self) -> tuple[tuple[FoundStaged, ...], dict[str, str]]:
         """Return all in the order of their ``write_id``, and why the others cannot be read.
 
         Those that were published meanwhile are left out; one whose publish is in doubt is not.
         """
         services = self._services
-        signs = read_signs(services.store, services.layout)
+        checked: dict[str | None, list[str]] = {}
+        for key in read_signs(services.store, services.layout):
+            if ".checks-" in key:
+                checked.setdefault(write_id_of_sign(services.layout, key), []).append(key)
         unreadable: dict[str, str] = {}
         found: list[FoundStaged] = []
         for write_id, registered in sorted(read_registrations(services.store, services.layout).items()):
-            own = [key for key in signs if ".checks-" in key and write_id_of_sign(services.layout, key) == write_id]
             try:
-                found += [self._found(registered, own)] if registered.is_staged else []
+                found += [self._found(registered, checked.get(write_id, ()))] if registered.is_staged else []
             except InvalidInputError as error:
                 unreadable[write_id] = error.message
         if found:
             state = services.log.read_state(listed_after=min(one.record.plan.base_version for one in found))
-            entries = [record.entry for record in services.log.read_history(state).published]
-            published = {one for entry in entries for one in written_ids(services.layout, entry)}
-            found = [one for one in found if one.record.plan.write_id not in published]
+            history = services.log.read_history(state)
+            found = [one for one in found if history.publication(one.record.plan.write_id) is None]
         return tuple(found), unreadable
 
     def with_checks(self, write_id: str, results: Iterable[CheckResult]) -> FoundStaged:
@@ -121,7 +139,6 @@ class StagedWrites:
         self,
         record: StagedRecord,
         *,
-        copies: Callable[[Hold], CopyFiles] | None = None,
         prepare: Callable[[StagedFiles], StagedFiles] | None = None,
     ) -> Published:
         """Do step 5 for staged files, exactly as they are.
@@ -130,9 +147,6 @@ class StagedWrites:
         ----------
         record
             Freshly found.
-        copies
-            Makes what copies the files that an append brings along, given what is to be asked before each; by default
-            this process copies them.
         prepare
             Called before anything is claimed: what only Spark can do.
 
@@ -147,7 +161,7 @@ class StagedWrites:
         """
         self._require_publishable(record, with_spark=prepare is not None)
         try:
-            published = self._publish(prepare(record.files) if prepare else record.files, copies or self._copied_here)
+            published = self._publish(prepare(record.files) if prepare else record.files)
         except RepeatedError as repeated:
             if record.plan.write_id in written_ids(self._services.layout, repeated.entry):
                 self._remove_signs(record.plan.write_id)
@@ -207,10 +221,8 @@ class StagedWrites:
                     write_id=plan.write_id,
                 )
 
-    def _copied_here(self, hold: Hold) -> CopyFiles:
-        return partial(self._services.completer().copy, before_each=hold)
-
-    def _publish(self, staged: StagedFiles, copies: Callable[[Hold], CopyFiles]) -> Published:
+    def _publish(self, staged: StagedFiles) -> Published:
+        """An append's files are copied in this process, which asks before each whether it still has its turn."""
         services, claiming = self._services, Claiming()
         if staged.plan.mode is not WriteMode.APPEND:
             return services.publisher().publish(staged, claiming, hold=_nobody_else)
@@ -219,7 +231,8 @@ class StagedWrites:
             on_exit.enter_context(turn)
             on_exit.push(lambda kind, *_: self._undo_copies(staged, claiming, turn) if kind else None)
             self._delete_copies(staged, turn)
-            return services.publisher(copies(turn.require)).publish(staged, claiming, hold=turn.require)
+            copy_files = partial(services.completer().copy, before_each=turn.require)
+            return services.publisher(copy_files).publish(staged, claiming, hold=turn.require)
 
     def _undo_copies(self, staged: StagedFiles, claiming: Claiming, turn: Turn) -> None:
         """Leave only what was staged behind a publish that failed; the next one would do the same."""

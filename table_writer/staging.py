@@ -8,7 +8,6 @@ from typing import Unpack
 from pyspark.sql import DataFrame
 
 from table_writer.errors import InvalidInputError
-from table_writer.log.owner import Owner, require_owner
 from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, FoundStaged
 from table_writer.model.write import WriteMode
 from table_writer.options import WriteKeywords, WriteOptions, write_mode
@@ -103,5 +102,5 @@ class StagingCalls(SessionBound):
         2
         """
         services = self._services.open_table(table, engine="spark")
-        require_owner(services.store, services.layout, Owner.of(services.table, services.metastore.uri))
+        services.require_owner()
         return StagedWrite(self._spark, self._steps, services, StagedWrites(services).find(write_id))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -29,7 +28,7 @@ from table_writer.options import WriteOptions
 from table_writer.plan.evolve import add_columns
 from table_writer.plan.limits import violation
 from table_writer.plan.planner import Planned, require_batch, require_mode
-from table_writer.plan.table_schema import table_schema
+from table_writer.plan.table_schema import partition_schema
 from table_writer.plan.where import Where, require_inside
 from table_writer.publish.publisher import Published, RepeatedError
 from table_writer.refresh import refresh_session
@@ -92,7 +91,8 @@ class Steps:
                 results = self.check(staged, services, checks, watch)
                 with watch.step("publish"):
                     staged = self._with_new_columns(staged.with_checks(results), planned.fitted.added, services)
-                    copy_files = self.copies(services, staged.plan, watch)
+                    executors = self._executors(services, staged.plan.write_id, watch)
+                    copy_files = ExecutorCopies(executors, services.completer().copy)
                     published = services.publisher(copy_files).publish(staged, write.claiming)
         except RepeatedError as repeated:
             return repeated_result(repeated.entry, watch)
@@ -165,7 +165,7 @@ class Steps:
         return results
 
     def publish(self, record: StagedRecord, services: TableServices) -> WriteResult:
-        """Step 5 for a staged write."""
+        """Step 5 for a staged write, as it is stored now."""
         with self.watched(str(record.plan.table.name), record.plan.mode.value, record.plan.write_id):
             return self._publish(record, services)
 
@@ -179,20 +179,19 @@ class Steps:
         watch = Stopwatch(self._services.metastore)
         watch.follow(services.store)
         added = StructType.fromJson(json.loads(record.added_schema)).fields if record.added_schema else ()
+        staged_writes = StagedWrites(services)
         prepared: list[StagedFiles] = []
 
         def prepare(files: StagedFiles) -> StagedFiles:
             if added:  # a column that was added stays, so what would stop the publish is looked for first
-                StagedWrites(services).examine(
-                    replace(record, files=self._with_scope(files, services)), with_spark=True
-                )
+                staged_writes.examine(replace(record, files=self._with_scope(files, services)), with_spark=True)
             prepared.append(self._with_new_columns(self._with_scope(files, services), added, services))
             return prepared[0]
 
         try:
             with watch.step("publish"):
-                copies = partial(self.copies, services, record.plan, watch)
-                published = StagedWrites(services).publish(record, copies=copies, prepare=prepare)
+                record = staged_writes.find_unpublished(record.plan.write_id).record
+                published = staged_writes.publish(record, prepare=prepare)
         except RepeatedError as repeated:
             return repeated_result(repeated.entry, watch, write_id=record.plan.write_id)
         notes = (*record.plan.notes, *self.after_publish(prepared[0], services, published))
@@ -202,13 +201,6 @@ class Steps:
         """Tell other tools and this session; what could not be done is for a person to know."""
         marked = mark_success(services, staged, published)
         return (*published.notes, *marked, *refresh_session(self._spark, services.table, staged.plan.write_id))
-
-    def copies(
-        self, services: TableServices, plan: WritePlan, watch: Stopwatch, before_each: Callable[[], object] = bool
-    ) -> ExecutorCopies:
-        """Return what copies the files that an append brings along."""
-        here = partial(services.completer().copy, before_each=before_each)
-        return ExecutorCopies(self._executors(services, plan.write_id, watch), here)
 
     def _refresh_stream(self, df: DataFrame, services: TableServices, write_id: str) -> tuple[str, ...]:
         """A streaming query runs in a session of its own, which remembers where tables were."""
@@ -259,9 +251,7 @@ class Steps:
         plan = staged.plan
         if not isinstance(plan.scope, RecordedScope):
             return staged
-        schema = table_schema(services.table)
-        partition_schema = StructType(schema.fields[len(schema) - len(services.table.partition_columns) :])
-        scope = Where(self._spark, plan.where, partition_schema, str(plan.table.name))
+        scope = Where(self._spark, plan.where, partition_schema(services.table), str(plan.table.name))
         return replace(staged, plan=replace(plan, scope=scope))
 
     def _with_new_columns(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -29,9 +28,9 @@ from table_writer.check.row_checks import RowQuestion
 from table_writer.check.target import Place, Target, is_text
 from table_writer.check.wording import printable, shown
 from table_writer.errors import InvalidInputError
-from table_writer.model.partition_name import NULL_PARTITION
-from table_writer.model.table import PartitionValues, TableName
-from table_writer.sql_text import quoted, spark_reason
+from table_writer.model.table import TableName
+from table_writer.partition_filter import in_partitions
+from table_writer.sql_text import spark_reason
 
 __all__ = ["References"]
 
@@ -112,32 +111,13 @@ class _Reference(RowQuestion):
         if not self.same or replaced is None:
             return frame
         gone = replaced()
-        return frame.where(~_any_of(facts, gone)) if gone else frame
+        kinds = {field.name.lower(): field for field in facts.audit.schema}
+        fields = [kinds[column.name.lower()] for column in facts.audit.partition_columns]
+        return frame.where(~in_partitions(fields, gone)) if gone else frame
 
     def failing(self, label: str) -> Column | None:
         has_key = reduce(and_, (place.column.isNotNull() for place in self.places))
         return has_key & F.col(f"{label}_found").isNull()
-
-
-def _any_of(facts: Facts, partitions: Collection[PartitionValues]) -> Column:
-    """Return whether a row is of one of some partitions."""
-    columns = facts.audit.partition_columns
-    if not columns:
-        return F.lit(True)
-    kinds = {field.name.lower(): field for field in facts.audit.schema}
-    fields = [kinds[column.name.lower()] for column in columns]
-
-    def value(text: str, kind: DataType) -> Column:
-        return F.lit(None if text == NULL_PARTITION else text).cast(kind)
-
-    def struct(values: Sequence[Column]) -> Column:
-        return F.struct(*(one.alias(f"_{position}") for position, one in enumerate(values)))
-
-    rows = [
-        struct([value(text, field.dataType) for text, field in zip(values, fields, strict=True)])
-        for values in partitions
-    ]
-    return struct([F.col(quoted(field.name)) for field in fields]).isin(*rows)
 
 
 def _is_same(table: str, target: Target) -> bool:

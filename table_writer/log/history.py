@@ -139,6 +139,11 @@ class History:
             if record.outcome is Outcome.PUBLISHED and record.entry.operation is not Operation.VACUUM
         )
 
+    def publication(self, write_id: str) -> LogEntry | None:
+        """Return the entry that made readers see a write first, ``None`` if none did, or none is left."""
+        entries = (record.entry for record in self.published)
+        return next((entry for entry in entries if write_id in written_ids(self.layout, entry)), None)
+
     @cached_property
     def claimed_ids(self) -> frozenset[str]:
         """Return the writes that ever claimed an entry: their files belong to the log."""

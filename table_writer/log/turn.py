@@ -19,7 +19,7 @@ from table_writer.log.heartbeat import Heartbeat
 from table_writer.log.registration import MISSED_HEARTBEATS, Registered
 from table_writer.log.signs import read_signs, sign_prefix, write_id_of_sign
 from table_writer.model.write import TableLayout, WritePlan
-from table_writer.storage.object_store import ObjectStore
+from table_writer.storage.object_store import ObjectStore, StoredObject
 
 __all__ = ["Turn", "held_ids"]
 
@@ -73,8 +73,10 @@ class Turn:
     def __enter__(self) -> Self:
         layout, write_id = self._plan.layout, self._plan.write_id
         self._earlier = read_signs(self._store, layout, write_id, "turn")
-        if self._earlier and not self._is_over(self._earlier[-1]):
-            raise self._taken()
+        if self._earlier:
+            newest = self._store.get(self._earlier[-1])
+            if newest is None or not is_over(write_id, newest):  # None: it was published or discarded this moment
+                raise self._taken()
         number = int(self._earlier[-1].rpartition("-")[2]) + 1 if self._earlier else 1
         self._key = f"{sign_prefix(layout, write_id, 'turn')}{number:05d}"
         body = json.dumps(self._fields).encode()
@@ -113,12 +115,6 @@ class Turn:
                 write_id=self._plan.write_id,
             )
 
-    def _is_over(self, key: str) -> bool:
-        stored = self._store.get(key)
-        if stored is None:  # the write was published or discarded this moment
-            return False
-        return is_given_back(stored.body) or Registered.parse(self._plan.write_id, key, stored).is_dead(0.0)
-
     def _taken(self) -> ConflictError:
         return ConflictError(
             f"write {self._plan.write_id} of {self._plan.table.name} is being published by another process; nothing was"
@@ -128,23 +124,20 @@ class Turn:
         )
 
 
-def is_given_back(body: bytes) -> bool:
-    """Whether the holder of a turn has left it."""
+def is_over(write_id: str, turn: StoredObject) -> bool:
+    """Whether the holder of a turn has given it back, or is dead."""
     try:
-        fields = json.loads(body)
+        fields = json.loads(turn.body)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(fields, dict) and fields.get(GIVEN_BACK) is True
+        fields = None
+    given_back = isinstance(fields, dict) and fields.get(GIVEN_BACK) is True
+    return given_back or Registered.parse(write_id, turn.info.key, turn).is_dead(0.0)
 
 
 def held_ids(store: ObjectStore, layout: TableLayout, signs: Iterable[str]) -> frozenset[str]:
     """Return the writes that a living process publishes at this moment, given the signs that were found."""
     newest = {write_id_of_sign(layout, key) or "": key for key in sorted(signs) if ".turn-" in key}
-    stored = {write_id: (key, store.get(key)) for write_id, key in newest.items()}
+    stored = {write_id: store.get(key) for write_id, key in newest.items()}
     return frozenset(
-        write_id
-        for write_id, (key, found) in stored.items()
-        if found is not None
-        and not is_given_back(found.body)
-        and not Registered.parse(write_id, key, found).is_dead(0.0)
+        write_id for write_id, found in stored.items() if found is not None and not is_over(write_id, found)
     )

@@ -33,7 +33,7 @@ from table_writer.plan.evolve import require_spellable
 from table_writer.plan.file_options import file_options
 from table_writer.plan.fit import Fitted, fit
 from table_writer.plan.layout import laid_out
-from table_writer.plan.table_schema import table_schema
+from table_writer.plan.table_schema import partition_schema, table_schema
 from table_writer.plan.where import Where
 from table_writer.storage import ObjectStore, StoreSettings, part_bytes
 
@@ -101,7 +101,7 @@ class Planner:
         """
         require_mode(mode, options, self._table.name, partitioned=bool(self._table.partition_columns))
         fitted = self.fit(df, options)
-        data_schema, _ = self._split(fitted.schema)
+        data_schema = self._data_schema(fitted)
         scope = self.scope(df, mode, options)
         if options.where:  # a predicate that fails on a value fails now
             scope(self._metastore.get_partition_names(self._table.name))
@@ -155,7 +155,7 @@ class Planner:
             distribution=options.distribution,
             sort_by=options.sort_by,
         )
-        data_schema, _ = self._split(fitted.schema)
+        data_schema = self._data_schema(fitted)
         spec = self._spec(write_id, data_schema, rows, options, existing) if options.engine == "arrow" else None
         return rows, spec
 
@@ -179,8 +179,7 @@ class Planner:
             return every_partition
         if not options.where:
             return no_partition
-        _, partition_schema = self._split(table_schema(self._table))
-        return Where(df.sparkSession, options.where, partition_schema, str(self._table.name))
+        return Where(df.sparkSession, options.where, partition_schema(self._table), str(self._table.name))
 
     def _own_root(self) -> tuple[str, ...]:
         """Settle whose files these are; at the first write, also that no other table's are in the way."""
@@ -199,8 +198,7 @@ class Planner:
 
         Read only where it matters: for integers, and for the mode that refuses existing partitions.
         """
-        _, partition_schema = self._split(table_schema(self._table))
-        integral = [isinstance(field.dataType, IntegralType) for field in partition_schema]
+        integral = [isinstance(field.dataType, IntegralType) for field in partition_schema(self._table)]
         if not any(integral) and mode is not WriteMode.CREATE_PARTITIONS:
             return {}
         spelled: dict[PartitionValues, PartitionValues] = {}
@@ -247,10 +245,9 @@ class Planner:
             existing=existing,
         )
 
-    def _split(self, schema: StructType) -> tuple[StructType, StructType]:
-        """Return data columns and partition columns; the latter come last."""
-        data_count = len(schema) - len(self._table.partition_columns)
-        return StructType(schema.fields[:data_count]), StructType(schema.fields[data_count:])
+    def _data_schema(self, fitted: Fitted) -> StructType:
+        """Return the columns of files: partition columns, which come last, are not in them."""
+        return StructType(fitted.schema.fields[: len(fitted.schema) - len(self._table.partition_columns)])
 
     def _block_size_bytes(self) -> int:
         text = self._session.hadoop.get("parquet.block.size", str(128 * MIB))

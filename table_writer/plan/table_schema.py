@@ -44,6 +44,12 @@ def table_schema(table: Table) -> StructType:
     return StructType(data + [by_name[name] for name in partition_names])
 
 
+def partition_schema(table: Table) -> StructType:
+    """Return the partition columns of :func:`table_schema`: its last ones."""
+    schema = table_schema(table)
+    return StructType(schema.fields[len(schema) - len(table.partition_columns) :])
+
+
 def _stored_schema(table: Table) -> StructType | None:
     parameters = table.parameters
     text = parameters.get("spark.sql.sources.schema")
