@@ -3,6 +3,9 @@ from __future__ import annotations
 import signal
 
 import pytest
+from pyspark.sql import SparkSession
+
+from table_writer.testing import Lakehouse
 
 
 def pytest_configure() -> None:
@@ -19,3 +22,9 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run what needs no lakehouse first: most mistakes show in seconds."""
     items.sort(key=lambda item: "lakehouse" in getattr(item, "fixturenames", ()))
+
+
+@pytest.fixture(scope="session")
+def spark(lakehouse: Lakehouse) -> SparkSession:
+    """Return the one Spark session of the test run."""
+    return lakehouse.spark

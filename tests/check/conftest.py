@@ -19,7 +19,6 @@ from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.partition_name import NULL_PARTITION
 from table_writer.model.table import Column
 from table_writer.model.write import StagedPartition
-from table_writer.testing import Lakehouse
 
 
 @dataclass
@@ -59,11 +58,6 @@ class World:
         session: Any = self.spark
         session._jsc.sc().listenerBus().waitUntilEmpty()
         return int(session._jsparkSession.sharedState().statusStore().executionsCount())
-
-
-@pytest.fixture(scope="session")
-def spark(lakehouse: Lakehouse) -> SparkSession:
-    return lakehouse.spark
 
 
 @pytest.fixture(scope="session")

@@ -92,11 +92,6 @@ def is_hives(parameters: dict[str, str]) -> bool:
     return "spark.sql.sources.provider" not in parameters
 
 
-@pytest.fixture(scope="session")
-def spark(lakehouse: Lakehouse) -> SparkSession:
-    return lakehouse.spark
-
-
 @pytest.fixture
 def twins(lakehouse: Lakehouse, lakehouse_database: str) -> Twins:
     metastore = HiveMetastore(MetastoreSettings(uris=(lakehouse.metastore_uri,)))

@@ -13,11 +13,6 @@ from .watched import Seen, look_at, stopped_at
 
 
 @pytest.fixture(scope="session")
-def spark(lakehouse: Lakehouse) -> SparkSession:
-    return lakehouse.spark
-
-
-@pytest.fixture(scope="session")
 def writer(spark: SparkSession) -> TableWriter:
     return TableWriter(spark)
 

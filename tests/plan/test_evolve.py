@@ -34,11 +34,6 @@ NEW = (
 
 
 @pytest.fixture(scope="module")
-def spark(lakehouse: Lakehouse) -> SparkSession:
-    return lakehouse.spark
-
-
-@pytest.fixture(scope="module")
 def metastore(lakehouse: Lakehouse) -> Iterator[HiveMetastore]:
     with HiveMetastore(MetastoreSettings(uris=(lakehouse.metastore_uri,))) as metastore:
         yield metastore

@@ -13,12 +13,6 @@ from table_writer.model.table import Column, Table, TableName
 from table_writer.plan.fit import Fitted, fit
 from table_writer.plan.limits import violation
 from table_writer.plan.table_schema import CHAR_VARCHAR, exact_type, stored_field, table_schema
-from table_writer.testing import Lakehouse
-
-
-@pytest.fixture(scope="module")
-def spark(lakehouse: Lakehouse) -> SparkSession:
-    return lakehouse.spark
 
 
 def table(ddl: str) -> StructType:

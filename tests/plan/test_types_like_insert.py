@@ -47,7 +47,6 @@ from table_writer.plan.limits import violation
 from table_writer.plan.match import match
 from table_writer.plan.table_schema import plain_type, stored_field
 from table_writer.plan.type_pairs import Match
-from table_writer.testing import Lakehouse
 
 DECIMALS: Final = {
     f"decimal({precision},{scale})": DecimalType(precision, scale)
@@ -143,11 +142,6 @@ class Pair:
 
 
 PAIRS: Final = [Pair(given, wanted) for given, wanted in itertools.product(GIVEN, TABLE_TYPES)]
-
-
-@pytest.fixture(scope="module")
-def spark(lakehouse: Lakehouse) -> SparkSession:
-    return lakehouse.spark
 
 
 @pytest.fixture(scope="module")

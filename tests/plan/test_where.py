@@ -12,17 +12,11 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from table_writer.errors import InvalidInputError
 from table_writer.plan.table_schema import CHAR_VARCHAR
 from table_writer.plan.where import Where
-from table_writer.testing import Lakehouse
 
 TEXT = StructType([StructField("dt", StringType())])
 CHAR = StructType([StructField("c", StringType(), metadata={CHAR_VARCHAR: "char(5)"})])
 AT_ONCE = "selects other partitions each time it is asked"
 SUBQUERY = "has a subquery"
-
-
-@pytest.fixture(scope="module")
-def spark(lakehouse: Lakehouse) -> SparkSession:
-    return lakehouse.spark
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from table_writer.plan.batches import runs_other_python
-from table_writer.testing import Lakehouse
 from table_writer.upload.batches import MAX_BYTES_SETTING, MAX_ROWS_SETTING, batches_of
 
 WIDE_BYTES = 200_000
@@ -23,11 +22,6 @@ def sizes(batches: Iterator[Any]) -> Iterator[Any]:
 
 def sent(rows: DataFrame) -> list[int]:
     return [row.rows for row in rows.mapInArrow(sizes, "rows long").collect()]
-
-
-@pytest.fixture
-def spark(lakehouse: Lakehouse) -> SparkSession:
-    return lakehouse.spark
 
 
 def wide(spark: SparkSession, row_count: int) -> DataFrame:
