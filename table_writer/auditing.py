@@ -36,6 +36,7 @@ def audit_of(spark: SparkSession, services: TableServices, staged: StagedFiles) 
         dataframe=partial(staged_frame, spark, services, staged),
         replaced_rows=partial(_replaced_rows, spark, services, staged),
         replaced=partial(_replaced, services, staged),
+        examples=services.config.check_examples,
     )
 
 

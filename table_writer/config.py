@@ -12,12 +12,13 @@ from table_writer.metastore.settings import without_login
 from table_writer.progress import PROGRESS_CHOICES, ProgressListener
 from table_writer.storage import S3Overrides
 
-__all__ = ["SessionSettings", "TableWriterConfig"]
+__all__ = ["MOST_EXAMPLES", "SessionSettings", "TableWriterConfig"]
 
 MIB: Final = 1024 * 1024
 DAY_SECONDS: Final = 86_400
 MIN_PART_BYTES: Final = 5 * MIB  # S3: every part but the last
 MAX_PART_BYTES: Final = 5 * 1024 * MIB  # S3: any part
+MOST_EXAMPLES: Final = 5  # rows that a failed check shows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +71,9 @@ class TableWriterConfig:
         How a write of more than a second shows how far it is: ``"bar"``, ``"log"`` (lines of level INFO to the logger
         ``table_writer``), ``"off"``, or who is to be told, a :class:`~table_writer.progress.ProgressListener`.
         ``"auto"``: a bar in a terminal or a notebook, else the log.
+    check_examples
+        How many wrong rows the result of a failed check shows, at most 1,000. 0 keeps rows of data, and texts that may
+        hold some, out of results and errors; Spark's own log may still quote a value that could not be cast.
 
     Raises
     ------
@@ -99,6 +103,7 @@ class TableWriterConfig:
     directory_name: str = "_table_writer"
     mark_success: bool | None = None
     progress: str | ProgressListener = "auto"
+    check_examples: int = MOST_EXAMPLES
 
     def __post_init__(self) -> None:
         """Refuse values that could not work, at the call and not on an executor an hour later."""
@@ -133,6 +138,7 @@ class TableWriterConfig:
                 lambda value: value in PROGRESS_CHOICES if isinstance(value, str) else callable(value),
                 f"one of {', '.join(PROGRESS_CHOICES)}, or a listener, which is called with a Progress",
             ),
+            ("check_examples", lambda value: 0 <= value <= 1000, "between 0 and 1,000"),
         )
         for name, holds, expected in rules:
             if not holds(getattr(self, name)):

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from table_writer.check.partition_text import typed_text
 from table_writer.check.target import Place, Target
+from table_writer.config import MOST_EXAMPLES
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.table import Column, PartitionValues
 from table_writer.model.write import StagedPartition
@@ -41,6 +42,8 @@ class Audit:
     replaced
         The partitions whose present rows readers would see no more; asked only by a reference of the table to itself.
         ``None``: all rows that the table has stay.
+    examples
+        Rows that the result of a check may show; 0 keeps all data out of it.
     """
 
     spark: SparkSession
@@ -53,6 +56,7 @@ class Audit:
     dataframe: Callable[[], DataFrame]
     replaced_rows: Callable[[], int]
     replaced: Callable[[], Collection[PartitionValues]] | None = None
+    examples: int = MOST_EXAMPLES
 
     @property
     def target(self) -> Target:

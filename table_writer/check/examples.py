@@ -22,11 +22,10 @@ from table_writer.check.unique import KeyQuestion
 from table_writer.model.check_result import CheckResult
 from table_writer.sql_text import quoted, spark_reason
 
-__all__ = ["MOST_EXAMPLES", "with_examples"]
+__all__ = ["with_examples"]
 
 _logger = logging.getLogger(__name__)
 
-MOST_EXAMPLES: Final = 5  # of a check
 LONGEST_VALUE: Final = 256  # characters of a value; cut in Spark, so that the driver never sees a long one
 NUMBER, RANK, ORDER, POSITION, ROWS, KEYS = (f"__table_writer_{name}" for name in ("n", "k", "o", "p", "rows", "keys"))
 
@@ -65,13 +64,13 @@ def _completed(result: CheckResult, question: Question, rows: Sequence[Any], fac
 
 
 def _query(questions: Questions, facts: Facts) -> DataFrame:
-    """Return up to five rows of each check that failed: each task finds its own five, and the best of these stay."""
+    """Return some rows of each check that failed: each task finds its own few, and the best of these stay."""
     by_row = {number: one for number, one in questions.items() if not one.keys}
     by_key = {number: one for number, one in questions.items() if one.keys}
     frame = flagged(by_row, facts.frame, facts)
     repeated = {number: _repeated(number, one, facts.frame) for number, one in by_key.items()}
     for number, keys in repeated.items():
-        frame = _marked(frame, number, by_key[number], keys)
+        frame = _marked(frame, number, by_key[number], keys, facts.audit.examples)
     flags = {number: F.coalesce(F.col(flag_name(number)), F.lit(False)) for number in questions}
     numbers = F.filter(F.array(*(F.when(flag, F.lit(number)) for number, flag in flags.items())), _is_there)
     orders = [F.when(F.col(NUMBER) == number, _text_of(one.keys)) for number, one in by_key.items()]
@@ -84,7 +83,7 @@ def _query(questions: Questions, facts: Facts) -> DataFrame:
         .select(NUMBER, POSITION, F.coalesce(*orders, F.lit("")).alias(ORDER), *texts)
     )
     ranked = wrong.withColumn(RANK, F.row_number().over(Window.partitionBy(NUMBER).orderBy(ORDER, POSITION)))
-    found = ranked.where(F.col(RANK) <= MOST_EXAMPLES).drop(POSITION, ORDER)
+    found = ranked.where(F.col(RANK) <= facts.audit.examples).drop(POSITION, ORDER)
     nothing = F.lit(None).cast("bigint")
     found = found.withColumns({ROWS: nothing, KEYS: nothing})
     return reduce(_with_counts, repeated.items(), found)
@@ -98,12 +97,10 @@ def _repeated(number: int, question: Question, frame: DataFrame) -> DataFrame:
     return grouped.agg(F.count(F.lit(1)).alias(ROWS)).where(F.col(ROWS) > 1)
 
 
-def _marked(frame: DataFrame, number: int, question: Question, repeated: DataFrame) -> DataFrame:
+def _marked(frame: DataFrame, number: int, question: Question, repeated: DataFrame, most: int) -> DataFrame:
     """Flag the rows of the first few keys: enough for examples, and small enough to be sent to every task."""
     names = [_key(number, at) for at in range(len(question.keys))]
-    few = F.broadcast(
-        repeated.orderBy(*names).limit(MOST_EXAMPLES).select(*names, F.lit(True).alias(flag_name(number)))
-    )
+    few = F.broadcast(repeated.orderBy(*names).limit(most).select(*names, F.lit(True).alias(flag_name(number))))
     here = {f"{name}_here": key for name, key in zip(names, question.keys, strict=True)}
     is_equal = reduce(and_, (F.col(f"{name}_here") == F.col(name) for name in names))
     return frame.withColumns(here).join(few, is_equal, "left")

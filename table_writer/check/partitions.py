@@ -23,7 +23,6 @@ from table_writer.model.table import PartitionValues
 __all__ = ["ExpectedPartitions", "OnlyPartitions", "OnlyWhere"]
 
 LISTED = 10
-EXAMPLES = 5
 
 
 def _partition_columns(target: Target, check: Check) -> Mapping[str, DataType]:
@@ -171,7 +170,7 @@ def _without_others(
         by=by,
         examples=[
             dict(zip(columns, ("null" if text == NULL_PARTITION else text for text in values), strict=True))
-            for values, _ in others[:EXAMPLES]
+            for values, _ in others
         ],
     )
 

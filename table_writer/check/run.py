@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -113,7 +114,7 @@ def run_checks(checks: Sequence[Check], audit: Audit) -> tuple[CheckResult, ...]
     found = {number: result for number, result in known.items() if result is not None}
     found |= answered({number: one for number, one in questions.items() if number not in found}, facts)
     found |= _with_rows(found, questions, facts)
-    return tuple(found[number] for number in questions)
+    return tuple(replace(one, examples=one.examples[: audit.examples]) for one in map(found.__getitem__, questions))
 
 
 def _with_rows(found: Mapping[int, CheckResult], questions: Questions, facts: Facts) -> dict[int, CheckResult]:

@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType
 
-from table_writer.check import expression, function_check, in_range, not_null, row_count, unique
+from table_writer.check import expression, function_check, in_range, not_null, only_partitions, row_count, unique
 from table_writer.check.report import failure_text
 from table_writer.check.run import as_checks, require_passed, run_checks
 from table_writer.errors import CheckFailedError, InvalidInputError
@@ -226,3 +226,30 @@ def test_a_pandera_model_is_a_check(staged: Staged) -> None:
     assert "greater_than(0)" in result.message + str(result.examples)
     forgotten = staged([(0,)], "id INT").one(function_check(model.validate, name="forgotten"))
     assert forgotten.message.startswith("the function returned DataFrame")
+
+
+def test_rows_are_left_out_where_none_may_be_shown_and_counts_stay(staged: Staged) -> None:
+    checks = [
+        not_null("note"),
+        unique("id"),
+        only_partitions(["day=1"]),
+        expression("CAST(note AS INT) > 0"),
+        expression("note <> 'secret'"),
+    ]
+    rows = [(1, "secret", "1"), (1, None, "1"), (2, "3", "secret")]
+    results = [
+        run_checks(as_checks(checks), staged(rows, "id INT, note STRING, day STRING", ["day"], examples=most).audit)
+        for most in (5, 0)
+    ]
+    assert "secret" in str([result.examples for result in results[0]])
+    assert [result.examples for result in results[1]] == [()] * len(checks)
+    assert [(one.name, one.passed, one.failed_rows, one.message) for one in results[0]] == [
+        (one.name, one.passed, one.failed_rows, one.message) for one in results[1]
+    ]
+    assert [one.failed_rows for one in results[1]] == [1, 2, 1, None, 1]
+
+
+def test_as_many_rows_are_shown_as_asked_for(staged: Staged) -> None:
+    world = staged([(None, 1)] * 9, "id INT, n INT", examples=7)
+    [result] = run_checks(as_checks([not_null("id")]), world.audit)
+    assert (len(result.examples), result.failed_rows) == (7, 9)
