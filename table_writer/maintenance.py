@@ -117,7 +117,7 @@ class Maintenance(StagedMaintenance):
         A publish whose metastore call was applied is recorded as published; one whose call was not is rolled forward.
         Partitions that another tool has moved since are left alone and named. A partition that a late call has put back
         to older rows of this library is put right. A vacuum whose process died is finished. It waits for publishes
-        whose time is not over yet; calling it again changes nothing.
+        whose time is not over yet and that readers do not see; calling it again changes nothing.
 
         Parameters
         ----------

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from table_writer.errors import MetastoreError
 from table_writer.log.deadline import Deadline
 from table_writer.log.history import History, Placement, SlotRecord
-from table_writer.log.rules import PartitionState, claim_is_over, recovered_state, to_switch
+from table_writer.log.rules import Effect, PartitionState, claim_is_over, effect, recovered_state, to_switch
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
@@ -31,10 +31,10 @@ LONGEST_WAIT_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recovered:
-    """An entry that was done again."""
+    """An entry that was done again, or was found done."""
 
     version: int
-    recovered_as: int  # the version of the recover entry
+    recovered_as: int  # the version of the recover entry; its own if it was found done
     outcome: Outcome
     partitions: tuple[PartitionValues, ...]  # that this recovery has switched
     superseded: tuple[PartitionValues, ...]  # moved by another tool meanwhile: left alone
@@ -86,13 +86,15 @@ class Recovery:
         self._sleep = sleep
 
     def settle(self, version: int, table: Table, *, newest: int) -> Recovered | None:
-        """Wait until an entry is settled, or recover it once its claim has timed out.
+        """Confirm an entry that has taken effect; else wait until it is settled, or recover it once its claim is over.
 
         Returns when something changed: the caller reads the log again.
         """
         wait = FIRST_WAIT_SECONDS
         record = self._log.read(version)
         if record.outcome is None and not claim_is_over(record.entry, record.age_seconds):
+            if self._has_taken_effect(record.entry, table):
+                return self._confirm(record.entry)
             logger.warning(
                 "version=%d is being published by write_id=%s; waiting, at most %.0f s. Ctrl-C is safe",
                 version,
@@ -104,6 +106,26 @@ class Recovery:
             wait = min(2 * wait, LONGEST_WAIT_SECONDS)
             record = self._log.read(version)
         return self.recover(record, table, newest=newest) if record.outcome is None else None
+
+    def _has_taken_effect(self, entry: LogEntry, table: Table) -> bool:
+        """Whether every partition is where an entry has moved it: then its claimant has nothing left to send.
+
+        Not of an entry that drops partitions, for its drop may still come. Nor within a day after a recovery: then a
+        late call may have put them there, and the claimant's own may still come.
+        """
+        moves = [one.new_location not in {None, one.old_location} for one in entry.partitions]
+        if not moves or not all(moves):
+            return False
+        now = self._metastore.get_partitions(table, [one.values for one in entry.partitions])
+        return effect(states(entry, now, self._layout).values()) is Effect.ALL and not self._log.recovered_lately()
+
+    def _confirm(self, entry: LogEntry) -> Recovered:
+        """Record the outcome in its claimant's place."""
+        outcome = self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id)
+        logger.warning("version=%d had taken effect already: %s", entry.version, outcome.value)
+        return Recovered(
+            version=entry.version, recovered_as=entry.version, outcome=outcome, partitions=(), superseded=()
+        )
 
     def recover(
         self, record: SlotRecord, table: Table, *, newest: int, behind: Sequence[EntryPartition] = ()

@@ -44,7 +44,7 @@ class Keeping(Staging):
         """Return the phase that settles the oldest entry in doubt, or that waits for it."""
         for record in log.history.in_doubt:
             if record.entry.operation is not Operation.VACUUM:
-                return self.recovery(log, record, again, failed=("end", "failed")) if self.is_over(record) else again
+                return self.settling(log, record, again, failed=("end", "failed"))
         return None
 
     def compare(self, log: Log) -> Phase:

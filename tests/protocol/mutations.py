@@ -107,6 +107,16 @@ class RecoversTooEarly(Protocol):
         return True
 
 
+class ConfirmsBeforeTheDrop(Protocol):
+    def is_confirmable(self, slot: Slot) -> bool:
+        return True
+
+
+class ConfirmsWhatALateCallDid(Protocol):
+    def is_recovered_lately(self, log: Log) -> bool:
+        return False
+
+
 class AbandonsTooLate(Protocol):
     def in_time_of_giving_up(self, version: int) -> int:
         return 0
@@ -292,6 +302,18 @@ MUTATIONS: Final = (
         "nothing is recovered before the claim's timeout",
         RecoversTooEarly,
         where("2 writes, recover", ONLY_P, A=A_P, B=B_P, recover=RECOVER),
+        "no entry in doubt wants",
+    ),
+    Mutation(
+        "nothing is confirmed while its drop may still come",
+        ConfirmsBeforeTheDrop,
+        where("rollback, write, recover", ONLY_P, K=rollback(0), B=B_P, recover=RECOVER),
+        "no entry in doubt wants",
+    ),
+    Mutation(
+        "nothing is confirmed that a late call may have done",
+        ConfirmsWhatALateCallDid,
+        where("old alter", OLD_ALTER, K=rollback(2), B=B_P, recover=RECOVER),
         "no entry in doubt wants",
     ),
     Mutation(

@@ -79,8 +79,7 @@ class Publishing(Rules):
         for record in records:
             verdict = self.standing(record, draft, plan)
             if verdict is Standing.IN_DOUBT:
-                failed = ("discard", plan, "failed")
-                return self.recovery(log, record, again, failed=failed) if self.is_over(record) else again
+                return self.settling(log, record, again, failed=("discard", plan, "failed"))
             if verdict in {Standing.CONFLICT, Standing.DELETED}:
                 return "discard", plan, "failed"
         return "look", plan, log
@@ -240,6 +239,23 @@ class Publishing(Rules):
 
     def send(self, job: Job, call: Call) -> Send:
         return Send(call, self.in_time_of(job.version))
+
+    def settling(self, log: Log, record: SlotRecord, again: Next, *, failed: Next) -> Next:
+        """Return the phase that settles an entry in doubt, or that waits for its claimant."""
+        if self.is_over(record):
+            return self.recovery(log, record, again, failed=failed)
+        slot = log.slots[record.entry.version - 1]
+        return ("confirm", record.entry.version, slot, again) if self.is_confirmable(slot) else again
+
+    def confirm(self, version: int, slot: Slot, again: Next) -> Phase:
+        """Record in its claimant's place that an entry has taken effect."""
+        now = yield ReadMetastore(tuple(values for values, _, _ in slot.changes))
+        states = {self.state(change, code) for change, code in zip(slot.changes, now, strict=True)}
+        if self.effect(states) is Effect.ALL:
+            log: Log = yield ReadLog()
+            if not self.is_recovered_lately(log):
+                yield Settle(version, Outcome.PUBLISHED, slot.write_id)
+        return again
 
     def recovery(self, log: Log, record: SlotRecord, then: Next, *, failed: Next) -> Next:
         """Return the phase that finishes an entry whose claimant is gone."""

@@ -18,7 +18,7 @@ from table_writer.log.rules import (
     standing,
     to_switch,
 )
-from table_writer.model.entry import LogEntry, Outcome
+from table_writer.model.entry import LogEntry, Operation, Outcome
 from table_writer.model.table import Partition
 from table_writer.vacuum.due import Ages, InUse, due, in_use, is_used
 
@@ -29,6 +29,7 @@ from .state import (
     Change,
     Log,
     Metastore,
+    Slot,
     entry_partition,
     location,
     text,
@@ -63,6 +64,14 @@ class Rules:
 
     def is_over(self, record: SlotRecord) -> bool:
         return claim_is_over(record.entry, record.age_seconds)
+
+    def is_confirmable(self, slot: Slot) -> bool:
+        """Whether all that an entry does is to be seen at once."""
+        return bool(slot.changes) and all(new not in {None, old} for _, old, new in slot.changes)
+
+    def is_recovered_lately(self, log: Log) -> bool:
+        """Whether a call of an entry that was recovered may still come."""
+        return any(slot.operation is Operation.RECOVER and not slot.old for slot in log.slots)
 
     def state(self, change: Change, now: str | None) -> PartitionState:
         return partition_state(entry_partition(change), text(now), LAYOUT)

@@ -90,9 +90,8 @@ class Staging(Publishing):
             return None
         if own[-1].outcome is Outcome.PUBLISHED:
             return "leave", plan, "repeated", False
-        if not self.is_over(own[-1]):
-            return "publish", plan
-        return self.recovery(log, own[-1], ("publish", plan), failed=("leave", plan, self.own_not_settled(), False))
+        failed = ("leave", plan, self.own_not_settled(), False)
+        return self.settling(log, own[-1], ("publish", plan), failed=failed)
 
     def own_not_settled(self) -> str:
         """What a publisher says that could not settle its own write's entry."""

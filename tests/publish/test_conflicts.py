@@ -17,7 +17,7 @@ from table_writer.model.table import Column
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import Switch
 
-from .world import ROOT, TABLE, DeathError, Fault, World
+from .world import ROOT, TABLE, DeathError, Fault, Rows, World
 
 ONE = {"d1": frozenset({1})}
 TWO = {"d1": frozenset({2})}
@@ -102,6 +102,19 @@ def test_a_claim_of_a_dead_writer_is_waited_for_then_recovered() -> None:
     with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
         world.write(TWO)
     assert world.rows() == ONE
+    recovery, waits = settling(world)
+    recovery.settle(2, world.table, newest=2)
+    assert waits, "a claim is left alone until it has timed out"
+    assert world.rows() == TWO
+    log = world.services().log
+    record = log.read(3)
+    assert record.entry.operation is Operation.RECOVER
+    assert record.entry.settles == 2
+    assert log.outcome(2) is Outcome.PUBLISHED
+
+
+def settling(world: World) -> tuple[Recovery, list[float]]:
+    """Return a recovery whose waits let a claim time out, and those waits."""
     services = world.services(TableWriterConfig(metastore_timeout_seconds=1))
     waits: list[float] = []
 
@@ -118,13 +131,53 @@ def test_a_claim_of_a_dead_writer_is_waited_for_then_recovered() -> None:
         identity={},
         sleep=sleep,
     )
-    recovery.settle(2, world.table, newest=2)
-    assert waits, "a claim is left alone until it has timed out"
-    assert world.rows() == TWO
-    record = services.log.read(3)
-    assert record.entry.operation is Operation.RECOVER
-    assert record.entry.settles == 2
-    assert services.log.outcome(2) is Outcome.PUBLISHED
+    return recovery, waits
+
+
+@pytest.mark.parametrize("rows", [TWO, {**TWO, **OTHER}], ids=["replaces", "adds and replaces"])
+def test_a_switch_of_a_dead_writer_that_readers_see_is_confirmed_without_a_wait(rows: Rows) -> None:
+    world = World()
+    world.write(ONE)
+    with world.inject(Fault("metastore", "alter_partitions", 1, "after", DeathError)), pytest.raises(DeathError):
+        world.write(rows)
+    recovery, waits = settling(world)
+    assert recovery.settle(2, world.table, newest=2) is not None
+    assert waits == []
+    history = world.history()
+    assert [(record.entry.version, record.outcome) for record in history.records] == [
+        (1, Outcome.PUBLISHED),
+        (2, Outcome.PUBLISHED),
+    ]
+    assert world.rows() == rows
+    world.write({"d1": frozenset({4})})
+    assert world.rows() == {**rows, "d1": frozenset({4})}
+
+
+def test_within_a_day_after_a_recovery_a_claim_is_waited_for_whatever_readers_see() -> None:
+    world = World()
+    world.write(ONE)
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write(TWO)
+    world.wait_out_claims()
+    world.keeper.recover(str(world.name))
+    with world.inject(Fault("metastore", "alter_partitions", 1, "after", DeathError)), pytest.raises(DeathError):
+        world.write(ONE)
+    recovery, waits = settling(world)
+    recovery.settle(4, world.table, newest=4)
+    assert waits
+    assert world.rows() == ONE
+
+
+def test_a_rollback_that_is_yet_to_drop_a_partition_is_waited_for() -> None:
+    world = World()
+    world.write(ONE)
+    world.write(OTHER)
+    with world.inject(Fault("metastore", "alter_partitions", 1, "after", DeathError)), pytest.raises(DeathError):
+        world.keeper.rollback(str(world.name), version=1)
+    recovery, waits = settling(world)
+    recovery.settle(3, world.table, newest=3)
+    assert waits
+    assert world.partitions().keys() == ONE.keys()
 
 
 def test_rows_that_a_recovery_published_after_the_plan_are_a_conflict() -> None:
