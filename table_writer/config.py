@@ -33,7 +33,7 @@ class TableWriterConfig:
         PEM file to trust, for ``hive.metastore.use.SSL=true``: Python cannot read Java's trust stores.
     metastore_timeout_seconds
         How long one metastore call may take. Not Spark's ``hive.metastore.client.socket.timeout`` of ten minutes: a
-        claim lasts twice as long, and a dead writer's claim is waited for.
+        claim lasts twice as long, and that of a writer that died before its switch is waited for.
     publish_timeout_seconds
         How long a claim is this writer's alone; after it others recover it. At least twice the metastore's timeout plus
         five seconds, since a publish that adds and replaces partitions sends two calls.
@@ -72,8 +72,8 @@ class TableWriterConfig:
         ``table_writer``), ``"off"``, or who is to be told, a :class:`~table_writer.progress.ProgressListener`.
         ``"auto"``: a bar in a terminal or a notebook, else the log.
     check_examples
-        How many wrong rows the result of a failed check shows, at most 1,000. 0 keeps rows of data, and texts that may
-        hold some, out of results and errors; Spark's own log may still quote a value that could not be cast.
+        How many wrong rows the result of a failed check shows, at most 1,000; 0 for none. Messages still name
+        partitions, newest values and what a function says, and Spark's own log may quote a value.
 
     Raises
     ------
@@ -138,7 +138,7 @@ class TableWriterConfig:
                 lambda value: value in PROGRESS_CHOICES if isinstance(value, str) else callable(value),
                 f"one of {', '.join(PROGRESS_CHOICES)}, or a listener, which is called with a Progress",
             ),
-            ("check_examples", lambda value: 0 <= value <= 1000, "between 0 and 1,000"),
+            ("check_examples", lambda value: isinstance(value, int) and 0 <= value <= 1000, "0 to 1,000"),
         )
         for name, holds, expected in rules:
             if not holds(getattr(self, name)):

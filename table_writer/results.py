@@ -55,18 +55,19 @@ def repeated_result(entry: LogEntry, watch: Stopwatch, *, write_id: str = "") ->
 
     ``write_id`` is given by who publishes a staged write, which another process may have published.
     """
+    is_other = not write_id or (entry.write_id != write_id and entry.idempotency_key != "")  # a recovery's has no key
     same = f"write {write_id} was published already, by {entry.writer.get('user', '?')}@{entry.writer.get('host', '?')}"
     other = f"idempotency key {entry.idempotency_key} was published by write {entry.write_id}"
     return WriteResult(
         table=entry.table,
         mode=entry.mode,
-        write_id=entry.write_id,
+        write_id=entry.write_id if is_other else write_id,
         version=entry.version,
         repeated=True,
         seconds=watch.seconds,
         storage_requests=watch.storage_requests(),
         metastore_calls=watch.metastore_calls(),
-        notes=(same if entry.write_id == write_id else other,),
+        notes=(other if is_other else same,),
     )
 
 

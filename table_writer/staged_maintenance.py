@@ -123,7 +123,8 @@ class StagedMaintenance(ServicesBound):
         ConflictError
             Somebody else published one of its partitions since it was planned; it stays staged.
         InvalidInputError
-            It is not staged any more, and was not published; or it adds columns to the table, which takes Spark.
+            It is not staged any more, and was not published, or was rolled back; or it adds columns to the table, which
+            takes Spark.
         StorageError, MetastoreError, OutcomeUnknownError
             As of every write. Unless the outcome is unknown, it stays staged.
         """
@@ -132,7 +133,7 @@ class StagedMaintenance(ServicesBound):
         watch = Stopwatch(services.metastore)
         watch.follow(services.store)
         try:
-            found = staged_writes.find_unpublished(write_id)
+            found = staged_writes.find_unpublished(write_id, dry_run=dry_run)
             if dry_run:
                 staged_writes.examine(found.record)
                 return staged_detail(found, notes=(NOTHING_IN_THE_WAY,))

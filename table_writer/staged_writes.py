@@ -9,7 +9,8 @@ from dataclasses import replace
 from functools import partial
 
 from table_writer.errors import CheckFailedError, ConflictError, InvalidInputError, StorageError, TableWriterError
-from table_writer.log.history import written_ids
+from table_writer.log.history import History, written_ids
+from table_writer.log.keys import is_kept
 from table_writer.log.registration import (
     Registered,
     read_registration,
@@ -59,23 +60,31 @@ class StagedWrites:
         registered = self._registered(write_id)
         return self._found(registered, read_signs(self._services.store, self._services.layout, write_id, "checks"))
 
-    def find_unpublished(self, write_id: str) -> FoundStaged:
+    def find_unpublished(self, write_id: str, *, dry_run: bool = False) -> FoundStaged:
         """Return one that is to be published; it may have been published a moment ago, which publishing finds out.
+
+        A dry run settles nothing for that.
 
         Raises
         ------
         RepeatedError
             It was published, and nothing of it is left to do.
         InvalidInputError
-            As :meth:`find`.
+            As :meth:`find`; or it was published, and rolled back since.
+        MetastoreError, StorageError, OutcomeUnknownError
+            It was about to be published, and that could not be settled.
         """
         try:
             return self.find(write_id)
         except InvalidInputError:
-            entry = self._services.log.read_history().publication(write_id)
-            if entry is None:
+            history = self._services.log.read_history()
+            if write_id in history.ids_in_doubt and not dry_run:
+                history, _ = self._services.recovery().settled_history(self._services.table)
+            published = history.publication(write_id)
+            if published is None:
                 raise
-            raise RepeatedError(entry) from None
+            self._require_kept(write_id, history)
+            raise RepeatedError(published.entry) from None
 
     def find_all(self) -> tuple[tuple[FoundStaged, ...], dict[str, str]]:
         """Return all in the order of their ``write_id``, and why the others cannot be read.
@@ -124,8 +133,12 @@ class StagedWrites:
 
     def examine(self, record: StagedRecord, *, with_spark: bool = False) -> None:
         """Raise what a publish would raise now, as far as can be told without changing anything."""
+        try:
+            self._services.publisher().examine(record.files)
+        except RepeatedError:
+            self._require_kept(record.plan.write_id, self._services.log.read_history())
+            raise
         self._require_publishable(record, with_spark=with_spark)
-        self._services.publisher().examine(record.files)
         beside = require_as_staged(self._services.store, record.files)
         if beside and record.plan.mode is not WriteMode.APPEND:
             raise StorageError(
@@ -159,12 +172,14 @@ class StagedWrites:
         StorageError, MetastoreError, ConflictError, OutcomeUnknownError
             As of every publish. Unless the outcome is unknown, the write stays staged.
         """
-        self._require_publishable(record, with_spark=prepare is not None)
         try:
+            self._services.publisher().require_unpublished(record.plan)
+            self._require_publishable(record, with_spark=prepare is not None)
             published = self._publish(prepare(record.files) if prepare else record.files)
         except RepeatedError as repeated:
             if record.plan.write_id in written_ids(self._services.layout, repeated.entry):
                 self._remove_signs(record.plan.write_id)
+                self._require_kept(record.plan.write_id, self._services.log.read_history())
             else:
                 self.discard(record.plan.write_id)
             raise
@@ -189,6 +204,16 @@ class StagedWrites:
         if done.kept and not dry_run:
             self._remove_signs(write_id)
         return done
+
+    def _require_kept(self, write_id: str, history: History) -> None:
+        """Refuse to say of a write that it was published when a rollback has taken all of it back."""
+        published = history.publication(write_id)
+        if published is not None and not is_kept(published, history.records):
+            raise self._refusal(
+                write_id,
+                f"was published as version {published.entry.version}, and was rolled back since: nothing was published"
+                " now. Where its rows are wanted, write them again",
+            )
 
     def _require_publishable(self, record: StagedRecord, *, with_spark: bool) -> None:
         _require_passed(record.files)

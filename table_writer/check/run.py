@@ -119,7 +119,8 @@ def run_checks(checks: Sequence[Check], audit: Audit) -> tuple[CheckResult, ...]
 
 def _with_rows(found: Mapping[int, CheckResult], questions: Questions, facts: Facts) -> dict[int, CheckResult]:
     """Add example rows to the results that are about rows and have none."""
-    wanted = {number: one for number, one in found.items() if one.failed_rows and not one.examples}
+    failed = {number: one for number, one in found.items() if one.failed_rows and not one.examples}
+    wanted = {number: one for number, one in failed.items() if facts.audit.examples or questions[number].keys}
     return with_examples(wanted, questions, facts) if wanted else {}
 
 

@@ -139,10 +139,10 @@ class History:
             if record.outcome is Outcome.PUBLISHED and record.entry.operation is not Operation.VACUUM
         )
 
-    def publication(self, write_id: str) -> LogEntry | None:
+    def publication(self, write_id: str) -> SlotRecord | None:
         """Return the entry that made readers see a write first, ``None`` if none did, or none is left."""
-        entries = (record.entry for record in self.published)
-        return next((entry for entry in entries if write_id in written_ids(self.layout, entry)), None)
+        made = (one for one in self.published if one.entry.operation in {Operation.WRITE, Operation.RECOVER})
+        return next((one for one in made if write_id in written_ids(self.layout, one.entry)), None)
 
     @cached_property
     def claimed_ids(self) -> frozenset[str]:

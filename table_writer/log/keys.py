@@ -8,7 +8,7 @@ from table_writer.log.history import SlotRecord
 from table_writer.model.entry import LogEntry, Operation, Outcome
 from table_writer.model.table import PartitionValues
 
-__all__ = ["comes_before", "published_with_key"]
+__all__ = ["comes_before", "is_kept", "published_with_key"]
 
 
 def published_with_key(records: Sequence[SlotRecord], key: str) -> LogEntry | None:
@@ -24,16 +24,28 @@ def published_with_key(records: Sequence[SlotRecord], key: str) -> LogEntry | No
     key
         Not empty.
     """
-    rollbacks = [r.entry for r in records if r.entry.rollback_to is not None and r.outcome is Outcome.PUBLISHED]
     for record in reversed(records):
-        entry, switched = record.entry, record.entry.partition_values - record.superseded
-        if entry.idempotency_key != key or entry.operation is not Operation.WRITE:
-            continue
-        if record.outcome is Outcome.PUBLISHED and any(
-            _counts(entry.version, values, rollbacks, records[-1].entry.version) for values in switched
-        ):
+        entry = record.entry
+        if entry.idempotency_key == key and entry.operation is Operation.WRITE and is_kept(record, records):
             return entry
     return None
+
+
+def is_kept(record: SlotRecord, records: Sequence[SlotRecord]) -> bool:
+    """Whether an entry was published, and not all of its partitions were rolled back to a version before it.
+
+    Parameters
+    ----------
+    record
+        The entry.
+    records
+        All records from some version at or before it up to the newest, ascending.
+    """
+    rollbacks = [r.entry for r in records if r.entry.rollback_to is not None and r.outcome is Outcome.PUBLISHED]
+    switched = record.entry.partition_values - record.superseded
+    return record.outcome is Outcome.PUBLISHED and any(
+        _counts(record.entry.version, values, rollbacks, records[-1].entry.version) for values in switched
+    )
 
 
 def _counts(version: int, values: PartitionValues, rollbacks: Sequence[LogEntry], at: int) -> bool:

@@ -275,7 +275,7 @@ class TableLog:
         version, outcome
             The entry, and what became of it.
         write_id
-            Who found out.
+            The entry's own where its calls were seen to end, by whomever; else the recovery's: then one may come late.
         superseded
             Partitions that were not switched, since another tool had moved them.
         """

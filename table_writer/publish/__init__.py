@@ -2,6 +2,7 @@
 
 ================  ===============================================================
 ``publisher``     the order: look, claim, switch, settle
+``draft``         the entry that a write claims
 ``carry_over``    an append's copies of the files that are there already
 ``switch``        THE call after which readers see new rows, and its three outcomes
 ``recovery``      finishing an entry whose writer is gone

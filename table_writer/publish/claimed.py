@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from table_writer.errors import InvalidInputError, MetastoreError, StorageError, TableWriterError
+from table_writer.errors import InvalidInputError, MetastoreError, OutcomeUnknownError, StorageError, TableWriterError
 from table_writer.log.deadline import Deadline
 from table_writer.log.table_log import TableLog
 from table_writer.model.entry import LogEntry, Outcome
@@ -69,11 +69,21 @@ class ClaimedEntries:
         """Do only the switch; the caller records the outcome, unless something is left to do."""
         try:
             return self._switch.apply(table, entry, now, deadline)
-        except (MetastoreError, InvalidInputError) as refusal:
-            self.give_up(entry, deadline, refusal)
+        except (MetastoreError, InvalidInputError, OutcomeUnknownError) as failure:
+            if self._is_confirmed(entry):  # somebody has seen it, and others have moved its partitions since
+                return ()
+            if not isinstance(failure, OutcomeUnknownError):
+                self.give_up(entry, deadline, failure)
             raise
         except KeyboardInterrupt as stopped:
             raise _noted(stopped, entry) from None
+
+    def _is_confirmed(self, entry: LogEntry) -> bool:
+        try:
+            return self._log.outcome(entry.version) is Outcome.PUBLISHED
+        except StorageError as error:
+            logger.warning("write_id=%s its outcome cannot be read: %s", entry.write_id, error)
+            return False
 
     def _settle(self, entry: LogEntry) -> tuple[str, ...]:
         """Record the outcome. Readers have switched already, so nothing that fails here is a failure of the write."""

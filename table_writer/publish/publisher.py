@@ -14,7 +14,6 @@ from table_writer.errors import (
     MetastoreError,
     OutcomeUnknownError,
     PartitionExistsError,
-    StorageError,
     TableWriterError,
 )
 from table_writer.log.deadline import Deadline
@@ -23,10 +22,11 @@ from table_writer.log.keys import published_with_key
 from table_writer.log.rules import Standing, standing
 from table_writer.log.table_log import LogState
 from table_writer.model.entry import DISCARD, EntryPartition, LogEntry, Operation, Outcome
-from table_writer.model.partition_name import name_in, shown_name
+from table_writer.model.partition_name import shown_name
 from table_writer.model.table import PartitionValues, Table
-from table_writer.model.write import StagedFiles, StagedPartition, WriteMode, WritePlan, no_partition
+from table_writer.model.write import StagedFiles, WriteMode, WritePlan, no_partition
 from table_writer.publish.carry_over import Carried, CarryOver, Hold
+from table_writer.publish.draft import completed, drafted
 from table_writer.publish.parts import PublishParts
 from table_writer.publish.replaced import Replaced, replaced_locations
 from table_writer.publish.switch import PartitionsNow, locations, outcome_unknown
@@ -135,6 +135,26 @@ class Publisher:
                     lost()
             state = self._parts.log.read_state(listed_after=state.listed_after)
 
+    def require_unpublished(self, plan: WritePlan) -> None:
+        """Find out whether another process has published a staged write; settle it first where that is in doubt.
+
+        Raises
+        ------
+        RepeatedError
+            It was published.
+        OutcomeUnknownError
+            It is in doubt, and could not be settled.
+        """
+        while True:
+            state = self._parts.log.read_state(listed_after=plan.base_version)
+            records = self._unseen(plan, state)
+            _require_unpublished(plan, records)
+            own = (one.entry for one in records if one.outcome is None and one.entry.operation is not Operation.VACUUM)
+            doubtful = [entry.version for entry in own if plan.write_id in written_ids(plan.layout, entry)]
+            if not doubtful:
+                return
+            self._settle_other(doubtful[0], plan, state)
+
     def examine(self, staged: StagedFiles) -> None:
         """Raise what :meth:`publish` would raise for what others have done since the plan; change nothing.
 
@@ -172,36 +192,8 @@ class Publisher:
         return Published(entry=look.entry, notes=look.notes + notes)
 
     def _draft(self, staged: StagedFiles) -> LogEntry:
-        plan = staged.plan
-        partitions = tuple(
-            EntryPartition(
-                values=plan.spellings.get(one.values, one.values),
-                old_location=None,
-                new_location=_directory_of(one, plan),
-                rows=one.rows,
-                bytes=one.bytes,
-                raw_bytes=one.raw_bytes,
-                files=len(one.keys),
-            )
-            for one in staged.partitions
-        )
-        return LogEntry(
-            table=str(plan.table.name),
-            version=plan.base_version + 1,
-            write_id=plan.write_id,
-            operation=Operation.WRITE,
-            mode=f"{plan.mode.value} where {plan.where}" if plan.where else plan.mode.value,
-            created_at=datetime.now(UTC),
-            base_version=plan.base_version,
-            publish_timeout_seconds=self._parts.publish_timeout_seconds,
-            partitions=partitions,
-            schema=plan.schema,
-            row_bytes=staged.row_bytes,
-            checks=staged.checks,
-            idempotency_key=plan.idempotency_key,
-            tags=dict(plan.tags),
-            writer=dict(self._parts.identity),
-        )
+        timeout = self._parts.publish_timeout_seconds
+        return drafted(staged, publish_timeout_seconds=timeout, identity=self._parts.identity)
 
     def _look(self, plan: WritePlan, draft: LogEntry, carry_over: CarryOver) -> _Look | None:
         """Read the table and the partitions again: the only look that a claim is based on.
@@ -225,7 +217,7 @@ class Publisher:
             before, now = now, self._parts.metastore.get_partitions(table, values)
             if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
                 break
-        partitions = tuple(_complete(one, now, carry_over.carried) for one in draft.partitions)
+        partitions = tuple(completed(one, now, carry_over.carried) for one in draft.partitions)
         entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=replaced.locations)
         return _Look(table, now, entry, replaced.notes)
 
@@ -356,38 +348,6 @@ def _require_unpublished(plan: WritePlan, records: Iterable[SlotRecord]) -> None
     for record in records:
         if record.outcome is Outcome.PUBLISHED and plan.write_id in written_ids(plan.layout, record.entry):
             raise RepeatedError(record.entry)
-
-
-def _directory_of(staged: StagedPartition, plan: WritePlan) -> str:
-    """Return where readers will look, which must be where the files are."""
-    name = name_in(plan.table, staged.values)
-    location = plan.data_location.child(name)
-    if not all(key.startswith(location.key) for key in staged.keys):
-        raise StorageError(
-            f"files of partition {name} are not below {location}; nothing was published",
-            table=str(plan.table.name),
-            write_id=plan.write_id,
-        )
-    return str(location)
-
-
-def _complete(
-    partition: EntryPartition, now: PartitionsNow, carried: Mapping[PartitionValues, Carried]
-) -> EntryPartition:
-    """Say where readers look now, and count what an append brings along."""
-    brought = carried.get(partition.values, Carried())
-    return replace(
-        partition,
-        old_location=now[partition.values].location if partition.values in now else None,
-        rows=_sum(partition.rows, brought.rows),
-        bytes=partition.bytes + brought.bytes,
-        raw_bytes=_sum(partition.raw_bytes, brought.raw_bytes),
-        files=partition.files + brought.files,
-    )
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
 
 
 def _shown(table: Table, values: Collection[PartitionValues]) -> str:

@@ -92,37 +92,42 @@ class Recovery:
         """
         wait = FIRST_WAIT_SECONDS
         record = self._log.read(version)
-        if record.outcome is None and not claim_is_over(record.entry, record.age_seconds):
+        while record.outcome is None and not claim_is_over(record.entry, record.age_seconds):
             if self._has_taken_effect(record.entry, table):
                 return self._confirm(record.entry)
-            logger.warning(
-                "version=%d is being published by write_id=%s; waiting, at most %.0f s. Ctrl-C is safe",
-                version,
-                record.entry.write_id,
-                record.entry.publish_timeout_seconds - record.age_seconds,
-            )
-        while record.outcome is None and not claim_is_over(record.entry, record.age_seconds):
+            if wait == FIRST_WAIT_SECONDS:
+                logger.warning(
+                    "version=%d is being published by write_id=%s; waiting, at most %.0f s. Ctrl-C is safe",
+                    version,
+                    record.entry.write_id,
+                    record.entry.publish_timeout_seconds - record.age_seconds,
+                )
             self._sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT_SECONDS)
             record = self._log.read(version)
         return self.recover(record, table, newest=newest) if record.outcome is None else None
 
     def _has_taken_effect(self, entry: LogEntry, table: Table) -> bool:
-        """Whether every partition is where an entry has moved it: then its claimant has nothing left to send.
+        """Whether readers look at the files of a write in every partition: then its claimant has nothing left to send.
 
-        Not of an entry that drops partitions, for its drop may still come. Nor within a day after a recovery: then a
-        late call may have put them there, and the claimant's own may still come.
+        Only its own call points there. Not so the calls of a rollback, which another tool's may look like; a drop is a
+        call of its own, which may still come; and within a day after a recovery a staged write's earlier call may.
         """
-        moves = [one.new_location not in {None, one.old_location} for one in entry.partitions]
-        if not moves or not all(moves):
+        own = (self._layout.data(entry.write_id), self._layout.empty(entry.write_id))
+        locations = [one.new_location and Location.parse(one.new_location) for one in entry.partitions]
+        if not locations or not all(one and any(root.contains(one) for root in own) for one in locations):
             return False
-        now = self._metastore.get_partitions(table, [one.values for one in entry.partitions])
+        try:
+            now = self._metastore.get_partitions(table, [one.values for one in entry.partitions])
+        except MetastoreError as error:
+            logger.warning("version=%d cannot be seen: %s", entry.version, error)
+            return False
         return effect(states(entry, now, self._layout).values()) is Effect.ALL and not self._log.recovered_lately()
 
     def _confirm(self, entry: LogEntry) -> Recovered:
         """Record the outcome in its claimant's place."""
         outcome = self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id)
-        logger.warning("version=%d had taken effect already: %s", entry.version, outcome.value)
+        logger.warning("version=%d was in doubt, and readers see it: %s", entry.version, outcome.value)
         return Recovered(
             version=entry.version, recovered_as=entry.version, outcome=outcome, partitions=(), superseded=()
         )

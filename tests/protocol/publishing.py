@@ -212,6 +212,9 @@ class Publishing(Rules):
         seen = self.effect(states)
         if seen is Effect.ALL:
             return "drop", job
+        log: Log = yield ReadLog()
+        if log.slots[job.version - 1].outcome is Outcome.PUBLISHED:  # others have seen it, and moved on
+            return "settle", job, job.settles
         return job.unknown if answer == LOST or seen is Effect.SOME else ("give_up", job)
 
     def give_up(self, job: Job) -> Phase:

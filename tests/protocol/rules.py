@@ -66,8 +66,9 @@ class Rules:
         return claim_is_over(record.entry, record.age_seconds)
 
     def is_confirmable(self, slot: Slot) -> bool:
-        """Whether all that an entry does is to be seen at once."""
-        return bool(slot.changes) and all(new not in {None, old} for _, old, new in slot.changes)
+        """Whether all that an entry does is to be seen at once, and only its own call does it."""
+        own = (f"{slot.write_id}/", f"@{slot.write_id}")
+        return bool(slot.changes) and all(new is not None and new.startswith(own) for _, _, new in slot.changes)
 
     def is_recovered_lately(self, log: Log) -> bool:
         """Whether a call of an entry that was recovered may still come."""

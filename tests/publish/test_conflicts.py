@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from table_writer.config import TableWriterConfig
-from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
+from table_writer.errors import ConflictError, InvalidInputError, LostResponseError, MetastoreError, OutcomeUnknownError
 from table_writer.log.deadline import Deadline
 from table_writer.log.owner import Owner, claim_root, require_owner
 from table_writer.model.entry import Operation, Outcome
@@ -178,6 +178,36 @@ def test_a_rollback_that_is_yet_to_drop_a_partition_is_waited_for() -> None:
     recovery.settle(3, world.table, newest=3)
     assert waits
     assert world.partitions().keys() == ONE.keys()
+
+
+def test_a_rollback_that_another_tools_call_looks_like_is_waited_for() -> None:
+    world = World()
+    world.written_by_another_tool("d1", frozenset({1}))
+    there = world.partitions()["d1"].location
+    world.write(TWO)
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.keeper.rollback(str(world.name), version=0)
+    world.pointed_by_another_tool("d1", there)
+    recovery, waits = settling(world)
+    recovery.settle(2, world.table, newest=2)
+    assert waits, "the rollback's own call may still come"
+
+
+def test_a_claimant_without_an_answer_believes_the_log() -> None:
+    world = World()
+    world.write(ONE)
+
+    def loses_the_answer(call: str, phase: str) -> None:
+        if (call, phase) == ("alter_partitions", "after"):
+            world.metastore.on_call = None
+            assert world.keeper.recover(str(world.name)).settled == {2: "published"}
+            world.write({"d1": frozenset({4})})
+            raise LostResponseError("lost")
+
+    world.metastore.on_call = loses_the_answer
+    assert world.write(TWO).entry.version == 2
+    assert world.rows() == {"d1": frozenset({4})}
+    assert world.history().in_doubt == ()
 
 
 def test_rows_that_a_recovery_published_after_the_plan_are_a_conflict() -> None:

@@ -122,8 +122,64 @@ def test_a_write_that_a_recovery_has_published_is_not_published_again_though_its
     for _ in range(2):
         result = world.keeper.publish(T, write_id)
         assert isinstance(result, WriteResult)
-        assert (result.repeated, result.version) == (True, 3)
+        assert (result.repeated, result.version, result.write_id) == (True, 3, write_id)
+        assert result.notes == (f"write {write_id} was published already, by {result_of_whom(world, 3)}",)
         assert world.rows() == {"d1": frozenset({1, 10}), "d2": frozenset({2})}
+
+
+def result_of_whom(world: World, version: int) -> str:
+    writer = world.services().log.read(version).entry.writer
+    return f"{writer['user']}@{writer['host']}"
+
+
+def test_nobody_is_told_that_rows_were_published_which_a_rollback_has_taken_back(world: World) -> None:
+    write_id = world.stage(NEW)
+    world.keeper.publish(T, write_id)
+    world.keeper.rollback(T, version=1, partitions=["dt=d1"])
+    again = world.keeper.publish(T, write_id)
+    assert isinstance(again, WriteResult)
+    assert again.repeated, "d3 is still of this write"
+    world.keeper.rollback(T, version=1)
+    with pytest.raises(InvalidInputError, match="published as version 2, and was rolled back since"):
+        world.keeper.publish(T, write_id)
+    assert world.rows() == OLD
+
+
+def test_the_same_where_the_publisher_died_before_it_removed_the_registration(world: World) -> None:
+    write_id = world.stage(NEW)
+    with world.inject(Fault("store", "put_if_absent", 2, "after", DeathError)), pytest.raises(DeathError):
+        world.keeper.publish(T, write_id)
+    world.keeper.rollback(T, version=1)
+    for _ in range(2):
+        with pytest.raises(InvalidInputError, match="rolled back since"):
+            world.keeper.publish(T, write_id)
+    assert world.rows() == OLD
+
+
+@pytest.mark.parametrize("mode", [WriteMode.OVERWRITE_PARTITIONS, WriteMode.APPEND])
+def test_what_readers_see_is_published_at_once_though_its_publisher_died(world: World, mode: WriteMode) -> None:
+    write_id = world.stage(NEW, plan=world.plan(mode))
+    with world.inject(replace(DIED, phase="after")), pytest.raises(DeathError):
+        world.keeper.publish(T, write_id)
+    seen = world.rows()
+    StagedWrites(world.services()).with_checks(write_id, [FAILED])
+    again = world.keeper.publish(T, write_id)
+    assert isinstance(again, WriteResult)
+    assert (again.repeated, again.version) == (True, 2)
+    assert world.rows() == seen
+    assert world.history().in_doubt == ()
+
+
+def test_publishing_again_settles_what_the_log_could_not_record(world: World) -> None:
+    write_id = world.stage(NEW)
+    with world.inject(Fault("store", "put_if_absent", 2, "before", Exception)):
+        first = world.keeper.publish(T, write_id)
+    assert isinstance(first, WriteResult)
+    assert any("could not record it" in note for note in first.notes)
+    again = world.keeper.publish(T, write_id)
+    assert isinstance(again, WriteResult)
+    assert (again.repeated, again.version) == (True, 2)
+    assert world.history().in_doubt == ()
 
 
 def test_copies_are_not_deleted_where_the_metastore_looks_whatever_the_log_says(world: World) -> None:
