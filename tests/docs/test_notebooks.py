@@ -15,7 +15,7 @@ from .links import broken_links
 from .markdown_blocks import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-SOON = {"01", "04"}  # each starts a lakehouse of its own; the others run with the slow tests
+SOON = {"01"}  # each starts a lakehouse of its own; the others run with the slow tests
 
 
 @pytest.mark.parametrize(

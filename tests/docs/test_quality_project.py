@@ -45,6 +45,7 @@ def test_the_page_shows_each_file(path: Path) -> None:
     assert shown[1] == path.read_text()
 
 
+@pytest.mark.slow  # a lakehouse of its own
 def test_it_passes_as_the_page_shows(project: Path) -> None:
     run = run_pytest(project)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -44,9 +44,16 @@ VALUES: dict[str, tuple[str, list[str]]] = {
     "limited": ("VARCHAR(4)", ["ab", "abcd"]),
     "zero-padded strings": ("STRING", ["007", "07", "7", "-07"]),
 }
+FAST = {"strings", "dates", "integers"}
 
 
-@pytest.mark.parametrize(("case", "zone"), [*((case, "UTC") for case in VALUES), ("timestamps", "America/New_York")])
+@pytest.mark.parametrize(
+    ("case", "zone"),
+    [
+        *(pytest.param(case, "UTC", marks=[] if case in FAST else [pytest.mark.slow]) for case in VALUES),
+        ("timestamps", "America/New_York"),
+    ],
+)
 def test_partitions_have_the_names_and_rows_that_sparks_own_writer_gives_them(
     case: str, zone: str, spark: SparkSession, writer: TableWriter, make_table: Callable[..., str]
 ) -> None:

@@ -40,6 +40,7 @@ FORMATS = {
     "Hive's buckets of parquet": HIVE.format("CLUSTERED BY (id) SORTED BY (id) INTO 3 BUCKETS STORED AS PARQUET"),
     "Hive's buckets of text": HIVE.format("CLUSTERED BY (id) INTO 3 BUCKETS STORED AS TEXTFILE"),
 }
+FAST = {"json", "delimited text", "Spark's buckets"}
 
 
 @pytest.fixture
@@ -64,7 +65,9 @@ def data_files(lakehouse: Lakehouse, lakehouse_database: str) -> Files:
     return keys
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(one, marks=[] if one in FAST else [pytest.mark.slow]) for one in FORMATS]
+)
 def test_rows_read_back_as_after_sparks_own_insert(
     kind: str, spark: SparkSession, writer: TableWriter, make_table: Make, source: DataFrame, content: Content
 ) -> None:

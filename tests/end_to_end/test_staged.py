@@ -148,7 +148,7 @@ def test_another_process_publishes_after_the_first_was_killed(
 @pytest.mark.parametrize(
     ("moment", "mode"),
     [
-        ("copied", "append"),
+        pytest.param("copied", "append", marks=pytest.mark.slow),
         pytest.param("claimed", "append", marks=pytest.mark.slow),
         pytest.param("claimed", "overwrite_partitions", marks=pytest.mark.slow),
         pytest.param("switched", "append", marks=pytest.mark.slow),

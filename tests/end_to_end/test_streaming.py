@@ -22,7 +22,6 @@ from .test_kills import OF_ANY_SESSION
 
 Rows = Callable[..., Any]
 Start = Callable[..., None]
-FAST = {"after the switch"}
 
 
 def put_file(source: Path, number: int) -> None:
@@ -116,9 +115,8 @@ def test_a_bad_call_fails_before_the_query_starts(
         writer.for_each_batch(orders, mode, name, **options)
 
 
-@pytest.mark.parametrize(
-    "moment", [pytest.param(one, marks=[] if one in FAST else [pytest.mark.slow]) for one in MOMENTS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_a_query_killed_during_its_second_batch_has_every_row_once_after_a_restart(
     moment: str,
     run: Callable[[], None],

@@ -38,6 +38,7 @@ def create_database(uri: str, name: str, location: Path) -> None:
         client.create_database(Database(name=name, locationUri=location.as_uri(), parameters={}))
 
 
+@pytest.mark.slow
 def test_a_metastore_in_memory_comes_back_empty_on_the_same_port(tmp_path: Path) -> None:
     with MetastoreServer() as metastore:
         uri, pid = metastore.uri, metastore.pid

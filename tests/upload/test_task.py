@@ -119,7 +119,7 @@ def test_a_file_that_nears_the_last_part_is_continued_in_another(store, spec, up
     assert rows_of(store.files(message)) == expected_rows(1, 60_000)
 
 
-@pytest.mark.parametrize("partition_count", [8, 9, 100, 2000])
+@pytest.mark.parametrize("partition_count", [8, 9, 100, pytest.param(2000, marks=pytest.mark.slow)])
 def test_partitions_beyond_the_open_files_get_one_file_each(
     store, spec, upload, partition_count, tmp_path, monkeypatch
 ):

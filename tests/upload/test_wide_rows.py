@@ -107,7 +107,16 @@ def test_values_that_suddenly_are_huge_go_on_in_another_file(store, spec, upload
     assert pa.concat_tables(tables)["id"].to_pylist() == [*range(200), *range(8)]
 
 
-@pytest.mark.parametrize(("column_count", "most"), [(2, 20), (100, 20), (500, 4), (2_000, 1), (5_000, 1)])
+@pytest.mark.parametrize(
+    ("column_count", "most"),
+    [
+        (2, 20),
+        (100, 20),
+        (500, 4),
+        pytest.param(2_000, 1, marks=pytest.mark.slow),
+        pytest.param(5_000, 1, marks=pytest.mark.slow),
+    ],
+)
 def test_fewer_files_are_open_where_rows_have_many_columns(store, spec, upload, opened, column_count, most):
     names = tuple(f"n{n}" for n in range(column_count))
     chosen = spec(data_columns=names, buffer_bytes=MIB // 4)
