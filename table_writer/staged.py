@@ -227,7 +227,7 @@ class StagedWrite:
         try:
             self._staged_writes.discard(self.write_id)
         except InvalidInputError:
-            self._staged_writes.require_unpublished(self.write_id)  # else another process has discarded it
+            self._staged_writes.require_discarded(self.write_id)  # else another process has discarded it
         self._is_over = True
 
     def __enter__(self) -> Self:

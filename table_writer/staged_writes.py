@@ -115,8 +115,8 @@ class StagedWrites:
         put_check_results(self._services.store, self._services.layout, write_id, results)
         return self.find(write_id)
 
-    def require_unpublished(self, write_id: str) -> None:
-        """Raise if a write was published, or may be.
+    def require_discarded(self, write_id: str) -> None:
+        """Raise if a write that is not staged any more was published, or may be, and not discarded.
 
         Raises
         ------
@@ -208,7 +208,7 @@ class StagedWrites:
     def _require_kept(self, write_id: str, history: History) -> None:
         """Refuse to say of a write that it was published when a rollback has taken all of it back."""
         published = history.publication(write_id)
-        if published is not None and not is_kept(published, history.records):
+        if published is not None and published.entry.partitions and not is_kept(published, history.records):
             raise self._refusal(
                 write_id,
                 f"was published as version {published.entry.version}, and was rolled back since: nothing was published"

@@ -145,6 +145,15 @@ def test_nobody_is_told_that_rows_were_published_which_a_rollback_has_taken_back
     assert world.rows() == OLD
 
 
+def test_a_write_of_nothing_to_a_table_without_partitions_is_published_once(world: World) -> None:
+    world.write({}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    write_id = world.stage({}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    for repeated in (False, True):
+        result = world.keeper.publish(T, write_id)
+        assert isinstance(result, WriteResult)
+        assert (result.repeated, result.version) == (repeated, 3)
+
+
 def test_the_same_where_the_publisher_died_before_it_removed_the_registration(world: World) -> None:
     write_id = world.stage(NEW)
     with world.inject(Fault("store", "put_if_absent", 2, "after", DeathError)), pytest.raises(DeathError):
