@@ -70,7 +70,7 @@ class ClaimedEntries:
         try:
             return self._switch.apply(table, entry, now, deadline)
         except (MetastoreError, InvalidInputError, OutcomeUnknownError) as failure:
-            if self._is_confirmed(entry):  # somebody has seen it, and others have moved its partitions since
+            if self._is_on_record(entry):  # others have seen it, or carried it out, and may have moved on since
                 return ()
             if not isinstance(failure, OutcomeUnknownError):
                 self.give_up(entry, deadline, failure)
@@ -78,12 +78,14 @@ class ClaimedEntries:
         except KeyboardInterrupt as stopped:
             raise _noted(stopped, entry) from None
 
-    def _is_confirmed(self, entry: LogEntry) -> bool:
+    def _is_on_record(self, entry: LogEntry) -> bool:
+        """Whether others have published all of an entry in its claimant's place."""
         try:
-            return self._log.outcome(entry.version) is Outcome.PUBLISHED
+            record = self._log.read(entry.version)
         except StorageError as error:
             logger.warning("write_id=%s its outcome cannot be read: %s", entry.write_id, error)
             return False
+        return record.outcome is Outcome.PUBLISHED and not record.superseded
 
     def _settle(self, entry: LogEntry) -> tuple[str, ...]:
         """Record the outcome. Readers have switched already, so nothing that fails here is a failure of the write."""

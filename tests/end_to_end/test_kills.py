@@ -59,7 +59,7 @@ def kill_a_writer(
     [
         pytest.param(
             moment,
-            marks=[] if moment in {"before the switch", "after the switch"} else [pytest.mark.slow],
+            marks=[] if moment == "after the switch" else [pytest.mark.slow],
         )
         for moment in MOMENTS
     ],

@@ -191,6 +191,7 @@ def test_both_of_two_appenders_succeed(
     assert ids(spark, codes) == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_publish_that_got_no_answer_is_settled_by_recover(
     spark: SparkSession, writer: TableWriter, codes: str, batch: Callable[..., DataFrame], stopped: Stopped
 ) -> None:

@@ -44,7 +44,13 @@ def every_fault() -> Iterator[tuple[Operation, Fault]]:
                     yield operation, Fault(service, call, seen[service, call], phase, kind)
 
 
-@pytest.mark.parametrize(("operation", "fault"), list(every_fault()), ids=str)
+def cells() -> Iterator[object]:
+    for operation, fault in every_fault():
+        marks = [pytest.mark.slow] if fault.kind is KeyboardInterrupt else []
+        yield pytest.param(operation, fault, marks=marks, id=f"{operation}-{fault}")
+
+
+@pytest.mark.parametrize(("operation", "fault"), list(cells()))
 def test_rows_are_all_old_or_all_new_and_recover_rerun_and_vacuum_leave_nothing(
     operation: Operation, fault: Fault
 ) -> None:

@@ -246,6 +246,7 @@ def test_a_host_name_that_is_none_is_not_reachable() -> None:
         connect(f"thrift://{'x' * 64}.invalid").get_tables("mart")
 
 
+@pytest.mark.slow
 def test_a_killed_metastore_that_is_back_is_used_again(tmp_path: Path) -> None:
     with MetastoreServer(directory=tmp_path / "derby") as server:
         world = hive_world(server.uri, tmp_path)

@@ -166,7 +166,7 @@ def values(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Dat
 # Hundreds of columns take longer to compile than to compute.
 @pytest.fixture(
     params=[
-        pytest.param(("true", "UTC"), id="ansi"),
+        pytest.param(("true", "UTC"), id="ansi", marks=pytest.mark.slow),
         pytest.param(("false", "America/New_York"), id="not ansi, New York", marks=pytest.mark.slow),
     ]
 )

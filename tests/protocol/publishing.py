@@ -205,17 +205,14 @@ class Publishing(Rules):
         return ("alter", changes, job.write_id, job.expected) if job.expected else ("alter", changes)
 
     def call_failed(self, job: Job, answer: str) -> Phase:
-        if answer == TOO_LATE:
-            return job.unknown
         now = yield ReadMetastore(tuple(values for values, _, _ in job.changes))
-        states = {self.state(change, code) for change, code in zip(job.changes, now, strict=True)}
-        seen = self.effect(states)
+        seen = self.effect({self.state(change, code) for change, code in zip(job.changes, now, strict=True)})
         if seen is Effect.ALL:
             return "drop", job
         log: Log = yield ReadLog()
-        if log.slots[job.version - 1].outcome is Outcome.PUBLISHED:  # others have seen it, and moved on
+        if log.slots[job.version - 1].outcome is Outcome.PUBLISHED:  # others have seen or done it, and moved on
             return "settle", job, job.settles
-        return job.unknown if answer == LOST or seen is Effect.SOME else ("give_up", job)
+        return job.unknown if answer in {LOST, TOO_LATE} or seen is Effect.SOME else ("give_up", job)
 
     def give_up(self, job: Job) -> Phase:
         own = job.version

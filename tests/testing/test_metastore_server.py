@@ -56,6 +56,7 @@ def test_a_metastore_in_memory_comes_back_empty_on_the_same_port(tmp_path: Path)
         databases(uri)
 
 
+@pytest.mark.slow
 def test_a_durable_metastore_survives_a_kill_and_its_own_object(tmp_path: Path) -> None:
     durable = tmp_path / "derby"
     with MetastoreServer(directory=durable, warehouse=(tmp_path / "warehouse").as_uri()) as metastore:
