@@ -105,8 +105,9 @@ class StagedWrites:
                 unreadable[write_id] = error.message
         if found:
             state = services.log.read_state(listed_after=min(one.record.plan.base_version for one in found))
-            history = services.log.read_history(state)
-            found = [one for one in found if history.publication(one.record.plan.write_id) is None]
+            entries = [record.entry for record in services.log.read_history(state).published]
+            published = {one for entry in entries for one in written_ids(services.layout, entry)}
+            found = [one for one in found if one.record.plan.write_id not in published]
         return tuple(found), unreadable
 
     def with_checks(self, write_id: str, results: Iterable[CheckResult]) -> FoundStaged:

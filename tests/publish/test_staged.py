@@ -123,11 +123,11 @@ def test_a_write_that_a_recovery_has_published_is_not_published_again_though_its
         result = world.keeper.publish(T, write_id)
         assert isinstance(result, WriteResult)
         assert (result.repeated, result.version, result.write_id) == (True, 3, write_id)
-        assert result.notes == (f"write {write_id} was published already, by {result_of_whom(world, 3)}",)
+        assert result.notes == (f"write {write_id} was published already, by {publisher_of(world, 3)}",)
         assert world.rows() == {"d1": frozenset({1, 10}), "d2": frozenset({2})}
 
 
-def result_of_whom(world: World, version: int) -> str:
+def publisher_of(world: World, version: int) -> str:
     writer = world.services().log.read(version).entry.writer
     return f"{writer['user']}@{writer['host']}"
 
@@ -145,15 +145,6 @@ def test_nobody_is_told_that_rows_were_published_which_a_rollback_has_taken_back
     assert world.rows() == OLD
 
 
-def test_a_write_of_nothing_to_a_table_without_partitions_is_published_once(world: World) -> None:
-    world.write({}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
-    write_id = world.stage({}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
-    for repeated in (False, True):
-        result = world.keeper.publish(T, write_id)
-        assert isinstance(result, WriteResult)
-        assert (result.repeated, result.version) == (repeated, 3)
-
-
 def test_the_same_where_the_publisher_died_before_it_removed_the_registration(world: World) -> None:
     write_id = world.stage(NEW)
     with world.inject(Fault("store", "put_if_absent", 2, "after", DeathError)), pytest.raises(DeathError):
@@ -163,6 +154,15 @@ def test_the_same_where_the_publisher_died_before_it_removed_the_registration(wo
         with pytest.raises(InvalidInputError, match="rolled back since"):
             world.keeper.publish(T, write_id)
     assert world.rows() == OLD
+
+
+def test_a_write_of_nothing_to_a_table_without_partitions_is_published_once(world: World) -> None:
+    world.write({}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    write_id = world.stage({}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    for repeated in (False, True):
+        result = world.keeper.publish(T, write_id)
+        assert isinstance(result, WriteResult)
+        assert (result.repeated, result.version) == (repeated, 3)
 
 
 @pytest.mark.parametrize("mode", [WriteMode.OVERWRITE_PARTITIONS, WriteMode.APPEND])
