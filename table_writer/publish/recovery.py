@@ -113,9 +113,8 @@ class Recovery:
         Only its own call points there. Not so the calls of a rollback, which another tool's may look like; a drop is a
         call of its own, which may still come; and within a day after a recovery a staged write's earlier call may.
         """
-        own = (self._layout.data(entry.write_id), self._layout.empty(entry.write_id))
-        locations = [one.new_location and Location.parse(one.new_location) for one in entry.partitions]
-        if not locations or not all(one and any(root.contains(one) for root in own) for one in locations):
+        targets = [one.new_location and Location.parse(one.new_location) for one in entry.partitions]
+        if {target and self._layout.write_id_of(target) for target in targets} != {entry.write_id}:
             return False
         try:
             now = self._metastore.get_partitions(table, [one.values for one in entry.partitions])
