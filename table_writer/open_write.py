@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 class Claiming:
     """Whether a claim was sent: from then on the files may belong to a log entry, and are nobody's to delete.
 
-    On leaving, the fresh directories of a publish that has sent no claim are discarded. Of others a vacuum deletes those
-    that no entry names.
+    On leaving, the fresh directories of a publish that has sent no claim are discarded. Of others a vacuum deletes
+    those that no entry names.
 
     Parameters
     ----------

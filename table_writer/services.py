@@ -79,7 +79,6 @@ class TableServices:
         """Settles what dead writers left in doubt."""
         timeout = self.config.publish_timeout_seconds
         return Recovery(
-            self.store,
             self.log,
             self.metastore,
             self.claimed(),

@@ -403,13 +403,14 @@ class History:
         )
         found = {self.layout.write_id_of(self._location(location)) for location in named}
         own = {record.entry.write_id for record in records if record.entry.operation is Operation.WRITE}
-        return frozenset(write_id for write_id in found | own if write_id)
+        recovered = {record.entry.recovered_write_id for record in records}
+        return frozenset(write_id for write_id in found | own | recovered if write_id)
 
 
 def written_ids(layout: TableLayout, entry: LogEntry) -> frozenset[str]:
     """Return the writes whose files an entry points readers at: its own, or those of the entry that it recovers."""
     locations = (Location.parse(one.new_location) for one in entry.partitions if one.new_location is not None)
-    found = {entry.write_id, *(layout.write_id_of(location) for location in locations)}
+    found = {entry.write_id, entry.recovered_write_id, *(layout.write_id_of(location) for location in locations)}
     return frozenset(write_id for write_id in found if write_id)
 
 

@@ -74,7 +74,7 @@ class TableLog:
     """
 
     def __init__(self, store: ObjectStore, layout: TableLayout) -> None:
-        self._store = store
+        self.store = store
         self._layout = layout
         self._settled_records: dict[int, SlotRecord] = {}  # neither an entry nor its outcome ever changes
         self._ids: frozenset[str] = frozenset()
@@ -119,7 +119,7 @@ class TableLog:
         outcomes: set[int] = set()
         marks: dict[str, set[str]] = {}
         first = self._layout.entry_key(start - 1) if start else ""  # an outcome sorts before its entry
-        for found in self._store.list(self._layout.log_prefix, start_after=first):
+        for found in self.store.list(self._layout.log_prefix, start_after=first):
             name = found.key.removeprefix(self._layout.log_prefix)
             slot, mark = SLOT.fullmatch(name), MARK.fullmatch(name)
             if found.size_bytes > MAX_ENTRY_BYTES:
@@ -160,7 +160,7 @@ class TableLog:
                 f" or a backup; or forget the table's history: delete {self._layout.owner_key}, settled.json beside it"
                 " and all of log/."
             )
-        self._store.put(self._mark("id", self._expected_id), b"")
+        self.store.put(self._mark("id", self._expected_id), b"")
         return replace(state, ids=state.ids | {self._expected_id})
 
     def _lost_message(self, lost: Collection[int]) -> str:
@@ -177,7 +177,7 @@ class TableLog:
         """Declare that lost entries are lost for good; returns their versions. Their slots are never claimed again."""
         lost = self.read_state(listed_after=0, allow_lost=True).lost
         for version in sorted(lost):
-            self._store.put(self._mark("lost", version), b"")
+            self.store.put(self._mark("lost", version), b"")
         return lost
 
     def _mark(self, kind: str, value: int | str) -> str:
@@ -246,7 +246,7 @@ class TableLog:
         """Read one entry with its outcome, ``None`` if it is not there any more."""
         if version in self._settled_records:
             return self._settled_records[version]
-        stored = self._store.get(self._layout.entry_key(version))
+        stored = self.store.get(self._layout.entry_key(version))
         if stored is None:
             return None
         entry = self._entry(version, stored.body)
@@ -279,7 +279,7 @@ class TableLog:
             Of the data columns, as entries keep it: rows of other columns say nothing.
         """
         for version in sorted(state.versions, reverse=True)[:RECENT_ENTRIES]:
-            stored = self._store.get(self._layout.entry_key(version))
+            stored = self.store.get(self._layout.entry_key(version))
             try:
                 entry = None if stored is None else self._entry(version, stored.body)
             except InvalidInputError as error:
@@ -297,8 +297,8 @@ class TableLog:
         entry = LogEntry.from_json(body, root=self._layout.root, version=version)
         if entry.log_id and self._ids and entry.log_id not in self._ids:
             raise InvalidInputError(
-                f"log entry {version} below {self._layout.root} is of another log: it was copied here. Put the table's own"
-                " entry back from an older version of the object, or a backup"
+                f"log entry {version} below {self._layout.root} is of another log: it was copied here. Put the table's"
+                " own entry back from an older version of the object, or a backup"
             )
         return entry
 
@@ -309,7 +309,7 @@ class TableLog:
 
     def _read_outcome(self, version: int) -> _Settled | None:
         key = self._layout.outcome_key(version)
-        stored = self._store.get(key)
+        stored = self.store.get(key)
         if stored is None:
             return None
         try:
@@ -339,13 +339,13 @@ class TableLog:
         """
         ordered = sorted(versions)
         if ordered:
-            self._store.put(self._mark("trimmed", ordered[-1]), b"")
-        self._store.delete([self._layout.entry_key(version) for version in ordered])
+            self.store.put(self._mark("trimmed", ordered[-1]), b"")
+        self.store.delete([self._layout.entry_key(version) for version in ordered])
         state = self.read_state(listed_after=0)
         orphans = (version for version in sorted(state.orphans) if version <= state.trimmed)  # of earlier trims, too
-        gone = [version for version in orphans if self._store.head(self._layout.entry_key(version)) is None]
+        gone = [version for version in orphans if self.store.head(self._layout.entry_key(version)) is None]
         useless = [self._mark("rolled-back", version) for version in state.rolled_back - state.versions if ordered]
-        self._store.delete([*(self._layout.outcome_key(version) for version in gone), *useless])
+        self.store.delete([*(self._layout.outcome_key(version) for version in gone), *useless])
 
     def claim(self, entry: LogEntry) -> bool:
         """Put an entry into its slot; exactly one of several claimants gets ``True``.
@@ -365,7 +365,7 @@ class TableLog:
                 table=entry.table,
                 write_id=entry.write_id,
             ) from error
-        claimed = self._store.put_if_absent(self._layout.entry_key(entry.version), body)
+        claimed = self.store.put_if_absent(self._layout.entry_key(entry.version), body)
         logger.info("write_id=%s version=%d claimed=%s", entry.write_id, entry.version, claimed)
         return claimed
 
@@ -387,7 +387,7 @@ class TableLog:
         """
         body = {"outcome": outcome.value, "version": version, "settled_by": write_id, "of": of}
         moved = {"superseded": sorted(map(list, superseded))} if superseded else {}
-        if self._store.put_if_absent(self._layout.outcome_key(version), packed(json.dumps({**body, **moved}).encode())):
+        if self.store.put_if_absent(self._layout.outcome_key(version), packed(json.dumps({**body, **moved}).encode())):
             return outcome
         return self.outcome(version) or outcome
 
@@ -397,7 +397,7 @@ class TableLog:
             return
         hint = {"version": state.settled, "log_id": min(self._ids, default="")}
         try:
-            self._store.put(self._layout.settled_key, json.dumps(hint).encode())
+            self.store.put(self._layout.settled_key, json.dumps(hint).encode())
         except StorageError as error:
             logger.warning("the hint %s was not saved: %s", self._layout.settled_key, error)
 
@@ -409,15 +409,15 @@ class TableLog:
         StorageError
             It could not be noted; nothing must be recovered then.
         """
-        self._store.put(self._mark("recovered", version), b"")
+        self.store.put(self._mark("recovered", version), b"")
 
     def forget_recoveries(self, versions: Iterable[int]) -> None:
         """Note that all partitions are where they should be, and that no call of before these recoveries can come."""
-        self._store.delete([self._mark("recovered", version) for version in sorted(versions)])
+        self.store.delete([self._mark("recovered", version) for version in sorted(versions)])
 
     def may_calls_come(self, version: int) -> bool:
         """Whether calls of before a recovery may still come: none does a day after it."""
-        stored = self._store.get(self._mark("recovered", version))
+        stored = self.store.get(self._mark("recovered", version))
         return stored is not None and stored.age_seconds < LATE_CALL_SECONDS
 
     def remember_rollback(self, version: int) -> None:
@@ -428,11 +428,11 @@ class TableLog:
         StorageError
             It could not be noted; nothing must be rolled back then.
         """
-        self._store.put(self._mark("rolled-back", version), b"")
+        self.store.put(self._mark("rolled-back", version), b"")
 
     def _read_hint(self) -> tuple[int, str]:
         """Return a settled version, and of which log."""
-        stored = self._store.get(self._layout.settled_key)
+        stored = self.store.get(self._layout.settled_key)
         if stored is None:
             return 0, ""
         try:

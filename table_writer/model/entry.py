@@ -132,6 +132,7 @@ class LogEntry:
     tags: Mapping[str, str] = field(default_factory=dict)
     writer: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[CheckResult, ...] = ()  # that the write passed, or failed with a warning; no rows of the data
+    recovered_write_id: str = ""  # of a recover entry: whose write it does again
     log_id: str = ""  # of the log that it was claimed in: entries of another one may lie here by mistake
 
     @property
@@ -204,6 +205,7 @@ class LogEntry:
                 "base_version": self.base_version,
                 "publish_timeout_seconds": self.publish_timeout_seconds,
                 "settles": self.settles,
+                "recovered_write_id": self.recovered_write_id,
                 "rollback_to": self.rollback_to,
                 "idempotency_key": self.idempotency_key,
                 "tags": dict(self.tags),
@@ -266,6 +268,7 @@ class LogEntry:
                 ),
                 writer={_text(key): _text(value) for key, value in stored["writer"].items()},
                 checks=tuple(map(CheckResult.from_json, stored.get("checks", ()))),
+                recovered_write_id=_text(stored.get("recovered_write_id", "")),
                 log_id=_text(stored.get("log_id", "")),
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:

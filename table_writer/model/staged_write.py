@@ -1,7 +1,7 @@
 """A staged write as it is stored: all that another process needs to look at it, publish it or discard it.
 
-It is stored as an object of its own, put once, frozen and versioned, and checks itself on load and on save: what is damaged
-or hostile is an error before anything is decided by it. Keys are stored relative to the write's own directory, and
+It is an object of its own, put once, frozen and versioned, and checks itself on load and on save: what is damaged or
+hostile is an error before anything is decided by it. Keys are stored relative to the write's own directory, and
 cannot leave it.
 """
 

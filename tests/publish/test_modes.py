@@ -174,7 +174,7 @@ def test_a_stray_file_below_the_writes_prefix_stops_an_append() -> None:
     def late_copy() -> None:
         world.store.put(f"{plan.data_location.key}dt=d1/part-of-a-zombie.json", b"[99]")
 
-    with pytest.raises(StorageError, match="not what was copied or written"):
+    with pytest.raises(StorageError, match="not exactly those that were written"):
         world.write(TWO, plan=plan, before_publish=late_copy)
     assert world.rows() == ONE
 
@@ -477,14 +477,6 @@ def test_a_batch_that_a_partial_rollback_left_in_place_is_not_written_again() ->
     assert world.services().published_with_key("q/1", in_order=True) is not None
 
 
-def test_a_note_of_a_rollback_that_cannot_be_read_makes_keys_be_looked_for_everywhere() -> None:
-    world = World()
-    append(world, {"d1": frozenset({1})}, key="q/1")
-    append(world, {"d2": frozenset({2})}, key="q/0")
-    world.store.put(world.layout.rolled_back_key, b"{")
-    assert world.services().published_with_key("q/1", in_order=True) is not None
-
-
 def test_an_append_finds_a_partition_that_the_metastore_spells_otherwise() -> None:
     world = World()
     world.written_by_another_tool("01", frozenset({1}))
@@ -528,11 +520,12 @@ def test_a_late_copy_is_noticed_also_where_nothing_is_left_to_copy() -> None:
 
     def copy_and_empty(source: ObjectInfo, key: str) -> None:
         original(source, key)
-        world.store.delete([source.key])
+        if source.key.startswith("mart/orders/dt="):  # what the other tool had written
+            world.store.delete([source.key])
         world.store.put(f"{key}-of-a-zombie.json", b"[1]")
 
     world.store.copy = copy_and_empty  # type: ignore[method-assign]
-    with pytest.raises(StorageError, match="not what was copied or written"):
+    with pytest.raises(StorageError, match="not exactly those that were written"):
         append(world, TWO)
 
 

@@ -17,7 +17,6 @@ from table_writer.errors import (
     StorageError,
 )
 from table_writer.log.registration import read_registration
-from table_writer.log.turn import Turn
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import Outcome
 from table_writer.model.table import Column
@@ -267,36 +266,11 @@ def test_a_second_result_takes_the_firsts_place_and_what_is_damaged_stops_the_pu
     world.skipped_seconds += 2
     found = staged_writes.with_checks(write_id, [replace(FAILED, passed=True)])
     assert [check.passed for check in found.record.files.checks] == [True]
-    world.store.put(f"{world.layout.registrations.key}{write_id}.checks-20990101T000000000000-{'0' * 16}", b"{")
+    world.store.put(f"{world.layout.all_staged.key}{write_id}.checks-20990101T000000000000-{'0' * 16}", b"{")
     with pytest.raises(InvalidInputError, match="cannot be read"):
         world.keeper.publish(T, write_id)
     world.keeper.discard(T, write_id)
     assert world.leftovers() == []
-
-
-def test_a_vacuum_does_not_take_an_expired_append_from_a_publisher_that_lives(world: World) -> None:
-    write_id = world.stage({"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND), expires_after_seconds=100.0)
-    services = world.services()
-    record = StagedWrites(services).find(write_id).record
-    world.skipped_seconds += 200
-    with Turn(world.store, record.plan, services.identity, heartbeat_seconds=60):
-        world.vacuum()
-        assert len(files(world, write_id)) == 1
-    world.vacuum()
-    assert files(world, write_id) == []
-    assert world.leftovers() == []
-
-
-def test_a_second_living_publisher_of_an_append_is_refused(world: World) -> None:
-    write_id = world.stage({"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND))
-    record = StagedWrites(world.services()).find(write_id).record
-    with (
-        Turn(world.store, record.plan, world.services().identity, heartbeat_seconds=60),
-        pytest.raises(ConflictError, match="another process"),
-    ):
-        world.keeper.publish(T, write_id)
-    world.keeper.publish(T, write_id)
-    assert world.rows() == {"d1": frozenset({1, 10}), "d2": frozenset({2})}
 
 
 def test_a_dry_run_says_that_the_key_was_published_meanwhile(world: World) -> None:
@@ -309,7 +283,7 @@ def test_a_dry_run_says_that_the_key_was_published_meanwhile(world: World) -> No
 
 def test_one_damaged_registration_hides_no_other_and_can_be_discarded(world: World) -> None:
     damaged, sound = world.stage(NEW), world.stage({"d2": frozenset({20})})
-    key = world.layout.registration_key(damaged)
+    key = world.layout.staged_key(damaged)
     stored = world.store.get(key)
     assert stored is not None
     world.store.put(key, stored.body.replace(b'"partitions"', b'"portions"'))
