@@ -296,6 +296,11 @@ class History:
         elif record.outcome is Outcome.ABANDONED:
             if entry.operation is Operation.WRITE:  # the others point at what another write has written
                 self._leave(self.layout.data(entry.write_id), record, bytes=sum(p.bytes for p in entry.partitions))
+                for text in filter(None, (one.new_location for one in entry.partitions)):
+                    if not self.layout.data(entry.write_id).contains(
+                        self._location(text)
+                    ):  # copies in a fresh directory
+                        self._leave(self._location(text), record)
         elif record.outcome is Outcome.PUBLISHED:
             self._fold_published(record)
 

@@ -14,7 +14,7 @@ from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
 from table_writer.log.keys import comes_before, published_with_key
 from table_writer.log.stored import MAX_BYTES, packed, unpacked
-from table_writer.model.entry import LogEntry, Outcome
+from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore
@@ -416,9 +416,9 @@ class TableLog:
         self.store.delete([self._mark("recovered", version) for version in sorted(versions)])
 
     def may_calls_come(self, version: int) -> bool:
-        """Whether calls of before a recovery may still come: none does a day after it."""
+        """Whether calls of before a recovery may still come, or the recovery's own, which its claim gives a day."""
         stored = self.store.get(self._mark("recovered", version))
-        return stored is not None and stored.age_seconds < LATE_CALL_SECONDS
+        return stored is not None and stored.age_seconds < MAX_TIMEOUT_SECONDS + LATE_CALL_SECONDS
 
     def remember_rollback(self, version: int) -> None:
         """Note, before a rollback is claimed, that batches of streams may come again.

@@ -22,6 +22,7 @@ from table_writer.model.table import PartitionValues
 __all__ = [
     "DISCARD",
     "MAX_NUMBER",
+    "MAX_TIMEOUT_SECONDS",
     "WRITE_ID",
     "DeletedLocation",
     "EntryPartition",
