@@ -231,7 +231,7 @@ class Registration:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._heartbeat.stop()
-        if not self._is_staged:
+        if not self._is_staged and self._heartbeat.is_ours:  # a forked child that leaves the block ends nothing
             remove_registration(self._store, self._plan.layout, self._plan.write_id)
 
     def stage(self, record: StagedRecord) -> None:

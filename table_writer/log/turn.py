@@ -91,6 +91,8 @@ class Turn:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not self._heartbeat.is_ours:  # a forked child that leaves the block gives nothing back
+            return
         self._heartbeat.stop()
         try:
             self._store.put(self._key, json.dumps({**self._fields, GIVEN_BACK: True}).encode())

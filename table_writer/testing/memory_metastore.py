@@ -29,6 +29,7 @@ from table_writer.metastore.whole_table import (
     whole_table_parameters,
 )
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table, TableName
+from table_writer.per_process import PerProcess
 
 __all__ = ["MemoryMetastore"]
 
@@ -65,14 +66,14 @@ class MemoryMetastore:
         self.on_call = on_call
         self.version = "2.3.10"
         """What :meth:`server_version` answers; can be set."""
-        self._lock = threading.RLock()
+        self._lock = PerProcess(threading.RLock)
         self._counts: Counter[str] = Counter()
         self._tables: dict[TableName, Table] = {}
         self._partitions: dict[TableName, dict[PartitionValues, Partition]] = {}
 
     def create_table(self, table: Table) -> Table:
         """Create or replace a table, keeping its partitions, and return it as a read would."""
-        with self._lock:
+        with self._lock.get():
             created = table.created_at_seconds or int(time.time())
             location = true_location(table.location, table.parameters, table.serde_parameters)
             stored = replace(
@@ -88,12 +89,12 @@ class MemoryMetastore:
 
     def drop_table(self, name: TableName) -> None:
         """Drop a table and its partitions."""
-        with self._lock:
+        with self._lock.get():
             del self._tables[name], self._partitions[name]
 
     def put_partition(self, name: TableName, partition: Partition) -> Partition:
         """Add or replace a partition, as another tool would, and return it as a read would."""
-        with self._lock:
+        with self._lock.get():
             stored = replace(partition, location=_with_slash(partition.location), native=NATIVE)
             self._partitions[name][partition.values] = stored
             return stored
@@ -224,7 +225,7 @@ class MemoryMetastore:
         before_send()
         if self.on_call is not None:
             self.on_call(method, "before")
-        with self._lock:
+        with self._lock.get():
             self._counts.update({thrift_method: calls} if calls else {})
             yield
         if self.on_call is not None:
