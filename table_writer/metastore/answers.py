@@ -12,7 +12,7 @@ from typing import Final
 from table_writer.errors import LostResponseError, MetastoreError
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.whole_table import WHOLE_TABLE
-from table_writer.model.partition_name import name_in, shown_name
+from table_writer.model.partition_name import shown_name
 from table_writer.model.table import Partition, PartitionValues, Table, TableName
 
 __all__ = ["read_all", "require_asked", "require_kept", "require_listed", "require_same", "require_there"]
@@ -78,16 +78,10 @@ def require_there(name: TableName, now: Table | None, uri: str) -> Table:
 def require_asked(
     table: Table, asked: Collection[PartitionValues], answered: Collection[PartitionValues], uri: str
 ) -> None:
-    """Refuse partitions that were not asked for: the ones that were are stored under other values.
-
-    Compared by name, in which the empty value and Hive's null are one.
-    """
-    if set(answered) <= set(asked):
-        return
-    wanted = {name_in(table, one): one for one in asked}
-    others = [one for one in answered if name_in(table, one) not in wanted]
+    """Refuse partitions that were not asked for: those that were are stored under other values."""
+    others = set(answered) - set(asked)
     if others:
-        lacking = [one for one in asked if one not in set(answered)]
+        lacking = set(asked) - set(answered)
         raise OtherValuesError(
             f"the metastore at {uri} was asked for partition(s) {_shown(table, lacking)} of {table.name}, and answered"
             f" {_shown(table, others)}: {CAUSE}, or use other values.",

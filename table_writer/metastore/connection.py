@@ -22,6 +22,7 @@ from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TTransportException
 
 from table_writer.errors import LostResponseError, MetastoreError
+from table_writer.logins import without_s3_logins
 from table_writer.metastore.protocol import nothing
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.metastore.wire import Wire
@@ -212,7 +213,9 @@ class Connection:
             advice = "this metastore does not know that call; table_writer needs Hive 2.3 or newer"
         else:
             advice = "the cause is in the metastore's log"
-        reason = text.strip().partition("\n")[0][:MAX_REASON_CHARACTERS]
+        if hasattr(error, "message"):
+            error.message = without_s3_logins(text)  # the chain of causes is shown as well
+        reason = without_s3_logins(text).strip().partition("\n")[0][:MAX_REASON_CHARACTERS]
         return RefusedError(
             f"metastore at {self.uri} refused {method}: {kind}: {reason}; {advice}", table=table, reason=error
         )

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from table_writer.errors import InvalidInputError, MetastoreError, PartitionExistsError, PartitionMissingError
+from table_writer.logins import without_s3_login
 from table_writer.metastore.answers import read_all, require_asked, require_kept, require_same, require_there
 from table_writer.metastore.protocol import nothing
 from table_writer.metastore.validation import (
@@ -84,7 +85,8 @@ class MemoryMetastore:
             stored = replace(
                 table,
                 location=_with_slash(location),
-                parameters={**_ddl_time(), **table.parameters},
+                parameters={**_ddl_time(), **_without_logins(table.parameters)},
+                serde_parameters=_without_logins(table.serde_parameters),
                 created_at_seconds=created,
                 native=NATIVE,
             )
@@ -269,8 +271,12 @@ def _table_read(change: PartitionChange) -> Table:
     return change.partition.native
 
 
+def _without_logins(parameters: Mapping[str, str]) -> dict[str, str]:
+    return {name: without_s3_login(value) for name, value in parameters.items()}
+
+
 def _with_slash(location: str) -> str:
-    return f"{location.rstrip('/')}/" if location else ""
+    return f"{without_s3_login(location).rstrip('/')}/" if location else ""
 
 
 def _ddl_time() -> dict[str, str]:
