@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -42,22 +44,24 @@ def pending(store: LocalStore, path: Path, body: bytes = b"x") -> tuple[str, lis
     return upload_id, [store.upload_part(key(path), upload_id, 1, body)]
 
 
-def test_ages_are_by_the_clock_of_the_file_system_and_not_by_this_hosts(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+HOST_WITH_A_WRONG_CLOCK = """
+import sys, time
+real, wrong_by = time.time, float(sys.argv[1])
+time.time = lambda: real() + wrong_by  # before anything else is imported
+from table_writer.storage.local import LocalStore
+print(LocalStore().get(sys.argv[2]).age_seconds)
+"""
+
+
+@pytest.mark.parametrize("wrong_by_seconds", [400, -400])
+def test_ages_are_by_the_clock_of_the_file_system_and_not_by_this_hosts(root: Path, wrong_by_seconds: int) -> None:
     """A host that is 400 s ahead took the live claim of another one for over."""
-    real = time.time
-    for ahead_seconds in (400, -400):
-        monkeypatch.setattr(time, "time", lambda ahead=ahead_seconds: real() + ahead)
-        store = LocalStore()
-        store.put(key(root / "_table_writer/log/1.json"), b"")
-        found = store.get(key(root / "_table_writer/log/1.json"))
-        assert found is not None
-        assert found.age_seconds < 200
-        os.utime(root / "_table_writer/log/1.json", (real() - 1_000, real() - 1_000))
-        found = store.get(key(root / "_table_writer/log/1.json"))
-        assert found is not None
-        assert 900 < found.age_seconds < 1_200
+    claim = root / "_table_writer/log/1.json"
+    LocalStore().put(key(claim), b"")
+    os.utime(claim, (time.time() - 1_000, time.time() - 1_000))
+    command = [sys.executable, "-c", HOST_WITH_A_WRONG_CLOCK, str(wrong_by_seconds), key(claim)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert 900 < float(ran.stdout) < 1_300
     assert tree(root) == ["_table_writer", "_table_writer/log", "_table_writer/log/1.json"], "asking leaves nothing"
 
 
