@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from table_writer.errors import InvalidInputError
-from table_writer.metastore.settings import without_login
+from table_writer.logins import without_login
 from table_writer.progress import PROGRESS_CHOICES, ProgressListener
 from table_writer.storage import S3Overrides
 

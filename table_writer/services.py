@@ -50,9 +50,9 @@ class TableServices:
     session: SessionSettings
     config: TableWriterConfig
 
-    @cached_property
+    @property
     def identity(self) -> dict[str, str]:
-        """Who writes."""
+        """Who writes: the process that asks, which may be a fork of the one that opened the table."""
         return writer_identity(self.session.application_id)
 
     @cached_property

@@ -296,7 +296,8 @@ class Registration:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._heartbeat.stop()
-        remove_registration(self._store, [self._key], self._plan.write_id)
+        if self._heartbeat.is_ours:  # a forked child that leaves the block ends nothing
+            remove_registration(self._store, [self._key], self._plan.write_id)
 
 
 def remove_registration(store: ObjectStore, keys: Collection[str], write_id: str) -> None:

@@ -59,19 +59,31 @@ class Metastore(Protocol):
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
         """Return the values of all partitions, decoded from Hive's escaped names; ``[()]`` of an unpartitioned table.
 
-        Costs one call, and a second one where the first one's answer is empty.
+        Costs one call, and a second one where the first one's answer is empty: that the table is there.
         """
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
         """Read partitions by value, 250 a call; those that do not exist are absent from the answer.
 
-        Of an unpartitioned table ``()`` is the table, freshly read; absent if it is gone or has become partitioned.
+        Of an unpartitioned table ``()`` is the table, freshly read. Where nothing is there the table is read again.
+
+        Raises
+        ------
+        MetastoreError
+            Also: the answer has other values than were asked for, since the metastore's database cannot keep these; or
+            nothing is there, and the table is gone or another one than ``table``.
         """
 
     def get_all_partitions(self, table: Table) -> Mapping[PartitionValues, Partition]:
         """Read all partitions, their names first; one that vanishes in between is absent, a new one may be as well.
 
-        An unpartitioned table is read in one call.
+        What is not in the answer may be deleted, so it is of exactly this table, which is read again at last, and of
+        every name that is listed. An unpartitioned table is read in one call.
+
+        Raises
+        ------
+        MetastoreError
+            Also: the table is gone, or was made again, or some of its partitions are listed and not returned.
         """
 
     def add_partitions(
@@ -82,6 +94,7 @@ class Metastore(Protocol):
         ``before_send`` runs when nothing more can delay the request; what it raises keeps the request from being sent.
 
         Their parameters should hold ``numFiles`` and ``totalSize``: without both, a metastore lists each location.
+        Values that are not ASCII are read back, since not every metastore's database keeps them.
 
         Raises
         ------
@@ -89,6 +102,8 @@ class Metastore(Protocol):
             A partition appears twice, its values do not fit the table's partition columns, or there are none.
         PartitionExistsError
             One of them exists; nothing changed unless the server applied an earlier attempt of its own.
+        MetastoreError
+            Also: values were stored as others; the partitions were dropped again.
         """
 
     def alter_partitions(

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypedDict
 from urllib.parse import quote
 
 from table_writer.errors import InvalidInputError
+from table_writer.logins import without_login
 from table_writer.model.location import S3_SCHEMES, Location
 from table_writer.storage.hadoop_credentials import credential_sources
 from table_writer.storage.hadoop_values import HadoopValues, bucket_values
@@ -59,6 +60,10 @@ class S3Overrides:
     read_timeout_seconds: float | None = None
     max_attempts: int | None = None
     max_connections: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.endpoint_url, str):
+            object.__setattr__(self, "endpoint_url", without_login(self.endpoint_url))
 
     def credentials(self) -> tuple[CredentialSource, ...]:
         """Return the explicit source, nothing where none is given."""
@@ -151,7 +156,7 @@ def _s3(values: HadoopValues, bucket: str, overrides: S3Overrides) -> S3Settings
 
 def _endpoint(values: HadoopValues, overrides: S3Overrides) -> tuple[str, str]:
     """Return endpoint URL and region; AWS's own endpoints become the region, and botocore picks the host."""
-    url = overrides.endpoint_url if overrides.endpoint_url is not None else values.text("endpoint")
+    url = overrides.endpoint_url if overrides.endpoint_url is not None else without_login(values.text("endpoint"))
     if url and "://" not in url:
         secure = values.flag("connection.ssl.enabled", default=True)
         url = f"{'https' if secure else 'http'}://{url}"

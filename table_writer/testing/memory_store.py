@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from table_writer.errors import StorageError
 from table_writer.model.message import UploadedPart
+from table_writer.per_process import PerProcess
 from table_writer.storage.object_store import (
     PAGE_KEYS,
     ObjectInfo,
@@ -92,7 +93,7 @@ class MemoryStore:
         self.clock = clock
         self._page_keys = page_keys
         self.on_call: Callable[[str, Phase, str], object] | None = None
-        self._lock = threading.RLock()
+        self._lock = PerProcess(threading.RLock)
         self._counter = RequestCounter()
         self._objects: dict[str, tuple[bytes, ObjectInfo]] = {}
         self._uploads: dict[str, _Upload] = {}
@@ -216,7 +217,7 @@ class MemoryStore:
         self._counter.add(REQUESTS[operation])
         if self.on_call:
             self.on_call(operation, "before", key)
-        with self._lock:
+        with self._lock.get():
             yield
         if self.on_call:
             self.on_call(operation, "after", key)
