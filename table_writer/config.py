@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
+from table_writer.checked import checked, require_age
 from table_writer.errors import InvalidInputError
 from table_writer.metastore.settings import without_login
 from table_writer.progress import PROGRESS_CHOICES, ProgressListener
@@ -21,6 +22,7 @@ MAX_PART_BYTES: Final = 5 * 1024 * MIB  # S3: any part
 MOST_EXAMPLES: Final = 5  # rows that a failed check shows
 
 
+@checked
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableWriterConfig:
     """How a :class:`~table_writer.TableWriter` works. What is ``None`` comes from the Spark session's own settings.
@@ -127,7 +129,6 @@ class TableWriterConfig:
             ("buffer_bytes", lambda value: value >= MIB, "at least 1 MiB"),
             ("row_group_bytes", lambda value: value is None or value >= MIB, "at least 1 MiB"),
             ("heartbeat_seconds", lambda value: 0 < value <= 3600, "positive, at most an hour"),
-            ("retention", lambda value: value >= timedelta(0), "not negative"),
             (
                 "directory_name",
                 lambda value: value.startswith("_") and "/" not in value and value.strip() == value,
@@ -135,14 +136,15 @@ class TableWriterConfig:
             ),
             (
                 "progress",
-                lambda value: value in PROGRESS_CHOICES if isinstance(value, str) else callable(value),
+                lambda value: not isinstance(value, str) or value in PROGRESS_CHOICES,
                 f"one of {', '.join(PROGRESS_CHOICES)}, or a listener, which is called with a Progress",
             ),
-            ("check_examples", lambda value: isinstance(value, int) and 0 <= value <= 1000, "0 to 1,000"),
+            ("check_examples", lambda value: 0 <= value <= 1000, "0 to 1,000"),
         )
         for name, holds, expected in rules:
             if not holds(getattr(self, name)):
                 raise InvalidInputError(f"{name}={getattr(self, name)!r}: expected {expected}")
+        require_age("retention", self.retention)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
