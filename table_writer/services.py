@@ -199,8 +199,8 @@ class TableServices:
         """
         for name, meant in unknown_properties(self.table.parameters).items():
             raise InvalidInputError(
-                f"table_writer knows no table property {name}{meant or '.'} Take it away, or spell it right: ALTER TABLE"
-                f" {self.table.name} UNSET TBLPROPERTIES ('{name}'). Known are {', '.join(HOURS_PROPERTIES)}",
+                f"table_writer knows no table property {name}{meant or '.'} Take it away, or spell it right: ALTER"
+                f" TABLE {self.table.name} UNSET TBLPROPERTIES ('{name}'). Known are {', '.join(HOURS_PROPERTIES)}",
                 table=str(self.table.name),
             )
         for name in HOURS_PROPERTIES:
