@@ -117,8 +117,8 @@ class _Arguments:
                 )
         try:
             bound = self._signature.bind(*given, **named)
-        except TypeError as error:
-            raise self._unbound(given, named) from error
+        except TypeError:
+            raise self._unbound(given, named) from None
         for name, value in self._values(bound.arguments):
             parameter = name.partition("[")[0]
             fault = _fault(name, value, self._hints[parameter]) if parameter in self._hints else None
@@ -143,10 +143,8 @@ class _Arguments:
     @cached_property
     def _known(self) -> tuple[str, ...]:
         """The names of all parameters, in their order, without those that stand for several."""
-        several = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
-        spread = {one.name for one in self._signature.parameters.values() if one.kind in several}
-        named = [name for name in self._signature.parameters if name in self._hints and name not in spread]
-        return tuple(dict.fromkeys([*named, *(name for name in self._hints if name not in spread)]))
+        several = {one.name for one in self._signature.parameters.values() if one.kind is Parameter.VAR_POSITIONAL}
+        return tuple(name for name in self._hints if name not in several)
 
     def _values(self, bound: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for name, value in bound.items():
@@ -253,8 +251,8 @@ def _words(hint: Any) -> str:
     """Say what is expected."""
     alternatives = _alternatives(hint)
     if len(alternatives) > 1:
-        words = [_words(one) for one in alternatives]
-        return f"{', '.join(words[:-1])}{',' if ',' in words[-2] else ''} or {words[-1]}"
+        *first, last = (_words(one) for one in alternatives)
+        return f"{', '.join(first)}, or {last}"
     origin, inside = get_origin(hint) or hint, get_args(hint)
     if origin is Literal:
         return f"one of {', '.join(map(str, inside))}"

@@ -198,7 +198,7 @@ class Maintenance(StagedMaintenance):
             raise InvalidInputError("a rollback needs a version or a write_id, one of the two")
         services = self._open(table)
         if version is None:
-            version = version_of(services.log.read_history(), str(write_id), services.table)
+            version = version_of(services.log.read_history(), write_id or "", services.table)
         done = services.rollback().run(services.table, version, services.partition_values(partitions), dry_run=dry_run)
         return RollbackReport(
             table=str(services.table.name),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final
 
 from table_writer.check.check import Check, Severity
@@ -118,7 +118,7 @@ def in_range(
 
 
 @checked
-def allowed_values(column: str, values: Iterable[object], *, severity: Severity = "error", name: str = "") -> Check:
+def allowed_values(column: str, values: Collection[object], *, severity: Severity = "error", name: str = "") -> Check:
     """Each value is one of some; null passes.
 
     Parameters
@@ -210,9 +210,9 @@ def expression(sql: str, *, severity: Severity = "error", name: str = "") -> Che
 
 @checked
 def references(
-    columns: str | Iterable[str],
+    columns: str | Collection[str],
     table: str,
-    other_columns: str | Iterable[str] | None = None,
+    other_columns: str | Collection[str] | None = None,
     *,
     severity: Severity = "error",
     name: str = "",
@@ -254,7 +254,7 @@ def references(
     return References(name=name or default, severity=severity, columns=here, table=table, other_columns=there)
 
 
-def _columns(given: Iterable[str], function: str) -> tuple[str, ...]:
+def _columns(given: Collection[str], function: str) -> tuple[str, ...]:
     columns = tuple(given)
     if not columns or not all(columns):
         raise InvalidInputError(f"{function}: give columns by their names, not {shown(list(columns))}")

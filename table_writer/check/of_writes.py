@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -29,7 +29,7 @@ __all__ = [
     "row_count_change",
 ]
 
-Partitions = Iterable[str | Mapping[str, object]]
+Partitions = str | Mapping[str, object] | Collection[str | Mapping[str, object]]
 
 
 @checked
@@ -256,8 +256,8 @@ def _require_limits(function: str, low: float | None, high: float | None) -> Non
         )
 
 
-def _partitions(names: object, function: str) -> tuple[object, ...]:
-    given = (names,) if isinstance(names, (str, Mapping)) else tuple(names) if isinstance(names, Iterable) else ()
+def _partitions(names: Partitions, function: str) -> tuple[object, ...]:
+    given = (names,) if isinstance(names, (str, Mapping)) else tuple(names)
     if not given:
         raise InvalidInputError(f"{function}: name at least one partition, not {shown(names)}")
     return given
