@@ -76,6 +76,9 @@ class TableWriterConfig:
     check_examples
         How many wrong rows the result of a failed check shows, at most 1,000; 0 for none. Messages still name
         partitions, newest values and what a function says, and Spark's own log may quote a value.
+    log_memory_bytes
+        How much memory the log of a table may take while it is read in whole; some 1,700 bytes for each partition that
+        an entry names. A log that takes more is refused: it is damaged, or a vacuum must be allowed to trim it.
 
     Raises
     ------
@@ -106,6 +109,7 @@ class TableWriterConfig:
     mark_success: bool | None = None
     progress: str | ProgressListener = "auto"
     check_examples: int = MOST_EXAMPLES
+    log_memory_bytes: int = 2048 * MIB
 
     def __post_init__(self) -> None:
         """Refuse values that could not work, at the call and not on an executor an hour later."""
@@ -139,6 +143,7 @@ class TableWriterConfig:
                 lambda value: not isinstance(value, str) or value in PROGRESS_CHOICES,
                 f"one of {', '.join(PROGRESS_CHOICES)}, or a listener, which is called with a Progress",
             ),
+            ("log_memory_bytes", lambda value: value >= 64 * MIB, "at least 64 MiB"),
             ("check_examples", lambda value: 0 <= value <= 1000, "0 to 1,000"),
         )
         for name, holds, expected in rules:

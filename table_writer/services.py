@@ -65,7 +65,7 @@ class TableServices:
     @cached_property
     def log(self) -> TableLog:
         """The table's log."""
-        return TableLog(self.store, self.layout)
+        return TableLog(self.store, self.layout, memory_bytes=self.config.log_memory_bytes)
 
     def completer(self) -> Completer:
         """Step 3."""

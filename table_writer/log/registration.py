@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.heartbeat import Heartbeat
-from table_writer.log.stored import packed, unpacked
+from table_writer.log.stored import Allowance, TooMuchError, packed
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.staged_write import STAGED, StagedRecord, expiry_seconds
 from table_writer.model.write import TableLayout, WritePlan
@@ -87,9 +87,18 @@ class Registered:
     staged: Mapping[str, Any] = field(default_factory=dict, repr=False)  # as stored; see ``record``
 
     @classmethod
-    def parse(cls, write_id: str, key: str, stored: StoredObject) -> Registered:
-        """Read what is stored at a key; of what cannot be read its age still tells."""
-        body = _fields(stored.body)
+    def parse(cls, write_id: str, key: str, stored: StoredObject, allowance: Allowance | None = None) -> Registered:
+        """Read what is stored at a key; of what cannot be read its age still tells.
+
+        Raises
+        ------
+        InvalidInputError
+            It does not fit into what the reading that it belongs to may take.
+        """
+        try:
+            body = _fields(stored.body, allowance or Allowance())
+        except TooMuchError as error:
+            raise InvalidInputError(f"registration {key} cannot be read beside the others: {error}") from error
         staged = _dict(body.get("staged")) if body.get("state") == STAGED else {}
         return cls(
             write_id=write_id,
@@ -139,17 +148,20 @@ def read_registrations(store: ObjectStore, layout: TableLayout) -> dict[str, Reg
     """Read the signs of all writes that are running, staged or dead, by ``write_id``."""
     names = (info.key.removeprefix(layout.registrations.key) for info in store.list(layout.registrations.key))
     ids = [write_id for write_id, suffix, rest in (name.partition(".json") for name in names) if suffix and not rest]
-    found = (read_registration(store, layout, write_id) for write_id in ids if WRITE_ID.fullmatch(write_id))
+    allowance = Allowance()
+    found = (read_registration(store, layout, write_id, allowance) for write_id in ids if WRITE_ID.fullmatch(write_id))
     return {one.write_id: one for one in found if one is not None}
 
 
-def read_registration(store: ObjectStore, layout: TableLayout, write_id: str) -> Registered | None:
+def read_registration(
+    store: ObjectStore, layout: TableLayout, write_id: str, allowance: Allowance | None = None
+) -> Registered | None:
     """Read the sign of one write, ``None`` if there is none."""
     key = layout.registration_key(write_id)
     stored = store.get(key)
     if stored is None:
         return None
-    return Registered.parse(write_id, key, stored)
+    return Registered.parse(write_id, key, stored, allowance)
 
 
 def put_staged(store: ObjectStore, record: StagedRecord) -> None:
@@ -166,9 +178,11 @@ def put_staged(store: ObjectStore, record: StagedRecord) -> None:
     store.put(plan.layout.registration_key(plan.write_id), packed(json.dumps(body, ensure_ascii=False).encode()))
 
 
-def _fields(body: bytes) -> dict[str, Any]:
+def _fields(body: bytes, allowance: Allowance) -> dict[str, Any]:
     try:
-        return _dict(json.loads(unpacked(body)))
+        return _dict(allowance.parsed(body, json.loads))
+    except TooMuchError:
+        raise
     except (ValueError, RecursionError):  # half written by hand: its age still tells when it was put
         return {}
 

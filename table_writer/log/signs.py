@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from table_writer.errors import InvalidInputError
+from table_writer.log.stored import Allowance
 from table_writer.model.check_result import CheckResult
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore
@@ -60,9 +61,10 @@ def read_check_results(store: ObjectStore, keys: Collection[str]) -> tuple[Check
         key=lambda found: (found.info.modified_at, found.info.key),
     )
     results: list[CheckResult] = []
+    allowance = Allowance()
     for found in stored:
         try:
-            results += map(CheckResult.from_json, json.loads(found.body))
+            results += map(CheckResult.from_json, allowance.parsed(found.body, json.loads))
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidInputError(f"the results of checks at {found.info.key} cannot be read: {error}") from error
     return tuple(results)

@@ -18,6 +18,7 @@ from table_writer.log.deadline import boot_seconds
 from table_writer.log.heartbeat import Heartbeat
 from table_writer.log.registration import MISSED_HEARTBEATS, Registered
 from table_writer.log.signs import read_signs, sign_prefix, write_id_of_sign
+from table_writer.log.stored import small_json
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.storage.object_store import ObjectStore, StoredObject
 
@@ -127,7 +128,7 @@ class Turn:
 def is_over(write_id: str, turn: StoredObject) -> bool:
     """Whether the holder of a turn has given it back, or is dead."""
     try:
-        fields = json.loads(turn.body)
+        fields = small_json(turn.body)
     except (ValueError, RecursionError):
         fields = None
     given_back = isinstance(fields, dict) and fields.get(GIVEN_BACK) is True
