@@ -74,8 +74,7 @@ class Allowance:
         """
         with self._lock:
             body = _unpacked(stored, MAX_BYTES if most is None else most, self._bytes_left)
-            needed = MAX_BYTES if body is None else memory_bytes(body)
-            if body is None or needed > self._bytes_left:
+            if body is None or (needed := memory_bytes(body)) > self._bytes_left:
                 del body  # a traceback would keep it
                 raise TooMuchError(
                     f"with what was read before it, it takes more than {self._bytes:,} bytes of memory. If writers of"
