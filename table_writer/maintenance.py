@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from table_writer.checked import checked, require_age
 from table_writer.display.reports import (
     DoctorReport,
     HistoryReport,
@@ -23,7 +24,7 @@ from table_writer.doctor import examine
 from table_writer.errors import InvalidInputError
 from table_writer.log.history import Placement
 from table_writer.log.owner import Owner, adopt_root, is_of_earlier_table
-from table_writer.model.table import TableName
+from table_writer.model.table import HISTORY_PROPERTY, TableName
 from table_writer.publish.recovery import placements
 from table_writer.publish.rollback import version_of
 from table_writer.retention import SAFE_AGE, require_safe, vacuum_age
@@ -34,9 +35,9 @@ from table_writer.vacuum.due import Ages
 __all__ = ["Maintenance"]
 
 HISTORY_RETENTION: Final = timedelta(days=30)
-HISTORY_PROPERTY: Final = "table_writer.history_retention"
 
 
+@checked
 class Maintenance(StagedMaintenance):
     """Looks after tables that this library writes: from any machine, without Spark, safe while writers are at work.
 
@@ -197,7 +198,7 @@ class Maintenance(StagedMaintenance):
             raise InvalidInputError("a rollback needs a version or a write_id, one of the two")
         services = self._open(table)
         if version is None:
-            version = version_of(services.log.read_history(), str(write_id), services.table)
+            version = version_of(services.log.read_history(), write_id or "", services.table)
         done = services.rollback().run(services.table, version, services.partition_values(partitions), dry_run=dry_run)
         return RollbackReport(
             table=str(services.table.name),
@@ -283,6 +284,7 @@ class Maintenance(StagedMaintenance):
         force
             Allow an age under 24 hours.
         """
+        require_age("older_than", older_than)
         services = self._open(table)
         if abort:
             require_safe(services, older_than, SAFE_AGE, force=force)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache, cached_property
 
+from table_writer.checked import LONGEST_AGE
 from table_writer.complete import Completer
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError
@@ -19,7 +20,14 @@ from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
 from table_writer.model.partition_name import name_in, partition_values, shown_name
-from table_writer.model.table import PartitionValues, Table, TableName
+from table_writer.model.table import (
+    HOURS_PROPERTIES,
+    RETENTION_PROPERTY,
+    PartitionValues,
+    Table,
+    TableName,
+    unknown_properties,
+)
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.publish.carry_over import CopyFiles
 from table_writer.publish.claimed import ClaimedEntries
@@ -32,10 +40,9 @@ from table_writer.publish.switch import Switch
 from table_writer.storage import ObjectStore, StoreSettings, committer_threads, open_store, settings_for
 from table_writer.vacuum.sweep import Vacuum
 
-__all__ = ["RETENTION_PROPERTY", "Services", "TableServices", "require_table"]
+__all__ = ["Services", "TableServices", "require_table"]
 
 COMPLETE_THREADS = 8  # Hadoop's default of fs.s3a.committer.threads, for stores that are not S3
-RETENTION_PROPERTY = "table_writer.retention"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +65,7 @@ class TableServices:
     @cached_property
     def log(self) -> TableLog:
         """The table's log."""
-        return TableLog(self.store, self.layout)
+        return TableLog(self.store, self.layout, memory_bytes=self.config.log_memory_bytes)
 
     def completer(self) -> Completer:
         """Step 3."""
@@ -160,8 +167,6 @@ class TableServices:
         """
         if names is None:
             return None
-        if isinstance(names, str):
-            raise InvalidInputError(f"partitions is a list of names, not text: write partitions=[{names!r}]")
         columns = [column.name for column in self.table.partition_columns]
         chosen: list[PartitionValues] = []
         for name in names:
@@ -184,13 +189,30 @@ class TableServices:
         of_table = self.hours_property(RETENTION_PROPERTY)
         return self.config.retention if of_table is None else of_table
 
+    def require_properties(self) -> None:
+        """Refuse a table whose properties ask this library for something that it does not understand.
+
+        Raises
+        ------
+        InvalidInputError
+            One has a name that looks like this library's and is none, or a value that is no number of hours.
+        """
+        for name, meant in unknown_properties(self.table.parameters).items():
+            raise InvalidInputError(
+                f"table_writer knows no table property {name}{meant or '.'} Take it away, or spell it right: ALTER"
+                f" TABLE {self.table.name} UNSET TBLPROPERTIES ('{name}'). Known are {', '.join(HOURS_PROPERTIES)}",
+                table=str(self.table.name),
+            )
+        for name in HOURS_PROPERTIES:
+            self.hours_property(name)
+
     def hours_property(self, name: str) -> timedelta | None:
         """Return a table property that is a number of hours, ``None`` if the table does not have it.
 
         Raises
         ------
         InvalidInputError
-            It is no number, or negative.
+            It is no number, negative, or more than a hundred years.
         """
         text = self.table.parameters.get(name)
         if text is None:
@@ -199,9 +221,10 @@ class TableServices:
             hours = timedelta(hours=float(text))
         except (ValueError, OverflowError):
             hours = timedelta(days=-1)
-        if hours < timedelta(0):
+        if not timedelta(0) <= hours <= LONGEST_AGE:
             raise InvalidInputError(
-                f"table property {name}={text!r} of {self.table.name} is not a number of hours",
+                f"table property {name}={text!r} of {self.table.name} is not a number of hours, from 0 to"
+                f" {LONGEST_AGE // timedelta(hours=1):,} (100 years)",
                 table=str(self.table.name),
             )
         return hours
@@ -257,7 +280,7 @@ class Services:
         table = require(self.metastore.get_table(name), name, self.metastore.uri)
         layout = TableLayout(Location.parse(table.root), self.config.directory_name)
         settings = settings_for(layout.root, self.session.hadoop, self.config.s3)
-        services = TableServices(
+        return TableServices(
             table=table,
             layout=layout,
             store=self._open_object_store(settings),
@@ -266,8 +289,6 @@ class Services:
             session=self.session,
             config=self.config,
         )
-        _ = services.retention  # a property that cannot be read is a bad call too
-        return services
 
 
 def _metastore_settings(session: SessionSettings, config: TableWriterConfig) -> MetastoreSettings:

@@ -266,8 +266,9 @@ class StagedWrites:
             return registered
         if registered is not None:
             raise self._refusal(write_id, "is still being written, and not staged yet")
-        records = self._services.log.read_history().records
-        own = next((one for one in reversed(records) if one.entry.write_id == write_id), None)
+        history = self._services.log.read_history()
+        newest = next((one for one in reversed(history.records) if one.entry.write_id == write_id), None)
+        own = history.publication(write_id) or newest
         if own is not None:
             outcome = own.outcome.value if own.outcome else "in doubt"
             raise self._refusal(

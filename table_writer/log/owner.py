@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 
 from table_writer.errors import InvalidInputError, StorageError
+from table_writer.log.stored import small_json
 from table_writer.model.location import Location
 from table_writer.model.table import Table
 from table_writer.model.write import TableLayout
@@ -57,7 +58,7 @@ class Owner:
     def from_json(cls, body: bytes, where: str) -> Owner:
         """Read and validate."""
         try:
-            stored = json.loads(body)
+            stored = small_json(body)
             if stored.pop("format") != OWNER_FORMAT:
                 raise InvalidInputError(f"{where} has an unknown format: upgrade table_writer to read it")
             return cls(**stored)

@@ -8,12 +8,13 @@ import re
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
 from table_writer.log.keys import comes_before, published_with_key
-from table_writer.log.stored import MAX_BYTES, packed, unpacked
+from table_writer.log.stored import MAX_BYTES, MAX_MEMORY_BYTES, MAX_OUTCOME_BYTES, Allowance, packed, small_json
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
@@ -71,11 +72,14 @@ class TableLog:
         The store that holds the table root.
     layout
         Paths below the table root.
+    memory_bytes
+        How much memory one reading of the log may take.
     """
 
-    def __init__(self, store: ObjectStore, layout: TableLayout) -> None:
+    def __init__(self, store: ObjectStore, layout: TableLayout, *, memory_bytes: int = MAX_MEMORY_BYTES) -> None:
         self.store = store
         self._layout = layout
+        self._memory_bytes = memory_bytes
         self._settled_records: dict[int, SlotRecord] = {}  # neither an entry nor its outcome ever changes
         self._ids: frozenset[str] = frozenset()
         self._expected_id = ""
@@ -192,10 +196,16 @@ class TableLog:
         ----------
         state
             What a listing of the whole log has just shown; by default it is listed now.
+
+        Raises
+        ------
+        InvalidInputError
+            An entry cannot be read, or all of them take more memory than they may; it is named.
         """
+        allowance = Allowance(self._memory_bytes)
         state = state or self.read_state(listed_after=0)
         with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="log") as pool:
-            records = pool.map(self.find, sorted(state.versions))
+            records = pool.map(lambda version: self.find(version, allowance), sorted(state.versions))
             return History(self._layout, [record for record in records if record is not None], state.unverified)
 
     def find_key(self, key: str, *, in_order: bool = False) -> LogEntry | None:
@@ -216,11 +226,12 @@ class TableLog:
         waiting = sorted(state.versions)
         in_order = in_order and not state.rolled_back
         found: list[SlotRecord] = []
-        at_once = 1
+        allowance, at_once = Allowance(self._memory_bytes), 1
         while waiting:
             waiting, versions = waiting[:-at_once], waiting[-at_once:]
             with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="log") as pool:
-                records = [record for record in pool.map(self.find, versions) if record is not None]
+                read = pool.map(lambda version: self.find(version, allowance), versions)
+                records = [record for record in read if record is not None]
             found = records + found
             entry = published_with_key(found, key)
             passed = in_order and any(comes_before(one.entry.idempotency_key, key) for one in records)
@@ -242,15 +253,24 @@ class TableLog:
             raise InvalidInputError(f"log entry {version} below {self._layout.root} is not there any more")
         return record
 
-    def find(self, version: int) -> SlotRecord | None:
-        """Read one entry with its outcome, ``None`` if it is not there any more."""
+    def find(self, version: int, allowance: Allowance | None = None) -> SlotRecord | None:
+        """Read one entry with its outcome, ``None`` if it is not there any more.
+
+        Parameters
+        ----------
+        version
+            Its slot.
+        allowance
+            Of the reading that it belongs to; what was read before, and is kept, takes nothing of it.
+        """
+        allowance = allowance or Allowance(self._memory_bytes)
         if version in self._settled_records:
             return self._settled_records[version]
         stored = self.store.get(self._layout.entry_key(version))
         if stored is None:
             return None
-        entry = self._entry(version, stored.body)
-        settled = self._read_outcome(version)
+        entry = self._entry(version, stored.body, allowance)
+        settled = self._read_outcome(version, allowance)
         if settled is None:
             return SlotRecord(entry, None, stored.age_seconds)
         if settled.of not in ("", entry.write_id):
@@ -281,7 +301,7 @@ class TableLog:
         for version in sorted(state.versions, reverse=True)[:RECENT_ENTRIES]:
             stored = self.store.get(self._layout.entry_key(version))
             try:
-                entry = None if stored is None else self._entry(version, stored.body)
+                entry = None if stored is None else self._entry(version, stored.body, Allowance(self._memory_bytes))
             except InvalidInputError as error:
                 logger.warning("how wide rows are is not known: %s", error)
                 return 0
@@ -289,12 +309,14 @@ class TableLog:
                 return entry.row_bytes if entry.schema == schema else 0
         return 0
 
-    def _entry(self, version: int, stored: bytes) -> LogEntry:
+    def _entry(self, version: int, stored: bytes, allowance: Allowance) -> LogEntry:
+        parse = partial(LogEntry.from_json, root=self._layout.root, version=version)
         try:
-            body = unpacked(stored)
+            entry = allowance.parsed(stored, parse)
+        except InvalidInputError:
+            raise
         except ValueError as error:
             raise InvalidInputError(f"log entry {version} below {self._layout.root} cannot be read: {error}") from error
-        entry = LogEntry.from_json(body, root=self._layout.root, version=version)
         if entry.log_id and self._ids and entry.log_id not in self._ids:
             raise InvalidInputError(
                 f"log entry {version} below {self._layout.root} is of another log: it was copied here. Put the table's"
@@ -304,16 +326,16 @@ class TableLog:
 
     def outcome(self, version: int) -> Outcome | None:
         """Return how an entry ended, ``None`` while it is in doubt."""
-        settled = self._read_outcome(version)
+        settled = self._read_outcome(version, Allowance(self._memory_bytes))
         return settled.outcome if settled else None
 
-    def _read_outcome(self, version: int) -> _Settled | None:
+    def _read_outcome(self, version: int, allowance: Allowance) -> _Settled | None:
         key = self._layout.outcome_key(version)
         stored = self.store.get(key)
         if stored is None:
             return None
         try:
-            body = json.loads(unpacked(stored.body))
+            body = allowance.parsed(stored.body, json.loads, most=MAX_OUTCOME_BYTES)
             return _Settled(
                 outcome=Outcome(body["outcome"]),
                 settled_by=str(body["settled_by"]),
@@ -357,7 +379,7 @@ class TableLog:
         """
         text = replace(entry, log_id=min(self._ids, default="")).to_json(self._layout.root)
         try:
-            body = packed(text)
+            body = packed(text, self._memory_bytes)
         except ValueError as error:
             raise InvalidInputError(
                 f"the log entry of this {entry.operation.value} of {entry.table} cannot be stored: {error}. Nothing"
@@ -436,7 +458,7 @@ class TableLog:
         if stored is None:
             return 0, ""
         try:
-            hint = json.loads(stored.body)
+            hint = small_json(stored.body)
             return max(0, int(hint["version"])), str(hint.get("log_id", ""))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             logger.warning("the hint %s cannot be read; listing the whole log", self._layout.settled_key)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypedDict
 from urllib.parse import quote
 
+from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
 from table_writer.logins import without_login
 from table_writer.model.location import S3_SCHEMES, Location
@@ -43,6 +44,7 @@ ACLS: Final = {  # S3A takes the Java SDK's enum names
 }
 
 
+@checked
 @dataclass(frozen=True, kw_only=True, slots=True)
 class S3Overrides:
     """What the writer's own config says of S3; ``None`` leaves it to Hadoop's settings."""

@@ -29,6 +29,7 @@ from table_writer.storage.object_store import (
     every_page,
     gone_upload_message,
     require_directory,
+    require_gettable,
     source_changed,
 )
 from table_writer.storage.request_counter import RequestCounter
@@ -92,6 +93,7 @@ class LocalStore:
             try:
                 with path.open("rb") as file:
                     status = os.fstat(file.fileno())
+                    require_gettable(str(path), status.st_size)
                     body = file.read()
             except NO_FILE:
                 return None

@@ -26,6 +26,7 @@ from table_writer.storage.object_store import (
     every_page,
     gone_upload_message,
     require_directory,
+    require_gettable,
 )
 from table_writer.storage.request_counter import RequestCounter
 from table_writer.storage.s3_client import make_client, write_arguments
@@ -139,6 +140,7 @@ class S3Store:
                 if error_code(error) in ("NoSuchKey", "404"):
                     return None
                 raise storage_error(error, self._settings.bucket, key) from error
+            require_gettable(f"s3://{self._settings.bucket}/{key}", answer["ContentLength"])
             try:
                 body = answer["Body"].read()
             except (
