@@ -488,7 +488,7 @@ def test_a_note_of_a_rollback_that_cannot_be_read_makes_keys_be_looked_for_every
 def test_an_append_finds_a_partition_that_the_metastore_spells_otherwise() -> None:
     world = World()
     world.written_by_another_tool("01", frozenset({1}))
-    plan = replace(world.plan(WriteMode.APPEND), spellings={("1",): ("01",)})
+    plan = replace(world.plan(WriteMode.APPEND), spellings=Spellings.of([("01",)], ["int"]))
     world.write({"1": frozenset({2})}, plan=plan)
     assert world.rows() == {"01": frozenset({1, 2})}
 
