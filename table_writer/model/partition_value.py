@@ -48,11 +48,14 @@ TRUTH: Final = {
 
 DATE: Final = re.compile(r"([+-]?[0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.DOTALL)
 CLOCK: Final = r"([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?([^0-9].*)?)?)?"
-TIMESTAMP: Final = re.compile(rf"([+-]?[0-9]{{4,6}})(?:-([0-9]{{1,2}})(?:-([0-9]{{1,2}})(?:[ T]{CLOCK})?)?)?", re.DOTALL)
+TIMESTAMP: Final = re.compile(
+    rf"([+-]?[0-9]{{4,6}})(?:-([0-9]{{1,2}})(?:-([0-9]{{1,2}})(?:[ T]{CLOCK})?)?)?", re.DOTALL
+)
 TIME_OF_TODAY: Final = re.compile(rf"(?:T|(?=[0-9]+:)){CLOCK}", re.DOTALL)
 
 EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 DAYS_OF_400_YEARS: Final = 146_097  # after so many the calendar repeats itself
+FIRST_MOMENT: Final = datetime(1, 1, 1)  # noqa: DTZ001  # on the wall of any zone
 DAY: Final = 86_400
 MICROS: Final = 1_000_000
 
@@ -96,15 +99,16 @@ Read = Callable[[str], str | None]
 def canonical(values: PartitionValues, types: Sequence[str], time_zone: str = "") -> PartitionValues:
     """Return texts that two partitions have in common exactly if readers see one value in them.
 
-    What is no value of its type is null, as in Spark. Of integers, booleans, dates and timestamps the text is Spark's own
-    spelling; of other types it may be one that nobody uses. ``-0.0`` and ``0.0`` are two, since Spark writes both.
+    What is no value of its type is null, as in Spark. Of integers, booleans, dates and timestamps the text is Spark's
+    own spelling; of other types it may be one that nobody uses. ``-0.0`` and ``0.0`` are two, since Spark writes both.
 
     Parameters
     ----------
     values
         As the metastore has them.
     types
-        Of the partition columns, as Spark or Hive spells them: ``decimal(10,2)``. Of an unknown type each text is a value.
+        Of the partition columns, as Spark or Hive spells them: ``decimal(10,2)``. Of one that is not known each text is
+        a value.
     time_zone
         Of the session, in which a timestamp without a zone is read. Empty: not known.
 
@@ -153,9 +157,9 @@ class Spellings:
             names[key] = (*names.get(key, ()), values)
         return cls(tuple(types), time_zone, names)
 
-    def __contains__(self, values: PartitionValues) -> bool:
+    def __contains__(self, values: object) -> bool:
         """Whether there is a partition of these values, however it is spelled."""
-        return bool(self.all(values))
+        return isinstance(values, tuple) and bool(self.all(values))
 
     def all(self, values: PartitionValues) -> tuple[PartitionValues, ...]:
         """Return every spelling that the metastore has of these values."""
@@ -176,7 +180,7 @@ class Spellings:
     def require_clear(self) -> None:
         """Refuse two partitions of one value.
 
-        Those of null are let pass, since all texts that are no value are null: :meth:`get` refuses them where it matters.
+        Those of null pass, since all texts that are no value are null: :meth:`get` refuses them where it matters.
 
         Raises
         ------
@@ -195,8 +199,8 @@ class Spellings:
 def _require_one(found: Sequence[PartitionValues]) -> None:
     if len(found) > 1:
         raise InvalidInputError(
-            f"the metastore has one partition twice, as {found[0]} and {found[1]}: drop one of them, since readers see the"
-            " rows of both"
+            f"the metastore has one partition twice, as {found[0]} and {found[1]}: drop one of them, since readers see"
+            " the rows of both"
         )
 
 
@@ -240,7 +244,7 @@ def _decimal(text: str, *, precision: int, scale: int) -> str | None:
     if found is None or abs(len(found[1] or found[2] or "") - int(found[3] or 0)) > INT_MAX:
         return None
     value = Decimal(text.strip(BLANKS))
-    if value.adjusted() >= MAX_PRECISION:
+    if value and value.adjusted() >= MAX_PRECISION:
         return None
     try:
         rounded = value.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, Context(prec=2 * MAX_PRECISION + 2))
@@ -248,7 +252,7 @@ def _decimal(text: str, *, precision: int, scale: int) -> str | None:
         return None
     if rounded.adjusted() >= precision - scale:
         return None
-    return f"decimal {abs(rounded) if not rounded else rounded:f}"  # Spark's own spelling depends on its settings
+    return f"decimal {rounded or abs(rounded):f}"  # Spark's own spelling depends on its settings
 
 
 def _floating(text: str, *, is_single: bool) -> str | None:
@@ -313,12 +317,12 @@ def _date_text(ordinal: int) -> str:
     cycles, rest = divmod(ordinal - 1, DAYS_OF_400_YEARS)
     day = date.fromordinal(rest + 1)
     year = day.year + cycles * 400
-    sign = "-" if year < 0 else "+" if year > 9999 else ""  # noqa: PLR2004  # of more than four digits
+    sign = "-" if year < 0 else "+" if year > 9999 else ""  # of more than four digits
     return f"{sign}{abs(year):04d}-{day:%m-%d}"
 
 
 def _timestamp(text: str, *, time_zone: str) -> str | None:
-    """Read an instant; its text is the local time of the session, and in UTC where the local time is that of another."""
+    """Read an instant; its text is the session's local time, or UTC where another instant has the same local time."""
     found = TIME_OF_TODAY.fullmatch(text.rstrip(CONTROLS) if text.startswith("T") else text.strip(CONTROLS))
     if found:
         clock = _clock(*found.groups())
@@ -338,11 +342,11 @@ def _timestamp(text: str, *, time_zone: str) -> str | None:
             f" {f'Python does not know {time_zone!r}' if time_zone else 'that is not known here'}"
         )
     if zone is None or session is None:
-        return _moment_text(micros)
+        return _moment_text(micros) if _is_long(micros) else None
     instant = micros - _offset(zone, micros, is_local=True)
-    shown = instant + _offset(session, instant, is_local=False)
     if not _is_long(instant):
         return None
+    shown = instant + _offset(session, instant, is_local=False)
     is_first = shown - _offset(session, shown, is_local=True) == instant  # not when clocks have been set back
     return _moment_text(shown) if is_first else f"{_moment_text(instant)}Z"
 
@@ -352,7 +356,7 @@ def _local_timestamp(text: str) -> str | None:
     local = _local(text)
     if local is None or (local[1] and _zone(local[1]) is None):
         return None
-    return _moment_text(local[0])
+    return _moment_text(local[0]) if _is_long(local[0]) else None
 
 
 def _local(text: str) -> tuple[int, str] | None:
@@ -365,7 +369,7 @@ def _local(text: str) -> tuple[int, str] | None:
     if ordinal is None or clock is None:
         return None
     micros = (ordinal - 1) * DAY * MICROS + clock[0]
-    return (micros, clock[1]) if _is_long(micros) else None
+    return micros, clock[1]
 
 
 def _clock(
@@ -373,9 +377,11 @@ def _clock(
 ) -> tuple[int, str] | None:
     """Return the microseconds of a day, and the zone; what is below a microsecond is cut off."""
     hours, minutes, seconds = int(hour or 0), int(minute or 0), int(second or 0)
-    if hours >= 24 or minutes >= 60 or seconds >= 60:  # noqa: PLR2004  # a clock
+    if hours >= 24 or minutes >= 60 or seconds >= 60:  # a clock
         return None
-    return (hours * 3600 + minutes * 60 + seconds) * MICROS + int((fraction or "")[:6].ljust(6, "0")), (zone or "").strip(BLANKS)
+    return (hours * 3600 + minutes * 60 + seconds) * MICROS + int((fraction or "")[:6].ljust(6, "0")), (
+        zone or ""
+    ).strip(BLANKS)
 
 
 def _is_long(micros: int) -> bool:
@@ -385,7 +391,7 @@ def _is_long(micros: int) -> bool:
 
 def _moment_text(micros: int) -> str:
     days, rest = divmod(micros, DAY * MICROS)
-    moment = datetime.min + timedelta(microseconds=rest)
+    moment = FIRST_MOMENT + timedelta(microseconds=rest)
     fraction = f".{moment.microsecond:06d}".rstrip("0").rstrip(".")
     return f"{_date_text(days + 1)} {moment:%H:%M:%S}{fraction}"
 
@@ -395,7 +401,7 @@ def _offset(zone: tzinfo, micros: int, *, is_local: bool) -> int:
     days = micros // (DAY * MICROS)
     first, last = 2, 20 * DAYS_OF_400_YEARS  # no zone had rules before; those of later years repeat themselves
     within = first if days < first else min(days, last + days % DAYS_OF_400_YEARS)
-    moment = datetime.min + timedelta(days=within, microseconds=micros % (DAY * MICROS))
+    moment = FIRST_MOMENT + timedelta(days=within, microseconds=micros % (DAY * MICROS))
     offset = zone.utcoffset(moment) if is_local else moment.replace(tzinfo=UTC).astimezone(zone).utcoffset()
     return 0 if offset is None else offset // timedelta(microseconds=1)
 
@@ -411,7 +417,7 @@ def _zone(name: str) -> tzinfo | None:
     if found := OFFSET.fullmatch(padded):
         hours, minutes, seconds = (int(part or 0) for part in (found[2] or found[3], found[5], found[6]))
         ahead = hours * 3600 + minutes * 60 + seconds
-        is_one = ahead <= LARGEST_OFFSET and minutes < 60 and seconds < 60  # noqa: PLR2004  # a clock
+        is_one = ahead <= LARGEST_OFFSET and minutes < 60 and seconds < 60  # a clock
         return timezone(timedelta(seconds=-ahead if found[1] == "-" else ahead)) if is_one else None
     try:
         return ZoneInfo(padded)

@@ -172,7 +172,7 @@ class WritePlan:
     idempotency_key: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     max_copied_bytes: int | None = None  # of an append; None: no limit
-    spellings: Spellings = Spellings()
+    spellings: Spellings = field(default_factory=Spellings)
     """Partitions the metastore spells differently from Spark (``01`` for 1)."""
     notes: tuple[str, ...] = ()  # what a person should know of the table
 

@@ -21,6 +21,7 @@ from table_writer.errors import (
     TableWriterError,
 )
 from table_writer.model.entry import Outcome
+from table_writer.model.partition_value import Spellings
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import WriteMode
 from table_writer.publish.publisher import RepeatedError
