@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from table_writer import TableWriter
-from table_writer.model.partition_name import partition_name
+from table_writer import InvalidInputError, PartitionExistsError, TableWriter
+from table_writer.model.partition_name import NULL_PARTITION, partition_name
 from table_writer.model.partition_value import canonical
 from table_writer.model.table import Partition
 from tests.model.partition_texts import ONE_VALUE, TEXTS, ZONE
@@ -108,6 +108,72 @@ def test_with_ansi_fewer_texts_are_values_and_none_is_another(session: SparkSess
     for row in frame.select(*pairs).collect():
         for usual, strict in zip(row[::2], row[1::2], strict=True):
             assert strict in {None, usual}
+
+
+OTHERS: Final = {
+    "tinyint": ("01", "1"),
+    "bigint": ("+1", "1"),
+    "decimal(10,2)": ("1", "1.00"),
+    "float": ("1", "1.0"),
+    "double": ("1e20", "1.0E20"),
+    "boolean": ("TRUE", "true"),
+    "date": ("2024-1-1", "2024-01-01"),
+    "timestamp": ("2024-01-01 00:00:00.0", "2024-01-01 00:00:00"),
+    "timestamp_ntz": ("2024-01-01T00:00:00Z", "2024-01-01 00:00:00"),
+    "char(5)": ("ab", "ab   "),
+    "int": ("no number", NULL_PARTITION),
+}
+"""By type: how another tool spells a value, and how Spark does."""
+
+
+def test_a_partition_that_another_tool_spelled_is_replaced_under_its_name(
+    session: SparkSession, writer: TableWriter, make_table: MakeTable, tmp_path: Path
+) -> None:
+    session.conf.set("spark.sql.session.timeZone", ZONE)
+    old = (tmp_path / "old").as_uri()
+    session.range(1).selectExpr("-1 AS id").coalesce(1).write.parquet(old)
+    for number, (kind, (theirs, sparks)) in enumerate(OTHERS.items()):
+        table = make_table(f"CREATE TABLE {{name}} (id INT, p {kind}) USING parquet PARTITIONED BY (p)", f"t{number}")
+        services = writer._services.open_table(table)
+        services.metastore.add_partitions(services.table, [Partition(values=(theirs,), location=f"{old}/")])
+        literal = "NULL" if sparks == NULL_PARTITION else f"'{sparks}'"
+        df = session.sql(f"SELECT 5 AS id, CAST({literal} AS {'STRING' if 'char' in kind else kind}) AS p")
+        plan = writer.plan(df, table)
+        assert [(one.values, one.action) for one in plan.partitions] == [((theirs,), "replace")], kind
+        result = writer.overwrite_partitions(df, table)
+        assert [one.values for one in result.replaced] == [(theirs,)], kind
+        assert services.metastore.get_partition_names(services.table.name) == [(theirs,)], kind
+        assert [row.id for row in session.table(table).collect()] == [5], kind
+
+
+def test_one_value_in_two_spellings_is_refused_with_both(
+    session: SparkSession, writer: TableWriter, make_table: MakeTable
+) -> None:
+    table = make_table("CREATE TABLE {name} (id INT, d DATE, b BOOLEAN) USING parquet PARTITIONED BY (d, b)")
+    services = writer._services.open_table(table)
+    root = services.table.location
+    both = [("2024-1-1", "true"), ("2024-01-01", "T")]
+    services.metastore.add_partitions(
+        services.table, [Partition(values=values, location=f"{root}{number}/") for number, values in enumerate(both)]
+    )
+    df = session.sql("SELECT 5 AS id, DATE '2025-01-01' AS d, false AS b")
+    with pytest.raises(InvalidInputError) as refused:
+        writer.overwrite_partitions(df, table)
+    assert all(str(values) in str(refused.value) for values in both)
+    assert refused.value.table == table
+
+
+def test_create_partitions_finds_one_that_another_tool_spelled(
+    session: SparkSession, writer: TableWriter, make_table: MakeTable
+) -> None:
+    table = make_table("CREATE TABLE {name} (id INT, p DOUBLE) USING parquet PARTITIONED BY (p)")
+    services = writer._services.open_table(table)
+    services.metastore.add_partitions(
+        services.table, [Partition(values=("1",), location=f"{services.table.location}p=1/")]
+    )
+    with pytest.raises(PartitionExistsError):
+        writer.create_partitions(session.sql("SELECT 5 AS id, 1D AS p"), table)
+    writer.create_partitions(session.sql("SELECT 5 AS id, 2D AS p"), table)
 
 
 def as_text(expression: str, kind: str) -> Column:
