@@ -142,20 +142,25 @@ class Spellings:
         As of :func:`canonical`.
     names
         The metastore's spellings, by what :func:`canonical` makes of them.
+    table
+        For messages.
     """
 
     types: tuple[str, ...] = ()
     time_zone: str = ""
     names: Mapping[PartitionValues, tuple[PartitionValues, ...]] = field(default_factory=dict)
+    table: str = ""
 
     @classmethod
-    def of(cls, existing: Iterable[PartitionValues], types: Sequence[str], time_zone: str = "") -> Spellings:
-        """Sort partitions by their values."""
+    def of(
+        cls, existing: Iterable[PartitionValues], types: Sequence[str], time_zone: str = "", *, table: str = ""
+    ) -> Spellings:
+        """Sort the partitions of a table by their values."""
         names: dict[PartitionValues, tuple[PartitionValues, ...]] = {}
         for values in existing:
             key = canonical(values, types, time_zone)
             names[key] = (*names.get(key, ()), values)
-        return cls(tuple(types), time_zone, names)
+        return cls(tuple(types), time_zone, names, table)
 
     def __contains__(self, values: object) -> bool:
         """Whether there is a partition of these values, however it is spelled."""
@@ -174,7 +179,7 @@ class Spellings:
             It has several.
         """
         found = self.all(values)
-        _require_one(found)
+        self._require_one(found)
         return found[0] if found else default
 
     def require_clear(self) -> None:
@@ -189,19 +194,19 @@ class Spellings:
         """
         for key, found in self.names.items():
             if NULL_PARTITION not in key:
-                _require_one(found)
+                self._require_one(found)
 
     def unusual(self) -> Spellings:
         """Leave out the partitions that Spark spells as the metastore does."""
         return replace(self, names={key: found for key, found in self.names.items() if found != (key,)})
 
-
-def _require_one(found: Sequence[PartitionValues]) -> None:
-    if len(found) > 1:
-        raise InvalidInputError(
-            f"the metastore has one partition twice, as {found[0]} and {found[1]}: drop one of them, since readers see"
-            " the rows of both"
-        )
+    def _require_one(self, found: Sequence[PartitionValues]) -> None:
+        if len(found) > 1:
+            raise InvalidInputError(
+                f"the metastore has one partition of {self.table} twice, as {found[0]} and {found[1]}: drop one of"
+                " them, since readers see the rows of both",
+                table=self.table,
+            )
 
 
 def _canonical(text: str, kind: str, time_zone: str) -> str:

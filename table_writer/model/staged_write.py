@@ -248,7 +248,7 @@ def _read(stored: Mapping[str, Any], layout: TableLayout, write_id: str) -> Stag
         idempotency_key=_text(stored["idempotency_key"]),
         tags=_texts(stored["tags"]),
         max_copied_bytes=None if stored["max_copied_bytes"] is None else int(stored["max_copied_bytes"]),
-        spellings=_spellings(stored["spellings"]),
+        spellings=_spellings(stored["spellings"], str(table.name)),
         notes=tuple(map(_text, stored["notes"])),
     )
     partitions = tuple(
@@ -338,9 +338,9 @@ def _spellings_fields(spellings: Spellings) -> dict[str, Any]:
     return {"types": list(spellings.types), "time_zone": spellings.time_zone, "names": names}
 
 
-def _spellings(stored: Mapping[str, Any]) -> Spellings:
+def _spellings(stored: Mapping[str, Any], table: str) -> Spellings:
     names = {_values(key): tuple(map(_values, found)) for key, found in stored["names"]}
-    return Spellings(_values(stored["types"]), _text(stored["time_zone"]), names)
+    return Spellings(_values(stored["types"]), _text(stored["time_zone"]), names, table)
 
 
 def _values(stored: Any) -> PartitionValues:

@@ -205,7 +205,7 @@ class Planner:
         """
         time_zone = df.sparkSession.conf.get("spark.sql.session.timeZone", "") or ""
         try:
-            spelled = Spellings.of(existing, self._partition_types(), time_zone)
+            spelled = Spellings.of(existing, self._partition_types(), time_zone, table=str(self._table.name))
             spelled.require_clear()
         except InvalidInputError as error:
             error.table = str(self._table.name)

@@ -142,6 +142,7 @@ def test_a_partition_that_another_tool_spelled_is_replaced_under_its_name(
         assert [(one.values, one.action) for one in plan.partitions] == [((theirs,), "replace")], kind
         result = writer.overwrite_partitions(df, table)
         assert [one.values for one in result.replaced] == [(theirs,)], kind
+        assert result.metastore_calls["get_partition_names"] == 1, "one look for all that is compared"
         assert services.metastore.get_partition_names(services.table.name) == [(theirs,)], kind
         assert [row.id for row in session.table(table).collect()] == [5], kind
 
