@@ -74,7 +74,7 @@ class Preview:
             rows = self._rows_by_partition(df, fitted)
         except SchemaMismatchError as error:
             return replace(empty, schema=SchemaVerdict(problems=(error.message,)))
-        counts, now = self._looked_up(rows)
+        counts, now = self._looked_up(df, rows)
         planned = self._partitions(counts, now)
         return replace(
             empty,
@@ -120,13 +120,14 @@ class Preview:
         return (f"partition dates outside the years 1 to 9999 cannot be written: {', '.join(odd[:3])}",)
 
     def _looked_up(
-        self, rows: Mapping[PartitionValues, int]
+        self, df: DataFrame, rows: Mapping[PartitionValues, int]
     ) -> tuple[Mapping[PartitionValues, int], Mapping[PartitionValues, Partition]]:
         """Return rows by partition as the metastore spells it, and all partitions that exist and would change."""
         table, metastore = self.services.table, self.services.metastore
-        spelled = self.planner.spelled(self.mode)
+        existing = metastore.get_partition_names(table.name)
+        spelled = self.planner.spelled(df, existing)
         counts = {spelled.get(values, values): count for values, count in rows.items()}
-        beyond = self.scope(metastore.get_partition_names(table.name)) - counts.keys()
+        beyond = self.scope(existing) - counts.keys()
         return counts, metastore.get_partitions(table, sorted({*counts, *beyond}))
 
     def _partitions(

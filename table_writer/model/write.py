@@ -14,6 +14,7 @@ from table_writer.model.column_statistics import ColumnStatistics, MergedStatist
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage, PendingUpload
 from table_writer.model.partition_name import escape
+from table_writer.model.partition_value import Spellings
 from table_writer.model.table import PartitionValues, Table
 
 __all__ = [
@@ -176,8 +177,8 @@ class WritePlan:
     idempotency_key: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     max_copied_bytes: int | None = None  # of an append; None: no limit
-    spellings: dict[PartitionValues, PartitionValues] = field(default_factory=dict)
-    """Partitions the metastore spells otherwise than Spark would (``01`` for 1): Spark's values to the metastore's."""
+    spellings: Spellings = field(default_factory=Spellings)
+    """Partitions the metastore spells differently from Spark (``01`` for 1)."""
     notes: tuple[str, ...] = ()  # what a person should know of the table
 
     @property

@@ -17,7 +17,7 @@ from table_writer.errors import (
     TableWriterError,
 )
 from table_writer.log.deadline import Deadline
-from table_writer.log.files import written_placeholders
+from table_writer.log.files import existing_values
 from table_writer.log.history import SlotRecord, written_ids
 from table_writer.log.keys import published_with_key
 from table_writer.log.rules import Standing, standing
@@ -268,15 +268,9 @@ class Publisher:
         return replace(draft, partitions=(*draft.partitions, *gone))
 
     def _refuse_existing(self, plan: WritePlan, now: PartitionsNow) -> None:
-        """A partition that a refused publish has left at a placeholder does not exist, unless somebody wrote to it."""
         if plan.mode is not WriteMode.CREATE_PARTITIONS:
             return
-        written = written_placeholders(self._parts.store, plan.layout, now)
-        existing = [
-            values
-            for values, one in now.items()
-            if values in written or not plan.layout.is_placeholder(Location.parse(one.location))
-        ]
+        existing = existing_values(self._parts.store, plan.layout, now)
         if existing:
             raise PartitionExistsError(
                 f"{len(existing)} partition(s) of {plan.table.name} that write {plan.write_id} would create exist:"

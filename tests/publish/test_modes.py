@@ -21,6 +21,8 @@ from table_writer.errors import (
     TableWriterError,
 )
 from table_writer.model.entry import Outcome
+from table_writer.model.partition_name import NULL_PARTITION
+from table_writer.model.partition_value import Spellings
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import WriteMode
 from table_writer.publish.publisher import RepeatedError
@@ -480,9 +482,22 @@ def test_a_batch_that_a_partial_rollback_left_in_place_is_not_written_again() ->
 def test_an_append_finds_a_partition_that_the_metastore_spells_otherwise() -> None:
     world = World()
     world.written_by_another_tool("01", frozenset({1}))
-    plan = replace(world.plan(WriteMode.APPEND), spellings={("1",): ("01",)})
+    plan = replace(world.plan(WriteMode.APPEND), spellings=Spellings.of([("01",)], ["int"]))
     world.write({"1": frozenset({2})}, plan=plan)
     assert world.rows() == {"01": frozenset({1, 2})}
+
+
+def test_rows_of_null_are_refused_where_two_partitions_are_null_and_other_rows_are_not() -> None:
+    world = World()
+    before = {"abc": frozenset({1}), "xyz": frozenset({2})}
+    for text, ids in before.items():
+        world.written_by_another_tool(text, ids)
+    nulls = Spellings.of([("abc",), ("xyz",)], ["int"], table="mart.orders").unusual()
+    with pytest.raises(InvalidInputError, match=r"one partition of mart\.orders twice"):
+        world.write({NULL_PARTITION: frozenset({3})}, plan=replace(world.plan(), spellings=nulls))
+    assert world.rows() == before
+    world.write({"1": frozenset({4})}, plan=replace(world.plan(), spellings=nulls))
+    assert world.rows() == {**before, "1": frozenset({4})}
 
 
 def test_of_two_writers_with_one_write_id_the_second_touches_nothing() -> None:

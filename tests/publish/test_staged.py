@@ -19,6 +19,7 @@ from table_writer.errors import (
 from table_writer.log.registration import read_registration
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import Outcome
+from table_writer.model.partition_value import Spellings
 from table_writer.model.table import Column
 from table_writer.model.write import WriteMode
 from table_writer.staged_writes import StagedWrites
@@ -219,16 +220,29 @@ def test_a_write_without_rows_that_was_given_up_empties_no_table(world: World, g
     assert world.rows() == OLD
 
 
-def test_a_partition_that_came_in_another_spelling_meanwhile_is_a_conflict() -> None:
+@pytest.mark.parametrize(
+    ("kind", "sparks", "theirs"),
+    [("int", "1", "01"), ("date", "2024-01-01", "2024-1-1"), ("double", "1.0", "1"), ("char(3)", "a  ", "a")],
+)
+def test_a_partition_that_came_in_another_spelling_meanwhile_is_a_conflict(kind: str, sparks: str, theirs: str) -> None:
     world = World()
     table = world.table
     world.metastore.drop_table(world.name)
-    world.metastore.create_table(replace(table, partition_columns=(Column("dt", "int"),)))
-    write_id = world.stage({"1": frozenset({10})})
-    world.written_by_another_tool("01", frozenset({1}))
+    world.metastore.create_table(replace(table, partition_columns=(Column("dt", kind),)))
+    write_id = world.stage({sparks: frozenset({10})})
+    world.written_by_another_tool(theirs, frozenset({1}))
     with pytest.raises(ConflictError, match="would see both"):
         world.keeper.publish(T, write_id)
-    assert world.rows() == {"01": frozenset({1})}
+    assert world.rows() == {theirs: frozenset({1})}
+
+
+def test_a_staged_write_remembers_how_the_metastore_spells_its_partitions() -> None:
+    world = World()
+    world.written_by_another_tool("2024-01-01 00:00:00Z", frozenset({1}))
+    spellings = Spellings.of([("2024-01-01 00:00:00Z",)], ["timestamp"], "Europe/Berlin")
+    write_id = world.stage({"2024-01-01 01:00:00": frozenset({10})}, plan=replace(world.plan(), spellings=spellings))
+    world.keeper.publish(T, write_id)
+    assert world.rows() == {"2024-01-01 00:00:00Z": frozenset({10})}
 
 
 def test_a_table_of_another_format_by_now_is_a_conflict(world: World) -> None:
