@@ -115,7 +115,7 @@ class TableLayout:
         """All uploads and objects of one write, and nothing else."""
         return self.all_data.child(write_id)
 
-    def empty(self, write_id: str, values: PartitionValues) -> Location:
+    def empty(self, write_id: str, values: PartitionValues = ()) -> Location:
         """A location where a write puts no file, for one partition alone: what another tool adds there is its rows."""
         return self.all_empty.child(write_id, *(f"p-{escape(value)}" for value in values))
 
