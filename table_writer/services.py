@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -49,6 +50,7 @@ class TableServices:
     metastore: Metastore
     session: SessionSettings
     config: TableWriterConfig
+    sleep: Callable[[float], None] = time.sleep
 
     @cached_property
     def identity(self) -> dict[str, str]:
@@ -85,6 +87,7 @@ class TableServices:
             self.layout,
             publish_timeout_seconds=timeout,
             identity=self.identity,
+            sleep=self.sleep,
         )
 
     def publisher(self, copy_files: CopyFiles | None = None) -> Publisher:
@@ -223,7 +226,7 @@ class Services:
     ----------
     session, config
         Hadoop's settings, and what the user says beside them.
-    open_metastore, open_object_store
+    open_metastore, open_object_store, sleep
         Replaced by doubles in tests.
     """
 
@@ -234,10 +237,12 @@ class Services:
         *,
         open_metastore: Callable[[MetastoreSettings], Metastore] = HiveMetastore,
         open_object_store: Callable[[StoreSettings], ObjectStore] = open_store,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.session = session
         self.config = config
         self.metastore = open_metastore(_metastore_settings(session, config))
+        self._sleep = sleep
         self._open_object_store = cache(open_object_store)  # a client of S3 takes 100 to 200 ms to make
 
     def open_table(
@@ -265,6 +270,7 @@ class Services:
             metastore=self.metastore,
             session=self.session,
             config=self.config,
+            sleep=self._sleep,
         )
         _ = services.retention  # a property that cannot be read is a bad call too
         return services

@@ -29,6 +29,7 @@ from table_writer.metastore.whole_table import (
     whole_table_parameters,
 )
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table, TableName
+from table_writer.testing.late import may_come_late
 
 __all__ = ["MemoryMetastore"]
 
@@ -45,7 +46,8 @@ class MemoryMetastore:
         Called as ``on_call(method, phase)`` around each call, with the protocol's method name and the phase:
         ``"before"`` or ``"after"``. What it raises reaches the caller: before, nothing has changed; after, the
         change is made (raise a ``LostResponseError`` for a lost answer). It may use the metastore itself, as another
-        process would. Can be set later.
+        process would. A :class:`~table_writer.testing.late.Late` before a change keeps it in :attr:`pending`. Can be
+        set later.
 
     Examples
     --------
@@ -65,6 +67,8 @@ class MemoryMetastore:
         self.on_call = on_call
         self.version = "2.3.10"
         """What :meth:`server_version` answers; can be set."""
+        self.pending: list[Callable[[], object]] = []
+        """The changes that were kept. Calling one applies it, without the hook."""
         self._lock = threading.RLock()
         self._counts: Counter[str] = Counter()
         self._tables: dict[TableName, Table] = {}
@@ -141,6 +145,7 @@ class MemoryMetastore:
         names = self.get_partition_names(table.name) if table.partition_columns else [WHOLE_TABLE]
         return self.get_partitions(table, names)
 
+    @may_come_late
     def add_partitions(
         self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = nothing
     ) -> None:
@@ -154,6 +159,7 @@ class MemoryMetastore:
             for one in partitions:
                 self.put_partition(table.name, replace(one, parameters={**_ddl_time(), **one.parameters}))
 
+    @may_come_late
     def alter_partitions(
         self, table: Table, changes: Sequence[PartitionChange], *, before_send: Callable[[], None] = nothing
     ) -> None:
@@ -165,6 +171,7 @@ class MemoryMetastore:
         alter = self._alter if table.partition_columns else self._alter_whole_table
         alter(table, changes, before_send)
 
+    @may_come_late
     def drop_partition(
         self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = nothing
     ) -> None:

@@ -83,6 +83,7 @@ class TableWorld:
     root: str = ROOT
     config: TableWriterConfig = field(default_factory=TableWriterConfig)
     staged_ids: list[str] = field(default_factory=list)
+    sleep: Callable[[float], None] = time.sleep  # while others' claims last
 
     @property
     def table(self) -> Table:
@@ -103,6 +104,7 @@ class TableWorld:
             config or self.config,
             open_metastore=lambda _: self.metastore,
             open_object_store=lambda _: self.store,
+            sleep=self.sleep,
         )
 
     @property

@@ -1,0 +1,155 @@
+"""Histories: what is done to a table, what happens inside of what, drawn from a seed; and how one is shortened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+MOST_STEPS = 9
+DEEPEST = 2  # an operation in a call of an operation in a call of an operation
+
+OPERATIONS = {
+    "append": 7,
+    "overwrite": 5,
+    "overwrite_table": 1,
+    "overwrite_where": 2,
+    "create": 2,
+    "append_once": 2,
+    "overwrite_once": 1,
+    "stage": 5,
+    "publish": 6,
+    "discard": 1,
+    "recover": 5,
+    "rollback": 4,
+    "restore": 1,
+    "adopt": 0.5,
+    "vacuum": 4,
+    "vacuum_all": 1,
+    "abort_uploads": 1,
+    "insert": 3,
+    "move": 1,
+    "drop": 1,
+    "wait": 5,
+}
+WITHOUT_CALLS = {"insert", "move", "drop", "wait"}
+CALLS = {
+    ("metastore", "get_table"): 1,
+    ("metastore", "get_partitions"): 4,
+    ("metastore", "get_partition_names"): 1,
+    ("metastore", "add_partitions"): 4,
+    ("metastore", "alter_partitions"): 7,
+    ("metastore", "drop_partition"): 2,
+    ("store", "put"): 3,
+    ("store", "put_if_absent"): 6,
+    ("store", "get"): 2,
+    ("store", "list_page"): 3,
+    ("store", "delete"): 3,
+    ("store", "copy"): 4,
+    ("store", "complete_upload"): 2,
+    ("store", "create_upload"): 1,
+    ("store", "abort_upload"): 1,
+    ("store", "list_uploads"): 1,
+}
+CHANGING = {"add_partitions", "alter_partitions", "drop_partition", "put", "put_if_absent", "delete", "copy"} | {
+    "complete_upload",
+    "abort_upload",
+}
+HAPPENINGS = {"nest": 8, "late": 5, "late and death": 2, "error": 4, "death": 2, "ctrl-c": 1, "pause": 2, "twice": 2}
+DELAYS = (0.3, 1.0, 3.0, 30.0, 400.0, 4_000.0, 40_000.0, 80_000.0)  # at most a day: LATE_CALL_SECONDS
+WAITS = (10.0, 400.0, 4_000.0, 50_000.0, 90_000.0, 300_000.0, 1_500_000.0)
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happens at one call of an operation: the n-th of its kind."""
+
+    service: str
+    call: str
+    number: int
+    phase: str
+    what: str
+    seconds: float = 0.0
+    step: Step | None = None
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.phase} {self.service}.{self.call} {self.number}"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation; its own seed draws its arguments, so that they stay when other steps go."""
+
+    operation: str
+    seed: int
+    events: tuple[Event, ...] = ()
+
+
+def drawn(seed: int) -> tuple[Step, ...]:
+    """Return the history of a seed."""
+    random = Random(seed)
+    count = random.randint(3, MOST_STEPS)
+    return (Step("overwrite", random.getrandbits(32)), *(_step(random, 0) for _ in range(count)))
+
+
+def _step(random: Random, depth: int) -> Step:
+    operation = _chosen(random, OPERATIONS)
+    seed = random.getrandbits(32)
+    if operation in WITHOUT_CALLS:
+        return Step(operation, seed)
+    most = (3, 1, 1)[depth]
+    events = [_event(random, depth) for _ in range(random.choice(range(most + 1)))]
+    return Step(operation, seed, tuple(events))
+
+
+def _event(random: Random, depth: int) -> Event:
+    service, call = _chosen(random, CALLS)
+    number = 1
+    while number < 8 and random.random() < 0.45:
+        number += 1
+    phase = random.choice(("before", "after"))
+    what = _chosen(random, HAPPENINGS)
+    if what in {"late", "late and death", "twice"}:
+        phase = "before"
+        if call not in CHANGING or (what == "twice" and service == "metastore"):
+            what = "nest"
+    if what == "nest" and depth >= DEEPEST:
+        what = "error"
+    seconds = random.choice(WAITS if what == "pause" else DELAYS)
+    return Event(service, call, number, phase, what, seconds, _step(random, depth + 1) if what == "nest" else None)
+
+
+def _chosen(random: Random, weights: dict[Any, float]) -> Any:
+    return random.choices(list(weights), list(weights.values()))[0]
+
+
+def shortened(steps: tuple[Step, ...], fails: Callable[[tuple[Step, ...]], bool], tries: int = 400) -> tuple[Step, ...]:
+    """Leave out of a history what it fails without."""
+    again = True
+    while again:
+        again = False
+        for shorter in _without_one(steps):
+            tries -= 1
+            if tries < 0:
+                return steps
+            if fails(shorter):
+                steps, again = shorter, True
+                break
+    return steps
+
+
+def _without_one(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
+    for index in range(len(steps)):
+        yield steps[:index] + steps[index + 1 :]
+    for index, step in enumerate(steps):
+        for less in _with_less(step):
+            yield (*steps[:index], less, *steps[index + 1 :])
+
+
+def _with_less(step: Step) -> Iterator[Step]:
+    events = step.events
+    for index, event in enumerate(events):
+        yield replace(step, events=events[:index] + events[index + 1 :])
+        for less in _with_less(event.step) if event.step else ():
+            yield replace(step, events=(*events[:index], replace(event, step=less), *events[index + 1 :]))
