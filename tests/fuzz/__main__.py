@@ -7,8 +7,7 @@ import logging
 import sys
 import time
 
-from .history import drawn
-from .report import failure_of, shortest
+from .report import failure_of, history, shortest
 
 logging.disable(logging.CRITICAL)
 options = argparse.ArgumentParser(description=__doc__)
@@ -19,10 +18,10 @@ options.add_argument("--long", action="store_true", help="do not shorten")
 chosen = options.parse_args()
 started, failed = time.monotonic(), 0
 for seed in range(chosen.seed, chosen.seed + chosen.seeds):
-    found = failure_of(drawn(seed))
+    found = failure_of(history(seed))
     if found is not None:
         failed += 1
-        print(f"seed {seed}\n{found if chosen.long else shortest(drawn(seed))}\n", flush=True)
+        print(f"seed {seed}\n{found if chosen.long else shortest(history(seed))}\n", flush=True)
     if failed >= chosen.most:
         break
 print(f"{seed - chosen.seed + 1} histories in {time.monotonic() - started:.0f} s, {failed} failed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -35,23 +35,19 @@ OPERATIONS = {
 }
 WITHOUT_CALLS = {"insert", "move", "drop", "wait"}
 CALLS = {
-    ("metastore", "get_table"): 1,
     ("metastore", "get_partitions"): 4,
-    ("metastore", "get_partition_names"): 1,
-    ("metastore", "add_partitions"): 4,
-    ("metastore", "alter_partitions"): 7,
-    ("metastore", "drop_partition"): 2,
+    ("metastore", "add_partitions"): 5,
+    ("metastore", "alter_partitions"): 8,
+    ("metastore", "drop_partition"): 4,
     ("store", "put"): 3,
     ("store", "put_if_absent"): 6,
     ("store", "get"): 2,
     ("store", "list_page"): 3,
     ("store", "delete"): 3,
-    ("store", "copy"): 4,
+    ("store", "copy"): 5,
     ("store", "complete_upload"): 2,
-    ("store", "create_upload"): 1,
-    ("store", "abort_upload"): 1,
-    ("store", "list_uploads"): 1,
 }
+"""How often something happens at a call; at all others once."""
 CHANGING = {"add_partitions", "alter_partitions", "drop_partition", "put", "put_if_absent", "delete", "copy"} | {
     "complete_upload",
     "abort_upload",
@@ -86,28 +82,31 @@ class Step:
     events: tuple[Event, ...] = ()
 
 
-def drawn(seed: int) -> tuple[Step, ...]:
+Calls = Mapping[str, Mapping[tuple[str, str], int]]
+"""How many calls of each kind an operation makes when nothing happens."""
+
+
+def drawn(seed: int, calls: Calls) -> tuple[Step, ...]:
     """Return the history of a seed."""
     random = Random(seed)
     count = random.randint(3, MOST_STEPS)
-    return (Step("overwrite", random.getrandbits(32)), *(_step(random, 0) for _ in range(count)))
+    return (Step("overwrite", random.getrandbits(32)), *(_step(random, calls, 0) for _ in range(count)))
 
 
-def _step(random: Random, depth: int) -> Step:
+def _step(random: Random, calls: Calls, depth: int) -> Step:
     operation = _chosen(random, OPERATIONS)
     seed = random.getrandbits(32)
     if operation in WITHOUT_CALLS:
         return Step(operation, seed)
-    most = (3, 1, 1)[depth]
-    events = [_event(random, depth) for _ in range(random.choice(range(most + 1)))]
+    most = (3, 2, 1)[depth]
+    events = [_event(random, calls, operation, depth) for _ in range(random.randint(0, most))]
     return Step(operation, seed, tuple(events))
 
 
-def _event(random: Random, depth: int) -> Event:
-    service, call = _chosen(random, CALLS)
-    number = 1
-    while number < 8 and random.random() < 0.45:
-        number += 1
+def _event(random: Random, calls: Calls, operation: str, depth: int) -> Event:
+    made = calls[operation]
+    service, call = _chosen(random, {one: CALLS.get(one, 1) for one in made})
+    number = random.randint(1, made[service, call] + 1)
     phase = random.choice(("before", "after"))
     what = _chosen(random, HAPPENINGS)
     if what in {"late", "late and death", "twice"}:
@@ -117,7 +116,8 @@ def _event(random: Random, depth: int) -> Event:
     if what == "nest" and depth >= DEEPEST:
         what = "error"
     seconds = random.choice(WAITS if what == "pause" else DELAYS)
-    return Event(service, call, number, phase, what, seconds, _step(random, depth + 1) if what == "nest" else None)
+    step = _step(random, calls, depth + 1) if what == "nest" else None
+    return Event(service, call, number, phase, what, seconds, step)
 
 
 def _chosen(random: Random, weights: dict[Any, float]) -> Any:

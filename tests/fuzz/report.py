@@ -2,8 +2,34 @@
 
 from __future__ import annotations
 
-from .history import Step, shortened
+from collections import Counter
+from functools import cache
+
+from .history import OPERATIONS, WITHOUT_CALLS, Calls, Step, drawn, shortened
 from .simulation import Simulation
+
+BEFORE = {"adopt": ("drop",), "restore": ("drop",), "publish": ("stage", "stage"), "discard": ("stage",)}
+
+
+@cache
+def calls_made() -> Calls:
+    """Return which calls each operation makes, so that something happens at calls that are made."""
+    return {one: _calls_of(one) for one in OPERATIONS.keys() - WITHOUT_CALLS}
+
+
+def _calls_of(operation: str) -> dict[tuple[str, str], int]:
+    most: Counter[tuple[str, str]] = Counter()
+    for seed in range(4):
+        simulation = Simulation()
+        before = ("overwrite", "append", "overwrite", "create", *BEFORE.get(operation, ()), "wait")
+        simulation.run([*(Step(one, seed) for one in before), Step(operation, seed)], ends=False)
+        most |= simulation.calls
+    return dict(sorted(most.items()))
+
+
+def history(seed: int) -> tuple[Step, ...]:
+    """Return the history of a seed."""
+    return drawn(seed, calls_made())
 
 
 def failure_of(steps: tuple[Step, ...]) -> str | None:
