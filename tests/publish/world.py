@@ -47,6 +47,14 @@ TABLE = TableName("mart", "orders")
 ROOT = "s3a://lake/mart/orders/"
 
 
+CHANGING = {
+    *(("metastore", call) for call in ("add_partitions", "alter_partitions", "drop_partition")),
+    *(("store", call) for call in ("put", "put_if_absent", "delete", "complete_upload", "abort_upload", "copy")),
+    ("store", "create_upload"),
+}
+"""The calls after which store or metastore hold something else; an upload's part shows only with its upload."""
+
+
 class DeathError(SystemExit):
     """The process is gone: nothing after it runs, no cleanup either; a thread that meets it ends without a word."""
 
