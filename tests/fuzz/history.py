@@ -82,61 +82,85 @@ class Step:
     events: tuple[Event, ...] = ()
 
 
+@dataclass(frozen=True)
+class History:
+    """What is done, one after the other, to a table of so many partitions."""
+
+    steps: tuple[Step, ...]
+    partitions: int = 3
+
+
 Calls = Mapping[str, Mapping[tuple[str, str], int]]
 """How many calls of each kind an operation makes when nothing happens."""
 
 
-def drawn(seed: int, calls: Calls) -> tuple[Step, ...]:
+def drawn(seed: int, calls: Calls) -> History:
     """Return the history of a seed."""
-    random = Random(seed)
-    count = random.randint(3, MOST_STEPS)
-    return (Step("overwrite", random.getrandbits(32)), *(_step(random, calls, 0) for _ in range(count)))
+    return _Draw(Random(seed), calls).history()
 
 
-def _step(random: Random, calls: Calls, depth: int) -> Step:
-    operation = _chosen(random, OPERATIONS)
-    seed = random.getrandbits(32)
-    if operation in WITHOUT_CALLS:
-        return Step(operation, seed)
-    most = (3, 2, 1)[depth]
-    events = [_event(random, calls, operation, depth) for _ in range(random.randint(0, most))]
-    return Step(operation, seed, tuple(events))
+class _Draw:
+    """Draws a history out of a few operations and a few things that happen: each seed has its own choice of them."""
+
+    def __init__(self, random: Random, calls: Calls) -> None:
+        self._random = random
+        self._calls = calls
+        self._operations = self._some(OPERATIONS, random.choice((4, 7, len(OPERATIONS))))
+        self._happenings = self._some(HAPPENINGS, random.choice((2, 4, len(HAPPENINGS)))) | {"nest": 5.0}
+
+    def history(self) -> History:
+        random = self._random
+        partitions = random.choice((1, 2, 2, 3, 4))
+        count = random.randint(2, MOST_STEPS)
+        first = Step("overwrite", random.getrandbits(32))
+        return History((first, *(self._step(0) for _ in range(count))), partitions)
+
+    def _some(self, weights: Mapping[str, float], count: int) -> dict[str, float]:
+        chosen = self._random.sample(sorted(weights), count)
+        return {one: weights[one] for one in chosen}
+
+    def _step(self, depth: int) -> Step:
+        operation = _chosen(self._random, self._operations)
+        seed = self._random.getrandbits(32)
+        if operation in WITHOUT_CALLS:
+            return Step(operation, seed)
+        events = [self._event(operation, depth) for _ in range(self._random.randint(0, (3, 2, 1)[depth]))]
+        return Step(operation, seed, tuple(events))
+
+    def _event(self, operation: str, depth: int) -> Event:
+        random, made = self._random, self._calls[operation]
+        service, call = _chosen(random, {one: CALLS.get(one, 1) for one in made})
+        number = random.randint(1, made[service, call] + 1)
+        phase = random.choice(("before", "after"))
+        what = _chosen(random, self._happenings)
+        if what in {"late", "late and death", "twice"}:
+            phase = "before"
+            if call not in CHANGING or (what == "twice" and service == "metastore"):
+                what = "nest"
+        if what == "nest" and depth >= DEEPEST:
+            what = "error"
+        seconds = random.choice(WAITS if what == "pause" else DELAYS)
+        step = self._step(depth + 1) if what == "nest" else None
+        return Event(service, call, number, phase, what, seconds, step)
 
 
-def _event(random: Random, calls: Calls, operation: str, depth: int) -> Event:
-    made = calls[operation]
-    service, call = _chosen(random, {one: CALLS.get(one, 1) for one in made})
-    number = random.randint(1, made[service, call] + 1)
-    phase = random.choice(("before", "after"))
-    what = _chosen(random, HAPPENINGS)
-    if what in {"late", "late and death", "twice"}:
-        phase = "before"
-        if call not in CHANGING or (what == "twice" and service == "metastore"):
-            what = "nest"
-    if what == "nest" and depth >= DEEPEST:
-        what = "error"
-    seconds = random.choice(WAITS if what == "pause" else DELAYS)
-    step = _step(random, calls, depth + 1) if what == "nest" else None
-    return Event(service, call, number, phase, what, seconds, step)
-
-
-def _chosen(random: Random, weights: dict[Any, float]) -> Any:
+def _chosen(random: Random, weights: Mapping[Any, float]) -> Any:
     return random.choices(list(weights), list(weights.values()))[0]
 
 
-def shortened(steps: tuple[Step, ...], fails: Callable[[tuple[Step, ...]], bool], tries: int = 400) -> tuple[Step, ...]:
+def shortened(history: History, fails: Callable[[History], bool], tries: int = 300) -> History:
     """Leave out of a history what it fails without."""
     again = True
     while again:
         again = False
-        for shorter in _without_one(steps):
+        for steps in _without_one(history.steps):
             tries -= 1
             if tries < 0:
-                return steps
-            if fails(shorter):
-                steps, again = shorter, True
+                return history
+            if fails(shorter := replace(history, steps=steps)):
+                history, again = shorter, True
                 break
-    return steps
+    return history
 
 
 def _without_one(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:

@@ -64,6 +64,7 @@ class Oracle:
     _applied: dict[str, int] = field(default_factory=dict)
     _seen: dict[str, str] = field(default_factory=dict)
     _voided: set[str] = field(default_factory=set)
+    _once_wild: set[str] = field(default_factory=set)
 
     def blame(self, text: str) -> None:
         """Note what must not be."""
@@ -173,7 +174,7 @@ class Oracle:
     def acknowledged(self, write_id: str) -> None:
         """A caller was told that a write is published."""
         here = {one.value for one in self.effects if one.original.write_id == write_id}
-        missing = self.writes[write_id].rows.keys() - here - self.wild
+        missing = self.writes[write_id].rows.keys() - here - self._once_wild
         if missing:
             self.blame(f"write {write_id} is said to be published, and {missing} never switched")
 
@@ -189,6 +190,7 @@ class Oracle:
         self.content[value, where] = ids
         if raced:
             self.wild.add(value)
+            self._once_wild.add(value)
         else:
             self.expected[value], self.current[value] = ids, where
             self._applied[value] = self.newest()

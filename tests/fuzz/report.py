@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import cache
 
-from .history import OPERATIONS, WITHOUT_CALLS, Calls, Step, drawn, shortened
+from .history import OPERATIONS, WITHOUT_CALLS, Calls, History, Step, drawn, shortened
 from .simulation import Simulation
 
 BEFORE = {"adopt": ("drop",), "restore": ("drop",), "publish": ("stage", "stage"), "discard": ("stage",)}
@@ -27,18 +27,18 @@ def _calls_of(operation: str) -> dict[tuple[str, str], int]:
     return dict(sorted(most.items()))
 
 
-def history(seed: int) -> tuple[Step, ...]:
+def history(seed: int) -> History:
     """Return the history of a seed."""
     return drawn(seed, calls_made())
 
 
-def failure_of(steps: tuple[Step, ...]) -> str | None:
+def failure_of(history: History) -> str | None:
     """Run a history; return what was done and what was wrong, ``None`` if nothing was."""
-    simulation = Simulation()
-    wrong = simulation.run(steps)
+    simulation = Simulation(history.partitions)
+    wrong = simulation.run(history.steps)
     return "\n".join([*simulation.trace, f"WRONG: {wrong[0]}"]) if wrong else None
 
 
-def shortest(steps: tuple[Step, ...]) -> str:
+def shortest(history: History) -> str:
     """Return the trace of a failing history with all left out that it fails without."""
-    return failure_of(shortened(steps, lambda shorter: failure_of(shorter) is not None)) or "it does not fail"
+    return failure_of(shortened(history, lambda shorter: failure_of(shorter) is not None)) or "it does not fail"

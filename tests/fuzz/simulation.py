@@ -33,7 +33,6 @@ from .history import CHANGING, WITHOUT_CALLS, Event, Step
 from .oracle import Ids, Oracle, Written
 from .puppet import strings_pulled
 
-PARTITIONS = ("d1", "d2", "d3")
 CALL_SECONDS = 0.1
 LATEST_SECONDS = 86_000.0  # LATE_CALL_SECONDS: a request that is under way for longer is never applied
 DAY_SECONDS = 86_400.0
@@ -79,7 +78,8 @@ class Pending:
 class Simulation:
     """A table and all who work on it."""
 
-    def __init__(self) -> None:
+    def __init__(self, partitions: int = 3) -> None:
+        self.partitions = [f"d{number + 1}" for number in range(partitions)]
         self.now = 1_700_000_000.0
         self.world = SimulatedWorld(sleep=self.advance)
         self.world.store.clock = lambda: self.now
@@ -89,10 +89,13 @@ class Simulation:
         self.kept: dict[str, list[Pending]] = {"store": [], "metastore": []}
         self.pending: list[Pending] = []
         self.staged: list[str] = []
+        self.waiting: dict[str, float] = {}
+        """Staged writes that nobody has touched since, and when they expire."""
         self.next_id = 0
         self.calls: Counter[tuple[str, str]] = Counter()
         """Of the last operation that makes any."""
         self.table = str(self.world.name)
+        self.is_made_again = False  # the table was, and its files are not adopted yet
         self._applying = False
 
     def tell(self, text: str) -> None:
@@ -165,6 +168,12 @@ class Simulation:
     def _look(self, *, at_rest: bool = False) -> None:
         with self._unhooked():
             self.oracle.check()
+            waiting = [write_id for write_id, until in self.waiting.items() if until > self.now]
+            if at_rest and waiting and not self.is_made_again:
+                here = {one.write_id for one in self.world.keeper.staged(self.table).staged}
+                for write_id in waiting:
+                    if write_id not in here:
+                        self.oracle.blame(f"{write_id} was staged, and is not there any more")
             if at_rest and not self.pending and not self.world.history().publishes_in_doubt:
                 self.oracle.settle_down()
 
@@ -304,7 +313,7 @@ class Simulation:
         return {value: frozenset({self.next_id + int(value[1:])}) for value in values}
 
     def _values(self, random: Random) -> list[str]:
-        return sorted(random.sample(PARTITIONS, random.randint(1, 3)))
+        return sorted(random.sample(self.partitions, random.randint(1, len(self.partitions))))
 
     def _plan(self, rows: dict[str, Ids], mode: WriteMode, *, scope: Scope | None = None, key: str = "") -> WritePlan:
         plan = self.world.plan(mode, scope=scope, key=key)
@@ -322,7 +331,7 @@ class Simulation:
         return self._write(self._rows(self._values(random)), WriteMode.APPEND)
 
     def _append_all(self, _: Random) -> str:
-        return self._write(self._rows(PARTITIONS), WriteMode.APPEND)
+        return self._write(self._rows(self.partitions), WriteMode.APPEND)
 
     def _overwrite(self, random: Random) -> str:
         return self._write(self._rows(self._values(random)), WriteMode.OVERWRITE_PARTITIONS)
@@ -371,12 +380,14 @@ class Simulation:
             self.world.stage(rows, plan=plan, expires_after_seconds=expires)
         finally:
             self.staged.append(plan.write_id)
+        self.waiting[plan.write_id] = self.now + expires - 100.0
         return f"staged {plan.write_id[-3:]} for {expires:.0f} s"
 
     def _publish(self, random: Random) -> str:
         if not self.staged:
             return "nothing is staged"
         write_id = random.choice(self.staged[-3:])
+        self.waiting.pop(write_id, None)
         self.tell(f"  of {write_id[-3:]}")
         result: Any = self.world.keeper.publish(self.table, write_id)
         self.oracle.acknowledged(write_id)
@@ -386,6 +397,7 @@ class Simulation:
         if not self.staged:
             return "nothing is staged"
         write_id = random.choice(self.staged[-3:])
+        self.waiting.pop(write_id, None)
         self.world.keeper.discard(self.table, write_id)
         return f"discarded {write_id[-3:]}"
 
@@ -412,8 +424,10 @@ class Simulation:
         if random.random() < 0.5:
             with self._unhooked():
                 table = self.world.table
+                self.is_made_again = True
                 self.world.metastore.create_table(replace(table, created_at_seconds=table.created_at_seconds + 60))
         self.world.keeper.adopt(self.table)
+        self.is_made_again = False
         return "adopted"
 
     def _vacuum(self, random: Random) -> str:
@@ -442,7 +456,7 @@ class Simulation:
         return any((value,) in record.entry.partition_values for record in in_doubt)
 
     def _insert(self, random: Random) -> None:
-        value = random.choice(PARTITIONS)
+        value = random.choice(self.partitions)
         where = self.oracle.locations().get(value)
         if where is None:
             return
@@ -453,7 +467,7 @@ class Simulation:
         self.oracle.inserted(value, ids, raced=raced)
 
     def _move(self, random: Random) -> None:
-        value = random.choice(PARTITIONS)
+        value = random.choice(self.partitions)
         ids = self._rows([value])[value]
         records = self.world.history().records
         raced = self._raced(value) or any(one.entry.rollback_to is not None for one in records)
@@ -464,7 +478,7 @@ class Simulation:
         self.oracle.other_tool(value, ids, where, raced=raced)
 
     def _drop(self, random: Random) -> None:
-        value = random.choice(PARTITIONS)
+        value = random.choice(self.partitions)
         dropped = {
             one.values[0]
             for record in self.world.history().records
