@@ -112,8 +112,46 @@ class _Draw:
         random = self._random
         partitions = random.choice((1, 2, 2, 3, 4))
         count = random.randint(2, MOST_STEPS)
-        first = Step("overwrite", random.getrandbits(32))
-        return History((first, *(self._step(0) for _ in range(count))), partitions)
+        steps = [self._seeded("overwrite"), *(self._step(0) for _ in range(count))]
+        if random.random() < 0.5:
+            shape = random.choice((self._beside_a_stage, self._beside_an_append, self._refused, self._unanswered))
+            at = random.randint(1, len(steps))
+            steps[at:at] = shape()
+        return History(tuple(steps), partitions)
+
+    def _seeded(self, operation: str, *events: Event) -> Step:
+        return Step(operation, self._random.getrandbits(32), events)
+
+    def _once(self, service: str, call: str, most: int, what: str, operation: str = "") -> Event:
+        """Return an event before one of the first calls of a kind."""
+        number, seconds = self._random.randint(1, most), self._random.choice(DELAYS)
+        return Event(service, call, number, "before", what, seconds, self._seeded(operation) if operation else None)
+
+    def _beside_a_stage(self) -> list[Step]:
+        """A request of a stage, of a discard or of a publish is applied again later."""
+        call = self._random.choice(("put", "put_if_absent", "delete", "complete_upload"))
+        publish = self._seeded("publish", self._once("store", "delete", 3, "twice"))
+        return [self._seeded("stage", self._once("store", call, 3, "twice")), self._seeded("wait"), publish]
+
+    def _beside_an_append(self) -> list[Step]:
+        """Others publish between the rounds of an append, and what it copies or deletes is applied again later."""
+        others = ("overwrite", "append", "rollback", "publish", "vacuum")
+        events = [self._once("store", "list_page", 9, "nest", self._random.choice(others)) for _ in range(2)]
+        again = self._once("store", self._random.choice(("delete", "copy")), 2, "twice")
+        return [self._seeded("overwrite"), self._seeded(self._random.choice(("append", "publish")), *events, again)]
+
+    def _refused(self) -> list[Step]:
+        """Other tools find what a refused write has left."""
+        refused = self._seeded("overwrite", self._once("metastore", "alter_partitions", 1, "error"))
+        return [refused, self._seeded("insert"), self._seeded(self._random.choice(("append", "create", "rollback")))]
+
+    def _unanswered(self) -> list[Step]:
+        """A change is applied when others have settled it and gone on."""
+        call = self._random.choice(("add_partitions", "alter_partitions", "drop_partition"))
+        written = self._random.choice(("append", "overwrite_table", "rollback", "restore", "publish", "create"))
+        what = self._random.choice(("late", "late and death"))
+        after = [self._seeded(self._random.choice(("recover", "append", "overwrite", "rollback"))) for _ in range(3)]
+        return [self._seeded(written, self._once("metastore", call, 1, what)), *after]
 
     def _some(self, weights: Mapping[str, float], count: int) -> dict[str, float]:
         chosen = self._random.sample(sorted(weights), count)

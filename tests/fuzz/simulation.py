@@ -181,6 +181,7 @@ class Simulation:
 
     def advance(self, seconds: float) -> None:
         """Let time pass, and what is pending arrive in it."""
+        self._collect()
         end = self.now + seconds
         while self.pending and min(self.pending).due <= end and not self._applying:
             one = min(self.pending)
@@ -233,7 +234,6 @@ class Simulation:
         process = self.processes[-1]
         if process.is_dead:
             raise DeathError
-        self._collect()
         if phase == "before":
             self.advance(CALL_SECONDS)
         else:
@@ -375,7 +375,7 @@ class Simulation:
         mode = random.choice((mode, mode, mode, mode, WriteMode.CREATE_PARTITIONS, WriteMode.OVERWRITE_TABLE))
         rows = self._rows(self._values(random))
         plan = self._plan(rows, mode)
-        expires = random.choice((2_000.0, 600_000.0, 600_000.0))
+        expires = random.choice((2_000.0, 600_000.0, 3_000_000.0))
         try:
             self.world.stage(rows, plan=plan, expires_after_seconds=expires)
         finally:
@@ -456,8 +456,10 @@ class Simulation:
         return any((value,) in record.entry.partition_values for record in in_doubt)
 
     def _insert(self, random: Random) -> None:
-        value = random.choice(self.partitions)
-        where = self.oracle.locations().get(value)
+        now = self.oracle.locations()
+        empty = [value for value, where in now.items() if where.startswith(self.world.layout.all_empty.key)]
+        value = random.choice(empty * 3 + self.partitions)
+        where = now.get(value)
         if where is None:
             return
         ids = self._rows([value])[value]
