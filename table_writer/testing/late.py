@@ -42,7 +42,7 @@ def may_come_late(
 
     Examples
     --------
-    >>> from table_writer.testing import MemoryStore
+    >>> from table_writer.testing.memory_store import MemoryStore
     >>> from table_writer.errors import StorageError
     >>> store = MemoryStore()
     >>> def lose(operation, phase, key):

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
+
 def _at_once(_: ThreadPoolExecutor, call: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
     done: Future[Any] = Future()
     try:

@@ -32,11 +32,17 @@ def history(seed: int) -> History:
     return drawn(seed, calls_made())
 
 
-def failure_of(history: History) -> str | None:
-    """Run a history; return what was done and what was wrong, ``None`` if nothing was."""
+def told(history: History) -> tuple[list[str], list[str]]:
+    """Run a history; return its trace and what was wrong."""
     simulation = Simulation(history.partitions)
     wrong = simulation.run(history.steps)
-    return "\n".join([*simulation.trace, f"WRONG: {wrong[0]}"]) if wrong else None
+    return simulation.trace, wrong
+
+
+def failure_of(history: History) -> str | None:
+    """Run a history; return what was done and what was wrong, ``None`` if nothing was."""
+    trace, wrong = told(history)
+    return "\n".join([*trace, f"WRONG: {wrong[0]}"]) if wrong else None
 
 
 def shortest(history: History) -> str:

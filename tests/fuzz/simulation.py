@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
@@ -14,7 +15,6 @@ from typing import Any
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import (
-    InvalidInputError,
     LostResponseError,
     MetastoreError,
     OutcomeUnknownError,
@@ -33,6 +33,8 @@ from .history import CHANGING, WITHOUT_CALLS, Event, Step
 from .oracle import Ids, Oracle, Written
 from .puppet import strings_pulled
 
+START = 1_700_000_000.0
+WRITE_ID = re.compile(r"[0-9]{8}T[0-9]{6}-0*")  # to their numbers: a trace says the same every time
 CALL_SECONDS = 0.1
 LATEST_SECONDS = 86_000.0  # LATE_CALL_SECONDS: a request that is under way for longer is never applied
 DAY_SECONDS = 86_400.0
@@ -80,8 +82,9 @@ class Simulation:
 
     def __init__(self, partitions: int = 3) -> None:
         self.partitions = [f"d{number + 1}" for number in range(partitions)]
-        self.now = 1_700_000_000.0
+        self.now = START
         self.world = SimulatedWorld(sleep=self.advance)
+        self.world.metastore.create_table(replace(self.world.table, created_at_seconds=int(START)))
         self.world.store.clock = lambda: self.now
         self.trace: list[str] = []
         self.oracle = Oracle(self.world, self.tell)
@@ -99,7 +102,9 @@ class Simulation:
         self._applying = False
 
     def tell(self, text: str) -> None:
-        day, second = divmod(self.now - 1_700_000_000.0, DAY_SECONDS)
+        """Add a line to the trace."""
+        day, second = divmod(self.now - START, DAY_SECONDS)
+        text = WRITE_ID.sub("w", text)
         self.trace.append(f"{day:3.0f}d {second:8.1f}s {'    ' * len(self.processes)}{text}")
 
     # Running
@@ -121,8 +126,16 @@ class Simulation:
         self.advance(20 * DAY_SECONDS)
         with self._unhooked():
             self.world.keeper.adopt(self.table)  # who died over it has left that to do
-        for operation in ("recover", "append all", "recover", "vacuum", "append all") if recovers_first else (
-            "append all", "recover", "vacuum", "recover", "append all",
+        for operation in (
+            ("recover", "append all", "recover", "vacuum", "append all")
+            if recovers_first
+            else (
+                "append all",
+                "recover",
+                "vacuum",
+                "recover",
+                "append all",
+            )
         ):
             self.do(Step(operation, 1), must_succeed=True)
             self._look(at_rest=True)
@@ -174,7 +187,8 @@ class Simulation:
                 for write_id in waiting:
                     if write_id not in here:
                         self.oracle.blame(f"{write_id} was staged, and is not there any more")
-            if at_rest and not self.pending and not self.world.history().publishes_in_doubt:
+            is_open = self.oracle.wild or self.oracle.soft
+            if at_rest and is_open and not self.pending and not self.world.history().publishes_in_doubt:
                 self.oracle.settle_down()
 
     # Time
@@ -317,7 +331,7 @@ class Simulation:
 
     def _plan(self, rows: dict[str, Ids], mode: WriteMode, *, scope: Scope | None = None, key: str = "") -> WritePlan:
         plan = self.world.plan(mode, scope=scope, key=key)
-        self.tell(f"  plans {plan.write_id[-3:]} {mode.value} {({v: sorted(ids) for v, ids in rows.items()})} {key}")
+        self.tell(f"  plans {plan.write_id[-3:]} {mode.value} { ({v: sorted(ids) for v, ids in rows.items()}) } {key}")
         self.oracle.writes[plan.write_id] = Written(mode, rows, len(self.oracle.effects), key)
         return plan
 
