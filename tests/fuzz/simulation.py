@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -163,6 +164,9 @@ class Simulation:
             self._refused(process, error)
             if must_succeed:
                 self.oracle.blame(f"{step.operation} in peace: {said}")
+        except Exception as error:  # noqa: BLE001  # none of this library's: whoever calls it cannot know what to do
+            said = f"{type(error).__name__}: {error}"
+            self.oracle.blame(f"{step.operation} raised {said}, at {traceback.extract_tb(error.__traceback__)[-1]}")
         finally:
             self.processes.pop()
         self.calls = Counter({(one[0], one[1]): process.calls[one] for one in process.calls if one[2] == "before"})
