@@ -56,6 +56,8 @@ class Oracle:
     """Rows that another tool inserted while others were at work: they may be lost, as documented."""
     wild: set[str] = field(default_factory=set)
     """Partitions that another tool moved or dropped while others were at work: whoever comes last wins."""
+    unclear: set[str] = field(default_factory=set)
+    """Those of them of which the next recover decides whose change it was."""
     stale: set[str] = field(default_factory=set)
     """Partitions that a late call has put back: readers may see older rows until that is put right."""
     expected: dict[str, Ids] = field(default_factory=dict)
@@ -184,11 +186,12 @@ class Oracle:
         if any(one.original.version == version for one in self.effects):
             self.blame(f"version {version} was published though {why}")
 
-    def other_tool(self, value: str, ids: Ids, where: str | None, *, raced: bool) -> None:
-        """Another tool has put a partition elsewhere, or dropped it."""
+    def other_tool(self, value: str, ids: Ids, where: str | None, *, raced: bool, looks_late: bool) -> None:
+        """Another tool has put a partition elsewhere, or dropped it; it may look like a late call of ours."""
         self._seen = self.locations()
         self.content[value, where] = ids
-        if raced:
+        self.unclear |= {value} if looks_late else set()
+        if raced or looks_late:
             self.wild.add(value)
             self._once_wild.add(value)
         else:
@@ -230,17 +233,19 @@ class Oracle:
             lost, more = sorted(wanted - rows), sorted(rows - wanted)
             self.blame(f"{which}rows of {value}: {lost} lost, {more} never published there; {sorted(rows)} are seen")
 
-    def settle_down(self) -> None:
+    def settle_down(self, *, decided: bool) -> None:
         """Nobody is at work any more: what was open is what is seen now."""
+        self.unclear = set() if decided else self.unclear
         now = self.locations()
         for value in sorted(now.keys() | self.expected.keys()):
             rows = frozenset(self.rows_at(now[value])) if value in now else NONE
             where = self._where(now.get(value))
-            if value in self.wild:
+            if value in self.wild - self.unclear:
                 self.expected[value], self.current[value] = rows, where
                 self._applied[value] = self.newest()
                 self.content[value, where] = rows
+                self.stale.discard(value)
             elif where == self.current.get(value):
                 self.expected[value] = (self.expected.get(value, NONE) - self.soft) | rows
                 self.soft -= rows
-        self.wild.clear()
+        self.wild &= self.unclear

@@ -115,7 +115,7 @@ class Simulation:
         with strings_pulled(lambda: self.now), self._hooked():
             for step in steps:
                 self.do(step)
-                self._look(at_rest=True)
+                self._look(at_rest=True, decided=step.operation == "recover")
                 if self.oracle.wrong:
                     return self.oracle.wrong
             if ends:
@@ -139,7 +139,7 @@ class Simulation:
             )
         ):
             self.do(Step(operation, 1), must_succeed=True)
-            self._look(at_rest=True)
+            self._look(at_rest=True, decided=operation == "recover")
             self.advance(4 * DAY_SECONDS)
             if operation == "recover" and self.oracle.stale:
                 self.oracle.blame(f"{self.oracle.stale} are still behind after recover")
@@ -182,7 +182,7 @@ class Simulation:
             if entry is not None and entry.operation in {Operation.WRITE, Operation.ROLLBACK, Operation.RESTORE}:
                 self.oracle.nothing_published(version, f"its caller was told {type(error).__name__}")
 
-    def _look(self, *, at_rest: bool = False) -> None:
+    def _look(self, *, at_rest: bool = False, decided: bool = False) -> None:
         with self._unhooked():
             self.oracle.check()
             waiting = [write_id for write_id, until in self.waiting.items() if until > self.now]
@@ -193,7 +193,7 @@ class Simulation:
                         self.oracle.blame(f"{write_id} was staged, and is not there any more")
             is_open = self.oracle.wild or self.oracle.soft
             if at_rest and is_open and not self.pending and not self.world.history().publishes_in_doubt:
-                self.oracle.settle_down()
+                self.oracle.settle_down(decided=decided)
 
     # Time
 
@@ -490,12 +490,12 @@ class Simulation:
         value = random.choice(self.partitions)
         ids = self._rows([value])[value]
         records = self.world.history().records
-        raced = self._raced(value) or any(one.entry.rollback_to is not None for one in records)
+        raced, looks_late = self._raced(value), any(one.entry.rollback_to is not None for one in records)
         where = f"{self._root}dt={value}/"
         self.world.store.delete([info.key for info in self.world.store.list(where)])
         self.world.written_by_another_tool(value, ids)
         self.tell(f"another tool puts {value} to dt={value} with {set(ids)}{' in a race' * raced}")
-        self.oracle.other_tool(value, ids, where, raced=raced)
+        self.oracle.other_tool(value, ids, where, raced=raced, looks_late=looks_late)
 
     def _drop(self, random: Random) -> None:
         value = random.choice(self.partitions)
@@ -505,10 +505,10 @@ class Simulation:
             for one in record.entry.partitions
             if one.new_location is None
         }
-        raced = self._raced(value) or value in dropped
+        raced = self._raced(value)
         self.world.metastore.drop_partition(self.world.table, (value,))
         self.tell(f"another tool drops {value}{' in a race' * raced}")
-        self.oracle.other_tool(value, frozenset(), None, raced=raced)
+        self.oracle.other_tool(value, frozenset(), None, raced=raced, looks_late=value in dropped)
 
     def _wait(self, random: Random) -> None:
         seconds = random.choice((400.0, 4_000.0, 50_000.0, 90_000.0, 300_000.0, 1_500_000.0))
