@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -56,6 +57,7 @@ class TableServices:
     metastore: Metastore
     session: SessionSettings
     config: TableWriterConfig
+    sleep: Callable[[float], None] = time.sleep
 
     @property
     def identity(self) -> dict[str, str]:
@@ -92,6 +94,7 @@ class TableServices:
             self.layout,
             publish_timeout_seconds=timeout,
             identity=self.identity,
+            sleep=self.sleep,
         )
 
     def publisher(self, copy_files: CopyFiles | None = None) -> Publisher:
@@ -246,7 +249,7 @@ class Services:
     ----------
     session, config
         Hadoop's settings, and what the user says beside them.
-    open_metastore, open_object_store
+    open_metastore, open_object_store, sleep
         Replaced by doubles in tests.
     """
 
@@ -257,10 +260,12 @@ class Services:
         *,
         open_metastore: Callable[[MetastoreSettings], Metastore] = HiveMetastore,
         open_object_store: Callable[[StoreSettings], ObjectStore] = open_store,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.session = session
         self.config = config
         self.metastore = open_metastore(_metastore_settings(session, config))
+        self._sleep = sleep
         self._open_object_store = cache(open_object_store)  # a client of S3 takes 100 to 200 ms to make
 
     def open_table(
@@ -288,6 +293,7 @@ class Services:
             metastore=self.metastore,
             session=self.session,
             config=self.config,
+            sleep=self._sleep,
         )
 
 

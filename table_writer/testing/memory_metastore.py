@@ -32,6 +32,7 @@ from table_writer.metastore.whole_table import (
 )
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table, TableName
 from table_writer.per_process import PerProcess
+from table_writer.testing.late import may_come_late
 
 __all__ = ["MemoryMetastore"]
 
@@ -48,7 +49,8 @@ class MemoryMetastore:
         Called as ``on_call(method, phase)`` around each call, with the protocol's method name and the phase:
         ``"before"`` or ``"after"``. What it raises reaches the caller: before, nothing has changed; after, the
         change is made (raise a ``LostResponseError`` for a lost answer). It may use the metastore itself, as another
-        process would. Can be set later.
+        process would. A :class:`~table_writer.testing.late.Late` before a change keeps it in :attr:`pending`. Can be
+        set later.
 
     Examples
     --------
@@ -73,6 +75,8 @@ class MemoryMetastore:
         self.character_set = ""
         """Of its database, which keeps ``?`` for what it does not know: ``"latin1"``; can be set."""
         self._lock = PerProcess(threading.RLock)
+        self.pending: list[Callable[[], object]] = []
+        """The changes that were kept. Calling one applies it, without the hook."""
         self._counts: Counter[str] = Counter()
         self._tables: dict[TableName, Table] = {}
         self._partitions: dict[TableName, dict[PartitionValues, Partition]] = {}
@@ -154,6 +158,7 @@ class MemoryMetastore:
         """Read all partitions; as in Hive, by several calls (an unpartitioned table by one); ``on_call`` sees them."""
         return read_all(self, table)
 
+    @may_come_late
     def add_partitions(
         self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = nothing
     ) -> None:
@@ -168,6 +173,7 @@ class MemoryMetastore:
                 self.put_partition(table.name, replace(one, parameters={**_ddl_time(), **one.parameters}))
         require_kept(self, table, partitions, before_send)
 
+    @may_come_late
     def alter_partitions(
         self, table: Table, changes: Sequence[PartitionChange], *, before_send: Callable[[], None] = nothing
     ) -> None:
@@ -179,6 +185,7 @@ class MemoryMetastore:
         alter = self._alter if table.partition_columns else self._alter_whole_table
         alter(table, changes, before_send)
 
+    @may_come_late
     def drop_partition(
         self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = nothing
     ) -> None:
