@@ -135,14 +135,21 @@ class HiveMetastore:
                 return None
             raise
 
-    def get_tables(self, database: str) -> Sequence[Table]:
-        """Return all tables and views of a database, 100 a call; one that is dropped meanwhile is absent."""
-        tables: list[Table] = []
-        for names in _batches(self._connection.read("get_all_tables", database, table=f"{database}.*"), TABLE_BATCH):
-            request = ttypes.GetTablesRequest(dbName=database, tblNames=names, capabilities=_CAPABILITIES)
-            answer = self._connection.read("get_table_objects_by_name_req", request, table=f"{database}.*")
-            tables += map(table_from, answer.tables)
-        return tables
+    def get_databases(self) -> Sequence[str]:
+        """Return the names of all databases, in one call."""
+        return list(self._connection.read("get_all_databases", table=""))
+
+    def get_tables(self, database: str) -> Iterator[Table]:
+        """Read all tables and views of a database, 100 a call; one that is dropped meanwhile is absent."""
+        names = self._connection.read("get_all_tables", database, table=f"{database}.*")
+        return itertools.chain.from_iterable(
+            self._describe(database, batch) for batch in _batches(names, TABLE_BATCH)
+        )  # not kept: a large metastore's tables fill a GB
+
+    def _describe(self, database: str, names: Sequence[str]) -> Iterator[Table]:
+        request = ttypes.GetTablesRequest(dbName=database, tblNames=names, capabilities=_CAPABILITIES)
+        answer = self._connection.read("get_table_objects_by_name_req", request, table=f"{database}.*")
+        return map(table_from, answer.tables)
 
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
         """Return the values of all partitions, decoded from Hive's escaped names; ``[()]`` of an unpartitioned table.

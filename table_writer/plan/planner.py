@@ -11,7 +11,7 @@ from pyspark.sql.types import IntegralType, StructType
 
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError
-from table_writer.log.owner import Owner, claim_root, refuse_nested_roots
+from table_writer.log.owner import Owner, claim_root, other_tables, refuse_nested_roots
 from table_writer.log.table_log import LogState, TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.partition_name import usual_values
@@ -186,8 +186,8 @@ class Planner:
         notes: list[str] = []
 
         def first_write() -> None:
-            tables = self._metastore.get_tables(self._table.name.database)
-            refuse_nested_roots(self._store, self._layout, self._table, tables)
+            others = other_tables(self._metastore, self._table)
+            refuse_nested_roots(self._store, self._layout, self._table, others)
             notes.extend(_stray_files(self._store, self._layout) if self._table.partition_columns else ())
 
         claim_root(self._store, self._layout, Owner.of(self._table, self._metastore.uri), first_write=first_write)
