@@ -182,8 +182,8 @@ def other_tables(metastore: Metastore, table: Table) -> Iterator[Table]:
                 yield other
     if not itself:
         raise MetastoreError(
-            f"the metastore at {metastore.uri} does not list {table.name} among its tables: which other tables there are"
-            " is not known",
+            f"the metastore at {metastore.uri} does not list {table.name} among its tables: which other tables there"
+            " are is not known",
             table=str(table.name),
         )
 

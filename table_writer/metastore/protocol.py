@@ -57,7 +57,7 @@ class Metastore(Protocol):
         """Return the names of all databases, in one call."""
 
     def get_tables(self, database: str) -> Iterable[Table]:
-        """Read all tables and views of a database, in chunks while they are used; none when there is no such database."""
+        """Read all tables and views of a database, in chunks as they are used; none when there is no such database."""
 
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
         """Return the values of all partitions, decoded from Hive's escaped names; ``[()]`` of an unpartitioned table.

@@ -11,6 +11,7 @@ from pyspark.sql.types import IntegralType, StructType
 
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError
+from table_writer.log.moved import refuse_left_log, require_in_place
 from table_writer.log.owner import Owner, claim_root, other_tables, refuse_nested_roots
 from table_writer.log.table_log import LogState, TableLog
 from table_writer.metastore.protocol import Metastore
@@ -188,8 +189,10 @@ class Planner:
         def first_write() -> None:
             others = other_tables(self._metastore, self._table)
             refuse_nested_roots(self._store, self._layout, self._table, others)
+            refuse_left_log(self._metastore, self._layout, self._table)
             notes.extend(_stray_files(self._store, self._layout) if self._table.partition_columns else ())
 
+        require_in_place(self._store, self._layout, self._table)
         claim_root(self._store, self._layout, Owner.of(self._table, self._metastore.uri), first_write=first_write)
         return tuple(notes)
 

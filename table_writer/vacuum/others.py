@@ -1,7 +1,7 @@
-"""Whose files lie below a root, beside its own table's: what other tools wrote is deleted only if it is no other table's.
+"""Whether other tools' files below a root may be another table's: then a vacuum does not delete them.
 
-The first write refuses a root around another table's. A table can be made later, in any database, or be known to another
-metastore only. So a vacuum looks again, just before it deletes files of other tools.
+The first write refuses a root around another table's. A table can be made later, in any database, or be known to
+another metastore only. So a vacuum looks again before it deletes files of other tools.
 """
 
 from __future__ import annotations
