@@ -23,7 +23,8 @@ from table_writer.display.versions import partition_details, summarised, upload_
 from table_writer.doctor import examine
 from table_writer.errors import InvalidInputError
 from table_writer.log.history import Placement
-from table_writer.log.owner import Owner, adopt_root, is_of_earlier_table
+from table_writer.log.moved import require_in_place
+from table_writer.log.owner import adopt_root, is_of_earlier_table
 from table_writer.model.table import HISTORY_PROPERTY, TableName
 from table_writer.publish.recovery import placements
 from table_writer.publish.rollback import version_of
@@ -324,10 +325,12 @@ class Maintenance(StagedMaintenance):
         """
         services = self._services.open_table(TableName.parse(table))
         chosen = services.partition_values(partitions)
-        owner = Owner.of(services.table, services.metastore.uri)
-        if is_of_earlier_table(services.store, services.layout, owner) and not dry_run:
-            adopt_root(services.store, services.layout, owner)
+        is_new = is_of_earlier_table(services.store, services.layout, services.owner)
+        require_in_place(services.store, services.layout, services.table)
         done = services.restore().run(services.table, chosen, dry_run=dry_run)
+        hidden = not services.table.partition_columns and done.not_there  # a write would build on what others put there
+        if is_new and not dry_run and not hidden:
+            adopt_root(services.store, services.layout, services.owner)
         return RestoreReport(
             table=str(services.table.name),
             version=done.version,
@@ -357,9 +360,20 @@ class Maintenance(StagedMaintenance):
         return DoctorReport(table=str(services.table.name), findings=examine(services, spark_conf))
 
     def adopt(self, table: str) -> None:
-        """Declare that the files below a table's root are this table's, after it was renamed or created again.
+        """Declare that the files below a table's root are this table's, after it was renamed, moved or created again.
 
-        The log and all files stay. Needed only when a write says so.
+        The log and all files stay. An unpartitioned table that a rename has left without its rows is pointed at them
+        again, and so are the partitions of one that was created again and has none. Needed only when a write says so.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+
+        Raises
+        ------
+        InvalidInputError
+            Others have written where the table is now, its rows are not all there, or the files are those of another
+            table that exists. Nothing changed.
         """
-        services = self._services.open_table(TableName.parse(table))
-        adopt_root(services.store, services.layout, Owner.of(services.table, services.metastore.uri))
+        self._services.open_table(TableName.parse(table)).adopt()

@@ -12,6 +12,7 @@ from table_writer.checked import LONGEST_AGE
 from table_writer.complete import Completer
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError
+from table_writer.log.moved import require_in_place
 from table_writer.log.owner import Owner, require_owner
 from table_writer.log.registration import Registration, writer_identity
 from table_writer.log.table_log import TableLog
@@ -30,6 +31,7 @@ from table_writer.model.table import (
     unknown_properties,
 )
 from table_writer.model.write import TableLayout, WritePlan
+from table_writer.publish.adopt import adopt
 from table_writer.publish.carry_over import CopyFiles
 from table_writer.publish.claimed import ClaimedEntries
 from table_writer.publish.parts import PublishParts
@@ -125,8 +127,18 @@ class TableServices:
         )
 
     def require_owner(self) -> None:
-        """Raise ``InvalidInputError`` if the files below the root are another table's."""
-        self.log.expect(require_owner(self.store, self.layout, Owner.of(self.table, self.metastore.uri)))
+        """Raise ``InvalidInputError`` if the files below the root are another table's, or the table is not there."""
+        self.log.expect(require_owner(self.store, self.layout, self.owner))
+        require_in_place(self.store, self.layout, self.table)
+
+    @property
+    def owner(self) -> Owner:
+        """The table, as ``owner.json`` is to name it."""
+        return Owner.of(self.table, self.metastore.uri)
+
+    def adopt(self) -> None:
+        """Take over the files below the root."""
+        adopt(self._publish_parts(), self.table, self.owner)
 
     def published_with_key(self, key: str, *, in_order: bool = False) -> LogEntry | None:
         """Return the published entry with an idempotency key, ``None`` for none and for no key.

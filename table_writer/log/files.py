@@ -50,11 +50,11 @@ def why_not_copied(layout: TableLayout, partition: Partition) -> str:
 
 
 def files_at(store: ObjectStore, layout: TableLayout, location: Location) -> Iterator[ObjectInfo]:
-    """List all objects of a location.
+    """List all objects of a location, and none that another table's root below it keeps for itself.
 
     The root of an unpartitioned table is a location too: there only what readers see counts, and neither this library's
     own directory nor markers such as ``_SUCCESS``.
     """
     if location.contains(layout.own):
         return files_read_at(store, layout, location)
-    return store.list(location.key)
+    return (found for found in store.list(location.key) if not layout.is_of_inner_root(found.key, location))

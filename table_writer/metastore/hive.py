@@ -143,17 +143,20 @@ class HiveMetastore:
                 return None
             raise
 
-    def get_tables(self, database: str) -> Sequence[Table]:
-        """Return all tables and views of a database, 100 a call; one that is dropped meanwhile is absent."""
-        tables: list[Table] = []
-        listed = self._table_names(database)
-        for names in _batches(listed, TABLE_BATCH):
+    def get_databases(self) -> Sequence[str]:
+        """Return the names of all databases, in one call."""
+        return list(self._connection.read("get_all_databases", table=""))
+
+    def get_tables(self, database: str) -> Iterator[Table]:
+        """Read all tables and views of a database, 100 a call; one that is dropped meanwhile is absent."""
+        missing: set[str] = set()
+        for names in _batches(self._table_names(database), TABLE_BATCH):  # not kept: a large metastore's fill a GB
             request = ttypes.GetTablesRequest(dbName=database, tblNames=names, capabilities=_CAPABILITIES)
             answer = self._connection.read("get_table_objects_by_name_req", request, table=f"{database}.*")
-            tables += map(table_from, answer.tables)
-        missing = set(listed) - {table.name.name for table in tables}
+            found = list(map(table_from, answer.tables))
+            missing |= set(names) - {table.name.name for table in found}
+            yield from found
         require_listed(database, missing.intersection(self._table_names(database)) if missing else (), self.uri)
-        return tables
 
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
         """Return the values of all partitions, decoded from Hive's escaped names; ``[()]`` of an unpartitioned table.

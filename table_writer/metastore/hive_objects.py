@@ -16,6 +16,7 @@ from table_writer.metastore.descriptions import differences
 from table_writer.metastore.whole_table import (
     WHOLE_TABLE,
     changed_parameters,
+    hive_location,
     moved_location,
     moved_serde_parameters,
     true_location,
@@ -39,6 +40,7 @@ def table_from(native: Any) -> Table:
         name=TableName(native.dbName, native.tableName),
         kind=native.tableType or "",
         location=_with_slash(true_location(storage.location or "", parameters, serde_parameters)),
+        hive_location=_with_slash(hive_location(storage.location or "", parameters, serde_parameters)),
         columns=_columns(storage.cols),
         partition_columns=_columns(native.partitionKeys),
         parameters=parameters,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table, TableName
@@ -53,8 +53,11 @@ class Metastore(Protocol):
     def get_table(self, name: TableName) -> Table | None:
         """Return the table, ``None`` when there is none."""
 
-    def get_tables(self, database: str) -> Sequence[Table]:
-        """Return all tables and views of a database, in chunks; none when there is no such database."""
+    def get_databases(self) -> Sequence[str]:
+        """Return the names of all databases, in one call."""
+
+    def get_tables(self, database: str) -> Iterable[Table]:
+        """Read all tables and views of a database, in chunks as they are used; none when there is no such database."""
 
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
         """Return the values of all partitions, decoded from Hive's escaped names; ``[()]`` of an unpartitioned table.

@@ -334,11 +334,18 @@ def _partition_from_json(stored: Mapping[str, Any], root: Location) -> EntryPart
     )
 
 
+def _below(key: str, root: Location) -> str:
+    """Return a listed file's path below the root: a rename of the table moves both."""
+    if not key.startswith(root.key):
+        raise InvalidInputError(f"{key!r} is not below {root}: such files are not scheduled")
+    return key.removeprefix(root.key)
+
+
 def _replaced_to_json(replaced: ReplacedLocation, root: Location) -> dict[str, Any]:
     return {
         "location": _shorten(replaced.location, root),
         "delete_after": replaced.delete_after.isoformat(),
-        "objects": [{"key": o.key, "size": o.size_bytes, "etag": o.etag} for o in replaced.objects],
+        "objects": [{"path": _below(o.key, root), "size": o.size_bytes, "etag": o.etag} for o in replaced.objects],
     }
 
 
@@ -347,7 +354,7 @@ def _replaced_from_json(stored: Mapping[str, Any], root: Location) -> ReplacedLo
         location=_lengthen(_text(stored["location"]), root),
         delete_after=datetime.fromisoformat(stored["delete_after"]),
         objects=tuple(
-            ReplacedObject(key=_text(o["key"]), size_bytes=int(o["size"]), etag=_text(o["etag"]))
+            ReplacedObject(key=root.key + _text(o["path"]), size_bytes=int(o["size"]), etag=_text(o["etag"]))
             for o in stored["objects"]
         ),
     )

@@ -127,7 +127,11 @@ class PlaceSet:
 
     def holds(self, place: Place) -> bool:
         """Whether the place (of a directory or of an object) is one of these or lies below one."""
-        return any(above in self._places for above in _and_above(place))
+        return self.holder(place) is not None
+
+    def holder(self, place: Place) -> Place | None:
+        """Return which of these the place is or lies below, the nearest; ``None`` if there is none."""
+        return next((above for above in _and_above(place) if above in self._places), None)
 
 
 def _and_above(place: Place) -> Iterable[Place]:

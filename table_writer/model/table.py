@@ -130,6 +130,7 @@ class Table:
     serde_parameters: Mapping[str, str] = field(default_factory=dict)
     bucket_columns: tuple[str, ...] = ()
     created_at_seconds: int = 0
+    hive_location: str = ""  # where Hive looks, if Spark looks elsewhere: at ``location``
     native: object = field(default=None, repr=False, compare=False)
 
     @property

@@ -151,6 +151,10 @@ class TableLayout:
         write_id = rest.split("/")[0]
         return write_id if directory in {"data", "empty"} and write_id else None
 
+    def is_of_inner_root(self, key: str, location: Location) -> bool:
+        """Whether an object of a location lies in the directory that another table keeps below it."""
+        return f"/{self.directory_name}/" in f"/{key.removeprefix(location.key)}"
+
     @property
     def success_key(self) -> str:
         """The marker in the table root that other tools look for."""

@@ -13,7 +13,8 @@ from pyspark.sql.types import StructType
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError
 from table_writer.log.files import existing_values
-from table_writer.log.owner import Owner, claim_root, refuse_nested_roots
+from table_writer.log.moved import refuse_left_log, require_in_place
+from table_writer.log.owner import Owner, claim_root, other_tables, refuse_nested_roots
 from table_writer.log.table_log import LogState, TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.partition_value import Spellings, has_spellings
@@ -193,10 +194,12 @@ class Planner:
         notes: list[str] = []
 
         def first_write() -> None:
-            tables = self._metastore.get_tables(self._table.name.database)
-            refuse_nested_roots(self._store, self._layout, self._table, tables)
+            others = other_tables(self._metastore, self._table)
+            refuse_nested_roots(self._store, self._layout, self._table, others)
+            refuse_left_log(self._metastore, self._layout, self._table)
             notes.extend(_stray_files(self._store, self._layout) if self._table.partition_columns else ())
 
+        require_in_place(self._store, self._layout, self._table)
         owner = Owner.of(self._table, self._metastore.uri)
         log_id = claim_root(self._store, self._layout, owner, first_write=first_write)
         self._log.expect(log_id)

@@ -25,6 +25,7 @@ from table_writer.metastore.whole_table import (
     WHOLE_TABLE,
     changed_parameters,
     expectation,
+    hive_location,
     moved_serde_parameters,
     table_was_changed,
     true_location,
@@ -86,9 +87,11 @@ class MemoryMetastore:
         with self._lock.get():
             created = table.created_at_seconds or int(time.time())
             location = true_location(table.location, table.parameters, table.serde_parameters)
+            hives = table.hive_location or hive_location(table.location, table.parameters, table.serde_parameters)
             stored = replace(
                 table,
                 location=_with_slash(location),
+                hive_location=_with_slash(hives),
                 parameters={**_ddl_time(), **_without_logins(table.parameters)},
                 serde_parameters=_without_logins(table.serde_parameters),
                 created_at_seconds=created,
@@ -127,6 +130,11 @@ class MemoryMetastore:
         """Return the table, ``None`` when there is none."""
         with self._call("get_table", "get_table_req"):
             return self._tables.get(name)
+
+    def get_databases(self) -> Sequence[str]:
+        """Return the databases that have tables."""
+        with self._call("get_databases", "get_all_databases"):
+            return sorted({name.database for name in self._tables})
 
     def get_tables(self, database: str) -> Sequence[Table]:
         """Return all tables of a database."""
@@ -232,6 +240,7 @@ class MemoryMetastore:
         self._tables[name] = replace(
             read,
             location=_with_slash(change.location),
+            hive_location="",
             serde_parameters=moved_serde_parameters(read.serde_parameters, change.location.rstrip("/")),
             parameters={**_ddl_time(), **parameters},
         )

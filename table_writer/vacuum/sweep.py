@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from table_writer.errors import ConflictError, TableWriterError
+from table_writer.errors import ConflictError, MetastoreError, TableWriterError
 from table_writer.log.deadline import Deadline, boot_seconds
 from table_writer.log.files import files_at
 from table_writer.log.history import History, Left
@@ -24,7 +24,8 @@ from table_writer.model.table import Table
 from table_writer.model.write import TableLayout, new_write_id
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo
 from table_writer.vacuum.dead_writes import DeadWrite, look_for_traces
-from table_writer.vacuum.due import Ages, InUse, Kept, due, in_use, is_used, may_go
+from table_writer.vacuum.due import Ages, Due, InUse, Kept, due, in_use, is_used, may_go
+from table_writer.vacuum.others import Others
 
 __all__ = ["FoundLocation", "Vacuum", "Vacuumed"]
 
@@ -91,6 +92,7 @@ class Vacuum:
         self._layout = layout
         self._identity = identity
         self._clock = clock
+        self._others: Others | None = None
 
     def run(self, table: Table, ages: Ages, *, dry_run: bool) -> Vacuumed:
         """Delete what is old enough.
@@ -113,7 +115,7 @@ class Vacuum:
             traces = look_for_traces(self._store, self._layout)
             history = self._log.read_history()
             used = self._in_use(table, history)
-            chosen = due(history, used, ages, traces.staged_ids)
+            chosen = self._spare_others(table, due(history, used, ages, traces.staged_ids))
             plan = Vacuumed(
                 version=None,
                 locations=tuple(map(FoundLocation, chosen.locations)),
@@ -226,6 +228,17 @@ class Vacuum:
     def _in_use(self, table: Table, history: History) -> InUse:
         return in_use(history, self._metastore.get_all_partitions(table).values())
 
+    def _spare_others(self, table: Table, chosen: Due) -> Due:
+        """Keep what may be another table's; all tables are read once a vacuum, if other tools' files are due at all."""
+        if not any(left.objects for left in chosen.locations):
+            return chosen
+        try:
+            self._others = self._others or Others.of(self._metastore, self._layout, table)
+        except MetastoreError as error:
+            reason = f"which other tables may have files there is not known: {error.message}"
+            return chosen.keeping({left.location.place: reason for left in chosen.locations if left.objects})
+        return chosen.keeping(self._others.reasons(self._store, chosen.locations))
+
     def _found(self, history: History, locations: Sequence[Left]) -> tuple[FoundLocation, ...]:
         """List what lies at each location; of other tools' files only the listed ones, if they are unchanged."""
 
@@ -293,7 +306,10 @@ class Vacuum:
             if not deadline.allows(CHUNK_SECONDS):
                 break
             spared += [Kept(one.left.location, SPARED) for one in chunk if is_used(used, one.left)]
-            found = self._found(history, [one.left for one in chunk if not is_used(used, one.left)])
+            unused = Due(tuple(one.left for one in chunk if not is_used(used, one.left)), ())
+            free = self._spare_others(table, unused)
+            spared += free.kept
+            found = self._found(history, free.locations)
             failures += self._delete(entry, (item.key for one in found for item in one.objects))
             done += found
         used = self._in_use(table, history)

@@ -544,16 +544,24 @@ def test_a_late_copy_is_noticed_also_where_nothing_is_left_to_copy() -> None:
         append(world, TWO)
 
 
-def test_restore_hides_no_rows_that_others_have_written_since() -> None:
+def test_restore_and_adopt_hide_no_rows_that_others_have_written_since() -> None:
     world = unpartitioned()
     world.write({"": frozenset({2})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
     world.lose_metastore()
     world.metastore.create_table(replace(world.table, location="s3a://lake/mart/orders/"))
     world.store.put("mart/orders/part-7.json", b"[77]")
-    world.keeper.adopt(str(world.name))
+    with pytest.raises(InvalidInputError, match=r"others have written .* begin a new log: once nothing reads"):
+        world.keeper.adopt(str(world.name))
     report = world.keeper.restore(str(world.name))
     assert "others have written" in str(report)
     assert world.rows() == {"": frozenset({1, 77})}
+    with pytest.raises(InvalidInputError, match="adopt"):
+        world.services().require_owner()  # else an append would replace the rows of the log
+    world.store.delete(["mart/orders/part-7.json"])
+    world.keeper.adopt(str(world.name))
+    assert world.rows() == {"": frozenset({2})}
+    append(world, {"": frozenset({3})})
+    assert world.rows() == {"": frozenset({2, 3})}
 
 
 def test_a_vacuum_that_trims_history_keeps_what_a_stream_needs() -> None:
