@@ -226,7 +226,7 @@ class History:
         hole = next((one for one in range(version + 1, self.newest) if one not in present), self.newest)
         for record in self.published:
             for partition in record.entry.partitions if record.entry.version > version else ():
-                if partition.values in states:
+                if partition.values in states or partition.values in record.superseded:
                     continue
                 placed = before.get(partition.values)
                 if placed is None:

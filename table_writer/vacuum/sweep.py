@@ -12,7 +12,7 @@ from typing import Final
 from table_writer.errors import ConflictError, MetastoreError, TableWriterError
 from table_writer.log.deadline import Deadline, boot_seconds
 from table_writer.log.files import files_at
-from table_writer.log.history import History, Left
+from table_writer.log.history import History, Left, Placement
 from table_writer.log.registration import check_keys
 from table_writer.log.removal import abort_uploads, batches, delete_keys
 from table_writer.log.rules import claim_is_over
@@ -20,7 +20,7 @@ from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import DISCARD, DeletedLocation, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location
-from table_writer.model.table import Table
+from table_writer.model.table import Partition, PartitionValues, Table
 from table_writer.model.write import TableLayout, new_write_id
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo
 from table_writer.vacuum.dead_writes import DeadWrite, look_for_traces
@@ -114,7 +114,8 @@ class Vacuum:
         while True:
             traces = look_for_traces(self._store, self._layout)
             history = self._log.read_history()
-            used = self._in_use(table, history)
+            partitions = self._metastore.get_all_partitions(table)
+            used = in_use(history, partitions.values())
             chosen = self._spare_others(table, due(history, used, ages, traces.staged_ids))
             plan = Vacuumed(
                 version=None,
@@ -128,6 +129,7 @@ class Vacuum:
             )
             if dry_run:
                 return replace(plan, locations=self._found(history, chosen.locations))
+            self._verify(history, partitions)
             if not plan.locations and not plan.dead_writes:
                 return self._tidied(plan)
             deadline = Deadline(CLAIM_SECONDS, self._clock)
@@ -224,6 +226,15 @@ class Vacuum:
                 if self._log.outcome(record.entry.version) is not None:
                     finished.append(record.entry.version)
         return tuple(finished)
+
+    def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> None:
+        """Take note that no late call has moved a partition, once none can come any more: nobody has to look again."""
+        late = history.unverified
+        if not late or self._log.may_calls_come(max(late)):
+            return
+        here = {values: one.location for values, one in partitions.items()}
+        if all(history.placement(one, here.get(one)) is not Placement.BEHIND for one in history.current):
+            self._log.forget_recoveries(late)
 
     def _in_use(self, table: Table, history: History) -> InUse:
         return in_use(history, self._metastore.get_all_partitions(table).values())
