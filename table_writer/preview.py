@@ -17,7 +17,7 @@ from table_writer.check.run import as_checks, require_valid
 from table_writer.display.plan_report import PlannedAction, PlannedPartition, PlanReport, SchemaVerdict
 from table_writer.display.render import size
 from table_writer.errors import SchemaMismatchError
-from table_writer.log.files import files_read_at, why_not_copied
+from table_writer.log.files import existing_values, files_read_at, why_not_copied
 from table_writer.model.location import Location
 from table_writer.model.partition_name import NULL_PARTITION, name_in, shown_name
 from table_writer.model.table import Partition, PartitionValues
@@ -128,7 +128,9 @@ class Preview:
         spelled = self.planner.spelled(df, existing)
         counts = {spelled.get(values, values): count for values, count in rows.items()}
         beyond = self.scope(existing) - counts.keys()
-        return counts, metastore.get_partitions(table, sorted({*counts, *beyond}))
+        now = metastore.get_partitions(table, sorted({*counts, *beyond}))
+        there = existing_values(self.services.store, self.services.layout, now)
+        return counts, {values: one for values, one in now.items() if values in there}
 
     def _partitions(
         self, counts: Mapping[PartitionValues, int], now: Mapping[PartitionValues, Partition]
