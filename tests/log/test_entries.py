@@ -253,12 +253,12 @@ def test_what_was_read_before_takes_nothing_of_a_later_reading() -> None:
 def test_an_outcome_that_is_longer_than_any_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_log_module, "MAX_OUTCOME_BYTES", 10_000)
     log = log_with([entry().to_json(ROOT)])
-    log._store.put(TableLayout(ROOT).outcome_key(1), b'{"outcome": "published"' + b" " * 20_000 + b"}")
+    log.store.put(TableLayout(ROOT).outcome_key(1), b'{"outcome": "published"' + b" " * 20_000 + b"}")
     with pytest.raises(InvalidInputError, match=r"the outcome at .* cannot be read: it has 20,024 bytes"):
         log.read_history()
 
 
-@pytest.mark.parametrize("name", ["owner_key", "settled_key", "rolled_back_key"])
+@pytest.mark.parametrize("name", ["owner_key", "settled_key"])
 def test_a_small_object_that_is_long_is_not_parsed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def parsed(body: bytes) -> Any:
         assert len(body) <= stored_module.READABLE_BYTES
@@ -279,7 +279,7 @@ def test_registrations_share_one_allowance_and_the_one_that_does_not_fit_is_name
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store, layout = MemoryStore(), TableLayout(ROOT)
-    body = json.dumps({"state": "running", "writer": {str(number): "x" for number in range(1_000)}}).encode()
+    body = json.dumps({"writer": {str(number): "x" for number in range(1_000)}}).encode()
     for number in range(4):
         store.put(layout.registration_key(f"w{number}"), body)
     assert len(read_registrations(store, layout)) == 4

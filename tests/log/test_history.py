@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from table_writer.log.history import LATE_CALL_SECONDS, History, Placement, SlotRecord, StateThen, written_ids
+from table_writer.log.history import History, Placement, SlotRecord, StateThen, written_ids
 from table_writer.model.entry import DeletedLocation, LogEntry, Operation, Outcome, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 
@@ -96,7 +96,9 @@ def test_in_use_is_where_readers_look_and_where_they_may_look_once_all_is_settle
         ("not a location", Placement.MOVED),
         (None, Placement.MISSING),
         (EMPTY, Placement.MISSING),  # of a publish that was refused
-        (str(LAYOUT.empty("w1")), Placement.BEHIND),
+        (str(LAYOUT.empty("w1", D1)), Placement.BEHIND),
+        (str(LAYOUT.empty("w1", D2)), Placement.MISSING),  # where no call of ours puts this partition
+        (str(LAYOUT.empty("w1")), Placement.MISSING),
     ],
 )
 def test_where_a_partition_is_compared_with_where_the_log_has_put_it(now: str | None, expected: Placement) -> None:
@@ -105,24 +107,27 @@ def test_where_a_partition_is_compared_with_where_the_log_has_put_it(now: str | 
 
 
 @pytest.mark.parametrize(
-    ("answered", "age_seconds", "expected"),
-    [(False, 0.0, Placement.BEHIND), (True, 0.0, None), (False, LATE_CALL_SECONDS, None)],
-    ids=["unanswered", "answered", "a day ago"],
+    ("unverified", "answered", "late"),
+    [([3], False, True), (None, False, True), ([3], True, False), ([], False, False), ([9], False, False)],
+    ids=["unanswered", "whoever has not listed", "answered", "verified since", "another recovery's"],
 )
-def test_what_others_can_do_too_is_a_late_call_only_if_one_was_unanswered_within_a_day(
-    answered: bool, age_seconds: float, expected: Placement | None
+def test_what_others_can_do_too_is_a_late_call_only_if_one_was_unanswered_and_nobody_has_verified_since(
+    unverified: list[int] | None, answered: bool, late: bool
 ) -> None:
     first = replace(rollback(1, 0, D1), partitions=(replace(entry(1, D1).partitions[0], new_location=THEIRS),))
     second = replace(rollback(2, 0, D1), partitions=(replace(entry(2, D1).partitions[0], new_location=None),))
-    by = {} if answered else {"settled_by": "a recovery"}
-    newest = published(entry(3, D1), settled_age_seconds=age_seconds)
-    found = history(published(first, **by), published(second, **by), newest)
-    assert found.placement(D1, THEIRS) is (expected or Placement.MOVED)
-    assert found.placement(D1, None) is (expected or Placement.MISSING)
-    just_before = history(
-        published(first, **by), published(second, **by), replace(newest, settled_age_seconds=LATE_CALL_SECONDS - 1)
-    )
-    assert just_before.placement(D1, THEIRS) is (Placement.MOVED if answered else Placement.BEHIND)
+    recovery = entry(3, D2, operation=Operation.RECOVER, settles=2)
+    by = {} if answered else {"settled_by": recovery.write_id}
+    records = [published(first, **by), published(second, **by), published(recovery), published(entry(4, D1))]
+    found = History(LAYOUT, records, unverified)
+    assert found.placement(D1, THEIRS) is (Placement.BEHIND if late else Placement.MOVED)
+    assert found.placement(D1, None) is (Placement.BEHIND if late else Placement.MISSING)
+
+
+def test_nothing_is_trimmed_while_a_call_may_have_come_late_unseen() -> None:
+    records = [published(entry(number), settled_age_seconds=100.0) for number in (1, 2, 3)]
+    assert History(LAYOUT, records, frozenset()).trimmable(99.0) == {1, 2}
+    assert History(LAYOUT, records, {1}).trimmable(99.0) == frozenset()
 
 
 def test_a_partition_that_was_dropped_is_in_place_while_it_is_gone_or_empty() -> None:

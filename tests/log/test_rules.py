@@ -17,7 +17,9 @@ from table_writer.log.rules import (
     Standing,
     claim_is_over,
     effect,
+    is_covered,
     partition_state,
+    rebuilt_outcome,
     recovered_state,
     standing,
     to_switch,
@@ -211,6 +213,64 @@ def test_a_recovery_rolls_forward_where_only_late_calls_of_this_library_have_bee
     unknown = entry(3, D3, old=THEIRS).partitions[0]
     assert recovered_state(history, unknown, at("w1", D3)) is PartitionState.SUPERSEDED
     assert recovered_state(history, unknown, THEIRS) is PartitionState.BEFORE
+
+
+LOST = entry(2, D1, D2, old=at("w1"))
+
+
+@pytest.mark.parametrize(
+    ("later", "covered"),
+    [
+        ([published(entry(3, D2))], True),
+        ([published(entry(3, D3))], False),
+        ([published(entry(3, D1), outcome=ABANDONED)], False),
+        ([SlotRecord(entry(3, D1), None, 0.0)], False),
+        ([published(vacuum(3, at("w2", D2)))], True),
+        ([published(vacuum(3, LAYOUT.data("w2")))], True),
+        ([SlotRecord(vacuum(3, LAYOUT.data("w2")), None, 0.0)], True),  # it may have deleted them already
+        ([published(vacuum(3, LAYOUT.data("w2")), outcome=ABANDONED)], False),
+        ([published(vacuum(3, LAYOUT.data("w1")))], False),
+        ([], False),
+    ],
+)
+def test_an_entry_without_outcome_over_which_something_was_published_or_deleted_had_ended_before(
+    later: list[SlotRecord], covered: bool
+) -> None:
+    history = History(LAYOUT, [published(entry(1, D1, D2)), SlotRecord(LOST, None, 0.0), *later])
+    assert is_covered(history, LOST) is covered
+
+
+def test_what_was_deleted_before_an_entry_does_not_cover_it() -> None:
+    earlier = published(vacuum(1, LAYOUT.data("w2")))
+    assert not is_covered(History(LAYOUT, [earlier, SlotRecord(LOST, None, 0.0)]), LOST)
+
+
+@pytest.mark.parametrize(
+    ("later", "now", "expected"),
+    [
+        ([entry(3, D2, old=at("w2", D2))], {}, PUBLISHED),
+        ([entry(3, D2, old=at("w1", D2))], {}, ABANDONED),
+        ([entry(3, D2, old=at("w1", D2))], {D1: at("w2")}, PUBLISHED),  # nobody has named d1 since, and it is there
+        ([entry(3, D2, old=at("w1", D2)), entry(4, D1, old=at("w1"))], {D1: at("w2")}, ABANDONED),
+        ([entry(4, D1, D2, old=at("w1"))], {}, PUBLISHED),  # version 3 was trimmed: it may have found it done
+        ([entry(3, D3), entry(4, D1, D2, old=at("w1"))], {}, ABANDONED),
+    ],
+)
+def test_a_lost_outcome_is_what_the_next_entry_found(
+    later: list[LogEntry], now: dict[PartitionValues, str], expected: Outcome
+) -> None:
+    history = History(LAYOUT, [SlotRecord(LOST, None, 0.0), *map(published, later)])
+    assert rebuilt_outcome(history, LOST, now) == (expected, frozenset())
+
+
+def test_a_lost_outcome_is_that_of_the_recovery_which_carried_the_entry_out() -> None:
+    recovery = replace(entry(3, D1, D2, operation=Operation.RECOVER, settles=2), partitions=LOST.partitions)
+    after = published(entry(4, D1, old=at("w9")))
+    found = published(recovery, superseded=frozenset({D1}))
+    history = History(LAYOUT, [SlotRecord(LOST, None, 0.0), found, after])
+    assert rebuilt_outcome(history, LOST, {}) == (PUBLISHED, {D1})
+    given_up = History(LAYOUT, [SlotRecord(LOST, None, 0.0), replace(found, outcome=ABANDONED), after])
+    assert rebuilt_outcome(given_up, LOST, {}) == (ABANDONED, frozenset())
 
 
 @pytest.mark.parametrize(

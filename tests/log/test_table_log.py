@@ -9,7 +9,7 @@ import pytest
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.history import LATE_CALL_SECONDS
 from table_writer.log.table_log import HINT_EVERY_VERSIONS, TableLog
-from table_writer.model.entry import LogEntry, Outcome
+from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
 from table_writer.testing.memory_store import MemoryStore
 
 from .test_rules import D1, D2, LAYOUT, entry
@@ -28,7 +28,10 @@ class Log:
     def add(self, one: LogEntry, *, settled: bool = True) -> None:
         assert self.log.claim(one)
         if settled:
-            self.log.settle(one.version, Outcome.PUBLISHED, write_id=one.write_id)
+            self.log.settle(one.version, Outcome.PUBLISHED, write_id=one.write_id, of=one.write_id)
+
+    def mark(self, kind: str, version: int) -> None:
+        self.store.put(f"{LAYOUT.log_prefix}{kind}-{version:020}", b"")
 
     def reads(self) -> int:
         return self.store.request_counts().get("GetObject", 0)
@@ -36,11 +39,107 @@ class Log:
 
 def test_a_listing_says_what_is_settled_in_doubt_and_orphaned() -> None:
     of = Log(6, in_doubt=(3, 5))
+    of.mark("trimmed", 2)
     of.store.delete([LAYOUT.entry_key(2)])
     state = of.log.read_state(listed_after=0)
     assert (state.newest, state.in_doubt, state.versions) == (6, {3, 5}, {1, 3, 4, 5, 6})
-    assert (state.orphans, state.settled, state.listed_after) == ({2}, 2, 0)
+    assert (state.orphans, state.settled, state.listed_after, state.trimmed) == ({2}, 2, 0, 2)
+    assert state.lost == frozenset()
     assert Log(6).log.read_state().settled == 6
+
+
+def test_a_listing_shows_the_marks_of_the_log() -> None:
+    of = Log(3)
+    of.log.remember_recovery(2)
+    of.log.remember_rollback(3)
+    of.store.put(f"{LAYOUT.log_prefix}id-abc", b"")
+    state = of.log.read_state()
+    assert (state.unverified, state.rolled_back, state.ids, state.newest) == ({2}, {3}, {"abc"}, 3)
+
+
+@pytest.mark.parametrize("since", [0, 2, 4])
+@pytest.mark.parametrize("gone", [(4,), (3, 4)], ids=str)
+@pytest.mark.parametrize("outcomes_too", [True, False])
+def test_entries_that_are_gone_and_were_not_trimmed_are_an_error_until_their_loss_is_accepted(
+    since: int, gone: tuple[int, ...], outcomes_too: bool
+) -> None:
+    of = Log(6)
+    of.log.trim([1])
+    of.store.delete([LAYOUT.entry_key(version) for version in gone])
+    if outcomes_too:
+        of.store.delete([LAYOUT.outcome_key(version) for version in gone])
+    fresh = TableLog(of.store, LAYOUT)
+    with pytest.raises(InvalidInputError, match=f"{sum(one >= since for one in gone)} entries .* are lost"):
+        fresh.read_state(listed_after=since)
+    assert fresh.read_state(listed_after=0, allow_lost=True).lost == set(gone)
+    assert fresh.accept_loss() == set(gone)
+    assert fresh.read_state(listed_after=since).lost == frozenset()
+    assert fresh.read_state(listed_after=since).newest == 6
+
+
+def test_an_entry_that_comes_while_the_log_is_listed_is_not_lost() -> None:
+    """A file system may list a later name and not an earlier one that was put in between."""
+    of = Log(3)
+    hidden = of.store.get(LAYOUT.entry_key(2))
+    assert hidden is not None
+    of.store.delete([LAYOUT.entry_key(2)])
+
+    def comes(call: str, phase: str, key: str) -> None:
+        if (call, phase, key) == ("list_page", "after", LAYOUT.log_prefix):
+            of.store.on_call = None
+            of.store.put(LAYOUT.entry_key(2), hidden.body)
+
+    of.store.on_call = comes
+    assert of.log.read_state(listed_after=0).versions == {1, 2, 3}
+
+
+def test_an_outcome_of_another_entry_is_an_error() -> None:
+    of = Log(1, in_doubt=(1,))
+    of.log.settle(1, Outcome.PUBLISHED, write_id="r", of="another")
+    with pytest.raises(InvalidInputError, match=r"it is of write another, not w1\. Delete it"):
+        of.log.read(1)
+
+
+def test_a_log_that_is_not_the_one_that_is_expected_is_refused_and_a_lost_mark_is_put_back() -> None:
+    of = Log(0)
+    of.store.put(f"{LAYOUT.log_prefix}id-abc", b"")
+    of.log.read_state()
+    of.add(entry(1, D1))
+    of.store.delete([f"{LAYOUT.log_prefix}id-abc"])
+    fresh = TableLog(of.store, LAYOUT)
+    fresh.expect("other")
+    with pytest.raises(InvalidInputError, match="is not the log that"):
+        fresh.read_state()
+    fresh.expect("abc")
+    assert fresh.read_state().ids == {"abc"}
+    assert of.log.read_state().ids == {"abc"}, "the entry bears the id, too"
+
+
+def test_an_entry_of_another_log_is_refused() -> None:
+    of, other = Log(0), Log(0)
+    for log, name in ((of, "abc"), (other, "xyz")):
+        log.store.put(f"{LAYOUT.log_prefix}id-{name}", b"")
+        log.log.read_state()
+        log.add(entry(1, D1))
+    copied = other.store.get(LAYOUT.entry_key(1))
+    assert copied is not None
+    of.store.put(LAYOUT.entry_key(1), copied.body)
+    fresh = TableLog(of.store, LAYOUT)
+    fresh.read_state()
+    with pytest.raises(InvalidInputError, match="is of another log: it was copied here"):
+        fresh.read(1)
+
+
+def test_a_hint_of_another_log_is_passed_over() -> None:
+    of = Log(0)
+    of.store.put(f"{LAYOUT.log_prefix}id-abc", b"")
+    of.log.read_state()
+    for version in (1, 2, 3):
+        of.add(entry(version, D1))
+    of.store.put(LAYOUT.settled_key, b'{"version": 3, "log_id": "abc"}')
+    assert of.log.read_state().versions == {3}
+    of.store.put(LAYOUT.settled_key, b'{"version": 3, "log_id": "xyz"}')
+    assert of.log.read_state().versions == {1, 2, 3}
 
 
 def test_an_empty_log_begins_at_0_and_what_is_no_slot_is_passed_over() -> None:
@@ -72,7 +171,7 @@ def test_a_hint_is_saved_every_so_many_versions_and_only_up_to_what_is_settled()
     of.log.remember_settled(of.log.read_state())
     stored = of.store.get(LAYOUT.settled_key)
     assert stored is not None
-    assert json.loads(stored.body) == {"version": HINT_EVERY_VERSIONS}
+    assert json.loads(stored.body) == {"version": HINT_EVERY_VERSIONS, "log_id": ""}
     assert of.log.read_state().versions == {HINT_EVERY_VERSIONS, HINT_EVERY_VERSIONS + 1}
     of.store.delete([LAYOUT.settled_key])
     of.store.on_call = lambda call, *_: refuse() if call == "put" else None
@@ -92,15 +191,18 @@ def test_a_hint_that_is_none_counts_as_none(body: bytes, version: int) -> None:
     assert of.log.read_state().listed_after == version
 
 
-def test_a_recovery_is_recent_for_a_day() -> None:
-    of = Log(1)
-    assert not of.log.recovered_lately()
+def test_calls_may_come_until_a_day_after_the_longest_claim_and_recoveries_stay_until_somebody_forgets_them() -> None:
+    of = Log(2)
+    assert not of.log.may_calls_come(1)
     of.log.remember_recovery(1)
-    assert of.log.recovered_lately()
-    of.now += LATE_CALL_SECONDS - 1
-    assert of.log.recovered_lately()
+    of.log.remember_recovery(2)
+    of.now += MAX_TIMEOUT_SECONDS + LATE_CALL_SECONDS - 1
+    assert of.log.may_calls_come(1)
     of.now += 1
-    assert not of.log.recovered_lately()
+    assert not of.log.may_calls_come(1)
+    assert of.log.read_state().unverified == of.log.read_history().unverified == {1, 2}
+    of.log.forget_recoveries([1])
+    assert of.log.read_state().unverified == of.log.read_history().unverified == {2}
 
 
 @pytest.mark.parametrize("mark", ["remember_recovery", "remember_rollback"])
@@ -115,15 +217,15 @@ def test_ages_and_who_settled_are_those_of_the_objects() -> None:
     of = Log(1, in_doubt=(1,))
     of.now += 10
     assert of.log.read(1).age_seconds == 10
-    of.log.settle(1, Outcome.ABANDONED, write_id="somebody", superseded=[D2, D1])
+    of.log.settle(1, Outcome.ABANDONED, write_id="somebody", superseded=[D2, D1], of="w1")
     of.now += 5
     record = TableLog(of.store, LAYOUT).read(1)
     assert (record.age_seconds, record.settled_age_seconds, record.settled_by) == (15, 5, "somebody")
     assert (record.outcome, record.superseded) == (Outcome.ABANDONED, {D1, D2})
     stored = of.store.get(LAYOUT.outcome_key(1))
     assert stored is not None
-    said = {"outcome": "abandoned", "version": 1, "settled_by": "somebody", "superseded": [["d1"], ["d2"]]}
-    assert json.loads(stored.body) == said
+    said = {"outcome": "abandoned", "version": 1, "settled_by": "somebody", "of": "w1"}
+    assert json.loads(stored.body) == {**said, "superseded": [["d1"], ["d2"]]}
 
 
 def test_what_is_settled_is_read_once_and_what_is_in_doubt_again() -> None:
@@ -179,14 +281,14 @@ def test_a_stream_in_order_is_read_back_to_an_earlier_batch_unless_the_log_knows
         found = TableLog(of.store, LAYOUT).find_key(key, in_order=True)
         return found and found.version, of.reads() - before
 
-    assert reads_of("q/40") == (40, 3)
-    assert reads_of("q/41") == (None, 3)
-    assert reads_of("other/1") == (None, 81)
+    assert reads_of("q/40") == (40, 2)
+    assert reads_of("q/41") == (None, 2)
+    assert reads_of("other/1") == (None, 80)
     assert reads_of("q/9")[0] == 9
     of.log.remember_rollback(7)
-    assert reads_of("q/41") == (None, 81)
-    of.log.remember_rollback(41)  # its entry was never claimed, or is trimmed
-    assert reads_of("q/41") == (None, 3)
+    assert reads_of("q/41") == (None, 80)
+    of.log.trim([1, 2, 3, 7])
+    assert reads_of("q/41") == (None, 2)
 
 
 def test_the_first_outcome_stands_and_is_returned_to_whoever_comes_second() -> None:
@@ -196,10 +298,17 @@ def test_the_first_outcome_stands_and_is_returned_to_whoever_comes_second() -> N
     assert of.log.read(1).settled_by == "a"
 
 
-def test_entries_go_before_their_outcomes_and_nothing_else_goes() -> None:
+def test_a_trim_says_so_first_and_entries_go_before_their_outcomes_and_nothing_else_goes() -> None:
     of = Log(4)
-    deleted: list[str] = []
-    of.store.on_call = lambda call, phase, key: deleted.append(key) if (call, phase) == ("delete", "after") else None
+    done: list[str] = []
+    of.store.on_call = lambda call, phase, key: (
+        done.append(key) if call in {"put", "delete"} and phase == "after" else None
+    )
     of.log.trim([2, 1])
-    expected = [LAYOUT.entry_key(1), LAYOUT.entry_key(2), LAYOUT.outcome_key(1), LAYOUT.outcome_key(2)]
-    assert deleted == expected
+    assert done == [
+        f"{LAYOUT.log_prefix}trimmed-{2:020}",
+        LAYOUT.entry_key(1),
+        LAYOUT.entry_key(2),
+        LAYOUT.outcome_key(1),
+        LAYOUT.outcome_key(2),
+    ]

@@ -8,7 +8,7 @@ import pytest
 
 from table_writer.model.entry import Outcome
 from table_writer.model.write import WriteMode
-from tests.publish.world import TABLE, World
+from tests.publish.world import TABLE, DeathError, Fault, World
 
 T = str(TABLE)
 LONG = 400 * 86_400.0
@@ -62,22 +62,40 @@ def test_the_vacuum_that_deleted_something_stays_as_long_as_the_entry_that_repla
     assert world.history().trimmable(LONG / 2) == {1, 2}
 
 
-def test_the_outcome_of_an_entry_that_is_claimed_while_others_are_trimmed_stays() -> None:
-    """The entry of version 2 was lost and its outcome was not: a trim removes that, unless somebody claims the slot."""
+def test_the_outcome_of_an_entry_that_is_put_back_while_others_are_trimmed_stays() -> None:
+    """A trim that died left the outcome of version 1: the next one deletes it, unless the entry is there again."""
     world = World()
     world.write({"d1": frozenset({1})})
-    log = world.services().log
-    entry = world.write({"d1": frozenset({2})}).entry
-    world.store.delete([world.layout.entry_key(2)])
+    world.write({"d1": frozenset({2})})
+    log, key = world.services().log, world.layout.entry_key(1)
+    entry = world.store.get(key)
+    assert entry is not None
+    dies = Fault("store", "delete", 2, "before", DeathError)
+    with world.inject(dies), pytest.raises(DeathError):
+        log.trim([1])
+    assert log.read_state(listed_after=0).orphans == {1}
 
-    def claim_meanwhile(call: str, phase: str, key: str) -> None:
-        if (call, phase) == ("list_page", "after") and key == world.layout.log_prefix:
+    def put_back(call: str, phase: str, listed: str) -> None:
+        if (call, phase, listed) == ("list_page", "after", world.layout.log_prefix):
             world.store.on_call = None
-            log.claim(entry)
+            world.store.put(key, entry.body)
 
-    world.store.on_call = claim_meanwhile
+    world.store.on_call = put_back
     log.trim([])
-    assert log.outcome(2) is Outcome.PUBLISHED
-    world.store.delete([world.layout.entry_key(2)])
+    assert log.outcome(1) is Outcome.PUBLISHED
+    world.store.delete([key])
     log.trim([])
-    assert log.outcome(2) is None
+    assert log.outcome(1) is None
+
+
+def test_the_outcome_of_a_lost_entry_is_kept_by_a_trim() -> None:
+    """It tells how the entry ended once that is put back."""
+    world = World()
+    for number in range(4):
+        world.write({"d1": frozenset({number})})
+    world.store.delete([world.layout.entry_key(3)])
+    log = world.services().log
+    log.accept_loss()
+    log.trim([1])
+    assert log.outcome(3) is Outcome.PUBLISHED
+    assert log.outcome(1) is None

@@ -18,6 +18,7 @@ from table_writer.errors import (
     StorageError,
 )
 from table_writer.model.check_result import CheckResult
+from table_writer.model.partition_value import Spellings
 from table_writer.model.table import Column
 from table_writer.model.write import WriteMode
 from table_writer.staged_writes import StagedWrites
@@ -98,7 +99,7 @@ def dropped(world: World) -> None:
         (conflicting, ConflictError, "after this write was planned"),
         (trimmed, ConflictError, "trimmed"),
         (with_a_stray, StorageError, "."),
-        (with_a_file_less, StorageError, "is not as it was staged"),
+        (with_a_file_less, StorageError, "is not as it was written"),
         (failed, CheckFailedError, "1 of 1 checks"),
         (dropped, ConflictError, "columns or format"),
     ],
@@ -207,8 +208,9 @@ def test_after_a_publish_and_after_a_discard_nothing_lies_beside_the_write(world
     for end in (world.keeper.publish, world.keeper.discard):
         write_id = world.stage({"d5": frozenset({1})})
         StagedWrites(world.services()).with_checks(write_id, [replace(FAILED, passed=True)])
-        assert len(list(world.store.list(world.layout.registrations.key))) == 2
+        assert len(list(world.store.list(world.layout.all_staged.key))) == 2
         end(T, write_id)
+        assert list(world.store.list(world.layout.all_staged.key)) == []
         assert list(world.store.list(world.layout.registrations.key)) == []
 
 
@@ -280,6 +282,6 @@ def test_a_partition_that_was_planned_in_the_metastores_spelling_is_replaced() -
     world.metastore.drop_table(world.name)
     world.metastore.create_table(replace(table, partition_columns=(Column("dt", "int"),)))
     world.written_by_another_tool("01", frozenset({1}))
-    write_id = world.stage({"1": frozenset({10})}, plan=replace(world.plan(), spellings={("1",): ("01",)}))
+    write_id = world.stage({"1": frozenset({10})}, plan=replace(world.plan(), spellings=Spellings.of([("01",)], ["int"])))
     world.keeper.publish(T, write_id)
     assert world.rows() == {"01": frozenset({10})}

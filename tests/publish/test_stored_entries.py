@@ -239,7 +239,6 @@ def test_a_running_write_says_who_it_is(world: World) -> None:
             "mode": "append",
             "base_version": 0,
             "created_at": plan.created_at.isoformat(),
-            "state": "running",
             "renewed_every_seconds": 50.0,
             "writer": writer_identity("app-1"),
         }
