@@ -113,7 +113,7 @@ class Maintenance(StagedMaintenance):
             deletes=tuple(deleted.location for deleted in record.entry.deletes),
         )
 
-    def recover(self, table: str, *, dry_run: bool = False) -> RecoverReport:
+    def recover(self, table: str, *, dry_run: bool = False, accept_loss: bool = False) -> RecoverReport:
         """Settle every publish that was left in doubt, and put right what the metastore applied late.
 
         A publish whose metastore call was applied is recorded as published; one whose call was not is rolled forward.
@@ -127,14 +127,20 @@ class Maintenance(StagedMaintenance):
             ``database.table``.
         dry_run
             Only say what is in doubt and what is not where it should be.
+        accept_loss
+            Go on without entries of the log that are lost for good, and name them. Readers keep the partitions that
+            they see now; a write that was planned before it conflicts. Their idempotency keys are forgotten.
 
         Raises
         ------
+        InvalidInputError
+            Entries of the log are lost, and ``accept_loss`` was not given; nothing was changed.
         MetastoreError, StorageError, OutcomeUnknownError
             It could not be settled yet; call again.
         """
         services = self._open(table)
-        before = services.log.read_history()
+        lost = services.log.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
+        before = services.log.read_history(services.log.read_state(listed_after=0, allow_lost=bool(lost)))
         in_doubt = [record.entry.version for record in before.publishes_in_doubt]
         vacuum = services.vacuum()
         if dry_run:
@@ -145,6 +151,7 @@ class Maintenance(StagedMaintenance):
                 put_right=services.partition_names([v for v, where in placed.items() if where is Placement.BEHIND]),
                 missing=services.partition_names([v for v, where in placed.items() if where is Placement.MISSING]),
                 unfinished_vacuums=vacuum.interrupted(before),
+                lost=tuple(sorted(lost)),
                 dry_run=True,
             )
         done = services.recovery().settle_all(services.table)
@@ -159,6 +166,7 @@ class Maintenance(StagedMaintenance):
             missing=services.partition_names([v for v, where in done.placed.items() if where is Placement.MISSING]),
             finished_vacuums=finished,
             unfinished_vacuums=vacuum.interrupted(services.log.read_history()),
+            lost=tuple(sorted(lost)),
         )
 
     def rollback(

@@ -177,10 +177,10 @@ class TableLog:
             " keep the partitions that they see now."
         )
 
-    def accept_loss(self) -> frozenset[int]:
+    def accept_loss(self, *, dry_run: bool = False) -> frozenset[int]:
         """Declare that lost entries are lost for good; returns their versions. Their slots are never claimed again."""
         lost = self.read_state(listed_after=0, allow_lost=True).lost
-        for version in sorted(lost):
+        for version in sorted(() if dry_run else lost):
             self.store.put(self._mark("lost", version), b"")
         return lost
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ __all__ = ["Carried", "CarryOver", "Copies", "CopyFiles", "require_as_staged"]
 logger = logging.getLogger(__name__)
 
 LIST_THREADS: Final = 16
+WRITE_ID_IN_NAME: Final = re.compile("[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")  # in the names of all files we write
 MOST_ATTEMPTS: Final = 20  # of copying files that others replace meanwhile
 
 Copies = Mapping[str, ObjectInfo]
@@ -235,7 +237,9 @@ class CarryOver:
         location = Location.parse(partition.location)
         self._require_readable(partition)
         found = files_read_at(self.store, self.plan.layout, location)
-        return {one.key.removeprefix(location.key): one for one in found}
+        files = {one.key.removeprefix(location.key): one for one in found}
+        self._require_whole(partition, location, files)
+        return files
 
     def _require_readable(self, partition: Partition) -> None:
         name = shown_name(self.plan.table, partition.values)
@@ -247,6 +251,25 @@ class CarryOver:
                 table=str(self.plan.table.name),
                 write_id=self.plan.write_id,
             )
+
+    def _require_whole(self, partition: Partition, location: Location, files: Mapping[str, ObjectInfo]) -> None:
+        """Refuse to copy what is left of a partition that has lost files: the copy would make the loss permanent.
+
+        Files without a write_id in their name are another tool's, which may have replaced ours with fewer.
+        """
+        own = self.plan.layout.write_id_of(location)
+        count, size = (_figure(partition.parameters.get(name)) or 0 for name in ("numFiles", "totalSize"))
+        whole = len(files) >= count and _bytes(files.values()) >= size
+        if own is None or whole or not all(own in name or WRITE_ID_IN_NAME.search(name) for name in files):
+            return
+        raise StorageError(
+            f"{shown_name(self.plan.table, partition.values)} of {self.plan.table.name} is damaged: of {count} file(s)"
+            f" with {size:,} bytes at {location}, {len(files)} with {_bytes(files.values()):,} are there. Nothing was"
+            " published. Bring them back from older versions of the objects, or a backup; or replace the partition"
+            " with overwrite_partitions.",
+            table=str(self.plan.table.name),
+            write_id=self.plan.write_id,
+        )
 
     def _require_attempt(self) -> None:
         self._attempts += 1
