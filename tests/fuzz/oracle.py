@@ -11,12 +11,11 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from table_writer.log.stored import unpacked
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
 from table_writer.storage import visible_files
-from tests.publish.world import World
+from tests.publish.world import World, plain
 
 Ids = frozenset[int]
 NONE: Ids = frozenset()
@@ -79,7 +78,7 @@ class Oracle:
         """Read an entry, past all hooks."""
         layout = self.world.layout
         stored = self.world.store._objects.get(layout.entry_key(version))
-        return LogEntry.from_json(unpacked(stored[0]), root=layout.root, version=version) if stored else None
+        return LogEntry.from_json(plain(stored[0]), root=layout.root, version=version) if stored else None
 
     def newest(self) -> int:
         """Return the newest version of the log."""

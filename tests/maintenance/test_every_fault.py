@@ -19,9 +19,8 @@ from functools import cache
 import pytest
 
 from table_writer.errors import OutcomeUnknownError, TableWriterError
-from table_writer.log.stored import unpacked
 from tests.fuzz.puppet import strings_pulled
-from tests.publish.world import CHANGING, DeathError, Fault, World
+from tests.publish.world import CHANGING, DeathError, Fault, World, plain
 
 from .operations import OPERATIONS, Operation
 
@@ -159,7 +158,7 @@ def left_behind(operation: Operation, fault: Fault) -> frozenset[tuple[str, ...]
         world = started(operation)
         with world.inject(fault), suppress(DeathError):
             operation.run(world)
-        objects = {(key, unpacked(body).decode()) for key, (body, _) in world.store._objects.items()}
+        objects = {(key, plain(body).decode()) for key, (body, _) in world.store._objects.items()}
         uploads = {("upload", upload.key) for upload in world.store.list_uploads(world.root.partition("lake/")[2])}
         partitions = {("partition", value, one.location) for value, one in world.partitions().items()}
     return frozenset(tuple(TIME.sub("", text) for text in one) for one in {*objects, *uploads, *partitions})
