@@ -28,6 +28,7 @@ HINT_EVERY_VERSIONS: Final = 50  # one listing page holds 500 entries with their
 RECENT_ENTRIES: Final = 3  # among which the last write is looked for: after it come a vacuum, or a rollback
 READ_THREADS: Final = 16  # a whole log is read at once; each entry is two small requests
 MAX_ENTRY_BYTES: Final = MAX_BYTES
+MOST_LOST: Final = 100_000  # entries; a slot further away was never claimed by this library
 SLOT: Final = re.compile(r"([0-9]{20})\.(json|done)")
 MARK: Final = re.compile(r"(id|lost|recovered|rolled-back|trimmed)-([0-9a-zA-Z]+)")
 """A fact that every listing of the log shows at no cost: empty objects, whose names sort after all entries."""
@@ -136,6 +137,11 @@ class TableLog:
         newest = max(entries | outcomes, default=start)
         trimmed = max(numbers.get("trimmed", ()), default=0)
         whole = range(max(start - 1, trimmed) + 1, newest + 1) if entries | outcomes else range(0)
+        if whole.stop - whole.start > len(entries) + len(marks.get("lost", ())) + MOST_LOST:
+            raise InvalidInputError(
+                f"{self._layout.entry_key(newest)}, or the outcome beside it, is none of this log, which has"
+                f" {len(entries)} entries: look at it, and move it away"
+            )
         none: frozenset[int] = frozenset()
         self._ids = frozenset(marks.get("id", ()))
         return LogState(

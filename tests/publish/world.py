@@ -130,6 +130,7 @@ class TableWorld:
     ) -> WritePlan:
         services = self.services()
         log_id = claim_root(self.store, self.layout, Owner.of(services.table, self.metastore.uri))
+        services.log.expect(log_id)
         state = services.log.read_state()
         return WritePlan(
             write_id=new_write_id(),
