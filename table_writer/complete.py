@@ -125,15 +125,13 @@ class Completer:
             self.discard(data_prefix)
             raise
 
-    def copy(self, copies: Mapping[str, ObjectInfo], before_each: Callable[[], object] = bool) -> None:
-        """Make every copy, by the store itself; after an error none of them exists, as far as the store was reached.
+    def copy(self, copies: Mapping[str, ObjectInfo]) -> None:
+        """Make every copy, by the store itself; after an error some of them exist, and their keys are not used again.
 
         Parameters
         ----------
         copies
             New keys, each with the object to copy as it was listed.
-        before_each
-            Called before each copy, and before each deletion when they are undone; what it raises ends all.
 
         Raises
         ------
@@ -144,15 +142,11 @@ class Completer:
         progress.count("copies", len(copies))
 
         def copy_one(key: str) -> None:
-            before_each()
             self._store.copy(copies[key], key)
             progress.advance()
 
-        def undo_one(key: str) -> None:
-            before_each()
-            self._store.delete([key])
-
-        run_all(copies, do=copy_one, undo=undo_one, skip=lambda _: None, threads=max(self._threads, COPY_THREADS))
+        nothing = lambda _: None  # noqa: E731  # what a failed round has copied goes with its directory
+        run_all(copies, do=copy_one, undo=nothing, skip=nothing, threads=max(self._threads, COPY_THREADS))
 
     def abort_leftovers(self, data_prefix: str, messages: Iterable[CommitMessage]) -> int:
         """Abort what failed and speculative attempts left: the pending uploads below the prefix that no message names.

@@ -22,7 +22,7 @@ from table_writer.display.versions import partition_details, summarised, upload_
 from table_writer.doctor import examine
 from table_writer.errors import InvalidInputError
 from table_writer.log.history import Placement
-from table_writer.log.owner import Owner, is_of_earlier_table
+from table_writer.log.owner import Owner, adopt_root, is_of_earlier_table
 from table_writer.model.table import TableName
 from table_writer.publish.recovery import placements
 from table_writer.publish.rollback import version_of
@@ -324,7 +324,7 @@ class Maintenance(StagedMaintenance):
         chosen = services.partition_values(partitions)
         owner = Owner.of(services.table, services.metastore.uri)
         if is_of_earlier_table(services.store, services.layout, owner) and not dry_run:
-            services.store.put(services.layout.owner_key, owner.to_json())
+            adopt_root(services.store, services.layout, owner)
         done = services.restore().run(services.table, chosen, dry_run=dry_run)
         return RestoreReport(
             table=str(services.table.name),
@@ -360,4 +360,4 @@ class Maintenance(StagedMaintenance):
         The log and all files stay. Needed only when a write says so.
         """
         services = self._services.open_table(TableName.parse(table))
-        services.store.put(services.layout.owner_key, Owner.of(services.table, services.metastore.uri).to_json())
+        adopt_root(services.store, services.layout, Owner.of(services.table, services.metastore.uri))

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import secrets
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Self
 
 from table_writer.complete import Completer, Spread
 from table_writer.errors import StorageError
-from table_writer.log.registration import used_before
+from table_writer.log.registration import put_staged, used_before
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage
 from table_writer.model.staged_write import StagedRecord
-from table_writer.model.write import WritePlan
+from table_writer.model.write import WritePlan, new_write_id
 from table_writer.services import TableServices
 
 __all__ = ["Claiming", "OpenWrite"]
@@ -23,16 +26,46 @@ logger = logging.getLogger(__name__)
 
 
 class Claiming:
-    """Whether a claim was sent: from then on the files may belong to a log entry, and are nobody's to delete."""
+    """Whether a claim was sent: from then on the files may belong to a log entry, and are nobody's to delete.
 
-    def __init__(self) -> None:
+    On leaving, the fresh directories of a publish that has sent no claim are discarded. Of others a vacuum deletes those
+    that no entry names.
+
+    Parameters
+    ----------
+    services, plan
+        The table's, and of the write that is published.
+    """
+
+    def __init__(self, services: TableServices, plan: WritePlan) -> None:
         self.is_sent = False
+        self._services = services
+        self._plan = plan
+        self._exit = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._exit.__exit__(*raised)  # type: ignore[arg-type]  # handed through as it came
 
     @contextmanager
     def __call__(self) -> Iterator[Callable[[], None]]:
         """Enter around the sending of a claim; the value is called when it was certainly lost."""
         self.is_sent = True
         yield self._lost
+
+    def fresh_directory(self) -> Location:
+        """Return a directory that nobody has used before, registered as that of a running write."""
+        round_of_it = replace(self._plan, write_id=new_write_id(), named_by_caller=False)
+        self._exit.enter_context(self._services.registration(round_of_it))
+        self._exit.callback(self._discard, round_of_it.data_location)
+        logger.info("write_id=%s copies to %s", self._plan.write_id, round_of_it.data_location)
+        return round_of_it.data_location
+
+    def _discard(self, directory: Location) -> None:
+        if not self.is_sent:
+            self._services.completer().discard(directory.key)
 
     def _lost(self) -> None:
         self.is_sent = False
@@ -47,15 +80,18 @@ class OpenWrite:
         self._plan = plan
         self._exit = ExitStack()
         self._registration = services.registration(plan)
-        self.claiming = Claiming()
+        self.claiming = Claiming(services, plan)
 
     def __enter__(self) -> Self:
         with ExitStack() as registered:
+            if self._plan.named_by_caller:
+                self._take_name()
             registered.enter_context(self._registration)
             if self._plan.named_by_caller:  # looked at once nobody else can begin a write of this name any more
                 self._require_unused()
             self._exit.push(registered.pop_all())
         self._exit.push(self._discard)
+        self._exit.enter_context(self.claiming)
         return self
 
     def __exit__(self, *raised: object) -> None:
@@ -69,6 +105,12 @@ class OpenWrite:
         prefix = self._plan.data_location.key
         self._completer.complete(self._plan.write_id, prefix, messages, spread)
         self._completer.abort_leftovers(prefix, messages)
+
+    def _take_name(self) -> None:
+        """Use a name once, whatever becomes of its write: a request of the earlier one may come late."""
+        body = json.dumps({**self._services.identity, "token": secrets.token_hex(8)}).encode()
+        if not self._services.store.put_if_absent(self._plan.layout.name_key(self._plan.write_id), body):
+            raise used_before(self._plan.write_id, str(self._plan.table.name))
 
     def _require_unused(self) -> None:
         """Refuse a ``write_id`` that any trace is left of: files that are there are another write's, not ours."""
@@ -97,7 +139,7 @@ class OpenWrite:
         """
         self.claiming.is_sent = True  # if the answer is lost, others may publish it
         try:
-            self._registration.stage(record)
+            put_staged(self._services.store, record)
         except StorageError as error:
             name, write_id = self._plan.table.name, self._plan.write_id
             raise StorageError(

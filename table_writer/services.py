@@ -73,12 +73,13 @@ class TableServices:
     def claimed(self) -> ClaimedEntries:
         """Carries out what was claimed: the one call of step 5, and its outcome."""
         timeout = self.config.metastore_timeout_seconds
-        return ClaimedEntries(self.log, Switch(self.metastore, self.layout, call_timeout_seconds=timeout))
+        return ClaimedEntries(self.log, Switch(self.metastore, self.store, self.layout, call_timeout_seconds=timeout))
 
     def recovery(self) -> Recovery:
         """Settles what dead writers left in doubt."""
         timeout = self.config.publish_timeout_seconds
         return Recovery(
+            self.store,
             self.log,
             self.metastore,
             self.claimed(),
@@ -116,7 +117,7 @@ class TableServices:
 
     def require_owner(self) -> None:
         """Raise ``InvalidInputError`` if the files below the root are another table's."""
-        require_owner(self.store, self.layout, Owner.of(self.table, self.metastore.uri))
+        self.log.expect(require_owner(self.store, self.layout, Owner.of(self.table, self.metastore.uri)))
 
     def published_with_key(self, key: str, *, in_order: bool = False) -> LogEntry | None:
         """Return the published entry with an idempotency key, ``None`` for none and for no key.

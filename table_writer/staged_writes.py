@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable
-from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 
-from table_writer.errors import CheckFailedError, ConflictError, InvalidInputError, StorageError, TableWriterError
+from table_writer.errors import CheckFailedError, ConflictError, InvalidInputError, StorageError
 from table_writer.log.history import History, written_ids
 from table_writer.log.keys import is_kept
 from table_writer.log.registration import (
     Registered,
+    check_keys,
+    put_check_results,
+    read_check_results,
     read_registration,
     read_registrations,
     remove_registration,
+    write_id_of_check,
 )
-from table_writer.log.signs import put_check_results, read_check_results, read_signs, write_id_of_sign
-from table_writer.log.turn import Turn
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import WRITE_ID
-from table_writer.model.location import Location
 from table_writer.model.partition_name import INTEGRAL_TYPES, usual_values
 from table_writer.model.staged_write import FoundStaged, StagedRecord
 from table_writer.model.table import PartitionValues
-from table_writer.model.write import StagedFiles, WriteMode, WritePlan
+from table_writer.model.write import StagedFiles, WritePlan
 from table_writer.open_write import Claiming
-from table_writer.publish.as_staged import require_as_staged
+from table_writer.publish.carry_over import CopyFiles, require_as_staged
 from table_writer.publish.publisher import Published, RepeatedError
 from table_writer.services import TableServices
 from table_writer.vacuum.sweep import Vacuumed
@@ -58,7 +57,7 @@ class StagedWrites:
             There is none of this name any more, or not yet; or what is stored of it cannot be read.
         """
         registered = self._registered(write_id)
-        return self._found(registered, read_signs(self._services.store, self._services.layout, write_id, "checks"))
+        return self._found(registered, check_keys(self._services.store, self._services.layout, write_id))
 
     def find_unpublished(self, write_id: str, *, dry_run: bool = False) -> FoundStaged:
         """Return one that is to be published; it may have been published a moment ago, which publishing finds out.
@@ -93,9 +92,8 @@ class StagedWrites:
         """
         services = self._services
         checked: dict[str | None, list[str]] = {}
-        for key in read_signs(services.store, services.layout):
-            if ".checks-" in key:
-                checked.setdefault(write_id_of_sign(services.layout, key), []).append(key)
+        for key in check_keys(services.store, services.layout):
+            checked.setdefault(write_id_of_check(services.layout, key), []).append(key)
         unreadable: dict[str, str] = {}
         found: list[FoundStaged] = []
         for write_id, registered in sorted(read_registrations(services.store, services.layout).items()):
@@ -140,8 +138,9 @@ class StagedWrites:
             self._require_kept(record.plan.write_id, self._services.log.read_history())
             raise
         self._require_publishable(record, with_spark=with_spark)
-        beside = require_as_staged(self._services.store, record.files)
-        if beside and record.plan.mode is not WriteMode.APPEND:
+        found = require_as_staged(self._services.store, record.files)
+        beside = found.keys() - {key for one in record.files.partitions for key in one.keys}
+        if beside:
             raise StorageError(
                 f"{len(beside)} file(s) that are not of this write lie among its files, such as {min(beside)}: it would"
                 " not be published",
@@ -154,6 +153,7 @@ class StagedWrites:
         record: StagedRecord,
         *,
         prepare: Callable[[StagedFiles], StagedFiles] | None = None,
+        copy_files: CopyFiles | None = None,
     ) -> Published:
         """Do step 5 for staged files, exactly as they are.
 
@@ -163,6 +163,8 @@ class StagedWrites:
             Freshly found.
         prepare
             Called before anything is claimed: what only Spark can do.
+        copy_files
+            Copies what an append brings along; by default this machine's threads do.
 
         Raises
         ------
@@ -176,15 +178,17 @@ class StagedWrites:
         try:
             self._services.publisher().require_unpublished(record.plan)
             self._require_publishable(record, with_spark=prepare is not None)
-            published = self._publish(prepare(record.files) if prepare else record.files)
+            staged = prepare(record.files) if prepare else record.files
+            with Claiming(self._services, record.plan) as claiming:
+                published = self._services.publisher(copy_files).publish(staged, claiming, is_shared=True)
         except RepeatedError as repeated:
             if record.plan.write_id in written_ids(self._services.layout, repeated.entry):
-                self._remove_signs(record.plan.write_id)
+                self._remove_record(record.plan.write_id)
                 self._require_kept(record.plan.write_id, self._services.log.read_history())
             else:
                 self.discard(record.plan.write_id)
             raise
-        self._remove_signs(record.plan.write_id)
+        self._remove_record(record.plan.write_id)
         return published
 
     def discard(self, write_id: str, *, dry_run: bool = False) -> Vacuumed:
@@ -203,7 +207,7 @@ class StagedWrites:
             self._services.table, write_id, base_version=_base_version(registered), dry_run=dry_run
         )
         if done.kept and not dry_run:
-            self._remove_signs(write_id)
+            self._remove_record(write_id)
         return done
 
     def _require_kept(self, write_id: str, history: History) -> None:
@@ -247,61 +251,11 @@ class StagedWrites:
                     write_id=plan.write_id,
                 )
 
-    def _publish(self, staged: StagedFiles) -> Published:
-        """An append's files are copied in this process, which asks before each whether it still has its turn."""
-        services, claiming = self._services, Claiming()
-        if staged.plan.mode is not WriteMode.APPEND:
-            return services.publisher().publish(staged, claiming, hold=_nobody_else)
-        turn = Turn(services.store, staged.plan, services.identity, heartbeat_seconds=services.config.heartbeat_seconds)
-        with ExitStack() as on_exit:
-            on_exit.enter_context(turn)
-            on_exit.push(lambda kind, *_: self._undo_copies(staged, claiming, turn) if kind else None)
-            self._delete_copies(staged, turn)
-            copy_files = partial(services.completer().copy, before_each=turn.require)
-            return services.publisher(copy_files).publish(staged, claiming, hold=turn.require)
-
-    def _undo_copies(self, staged: StagedFiles, claiming: Claiming, turn: Turn) -> None:
-        """Leave only what was staged behind a publish that failed; the next one would do the same."""
-        try:
-            if not claiming.is_sent:
-                self._delete_copies(staged, turn)
-        except TableWriterError as failure:
-            logger.warning("write_id=%s copies were not removed: %s", staged.plan.write_id, failure)
-
-    def _delete_copies(self, staged: StagedFiles, turn: Turn) -> None:
-        """Delete what a publisher that died, or failed, has copied for an append: unless readers may look there."""
-        log, plan = self._services.log, staged.plan
-        history = log.read_history(log.read_state(listed_after=plan.base_version))
-        if plan.write_id in history.published_ids:
-            return
-        beside = require_as_staged(self._services.store, staged)
-        if beside:
-            self._require_unseen(staged)
-            turn.require()
-            self._services.store.delete(list(beside))
-
-    def _require_unseen(self, staged: StagedFiles) -> None:
-        """Refuse to touch files that the metastore points at, whatever the log says: a late call may have done that."""
-        plan = staged.plan
-        values = [plan.spellings.get(one.values, one.values) for one in staged.partitions]
-        now = self._services.metastore.get_partitions(self._services.table, values).values()
-        locations = (Location.parse_any(one.location) for one in now)
-        if any(location is not None and plan.data_location.contains(location) for location in locations):
-            raise ConflictError(
-                f"readers of {plan.table.name} look at files of staged write {plan.write_id}, which no version of the"
-                f" log has published. Nothing was changed; run `table-writer recover {plan.table.name}` first.",
-                table=str(plan.table.name),
-                write_id=plan.write_id,
-            )
-
-    def _remove_signs(self, write_id: str) -> None:
-        """Say that nothing is left to do: the registration first, without which nobody asks for a turn."""
+    def _remove_record(self, write_id: str) -> None:
+        """Say that nothing is left to do: the record first, without which nobody asks for results of checks."""
         store, layout = self._services.store, self._services.layout
-        remove_registration(store, layout, write_id)
-        try:
-            store.delete(read_signs(store, layout, write_id))
-        except StorageError as failure:
-            logger.warning("write_id=%s what lies beside its registration was not removed: %s", write_id, failure)
+        keys = [layout.staged_key(write_id), *check_keys(store, layout, write_id)]
+        remove_registration(store, keys, write_id)
 
     def _registered(self, write_id: str) -> Registered:
         """Return the registration of a staged write; refuse all others, and say what became of them."""
@@ -321,9 +275,9 @@ class StagedWrites:
             )
         raise self._refusal(write_id, "is not staged: it was discarded, has expired, or never was there")
 
-    def _found(self, registered: Registered, signs: Collection[str]) -> FoundStaged:
+    def _found(self, registered: Registered, checks: Collection[str]) -> FoundStaged:
         record = registered.record(self._services.layout)
-        results = read_check_results(self._services.store, signs)
+        results = read_check_results(self._services.store, checks)
         assert registered.put_at is not None  # noqa: S101 - it was read from a store
         return FoundStaged(
             replace(record, files=record.files.with_checks(results)), registered.put_at, registered.age_seconds
@@ -342,10 +296,6 @@ def _base_version(registered: Registered) -> int:
     """Return at which version a write was planned; 0, before all of them, where that cannot be read."""
     base_version = registered.staged.get("base_version")
     return base_version if isinstance(base_version, int) and base_version > 0 else 0
-
-
-def _nobody_else() -> None:
-    """Publishing touches no file of the write: the order of claims decides between two that do it at once."""
 
 
 def _require_passed(staged: StagedFiles) -> None:

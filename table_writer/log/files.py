@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from table_writer.model.location import Location
-from table_writer.model.table import Partition
+from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.write import TableLayout
 from table_writer.storage import visible_files
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
-__all__ = ["files_at", "files_read_at", "why_not_copied"]
+__all__ = ["files_at", "files_read_at", "why_not_copied", "written_placeholders"]
 
 
 def files_read_at(store: ObjectStore, layout: TableLayout, location: Location) -> Iterator[ObjectInfo]:
@@ -19,11 +19,18 @@ def files_read_at(store: ObjectStore, layout: TableLayout, location: Location) -
     return visible_files(store, location.key, beside=beside)
 
 
+def written_placeholders(
+    store: ObjectStore, layout: TableLayout, partitions: Mapping[PartitionValues, Partition]
+) -> frozenset[PartitionValues]:
+    """Return the partitions at placeholders to which another tool has written: they have rows after all."""
+    found = {values: Location.parse_any(one.location) for values, one in partitions.items()}
+    placeholders = {values: one for values, one in found.items() if one is not None and layout.is_placeholder(one)}
+    return frozenset(values for values, one in placeholders.items() if any(files_read_at(store, layout, one)))
+
+
 def why_not_copied(layout: TableLayout, partition: Partition) -> str:
     """Say why a partition's files cannot be put beside new ones of the table; empty if they can."""
     location = Location.parse(partition.location)
-    if layout.is_placeholder(location):
-        return ""
     in_reach = location.place[:2] == layout.root.place[:2]
     return partition.differs if in_reach else f"lies in another bucket, at {location}"
 

@@ -6,7 +6,7 @@ Pure: made from the records of one reading of the log. Publish, recover, rollbac
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -91,10 +91,13 @@ class History:
         Paths of the table.
     records
         Every record that is left in the log, by ascending version.
+    unverified
+        Recoveries after which nobody has looked yet whether a call came late; ``None``: all that the records show.
     """
 
     layout: TableLayout
     records: Sequence[SlotRecord]
+    unverified: Collection[int] | None = None
     current: dict[PartitionValues, Placed] = field(default_factory=dict, init=False)
     """The newest published entry's word on each partition that was ever published."""
     left: dict[Place, Left] = field(default_factory=dict, init=False)
@@ -139,6 +142,15 @@ class History:
             if record.outcome is Outcome.PUBLISHED and record.entry.operation is not Operation.VACUUM
         )
 
+    @cached_property
+    def _unverified_ids(self) -> frozenset[str]:
+        """Who has recorded outcomes of entries whose calls may have come late, unseen; in doubt nobody has."""
+        named = self.unverified
+        unseen = (one.entry for one in self.records if named is None or one.entry.version in named)
+        return frozenset(one.write_id for one in unseen if named is not None or one.operation is Operation.RECOVER) | {
+            ""
+        }
+
     def publication(self, write_id: str) -> SlotRecord | None:
         """Return the entry that made readers see a write first, ``None`` if none did, or none is left."""
         made = (one for one in self.published if one.entry.operation in {Operation.WRITE, Operation.RECOVER})
@@ -177,9 +189,10 @@ class History:
         """Compare where the metastore points now, ``None`` if the partition does not exist, with the log.
 
         A location of this library is behind whenever it is an older one. What others can bring about too, a partition
-        that is gone or back at files of other tools, is behind only if a call of ours for that was never answered and
-        the partition was published since, within a day: the call may have come late. Otherwise somebody did it on
-        purpose. A placeholder that no older entry names is as good as no partition: a refused publish has added it.
+        that is gone or back at files of other tools, is behind only if a call of ours for that was never answered, the
+        partition was published since, and nobody has looked after the day in which the call could come. Otherwise
+        somebody did it on purpose. A placeholder that no older entry names is as good as no partition: a refused
+        publish has added it.
         """
         newest = self.current[values]
         wanted = newest.partition.new_location
@@ -189,11 +202,8 @@ class History:
             return Placement.MOVED
         if current is not None and wanted is not None and current.same_place(self._location(wanted)):
             return Placement.IN_PLACE
-        recent = newest.age_seconds < LATE_CALL_SECONDS
-        unanswered = [
-            named for record, named in older if recent and record.settled_by != record.entry.write_id
-        ]  # calls of these may have come late
-        ours = {place for record, named in older for place in self._places_of(record.entry, named.new_location)}
+        unanswered = [named for record, named in older if record.settled_by in self._unverified_ids]
+        ours = {place for record, named in older for place in self._places_of(record.entry, named)}
         theirs = {self._place(named.new_location) for named in unanswered}
         if current is not None and (current.place in ours or current.place in theirs):
             return Placement.BEHIND
@@ -239,8 +249,11 @@ class History:
         """Return the versions on which nothing depends any more, of those settled longer ago than ``age_seconds``.
 
         Never the newest, none that says where a partition is, none whose replaced data is not deleted yet, and never
-        the newest key of a stream of keys (``query/batch``), by which a replayed batch is recognised.
+        the newest key of a stream of keys (``query/batch``), by which a replayed batch is recognised. None at all while
+        calls may have come late, unseen: an entry that is gone could not tell of its own.
         """
+        if self.unverified:
+            return frozenset()
         needed = {self.newest}
         needed |= {placed.version for placed in self.current.values()}
         needed |= {left.left_by for left in self.left.values() if left.objects or self._is_ours(left.location)}
@@ -309,9 +322,12 @@ class History:
                     self._leave(self._location(text), record, bytes=known)
             self.current[partition.values] = Placed(entry.version, partition, record.settled_age_seconds)
         left = {self._place(partition.old_location) for partition in switched}
+        own = {
+            self._location(one.location).place for one in entry.replaced if self._is_of(entry.write_id, one.location)
+        }
         for replaced in entry.replaced:
             location = self._location(replaced.location)
-            if record.superseded and location.place not in left:
+            if record.superseded and location.place not in left and location.place not in own:
                 continue  # another tool has taken its files elsewhere: they were never replaced by this library
             earlier = self.left.get(location.place)
             self._leave(
@@ -364,14 +380,17 @@ class History:
             bytes=bytes,
         )
 
+    def _is_of(self, write_id: str, location: str) -> bool:
+        return self.layout.write_id_of(self._location(location)) == write_id
+
     def _is_ours(self, location: Location) -> bool:
         return self.layout.write_id_of(location) is not None
 
-    def _places_of(self, entry: LogEntry, new_location: str | None) -> Iterable[Place]:
-        """Where only an entry's calls can put a partition: its location if it is ours, or the empty one."""
-        yield self.layout.empty(entry.write_id).place
-        if new_location is not None and self._is_ours(self._location(new_location)):
-            yield self._location(new_location).place
+    def _places_of(self, entry: LogEntry, named: EntryPartition) -> Iterable[Place]:
+        """Where only an entry's calls can put a partition: its location if it is ours, or its placeholder."""
+        yield self.layout.empty(entry.write_id, named.values).place
+        if named.new_location is not None and self._is_ours(self._location(named.new_location)):
+            yield self._location(named.new_location).place
 
     def _ids_of(self, records: Iterable[SlotRecord]) -> frozenset[str]:
         """Return the writes that entries name, by their own ``write_id`` and by every location."""

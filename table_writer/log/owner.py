@@ -6,7 +6,7 @@ import json
 import logging
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.location import Location
@@ -14,7 +14,7 @@ from table_writer.model.table import Table
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore, StoredObject
 
-__all__ = ["Owner", "claim_root", "is_of_earlier_table", "refuse_nested_roots", "require_owner"]
+__all__ = ["Owner", "adopt_root", "claim_root", "is_of_earlier_table", "refuse_nested_roots", "require_owner"]
 
 OWNER_FORMAT = 1
 logger = logging.getLogger(__name__)
@@ -32,6 +32,7 @@ class Owner:
     name: str
     created_at_seconds: int
     metastore: str
+    log_id: str = ""  # of the table's log: one that was deleted and begun again has another
 
     @classmethod
     def of(cls, table: Table, metastore_uri: str) -> Owner:
@@ -68,8 +69,8 @@ class Owner:
 
 def claim_root(
     store: ObjectStore, layout: TableLayout, owner: Owner, *, first_write: Callable[[], None] = lambda: None
-) -> None:
-    """Make sure that the files below the root are this table's.
+) -> str:
+    """Make sure that the files below the root are this table's; returns the id of its log.
 
     The first write also probes that the store refuses a second conditional put: some accept it silently, and then
     two writers could claim one entry.
@@ -91,20 +92,42 @@ def claim_root(
         first_write()
         store.delete([layout.settled_key])  # a hint of a log that somebody has deleted
         _probe_conditional_put(store, layout)
-        store.put_if_absent(layout.owner_key, owner.to_json())
+        store.put_if_absent(layout.owner_key, replace(owner, log_id=_begin_log(store, layout)).to_json())
         stored = store.get(layout.owner_key)
-    _refuse_other(stored, layout, owner)
+    return _refuse_other(stored, layout, owner)
 
 
-def require_owner(store: ObjectStore, layout: TableLayout, owner: Owner) -> None:
+def adopt_root(store: ObjectStore, layout: TableLayout, owner: Owner) -> None:
+    """Declare that the files below the root, and the log, are this table's, whosever they were."""
+    stored = store.get(layout.owner_key)
+    try:
+        log_id = Owner.from_json(stored.body, layout.owner_key).log_id if stored else ""
+    except InvalidInputError as damaged:
+        logger.warning("%s", damaged)
+        log_id = ""
+    store.put(layout.owner_key, replace(owner, log_id=log_id or _begin_log(store, layout)).to_json())
+
+
+def _begin_log(store: ObjectStore, layout: TableLayout) -> str:
+    """Return the id of the log that is there, else of a new one, which every listing of it shows from now on."""
+    prefix = f"{layout.log_prefix}id-"
+    present = [found.key.removeprefix(prefix) for found in store.list(prefix)]
+    log_id = present[0] if present else secrets.token_hex(8)
+    store.put(f"{prefix}{log_id}", b"")
+    return log_id
+
+
+def require_owner(store: ObjectStore, layout: TableLayout, owner: Owner) -> str:
     """Refuse files of another table; a table that was never written by this library has none.
+
+    Returns the id of the table's log, empty if there is none yet.
 
     Raises
     ------
     InvalidInputError
         Another table's files are there.
     """
-    _refuse_other(store.get(layout.owner_key), layout, owner)
+    return _refuse_other(store.get(layout.owner_key), layout, owner)
 
 
 def is_of_earlier_table(store: ObjectStore, layout: TableLayout, owner: Owner) -> bool:
@@ -122,7 +145,7 @@ def is_of_earlier_table(store: ObjectStore, layout: TableLayout, owner: Owner) -
     return found.identity != owner.identity
 
 
-def _refuse_other(stored: StoredObject | None, layout: TableLayout, owner: Owner) -> None:
+def _refuse_other(stored: StoredObject | None, layout: TableLayout, owner: Owner) -> str:
     table = f"{owner.database}.{owner.name}"
     where = f"{layout.own}owner.json"
     found = Owner.from_json(stored.body, where) if stored else owner
@@ -136,6 +159,7 @@ def _refuse_other(stored: StoredObject | None, layout: TableLayout, owner: Owner
             f" table, delete {layout.own}owner.json, settled.json and log/ beside it, which forgets its history.",
             table=table,
         )
+    return found.log_id
 
 
 def _probe_conditional_put(store: ObjectStore, layout: TableLayout) -> None:

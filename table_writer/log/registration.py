@@ -1,4 +1,8 @@
-"""The sign that a write is running or staged: an object that its writer renews, or that says when it expires."""
+"""What says that a write is running or staged, and what checks of a staged one have found.
+
+A running write is an object that its process renews. A staged one is a record, put once, that says when it expires; the
+results of its checks are objects beside it, each put once: two processes that check at the same moment lose nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,11 @@ import json
 import logging
 import os
 import re
+import secrets
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -18,21 +23,26 @@ from typing import Any, Final, Self
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.heartbeat import Heartbeat
 from table_writer.log.stored import packed, unpacked
+from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import WRITE_ID
-from table_writer.model.staged_write import STAGED, StagedRecord, expiry_seconds
+from table_writer.model.location import Location
+from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, StagedRecord, expiry_seconds
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.storage.object_store import ObjectStore, StoredObject
 from table_writer.version import __version__
 
 __all__ = [
-    "MISSED_HEARTBEATS",
     "Registered",
     "Registration",
+    "check_keys",
+    "put_check_results",
     "put_staged",
+    "read_check_results",
     "read_registration",
     "read_registrations",
     "remove_registration",
     "used_before",
+    "write_id_of_check",
     "writer_identity",
 ]
 
@@ -40,6 +50,7 @@ logger = logging.getLogger(__name__)
 
 MISSED_HEARTBEATS: Final = 5  # so many in a row and the writer is taken for dead, if it is old enough as well
 PID: Final = re.compile("[0-9]{1,10}")  # Linux: at most 4,194,304
+CHECK: Final = re.compile(r"(?P<write_id>.+)\.checks-[0-9]{8}T[0-9]{12}-[0-9a-f]{16}")
 LONGEST_HEARTBEAT_SECONDS: Final = 3600.0  # what a registration may claim, and what one that cannot be read gets
 
 
@@ -88,9 +99,8 @@ class Registered:
 
     @classmethod
     def parse(cls, write_id: str, key: str, stored: StoredObject) -> Registered:
-        """Read what is stored at a key; of what cannot be read its age still tells."""
+        """Read the sign of a running write; of what cannot be read its age still tells."""
         body = _fields(stored.body)
-        staged = _dict(body.get("staged")) if body.get("state") == STAGED else {}
         return cls(
             write_id=write_id,
             key=key,
@@ -98,7 +108,17 @@ class Registered:
             renewed_every_seconds=_heartbeat(body.get("renewed_every_seconds")),
             writer={str(name): str(value) for name, value in _dict(body.get("writer")).items()},
             put_at=stored.info.modified_at,
-            expires_after_seconds=expiry_seconds(staged.get("expires_after_seconds")),
+        )
+
+    @classmethod
+    def parse_staged(cls, write_id: str, key: str, stored: StoredObject) -> Registered:
+        """Read the record of a staged write; one that cannot be read expires as late as any."""
+        body = _fields(stored.body)
+        staged = _dict(body.get("staged")) if body.get("write_id") == write_id else {}
+        expires_after_seconds = expiry_seconds(staged.get("expires_after_seconds"))
+        return replace(
+            cls.parse(write_id, key, stored),
+            expires_after_seconds=expires_after_seconds or LONGEST_EXPIRY_SECONDS,
             staged=staged,
         )
 
@@ -136,20 +156,25 @@ class Registered:
 
 
 def read_registrations(store: ObjectStore, layout: TableLayout) -> dict[str, Registered]:
-    """Read the signs of all writes that are running, staged or dead, by ``write_id``."""
-    names = (info.key.removeprefix(layout.registrations.key) for info in store.list(layout.registrations.key))
-    ids = [write_id for write_id, suffix, rest in (name.partition(".json") for name in names) if suffix and not rest]
-    found = (read_registration(store, layout, write_id) for write_id in ids if WRITE_ID.fullmatch(write_id))
+    """Read what is registered of all writes that are running, staged or dead, by ``write_id``.
+
+    Running ones are listed first: a write that is staged meanwhile is found in one of the two lists.
+    """
+    ids = (*_ids_below(store, layout.registrations), *_ids_below(store, layout.all_staged))
+    found = (read_registration(store, layout, write_id) for write_id in dict.fromkeys(ids))
     return {one.write_id: one for one in found if one is not None}
 
 
 def read_registration(store: ObjectStore, layout: TableLayout, write_id: str) -> Registered | None:
-    """Read the sign of one write, ``None`` if there is none."""
-    key = layout.registration_key(write_id)
-    stored = store.get(key)
-    if stored is None:
-        return None
-    return Registered.parse(write_id, key, stored)
+    """Read what is registered of one write, ``None`` if nothing is; once it is staged, nothing else counts."""
+    for key, parse in (
+        (layout.staged_key(write_id), Registered.parse_staged),
+        (layout.registration_key(write_id), Registered.parse),
+    ):
+        stored = store.get(key)
+        if stored is not None:
+            return parse(write_id, key, stored)
+    return None
 
 
 def put_staged(store: ObjectStore, record: StagedRecord) -> None:
@@ -159,11 +184,56 @@ def put_staged(store: ObjectStore, record: StagedRecord) -> None:
         "format": 1,
         "table": str(plan.table.name),
         "write_id": plan.write_id,
-        "state": STAGED,
         "writer": dict(record.writer),
         "staged": record.to_fields(),
     }
-    store.put(plan.layout.registration_key(plan.write_id), packed(json.dumps(body, ensure_ascii=False).encode()))
+    store.put(plan.layout.staged_key(plan.write_id), packed(json.dumps(body, ensure_ascii=False).encode()))
+
+
+def write_id_of_check(layout: TableLayout, key: str) -> str | None:
+    """Return the write that a result of checks is of, ``None`` if the key is none."""
+    found = CHECK.fullmatch(key.removeprefix(layout.all_staged.key))
+    return found and found["write_id"]
+
+
+def check_keys(store: ObjectStore, layout: TableLayout, write_id: str = "") -> list[str]:
+    """List the keys of results of checks, of one write or of all."""
+    found = [info.key for info in store.list(f"{layout.all_staged.key}{write_id}")]
+    return [key for key in found if (of := write_id_of_check(layout, key)) and of == (write_id or of)]
+
+
+def put_check_results(store: ObjectStore, layout: TableLayout, write_id: str, results: Iterable[CheckResult]) -> None:
+    """Keep what checks have found, without rows of the data."""
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{secrets.token_hex(8)}"
+    body = json.dumps([result.to_json() for result in results], ensure_ascii=False).encode()
+    store.put(f"{layout.all_staged.key}{write_id}.checks-{name}", body)
+
+
+def read_check_results(store: ObjectStore, keys: Collection[str]) -> tuple[CheckResult, ...]:
+    """Read what checks have found, oldest first by the store's clock.
+
+    Raises
+    ------
+    InvalidInputError
+        One of the objects cannot be read: it may say that the rows are wrong.
+    """
+    stored = sorted(
+        (found for found in map(store.get, keys) if found is not None),
+        key=lambda found: (found.info.modified_at, found.info.key),
+    )
+    results: list[CheckResult] = []
+    for found in stored:
+        try:
+            results += map(CheckResult.from_json, json.loads(found.body))
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise InvalidInputError(f"the results of checks at {found.info.key} cannot be read: {error}") from error
+    return tuple(results)
+
+
+def _ids_below(store: ObjectStore, directory: Location) -> list[str]:
+    names = (info.key.removeprefix(directory.key) for info in store.list(directory.key))
+    ids = (write_id for write_id, suffix, rest in (name.partition(".json") for name in names) if suffix and not rest)
+    return [write_id for write_id in ids if WRITE_ID.fullmatch(write_id)]
 
 
 def _fields(body: bytes) -> dict[str, Any]:
@@ -193,7 +263,7 @@ def used_before(write_id: str, table: str) -> InvalidInputError:
 
 
 class Registration:
-    """Registers a write on entering, renews it from a thread; on leaving removes it, unless the write is staged."""
+    """Registers a write as running on entering, renews that from a thread, and removes it on leaving."""
 
     def __init__(
         self, store: ObjectStore, plan: WritePlan, identity: dict[str, str], *, heartbeat_seconds: float
@@ -209,21 +279,16 @@ class Registration:
                 "mode": plan.mode.value,
                 "base_version": plan.base_version,
                 "created_at": plan.created_at.isoformat(),
-                "state": "running",
                 "renewed_every_seconds": heartbeat_seconds,
                 "writer": identity,
             }
         ).encode()
-        self._is_staged = False
         self._heartbeat = Heartbeat(
             store, self._key, self._body, every_seconds=heartbeat_seconds, write_id=plan.write_id
         )
 
     def __enter__(self) -> Self:
-        if not self._plan.named_by_caller:
-            self._store.put(self._key, self._body)
-        elif not self._store.put_if_absent(self._key, self._body):  # two processes may be given one name
-            raise used_before(self._plan.write_id, str(self._plan.table.name))
+        self._store.put(self._key, self._body)
         self._heartbeat.start()
         return self
 
@@ -231,20 +296,12 @@ class Registration:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._heartbeat.stop()
-        if not self._is_staged:
-            remove_registration(self._store, self._plan.layout, self._plan.write_id)
-
-    def stage(self, record: StagedRecord) -> None:
-        """Say that the write is staged from now on; the registration stays when this one is left."""
-        self._heartbeat.stop()  # one that came later would say that the write is running
-        self._is_staged = True  # though the answer may be lost
-        put_staged(self._store, record)
+        remove_registration(self._store, [self._key], self._plan.write_id)
 
 
-def remove_registration(store: ObjectStore, layout: TableLayout, write_id: str) -> None:
+def remove_registration(store: ObjectStore, keys: Collection[str], write_id: str) -> None:
     """Say that nothing is left to do for a write; where that fails, a vacuum does it."""
-    key = layout.registration_key(write_id)
     try:
-        store.delete([key])
+        store.delete(list(keys))
     except StorageError as failure:
-        logger.warning("write_id=%s its registration %s was not removed: %s", write_id, key, failure)
+        logger.warning("write_id=%s what is registered of it was not removed: %s", write_id, failure)

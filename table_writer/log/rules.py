@@ -20,7 +20,9 @@ __all__ = [
     "Standing",
     "claim_is_over",
     "effect",
+    "is_covered",
     "partition_state",
+    "rebuilt_outcome",
     "recovered_state",
     "standing",
     "to_switch",
@@ -165,6 +167,55 @@ def recovered_state(history: History, partition: EntryPartition, current_locatio
         return state
     ours = history.placement(partition.values, current_location) in {Placement.IN_PLACE, Placement.BEHIND}
     return PartitionState.BEFORE if ours else state
+
+
+def is_covered(history: History, entry: LogEntry) -> bool:
+    """Whether a newer published entry names a partition of this one, which therefore had ended before.
+
+    Nobody claims over an entry in doubt. One that is covered and has no outcome has lost it: it is never done again,
+    since readers look at what came after it.
+    """
+    return any(_covering(history, entry.version, values) for values in entry.partition_values)
+
+
+def rebuilt_outcome(
+    history: History, entry: LogEntry, locations: Mapping[PartitionValues, str]
+) -> tuple[Outcome, frozenset[PartitionValues]]:
+    """Find out how an entry ended whose outcome is lost, and which of its partitions another tool had moved.
+
+    A recovery that settled it says so. Else one partition bears witness for all, since they switched in one call: the
+    next entry that names it found it at this entry's location; or it is there still.
+
+    Parameters
+    ----------
+    history
+        The log, as far as it is newer.
+    entry
+        One that :func:`is_covered`.
+    locations
+        Where the metastore points now.
+    """
+    for record in reversed(history.records):
+        if record.entry.settles == entry.version and record.outcome is not None:
+            return record.outcome, record.superseded
+    if any(_was_carried_out(history, entry, one, locations.get(one.values)) for one in entry.partitions):
+        return Outcome.PUBLISHED, frozenset()
+    return Outcome.ABANDONED, frozenset()
+
+
+def _was_carried_out(history: History, entry: LogEntry, partition: EntryPartition, location: str | None) -> bool:
+    newer = _covering(history, entry.version, partition.values)
+    found = location if newer is None else newer.old_location
+    state = partition_state(partition, found, history.layout)
+    return state in {PartitionState.DONE, PartitionState.EMPTIED}
+
+
+def _covering(history: History, version: int, values: PartitionValues) -> EntryPartition | None:
+    """Return what the next published entry after a version says of a partition."""
+    for record in history.published:
+        if record.entry.version > version and values in record.entry.partition_values:
+            return next(one for one in record.entry.partitions if one.values == values)
+    return None
 
 
 def to_switch(states: Mapping[PartitionValues, PartitionState]) -> frozenset[PartitionValues]:

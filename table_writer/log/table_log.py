@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from table_writer.errors import InvalidInputError, StorageError
@@ -28,6 +28,8 @@ RECENT_ENTRIES: Final = 3  # among which the last write is looked for: after it 
 READ_THREADS: Final = 16  # a whole log is read at once; each entry is two small requests
 MAX_ENTRY_BYTES: Final = MAX_BYTES
 SLOT: Final = re.compile(r"([0-9]{20})\.(json|done)")
+MARK: Final = re.compile(r"(id|lost|recovered|rolled-back|trimmed)-([0-9a-zA-Z]+)")
+"""A fact that every listing of the log shows at no cost: empty objects, whose names sort after all entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,12 @@ class LogState:
     in_doubt: frozenset[int]
     listed_after: int  # versions up to here were settled and not listed
     versions: frozenset[int]  # the slots found; those that a vacuum has trimmed are missing
-    orphans: frozenset[int]  # outcomes without an entry: a trim was interrupted
+    orphans: frozenset[int]  # outcomes without an entry: a trim was interrupted, or the entry was lost
+    ids: frozenset[str] = frozenset()  # of the log; a log that somebody has deleted and begun again has another
+    unverified: frozenset[int] = frozenset()  # recoveries after which nobody has looked yet whether a call came late
+    rolled_back: frozenset[int] = frozenset()  # rollbacks: after them batches of streams may come again
+    trimmed: int = 0  # up to here vacuums may have deleted entries
+    lost: frozenset[int] = frozenset()  # entries that are gone, though no vacuum has deleted them
 
     @property
     def settled(self) -> int:
@@ -50,6 +57,7 @@ class LogState:
 class _Settled:
     outcome: Outcome
     settled_by: str
+    of: str  # the write_id of the entry
     superseded: frozenset[PartitionValues]
     age_seconds: float
 
@@ -69,37 +77,111 @@ class TableLog:
         self._store = store
         self._layout = layout
         self._settled_records: dict[int, SlotRecord] = {}  # neither an entry nor its outcome ever changes
+        self._ids: frozenset[str] = frozenset()
+        self._expected_id = ""
 
-    def read_state(self, *, listed_after: int | None = None) -> LogState:
+    def expect(self, log_id: str) -> None:
+        """Refuse from now on to read any other log than this; empty: not known."""
+        self._expected_id = log_id
+
+    def read_state(self, *, listed_after: int | None = None, allow_lost: bool = False) -> LogState:
         """List the log: two requests, or one when the caller knows a settled version.
 
         Parameters
         ----------
         listed_after
             A version up to which nothing was in doubt at an earlier look; read from the store by default.
+        allow_lost
+            Return a log of which entries are lost, too: to look at it, or to declare the loss.
+
+        Raises
+        ------
+        InvalidInputError
+            The log was deleted, or entries of it are lost; the message names the ways out.
         """
-        start = self._read_hint() if listed_after is None else listed_after
+        start, of_log = self._read_hint() if listed_after is None else (listed_after, "")
         state = self._list(start)
-        return state if start == 0 or state.versions else self._list(0)  # somebody deleted the log, but not the hint
+        if start and (not state.versions or (of_log and of_log not in state.ids)):
+            state = self._list(0)  # somebody deleted the log, but not the hint; or the hint is another log's
+        state = self._identified(state)
+        if state.lost:  # look again: a file system may list while entries come
+            state = self._identified(self._list(state.listed_after))
+        if state.lost and not allow_lost:
+            raise InvalidInputError(self._lost_message(state.lost))
+        return state
 
     def _list(self, start: int) -> LogState:
-        """List from a settled version on, itself included: it is there unless the log was deleted."""
+        """List from a settled version on, itself included: it is there unless the log was deleted.
+
+        An outcome whose entry is gone takes its slot up, too: who claimed it again would find that it has ended.
+        """
         entries: set[int] = set()
         outcomes: set[int] = set()
+        marks: dict[str, set[str]] = {}
         first = self._layout.entry_key(start - 1) if start else ""  # an outcome sorts before its entry
         for found in self._store.list(self._layout.log_prefix, start_after=first):
-            slot = SLOT.fullmatch(found.key.removeprefix(self._layout.log_prefix))
+            name = found.key.removeprefix(self._layout.log_prefix)
+            slot, mark = SLOT.fullmatch(name), MARK.fullmatch(name)
             if found.size_bytes > MAX_ENTRY_BYTES:
                 raise InvalidInputError(f"{found.key} has {found.size_bytes:,} bytes: that is no log entry; look at it")
             if slot is not None:
                 (entries if slot[2] == "json" else outcomes).add(int(slot[1]))
+            elif mark is not None:
+                marks.setdefault(mark[1], set()).add(mark[2])
+        numbers = {kind: frozenset(map(int, filter(str.isdecimal, found))) for kind, found in marks.items()}
+        newest = max(entries | outcomes, default=start)
+        trimmed = max(numbers.get("trimmed", ()), default=0)
+        whole = range(max(start - 1, trimmed) + 1, newest + 1) if entries | outcomes else range(0)
+        none: frozenset[int] = frozenset()
+        self._ids = frozenset(marks.get("id", ()))
         return LogState(
-            newest=max(entries, default=start),
+            newest=newest,
             in_doubt=frozenset(entries - outcomes),
             listed_after=start,
             versions=frozenset(entries),
             orphans=frozenset(outcomes - entries),
+            ids=self._ids,
+            unverified=numbers.get("recovered", none),
+            rolled_back=numbers.get("rolled-back", none),
+            trimmed=trimmed,
+            lost=frozenset(whole) - entries - numbers.get("lost", none) - {0},
         )
+
+    def _identified(self, state: LogState) -> LogState:
+        """Return the state with the id that ``owner.json`` says the log has; put it back where only that was lost."""
+        if not self._expected_id or self._expected_id in state.ids:
+            return state
+        newest = max(state.versions, default=0)
+        record = self.find(newest) if newest else None
+        if record is None or record.entry.log_id != self._expected_id:
+            raise InvalidInputError(
+                f"{self._layout.log_prefix} is not the log that {self._layout.owner_key} names: it was deleted, or is"
+                " another table's. Nothing was changed. Put the log back from older versions of the bucket's objects,"
+                f" or a backup; or forget the table's history: delete {self._layout.owner_key}, settled.json beside it"
+                " and all of log/."
+            )
+        self._store.put(self._mark("id", self._expected_id), b"")
+        return replace(state, ids=state.ids | {self._expected_id})
+
+    def _lost_message(self, lost: Collection[int]) -> str:
+        shown = ", ".join(map(str, sorted(lost)[:5])) + (", …" if len(lost) > 5 else "")
+        return (
+            f"{len(lost)} entries of the log below {self._layout.root} are lost (version {shown}): they are gone, and"
+            " no vacuum has deleted them. What they published, and under which idempotency keys, is not known. Nothing"
+            f" was changed. Put {self._layout.entry_key(min(lost))} back from an older version of the object, or a"
+            " backup. If it is lost for good, `table-writer recover TABLE --accept-loss` goes on without it: readers"
+            " keep the partitions that they see now."
+        )
+
+    def accept_loss(self) -> frozenset[int]:
+        """Declare that lost entries are lost for good; returns their versions. Their slots are never claimed again."""
+        lost = self.read_state(listed_after=0, allow_lost=True).lost
+        for version in sorted(lost):
+            self._store.put(self._mark("lost", version), b"")
+        return lost
+
+    def _mark(self, kind: str, value: int | str) -> str:
+        return f"{self._layout.log_prefix}{kind}-{value if isinstance(value, str) else format(value, '020d')}"
 
     def read_history(self, state: LogState | None = None) -> History:
         """Read every record that is left in the log: two requests an entry, several at once.
@@ -111,10 +193,10 @@ class TableLog:
         state
             What a listing of the whole log has just shown; by default it is listed now.
         """
-        listed = sorted((state or self.read_state(listed_after=0)).versions)
+        state = state or self.read_state(listed_after=0)
         with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="log") as pool:
-            records = pool.map(self.find, listed)
-            return History(self._layout, [record for record in records if record is not None])
+            records = pool.map(self.find, sorted(state.versions))
+            return History(self._layout, [record for record in records if record is not None], state.unverified)
 
     def find_key(self, key: str, *, in_order: bool = False) -> LogEntry | None:
         """Return the published entry with an idempotency key, ``None`` if there is none that counts.
@@ -130,8 +212,9 @@ class TableLog:
             which is usually the newest entry. Without it, and as long as the log knows a rollback, after which batches
             come again, the whole log may be read.
         """
-        waiting = sorted(self.read_state(listed_after=0).versions)
-        in_order = in_order and not self._was_rolled_back(waiting)
+        state = self.read_state(listed_after=0)
+        waiting = sorted(state.versions)
+        in_order = in_order and not state.rolled_back
         found: list[SlotRecord] = []
         at_once = 1
         while waiting:
@@ -170,6 +253,8 @@ class TableLog:
         settled = self._read_outcome(version)
         if settled is None:
             return SlotRecord(entry, None, stored.age_seconds)
+        if settled.of not in ("", entry.write_id):
+            raise InvalidInputError(self._unreadable(version, f"it is of write {settled.of}, not {entry.write_id}"))
         record = SlotRecord(
             entry,
             settled.outcome,
@@ -209,7 +294,13 @@ class TableLog:
             body = unpacked(stored)
         except ValueError as error:
             raise InvalidInputError(f"log entry {version} below {self._layout.root} cannot be read: {error}") from error
-        return LogEntry.from_json(body, root=self._layout.root, version=version)
+        entry = LogEntry.from_json(body, root=self._layout.root, version=version)
+        if entry.log_id and self._ids and entry.log_id not in self._ids:
+            raise InvalidInputError(
+                f"log entry {version} below {self._layout.root} is of another log: it was copied here. Put the table's own"
+                " entry back from an older version of the object, or a backup"
+            )
+        return entry
 
     def outcome(self, version: int) -> Outcome | None:
         """Return how an entry ended, ``None`` while it is in doubt."""
@@ -226,22 +317,35 @@ class TableLog:
             return _Settled(
                 outcome=Outcome(body["outcome"]),
                 settled_by=str(body["settled_by"]),
+                of=str(body.get("of", "")),
                 superseded=frozenset(tuple(map(str, values)) for values in body.get("superseded", ())),
                 age_seconds=stored.age_seconds,
             )
         except (AttributeError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise InvalidInputError(f"the outcome at {key} cannot be read: {error}") from error
+            raise InvalidInputError(self._unreadable(version, str(error))) from error
+
+    def _unreadable(self, version: int, why: str) -> str:
+        key = self._layout.outcome_key(version)
+        return (
+            f"the outcome at {key} cannot be read: {why}. Delete it, and run `table-writer recover TABLE`, which finds"
+            f" out from newer entries and from the metastore how version {version} ended"
+        )
 
     def trim(self, versions: Iterable[int]) -> None:
         """Delete entries on which nothing depends any more.
 
-        The entry goes before its outcome: an entry without an outcome would be in doubt.
+        First of all a mark says so: an entry above it that is gone is lost. The entry goes before its outcome: an entry
+        without an outcome would be in doubt.
         """
         ordered = sorted(versions)
+        if ordered:
+            self._store.put(self._mark("trimmed", ordered[-1]), b"")
         self._store.delete([self._layout.entry_key(version) for version in ordered])
-        orphans = self.read_state(listed_after=0).orphans  # of earlier trims that were interrupted, too
-        gone = [version for version in sorted(orphans) if self._store.head(self._layout.entry_key(version)) is None]
-        self._store.delete([self._layout.outcome_key(version) for version in gone])
+        state = self.read_state(listed_after=0)
+        orphans = (version for version in sorted(state.orphans) if version <= state.trimmed)  # of earlier trims, too
+        gone = [version for version in orphans if self._store.head(self._layout.entry_key(version)) is None]
+        useless = [self._mark("rolled-back", version) for version in state.rolled_back - state.versions if ordered]
+        self._store.delete([*(self._layout.outcome_key(version) for version in gone), *useless])
 
     def claim(self, entry: LogEntry) -> bool:
         """Put an entry into its slot; exactly one of several claimants gets ``True``.
@@ -251,7 +355,7 @@ class TableLog:
         InvalidInputError
             The entry is so long that nobody would read it again; nothing was stored.
         """
-        text = entry.to_json(self._layout.root)
+        text = replace(entry, log_id=min(self._ids, default="")).to_json(self._layout.root)
         try:
             body = packed(text)
         except ValueError as error:
@@ -266,7 +370,7 @@ class TableLog:
         return claimed
 
     def settle(
-        self, version: int, outcome: Outcome, *, write_id: str, superseded: Iterable[PartitionValues] = ()
+        self, version: int, outcome: Outcome, *, write_id: str, superseded: Iterable[PartitionValues] = (), of: str = ""
     ) -> Outcome:
         """Record how an entry ended; returns the outcome that stands, which may be an earlier one.
 
@@ -278,8 +382,10 @@ class TableLog:
             The entry's own where its calls were seen to end, by whomever; else the recovery's: then one may come late.
         superseded
             Partitions that were not switched, since another tool had moved them.
+        of
+            The write_id of the entry: an outcome of another table may lie here by mistake.
         """
-        body = {"outcome": outcome.value, "version": version, "settled_by": write_id}
+        body = {"outcome": outcome.value, "version": version, "settled_by": write_id, "of": of}
         moved = {"superseded": sorted(map(list, superseded))} if superseded else {}
         if self._store.put_if_absent(self._layout.outcome_key(version), packed(json.dumps({**body, **moved}).encode())):
             return outcome
@@ -289,8 +395,9 @@ class TableLog:
         """Save a hint that spares the next writers a long listing. Best effort: without it they list more."""
         if state.settled - state.listed_after < HINT_EVERY_VERSIONS:
             return
+        hint = {"version": state.settled, "log_id": min(self._ids, default="")}
         try:
-            self._remember(self._layout.settled_key, state.settled)
+            self._store.put(self._layout.settled_key, json.dumps(hint).encode())
         except StorageError as error:
             logger.warning("the hint %s was not saved: %s", self._layout.settled_key, error)
 
@@ -302,7 +409,16 @@ class TableLog:
         StorageError
             It could not be noted; nothing must be recovered then.
         """
-        self._remember(self._layout.recovered_key, version)
+        self._store.put(self._mark("recovered", version), b"")
+
+    def forget_recoveries(self, versions: Iterable[int]) -> None:
+        """Note that all partitions are where they should be, and that no call of before these recoveries can come."""
+        self._store.delete([self._mark("recovered", version) for version in sorted(versions)])
+
+    def may_calls_come(self, version: int) -> bool:
+        """Whether calls of before a recovery may still come: none does a day after it."""
+        stored = self._store.get(self._mark("recovered", version))
+        return stored is not None and stored.age_seconds < LATE_CALL_SECONDS
 
     def remember_rollback(self, version: int) -> None:
         """Note, before a rollback is claimed, that batches of streams may come again.
@@ -312,33 +428,16 @@ class TableLog:
         StorageError
             It could not be noted; nothing must be rolled back then.
         """
-        self._remember(self._layout.rolled_back_key, version)
+        self._store.put(self._mark("rolled-back", version), b"")
 
-    def _was_rolled_back(self, versions: Collection[int]) -> bool:
-        """Whether one of these versions is a rollback, as far as can be told."""
-        stored = self._store.get(self._layout.rolled_back_key)
-        version = None if stored is None else _version_in(stored.body)
-        return stored is not None and (version is None or version in versions)
-
-    def _remember(self, key: str, version: int) -> None:
-        self._store.put(key, json.dumps({"version": version}).encode())
-
-    def recovered_lately(self) -> bool:
-        """Whether an entry was recovered so lately that one of its calls may still come."""
-        stored = self._store.get(self._layout.recovered_key)
-        return stored is not None and stored.age_seconds < LATE_CALL_SECONDS
-
-    def _read_hint(self) -> int:
+    def _read_hint(self) -> tuple[int, str]:
+        """Return a settled version, and of which log."""
         stored = self._store.get(self._layout.settled_key)
-        version = 0 if stored is None else _version_in(stored.body)
-        if version is None:
+        if stored is None:
+            return 0, ""
+        try:
+            hint = json.loads(stored.body)
+            return max(0, int(hint["version"])), str(hint.get("log_id", ""))
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             logger.warning("the hint %s cannot be read; listing the whole log", self._layout.settled_key)
-        return version or 0
-
-
-def _version_in(body: bytes) -> int | None:
-    """Read the version that a small object remembers, ``None`` if it cannot be read."""
-    try:
-        return max(0, int(json.loads(body)["version"]))
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return None
+            return 0, ""

@@ -132,6 +132,7 @@ class LogEntry:
     tags: Mapping[str, str] = field(default_factory=dict)
     writer: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[CheckResult, ...] = ()  # that the write passed, or failed with a warning; no rows of the data
+    log_id: str = ""  # of the log that it was claimed in: entries of another one may lie here by mistake
 
     @property
     def partition_values(self) -> frozenset[PartitionValues]:
@@ -193,6 +194,7 @@ class LogEntry:
         return json.dumps(
             {
                 "format": ENTRY_FORMAT,
+                "log_id": self.log_id,
                 "table": self.table,
                 "version": self.version,
                 "write_id": self.write_id,
@@ -264,6 +266,7 @@ class LogEntry:
                 ),
                 writer={_text(key): _text(value) for key, value in stored["writer"].items()},
                 checks=tuple(map(CheckResult.from_json, stored.get("checks", ()))),
+                log_id=_text(stored.get("log_id", "")),
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise InvalidInputError(f"{where} cannot be read: {type(error).__name__}: {error}") from error

@@ -1,6 +1,6 @@
 """A staged write as it is stored: all that another process needs to look at it, publish it or discard it.
 
-It is stored in the write's registration, frozen and versioned, and checks itself on load and on save: what is damaged
+It is stored as an object of its own, put once, frozen and versioned, and checks itself on load and on save: what is damaged
 or hostile is an error before anything is decided by it. Keys are stored relative to the write's own directory, and
 cannot leave it.
 """
@@ -32,10 +32,9 @@ from table_writer.model.write import (
     no_partition,
 )
 
-__all__ = ["LONGEST_EXPIRY_SECONDS", "STAGED", "FoundStaged", "RecordedScope", "StagedRecord", "expiry_seconds"]
+__all__ = ["LONGEST_EXPIRY_SECONDS", "FoundStaged", "RecordedScope", "StagedRecord", "expiry_seconds"]
 
 STAGED_FORMAT: Final = 1
-STAGED: Final = "staged"  # the state of its registration
 LONGEST_EXPIRY_SECONDS: Final = 365 * 86_400.0
 
 
@@ -159,6 +158,7 @@ class StagedRecord:
             "mode": plan.mode.value,
             "created_at": plan.created_at.isoformat(),
             "base_version": plan.base_version,
+            "log_id": plan.log_id,
             "hint": plan.hint,
             "in_doubt": sorted(plan.in_doubt),
             "schema": plan.schema,
@@ -242,6 +242,7 @@ def _read(stored: Mapping[str, Any], layout: TableLayout, write_id: str) -> Stag
         hint=int(stored["hint"]),
         in_doubt=frozenset(int(version) for version in stored["in_doubt"]),
         created_at=datetime.fromisoformat(stored["created_at"]),
+        log_id=_text(stored["log_id"]),
         scope=_scope(stored["scope"], mode, where, table, write_id),
         where=where,
         idempotency_key=_text(stored["idempotency_key"]),

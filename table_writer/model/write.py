@@ -13,6 +13,7 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics, as_spark_orders
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage, PendingUpload
+from table_writer.model.partition_name import escape
 from table_writer.model.table import PartitionValues, Table
 
 __all__ = [
@@ -85,16 +86,6 @@ class TableLayout:
         return f"{self.own.key}settled.json"
 
     @property
-    def recovered_key(self) -> str:
-        """The newest version that recovered another: for a day after it, calls of the other may come late."""
-        return f"{self.own.key}recovered.json"
-
-    @property
-    def rolled_back_key(self) -> str:
-        """The newest rollback: after it keys of streams may come again."""
-        return f"{self.own.key}rolled_back.json"
-
-    @property
     def log_prefix(self) -> str:
         """Entries and their outcomes."""
         return f"{self.own.key}log/"
@@ -108,16 +99,24 @@ class TableLayout:
         return f"{self.log_prefix}{version:020d}.done"
 
     def registration_key(self, write_id: str) -> str:
-        """The sign that a write is running or staged."""
+        """The sign that a write is running: its own process puts it again and again."""
         return f"{self.registrations.key}{write_id}.json"
+
+    def staged_key(self, write_id: str) -> str:
+        """The record of a staged write: put once, so that no late sign of life takes its place."""
+        return f"{self.all_staged.key}{write_id}.json"
+
+    def name_key(self, write_id: str) -> str:
+        """The sign that a caller has given a write this name; it stays for ever."""
+        return f"{self.own.child('names').key}{write_id}"
 
     def data(self, write_id: str) -> Location:
         """All uploads and objects of one write, and nothing else."""
         return self.all_data.child(write_id)
 
-    def empty(self, write_id: str) -> Location:
-        """A location that never holds a file."""
-        return self.all_empty.child(write_id)
+    def empty(self, write_id: str, values: PartitionValues) -> Location:
+        """A location where a write puts no file, for one partition alone: what another tool adds there is its rows."""
+        return self.all_empty.child(write_id, *(f"p-{escape(value)}" for value in values))
 
     @property
     def all_data(self) -> Location:
@@ -126,16 +125,21 @@ class TableLayout:
 
     @property
     def all_empty(self) -> Location:
-        """Where every write has a location without files."""
+        """Where every write has a location without files for each partition."""
         return self.own.child("empty")
 
     @property
     def registrations(self) -> Location:
-        """The signs of all writes that are running or staged."""
+        """The signs of all writes that are running."""
         return self.own.child("writes")
 
+    @property
+    def all_staged(self) -> Location:
+        """The records of all staged writes, and the results of their checks."""
+        return self.own.child("staged")
+
     def is_placeholder(self, location: Location) -> bool:
-        """Whether partitions at this location have no rows: no file ever lies there."""
+        """Whether this library has put no file there; other tools may have, so whoever counts on that lists it."""
         return self.all_empty.contains(location)
 
     def write_id_of(self, location: Location) -> str | None:
@@ -165,6 +169,7 @@ class WritePlan:
     hint: int  # up to here the log was known to be settled, and was not listed
     in_doubt: frozenset[int]  # versions that were in doubt when the plan was made: published later, they conflict
     created_at: datetime
+    log_id: str = ""  # which log the versions are of: a log that was reset counts from 1 again
     named_by_caller: bool = False  # the write_id was given, and may have been used before
     scope: Scope = no_partition
     where: str = ""  # the predicate behind the scope, for the log

@@ -109,7 +109,7 @@ class Planner:
         spelled = self.spelled(mode)
         existing = frozenset(spelled) if mode is WriteMode.CREATE_PARTITIONS else frozenset()
         rows, spec = self.prepare(fitted, options, write_id, existing)
-        notes = self._own_root()
+        notes, log_id = self._own_root()
         state = self._log.read_state()
         if spec is not None:
             spec = replace(spec, batch_rows=self._batch_rows(rows, data_schema, state))
@@ -123,6 +123,7 @@ class Planner:
             hint=state.listed_after,
             in_doubt=state.in_doubt,
             created_at=datetime.now(UTC),
+            log_id=log_id,
             named_by_caller=options.write_uuid != "",
             scope=scope,
             where=options.where,
@@ -181,8 +182,11 @@ class Planner:
             return no_partition
         return Where(df.sparkSession, options.where, partition_schema(self._table), str(self._table.name))
 
-    def _own_root(self) -> tuple[str, ...]:
-        """Settle whose files these are; at the first write, also that no other table's are in the way."""
+    def _own_root(self) -> tuple[tuple[str, ...], str]:
+        """Settle whose files these are; at the first write, also that no other table's are in the way.
+
+        Returns what a person should know, and the id of the log.
+        """
         notes: list[str] = []
 
         def first_write() -> None:
@@ -190,8 +194,10 @@ class Planner:
             refuse_nested_roots(self._store, self._layout, self._table, tables)
             notes.extend(_stray_files(self._store, self._layout) if self._table.partition_columns else ())
 
-        claim_root(self._store, self._layout, Owner.of(self._table, self._metastore.uri), first_write=first_write)
-        return tuple(notes)
+        owner = Owner.of(self._table, self._metastore.uri)
+        log_id = claim_root(self._store, self._layout, owner, first_write=first_write)
+        self._log.expect(log_id)
+        return tuple(notes), log_id
 
     def spelled(self, mode: WriteMode) -> dict[PartitionValues, PartitionValues]:
         """Map Spark's spelling of the partitions that exist to the metastore's, where another tool wrote ``01`` for 1.

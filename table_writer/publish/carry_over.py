@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError
 from table_writer.log.files import files_read_at, why_not_copied
+from table_writer.model.entry import EntryPartition
 from table_writer.model.location import Location
 from table_writer.model.partition_name import shown_name
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.write import StagedFiles, TableLayout, WritePlan
-from table_writer.publish.as_staged import require_as_staged
 from table_writer.publish.switch import PartitionsNow
-from table_writer.storage import SourceChangedError
+from table_writer.storage import SourceChangedError, visible_files
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
-__all__ = ["Carried", "CarryOver", "Copies", "CopyFiles", "Hold"]
+__all__ = ["Carried", "CarryOver", "Copies", "CopyFiles", "require_as_staged"]
 
 logger = logging.getLogger(__name__)
 
@@ -32,9 +32,6 @@ Copies = Mapping[str, ObjectInfo]
 CopyFiles = Callable[[Copies], None]
 """Makes all copies, or raises."""
 
-Hold = Callable[[], None]
-"""Raises when this process may not go on: another may have taken over what it was doing."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Carried:
@@ -46,9 +43,22 @@ class Carried:
     raw_bytes: int | None = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Where readers will look for a partition, and what was copied there, by name; ``None``: not all of it."""
+
+    location: Location
+    copied: Mapping[str, ObjectInfo] | None
+
+
 @dataclass
 class CarryOver:
-    """Copies what readers see of a write's partitions below the write's own prefix, no byte through this process.
+    """Copies what readers see of a write's partitions beside its new files, no byte through this process.
+
+    No key is written by two rounds, so a request that comes late changes nothing that a later round has made. The first
+    round copies below the write's own prefix, where nobody but its process writes. Where files have changed since, all
+    files of the partition, new and old, are copied to a directory that nobody has used before. So are they in every
+    round of a staged write, which other processes may publish at the same time.
 
     Parameters
     ----------
@@ -56,17 +66,21 @@ class CarryOver:
         Where the files are, and who copies them.
     staged
         The new files.
-    hold
-        For a staged write, which others may publish too: asked before each change to its files; raises once it is
-        another's turn. ``None`` for a write that nobody else knows of.
+    fresh_directory
+        Makes a directory for one round.
+    is_shared
+        Whether other processes may publish the write too.
     """
 
     store: ObjectStore
     copy_files: CopyFiles
     staged: StagedFiles
-    hold: Hold | None = None
+    fresh_directory: Callable[[], Location]
+    is_shared: bool = False
     carried: dict[PartitionValues, Carried] = field(default_factory=dict, init=False)
-    _copied: dict[str, ObjectInfo] = field(default_factory=dict, init=False)
+    _placed: dict[PartitionValues, _Placed] = field(default_factory=dict, init=False)
+    _directories: list[Location] = field(default_factory=list, init=False)
+    _unseen: set[str] = field(default_factory=set, init=False)  # keys of directories that another one has replaced
     _attempts: int = field(default=0, init=False)
 
     @property
@@ -74,11 +88,16 @@ class CarryOver:
         """The write's."""
         return self.staged.plan
 
-    def bring(self, now: PartitionsNow, targets: Mapping[PartitionValues, str]) -> bool:
-        """Copy all files of these partitions that are not copied yet; remove copies of what is not there any more.
+    def location_of(self, partition: EntryPartition) -> str | None:
+        """Return where readers will look for a partition, whose new files are at its ``new_location``."""
+        placed = self._placed.get(partition.values)
+        return partition.new_location if placed is None else str(placed.location)
 
-        ``targets`` says where readers will look for each: the metastore may spell a partition otherwise than Spark.
-        Returns whether anything changed: then time has passed, and the caller looks again before it claims.
+    def bring(self, now: PartitionsNow, targets: Mapping[PartitionValues, str]) -> bool:
+        """Copy all files of these partitions, unless the last round has copied exactly these.
+
+        ``targets`` says where the write's own files are: the metastore may spell a partition differently from Spark.
+        Returns whether anything was copied: then time has passed, and the caller looks again before it claims.
 
         Raises
         ------
@@ -86,59 +105,103 @@ class CarryOver:
             A partition's files cannot be read by the table's description, lie in another bucket, or are too many bytes.
         ConflictError
             They change faster than they are copied.
+        StorageError
+            The files that readers would see are not exactly those that were written and copied.
         """
-        wanted = self._wanted(now, targets)
-        missing = {key: source for key, source in wanted.items() if self._copied.get(key) != source}
-        surplus = [key for key in self._copied if key not in wanted]
-        if not missing and not surplus:
-            self._require_exactly(wanted)
+        listed = self._listed(now)
+        known = {values: one.copied for values, one in self._placed.items()}
+        changed = [values for values in targets if known.get(values, {}) != listed.get(values, {})]
+        if not changed:
+            self._require_exactly()
             return False
         self._require_attempt()
+        copies = self._place({v: (Location.parse(targets[v]), listed.get(v, {})) for v in changed})
         logger.info(
-            "write_id=%s copies %d files with %d bytes", self.plan.write_id, len(missing), _bytes(missing.values())
+            "write_id=%s copies %d files with %d bytes", self.plan.write_id, len(copies), _bytes(copies.values())
         )
-        self._delete(surplus)
-        self._copied = {key: source for key, source in self._copied.items() if key in wanted and key not in missing}
         try:
-            self._still_ours()
-            self.copy_files(missing)
-        except SourceChangedError as changed:
-            logger.warning("write_id=%s lists again: %s", self.plan.write_id, changed)
-            self._delete(list(missing))  # some were copied before one was found changed
-            return True
-        self._copied.update(missing)
+            self.copy_files(copies)
+        except SourceChangedError as gone:
+            logger.warning("write_id=%s lists again: %s", self.plan.write_id, gone)
+            self._placed |= {values: _Placed(self._placed[values].location, None) for values in changed}
         return True
 
-    def _delete(self, keys: Sequence[str]) -> None:
-        self._still_ours()
-        self.store.delete(keys)
+    def _place(
+        self, changed: Mapping[PartitionValues, tuple[Location, Mapping[str, ObjectInfo]]]
+    ) -> dict[str, ObjectInfo]:
+        """Choose where the files of these partitions go; returns the copies to make."""
+        again = {values for values in changed if self.is_shared or values in self._placed}
+        if again:
+            self._directories.append(self.fresh_directory())
+        new = self._new_files() if again else {}
+        copies: dict[str, ObjectInfo] = {}
+        for values, (target, files) in changed.items():
+            location, sources = target, files
+            if values in again:
+                location = self._directories[-1].child(self.plan.data_location.relative_key(target))
+                own = {key.removeprefix(target.key): found for key, found in new.get(values, {}).items()}
+                if own.keys() & files.keys():
+                    raise self._not_as_written(
+                        f"new files have names that are there already: {min(own.keys() & files)}"
+                    )
+                sources = {**own, **files}
+                self._unseen.add(self._placed[values].location.key if values in self._placed else target.key)
+            copies |= {f"{location.key}{name}": source for name, source in sources.items()}
+            self._placed[values] = _Placed(location, files)
+        return copies
 
-    def _still_ours(self) -> None:
-        if self.hold is not None:
-            self.hold()
+    def _new_files(self) -> dict[PartitionValues, dict[str, ObjectInfo]]:
+        """Return the write's own files of each partition as they are listed now, by the metastore's spelling."""
+        listed, spelled = require_as_staged(self.store, self.staged), self.plan.spellings
+        return {
+            spelled.get(one.values, one.values): {key: listed[key] for key in one.keys}
+            for one in self.staged.partitions
+        }
 
-    def _require_exactly(self, wanted: Copies) -> None:
-        """Refuse to publish when the write's prefix holds anything but the new files and the copies.
+    def _require_exactly(self) -> None:
+        """Refuse to publish when readers would see anything but the new files and the copies.
 
-        An executor that was given up can finish a copy late; and a staged write has lain there for anybody to reach.
+        An executor that was given up may have copied late; and a staged write has lain there for anybody to reach.
         """
-        if not wanted and not self._attempts and self.hold is None:
+        if not self._placed and not self.is_shared:
             return
-        expected = {key: source.size_bytes for key, source in wanted.items()}
-        found = require_as_staged(self.store, self.staged)
-        wrong = {key for key, _ in found.items() ^ expected.items()}
+        own = require_as_staged(self.store, self.staged)
+        others = (one for directory in self._directories for one in visible_files(self.store, directory.key))
+        seen = (one for one in (*own.values(), *others) if self._directory_of(one.key) not in self._unseen)
+        wrong = {(one.key, one.size_bytes) for one in seen} ^ set(self._expected(own).items())
         if wrong:
-            raise StorageError(
-                f"{len(wrong)} file(s) below {self.plan.data_location} are not what was copied or written, for example"
-                f" {min(wrong)}; nothing was published. Run it again.",
-                table=str(self.plan.table.name),
-                write_id=self.plan.write_id,
-            )
+            raise self._not_as_written(f"{len(wrong)} file(s) differ, for example {min(wrong)[0]}")
 
-    def _wanted(self, now: PartitionsNow, targets: Mapping[PartitionValues, str]) -> dict[str, ObjectInfo]:
+    def _expected(self, own: Mapping[str, ObjectInfo]) -> dict[str, int]:
+        """Return keys and sizes of all files that readers are to see."""
+        expected: dict[str, int] = {}
+        for one in self.staged.partitions:
+            placed = self._placed.get(self.plan.spellings.get(one.values, one.values))
+            for key in one.keys:
+                below = key.removeprefix(self._directory_of(key))
+                expected[f"{placed.location.key}{below}" if placed else key] = own[key].size_bytes
+            copied = (placed.copied or {}) if placed else {}
+            expected |= {f"{placed.location.key}{name}": one.size_bytes for name, one in copied.items() if placed}
+        return expected
+
+    def _directory_of(self, key: str) -> str:
+        """Return the key of the partition's directory in which one of the write's files, or a copy, is."""
+        prefix = self.plan.layout.all_data.key
+        below = key.removeprefix(prefix).split("/")
+        return prefix + "".join(f"{one}/" for one in below[: 1 + len(self.plan.table.partition_columns)])
+
+    def _not_as_written(self, why: str) -> StorageError:
+        return StorageError(
+            f"the files of write {self.plan.write_id} are not exactly those that were written and copied: {why}."
+            " Nothing was published. Run it again.",
+            table=str(self.plan.table.name),
+            write_id=self.plan.write_id,
+        )
+
+    def _listed(self, now: PartitionsNow) -> dict[PartitionValues, dict[str, ObjectInfo]]:
+        """List what readers of each partition see, by the names of files below its location."""
         with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="list") as pool:
-            files = pool.map(lambda one: self._files_of(one, Location.parse(targets[one.values])), now.values())
-            listed = dict(zip(now, files, strict=True))
+            listed = dict(zip(now, pool.map(self._files_of, now.values()), strict=True))
         limit, size = self.plan.max_copied_bytes, sum(_bytes(files.values()) for files in listed.values())
         if limit is not None and size > limit:
             raise InvalidInputError(
@@ -151,18 +214,13 @@ class CarryOver:
             )
         layout = self.plan.layout
         self.carried = {values: _described(now[values], files.values(), layout) for values, files in listed.items()}
-        return {key: source for files in listed.values() for key, source in files.items()}
+        return listed
 
-    def _files_of(self, partition: Partition, target: Location) -> dict[str, ObjectInfo]:
-        """List what readers of a partition see, by the key of each file's copy."""
+    def _files_of(self, partition: Partition) -> dict[str, ObjectInfo]:
         location = Location.parse(partition.location)
-        if self.plan.layout.is_placeholder(location):
-            return {}
         self._require_readable(partition)
-        return {
-            f"{target.key}{found.key.removeprefix(location.key)}": found
-            for found in files_read_at(self.store, self.plan.layout, location)
-        }
+        found = files_read_at(self.store, self.plan.layout, location)
+        return {one.key.removeprefix(location.key): one for one in found}
 
     def _require_readable(self, partition: Partition) -> None:
         name = shown_name(self.plan.table, partition.values)
@@ -184,6 +242,34 @@ class CarryOver:
                 table=str(self.plan.table.name),
                 write_id=self.plan.write_id,
             )
+
+
+def require_as_staged(store: ObjectStore, staged: StagedFiles) -> dict[str, ObjectInfo]:
+    """Compare the write's directory with what was written; costs one request for 1,000 files.
+
+    Returns
+    -------
+    dict
+        All files that readers of the directory would see, by their keys.
+
+    Raises
+    ------
+    StorageError
+        Files of the write are missing or have another size.
+    """
+    plan = staged.plan
+    found = {one.key: one for one in visible_files(store, plan.data_location.key)}
+    for partition in staged.partitions:
+        sizes = [found[key].size_bytes for key in partition.keys if key in found]
+        if (len(sizes), sum(sizes)) != (len(partition.keys), partition.bytes):
+            raise StorageError(
+                f"write {plan.write_id} of {plan.table.name} is not as it was written: of {len(partition.keys)} file(s)"
+                f" of partition {partition.values} with {partition.bytes:,} bytes, {len(sizes)} with {sum(sizes):,}"
+                " are there. Nothing was published. If it is staged, discard it; write it again.",
+                table=str(plan.table.name),
+                write_id=plan.write_id,
+            )
+    return found
 
 
 def _bytes(files: Iterable[ObjectInfo]) -> int:

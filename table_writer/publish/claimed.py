@@ -90,7 +90,7 @@ class ClaimedEntries:
     def _settle(self, entry: LogEntry) -> tuple[str, ...]:
         """Record the outcome. Readers have switched already, so nothing that fails here is a failure of the write."""
         try:
-            self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id)
+            self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
         except TableWriterError as error:
             logger.warning("write_id=%s published, but its outcome was not recorded: %s", entry.write_id, error)
             return (f"published, but the log could not record it ({error.message}); the next write settles it.",)
@@ -105,7 +105,7 @@ class ClaimedEntries:
         if not deadline.allows(ABANDON_SECONDS):
             raise outcome_unknown(entry, refusal) from refusal
         try:
-            stands = self._log.settle(entry.version, Outcome.ABANDONED, write_id=entry.write_id)
+            stands = self._log.settle(entry.version, Outcome.ABANDONED, write_id=entry.write_id, of=entry.write_id)
         except TableWriterError as failure:
             logger.warning("write_id=%s giving up failed: %s", entry.write_id, failure)
             raise outcome_unknown(entry, refusal) from refusal

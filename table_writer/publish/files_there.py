@@ -11,9 +11,10 @@ from table_writer.log.history import History
 from table_writer.model.entry import EntryPartition
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
+from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
-__all__ = ["NotThereError", "check_each", "files_there"]
+__all__ = ["NotThereError", "check_each", "files_as_named", "files_there"]
 
 
 LIST_THREADS: Final = 16
@@ -58,16 +59,16 @@ def files_there(store: ObjectStore, history: History, values: PartitionValues, l
         Files are missing, changed or unknown.
     """
     if history.layout.is_placeholder(location):
+        if location.place in history.deleted or list(files_read_at(store, history.layout, location)):
+            raise NotThereError(f"another tool has written to {location}, of which the log has no list")
         return EntryPartition(
             values=values, old_location=None, new_location=str(location), rows=0, bytes=0, raw_bytes=0, files=0
         )
     known = history.described(values, location)
     ours = history.layout.all_data.contains(location)
-    found = list((files_read_at if ours else files_at)(store, history.layout, location))
     if known is not None and ours:
-        if (len(found), sum(one.size_bytes for one in found)) != (known.files, known.bytes):
-            raise NotThereError(_difference(location, found, f"{known.files} files with {known.bytes:,} bytes"))
-        return known
+        return files_as_named(store, history.layout, known)
+    found = list((files_read_at if ours else files_at)(store, history.layout, location))
     left = history.left.get(location.place)
     if left is None or ours:
         raise NotThereError(
@@ -85,6 +86,21 @@ def files_there(store: ObjectStore, history: History, values: PartitionValues, l
         raw_bytes=None,
         files=len(listed),
     )
+
+
+def files_as_named(store: ObjectStore, layout: TableLayout, named: EntryPartition) -> EntryPartition:
+    """Return a partition of an entry, having counted and measured the files at its new location, which is ours.
+
+    Raises
+    ------
+    NotThereError
+        Files are missing or changed.
+    """
+    location = Location.parse(named.new_location or "")
+    found = list(files_read_at(store, layout, location))
+    if (len(found), sum(one.size_bytes for one in found)) != (named.files, named.bytes):
+        raise NotThereError(_difference(location, found, f"{named.files} files with {named.bytes:,} bytes"))
+    return named
 
 
 def _difference(location: Location, found: list[ObjectInfo], expected: str) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Protocol
 
 from table_writer.errors import (
     ConflictError,
@@ -17,21 +17,23 @@ from table_writer.errors import (
     TableWriterError,
 )
 from table_writer.log.deadline import Deadline
+from table_writer.log.files import written_placeholders
 from table_writer.log.history import SlotRecord, written_ids
 from table_writer.log.keys import published_with_key
 from table_writer.log.rules import Standing, standing
 from table_writer.log.table_log import LogState
-from table_writer.model.entry import DISCARD, EntryPartition, LogEntry, Operation, Outcome
+from table_writer.model.entry import DISCARD, EntryPartition, LogEntry, Operation, Outcome, ReplacedLocation
+from table_writer.model.location import Location
 from table_writer.model.partition_name import shown_name
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.write import StagedFiles, WriteMode, WritePlan, no_partition
-from table_writer.publish.carry_over import Carried, CarryOver, Hold
+from table_writer.publish.carry_over import Carried, CarryOver
 from table_writer.publish.draft import completed, drafted
 from table_writer.publish.parts import PublishParts
 from table_writer.publish.replaced import Replaced, replaced_locations
 from table_writer.publish.switch import PartitionsNow, locations, outcome_unknown
 
-__all__ = ["Published", "Publisher", "RepeatedError"]
+__all__ = ["Claims", "Published", "Publisher", "RepeatedError"]
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +47,19 @@ class RepeatedError(Exception):
     def __init__(self, entry: LogEntry) -> None:
         super().__init__(f"published already, as version {entry.version}")
         self.entry = entry
+
+
+class Claims(Protocol):
+    """Who owns the files of a write that is being published."""
+
+    def __call__(self) -> AbstractContextManager[Callable[[], None]]:
+        """Enter around the sending of a claim: from then on the log owns the files.
+
+        The value is called when the claim was certainly lost.
+        """
+
+    def fresh_directory(self) -> Location:
+        """Return a directory below ``data/`` that nobody has used before; discarded unless a claim is sent."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,9 +96,9 @@ class Publisher:
     def publish(
         self,
         staged: StagedFiles,
-        claiming: Callable[[], AbstractContextManager[Callable[[], None]]],
+        claiming: Claims,
         *,
-        hold: Hold | None = None,
+        is_shared: bool = False,
     ) -> Published:
         """Make readers see the staged files: all partitions at once, or none.
 
@@ -92,11 +107,9 @@ class Publisher:
         staged
             Files that no table points at.
         claiming
-            Entered around the sending of a claim; from then on the log, not the caller, owns the files. Its value is
-            called when the claim was certainly lost.
-        hold
-            Given for a write that was staged, so that other processes may publish it too: asked before its files are
-            changed and before the claim is sent; raises once it is another's turn.
+            Entered around the sending of a claim; from then on the log, not the caller, owns the files.
+        is_shared
+            The write was staged, so that other processes may publish it too.
 
         Raises
         ------
@@ -112,21 +125,21 @@ class Publisher:
             The metastore refused; nothing changed.
         """
         draft = self._draft(staged)
-        carry_over = CarryOver(self._parts.store, self._parts.copy_files, staged, hold)
+        carry_over = CarryOver(
+            self._parts.store, self._parts.copy_files, staged, claiming.fresh_directory, is_shared=is_shared
+        )
         state = self._parts.log.read_state(
             listed_after=min({staged.plan.base_version, *(v - 1 for v in staged.plan.in_doubt)})
         )
         while True:
             records = self._unseen(staged.plan, state)
-            if hold is not None:
+            if is_shared:
                 _require_unpublished(staged.plan, records)
-            self._refuse_trimmed(staged.plan, state)
+            self._refuse_other_log(staged.plan, state)
             waiting_for = self._first_in_doubt(draft, records, staged.plan)
             if waiting_for is not None:
                 self._settle_other(waiting_for, staged.plan, state)
-            elif look := self._look(staged.plan, replace(draft, version=state.newest + 1), carry_over):
-                if hold is not None:
-                    hold()
+            elif look := self._look(staged.plan, replace(draft, version=state.newest + 1), carry_over, state):
                 deadline = Deadline(self._parts.publish_timeout_seconds)
                 with claiming() as lost:
                     if self._parts.claimed.claim(look.entry):
@@ -163,7 +176,7 @@ class Publisher:
         state = self._parts.log.read_state(listed_after=0)
         records = self._unseen(staged.plan, state)
         _require_unpublished(staged.plan, records)
-        self._refuse_trimmed(staged.plan, state)
+        self._refuse_other_log(staged.plan, state)
         self._first_in_doubt(self._draft(staged), records, staged.plan)
         table = self._table(staged.plan)
         values = [one.values for one in staged.partitions]
@@ -195,7 +208,7 @@ class Publisher:
         timeout = self._parts.publish_timeout_seconds
         return drafted(staged, publish_timeout_seconds=timeout, identity=self._parts.identity)
 
-    def _look(self, plan: WritePlan, draft: LogEntry, carry_over: CarryOver) -> _Look | None:
+    def _look(self, plan: WritePlan, draft: LogEntry, carry_over: CarryOver, state: LogState) -> _Look | None:
         """Read the table and the partitions again: the only look that a claim is based on.
 
         ``None`` if an append has just copied files, or what a late call did was put right: the log may have grown.
@@ -204,7 +217,7 @@ class Publisher:
         draft = self._with_emptied(plan, draft, table)
         values = [partition.values for partition in draft.partitions]
         now = self._parts.metastore.get_partitions(table, values)
-        if plan.mode in BUILDING_MODES and self._parts.recovery.put_right(table, values, now, newest=draft.version - 1):
+        if plan.mode in BUILDING_MODES and self._parts.recovery.put_right(table, values, now, state):
             return None
         while True:
             self._refuse_existing(plan, now)
@@ -217,9 +230,22 @@ class Publisher:
             before, now = now, self._parts.metastore.get_partitions(table, values)
             if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
                 break
-        partitions = tuple(completed(one, now, carry_over.carried) for one in draft.partitions)
-        entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=replaced.locations)
+        placed = [replace(one, new_location=carry_over.location_of(one)) for one in draft.partitions]
+        partitions = tuple(completed(one, now, carry_over.carried) for one in placed)
+        entry = replace(
+            draft,
+            created_at=datetime.now(UTC),
+            partitions=partitions,
+            replaced=(*replaced.locations, *self._left_over(draft, placed)),
+        )
         return _Look(table, now, entry, replaced.notes)
+
+    def _left_over(self, draft: LogEntry, placed: Iterable[EntryPartition]) -> Iterator[ReplacedLocation]:
+        """Schedule the new files of partitions where readers will not look: copies of them are elsewhere."""
+        delete_after = datetime.now(UTC) + self._parts.retention
+        for before, after in zip(draft.partitions, placed, strict=True):
+            if before.new_location != after.new_location and before.new_location is not None:
+                yield ReplacedLocation(location=before.new_location, delete_after=delete_after)
 
     def _with_emptied(self, plan: WritePlan, draft: LogEntry, table: Table) -> LogEntry:
         """Add the partitions that the write replaces with nothing: they are dropped.
@@ -242,10 +268,19 @@ class Publisher:
         return replace(draft, partitions=(*draft.partitions, *gone))
 
     def _refuse_existing(self, plan: WritePlan, now: PartitionsNow) -> None:
-        if plan.mode is WriteMode.CREATE_PARTITIONS and now:
+        """A partition that a refused publish has left at a placeholder does not exist, unless somebody wrote to it."""
+        if plan.mode is not WriteMode.CREATE_PARTITIONS:
+            return
+        written = written_placeholders(self._parts.store, plan.layout, now)
+        existing = [
+            values
+            for values, one in now.items()
+            if values in written or not plan.layout.is_placeholder(Location.parse(one.location))
+        ]
+        if existing:
             raise PartitionExistsError(
-                f"{len(now)} partition(s) of {plan.table.name} that write {plan.write_id} would create exist:"
-                f" {_shown(plan.table, now)}. Nothing was published. Use append or overwrite_partitions for them.",
+                f"{len(existing)} partition(s) of {plan.table.name} that write {plan.write_id} would create exist:"
+                f" {_shown(plan.table, existing)}. Nothing was published. Use append or overwrite_partitions for them.",
                 table=str(plan.table.name),
                 write_id=plan.write_id,
             )
@@ -317,15 +352,24 @@ class Publisher:
             write_id=draft.write_id,
         )
 
-    def _refuse_trimmed(self, plan: WritePlan, state: LogState) -> None:
-        if not state.versions.issuperset({*range(plan.base_version + 1, state.newest + 1), *plan.in_doubt}):
-            raise ConflictError(
-                f"the log of {plan.table.name} was trimmed past version {plan.base_version}, at which write"
-                f" {plan.write_id} was planned; what happened since cannot be told. This call published nothing. Run it"
-                " again; if it was staged, look first whether another process has published it.",
-                table=str(plan.table.name),
-                write_id=plan.write_id,
+    def _refuse_other_log(self, plan: WritePlan, state: LogState) -> None:
+        """Refuse a plan whose base version says nothing of the log that is there now."""
+        name, needed = plan.table.name, {*range(plan.base_version + 1, state.newest + 1), *plan.in_doubt}
+        if state.newest < plan.base_version or (plan.log_id and plan.log_id not in state.ids):
+            why = f"the log of {name} was deleted and begun again since write {plan.write_id} was planned"
+        elif not state.versions.issuperset(needed):
+            why = (
+                f"the log of {name} was trimmed past version {plan.base_version}, at which write {plan.write_id} was"
+                " planned"
             )
+        else:
+            return
+        raise ConflictError(
+            f"{why}; what happened since cannot be told. This call published nothing. Run it again; if it was staged,"
+            " look first whether another process has published it.",
+            table=str(name),
+            write_id=plan.write_id,
+        )
 
 
 def _description(table: Table) -> tuple[object, ...]:

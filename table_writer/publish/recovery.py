@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from table_writer.errors import MetastoreError
+from table_writer.errors import MetastoreError, StorageError
 from table_writer.log.deadline import Deadline
+from table_writer.log.files import written_placeholders
 from table_writer.log.history import History, Placement, SlotRecord
-from table_writer.log.rules import Effect, PartitionState, claim_is_over, effect, recovered_state, to_switch
-from table_writer.log.table_log import TableLog
+from table_writer.log.rules import (
+    Effect,
+    PartitionState,
+    claim_is_over,
+    effect,
+    is_covered,
+    rebuilt_outcome,
+    recovered_state,
+    to_switch,
+)
+from table_writer.log.table_log import LogState, TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table
 from table_writer.model.write import TableLayout, new_write_id
 from table_writer.publish.claimed import ClaimedEntries
+from table_writer.publish.files_there import check_each, files_as_named
 from table_writer.publish.switch import PartitionsNow, locations, states
+from table_writer.storage.object_store import ObjectStore
 
 __all__ = ["Recovered", "Recovery", "Settled", "placements"]
 
@@ -54,7 +66,7 @@ class Recovery:
 
     Parameters
     ----------
-    log, metastore, claimed
+    store, log, metastore, claimed
         Services of the table.
     layout
         Paths of the table.
@@ -68,6 +80,7 @@ class Recovery:
 
     def __init__(  # noqa: PLR0913  # one parameter per service: they are what a test replaces
         self,
+        store: ObjectStore,
         log: TableLog,
         metastore: Metastore,
         claimed: ClaimedEntries,
@@ -77,6 +90,7 @@ class Recovery:
         identity: Mapping[str, str],
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        self._store = store
         self._log = log
         self._metastore = metastore
         self._claimed = claimed
@@ -105,27 +119,54 @@ class Recovery:
             self._sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT_SECONDS)
             record = self._log.read(version)
-        return self.recover(record, table, newest=newest) if record.outcome is None else None
+        if record.outcome is not None:
+            return None
+        history = self._log.read_history(self._log.read_state(listed_after=version))
+        if is_covered(history, record.entry):
+            return self._rebuild(record.entry, history, table)
+        return self.recover(record, table, newest=newest)
+
+    def _rebuild(self, entry: LogEntry, history: History, table: Table) -> Recovered:
+        """Record an outcome that was lost. Nothing is switched: newer entries have been published over this one."""
+        now = self._metastore.get_partitions(table, [one.values for one in entry.partitions])
+        outcome, superseded = rebuilt_outcome(history, entry, locations(now))
+        self._log.remember_recovery(entry.version)  # its claimant may have died with a call under way
+        settled = next((one.settled_by for one in history.records if one.entry.settles == entry.version), "")
+        self._log.settle(
+            entry.version, outcome, write_id=settled or entry.write_id, superseded=superseded, of=entry.write_id
+        )
+        logger.warning("version=%d had lost its outcome; newer entries show: %s", entry.version, outcome.value)
+        return Recovered(
+            version=entry.version,
+            recovered_as=entry.version,
+            outcome=outcome,
+            partitions=(),
+            superseded=tuple(sorted(superseded)),
+        )
 
     def _has_taken_effect(self, entry: LogEntry, table: Table) -> bool:
         """Whether readers look at the files of a write in every partition: then its claimant has nothing left to send.
 
         Only its own call points there. Not so the calls of a rollback, which another tool's may look like; a drop is a
-        call of its own, which may still come; and within a day after a recovery a staged write's earlier call may.
+        call of its own, which may still come; and until somebody has looked after a recovery, an earlier call may have.
         """
         targets = [one.new_location and Location.parse(one.new_location) for one in entry.partitions]
-        if {target and self._layout.write_id_of(target) for target in targets} != {entry.write_id}:
+        if entry.operation is not Operation.WRITE or not all(
+            target and self._layout.all_data.contains(target) for target in targets
+        ):
             return False
         try:
             now = self._metastore.get_partitions(table, [one.values for one in entry.partitions])
         except MetastoreError as error:
             logger.warning("version=%d cannot be seen: %s", entry.version, error)
             return False
-        return effect(states(entry, now, self._layout).values()) is Effect.ALL and not self._log.recovered_lately()
+        return effect(states(entry, now, self._layout).values()) is Effect.ALL and not (
+            self._log.read_state(listed_after=entry.version).unverified
+        )
 
     def _confirm(self, entry: LogEntry) -> Recovered:
         """Record the outcome in its claimant's place."""
-        outcome = self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id)
+        outcome = self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
         logger.warning("version=%d was in doubt, and readers see it: %s", entry.version, outcome.value)
         return Recovered(
             version=entry.version, recovered_as=entry.version, outcome=outcome, partitions=(), superseded=()
@@ -168,6 +209,11 @@ class Recovery:
             logger.warning("version=%s superseded by another tool, left alone: %s", claimed.settles, superseded)
         chosen = to_switch(found)
         todo = tuple(partition for partition in claimed.partitions if partition.values in chosen)
+        lost = self._lost_files(todo, found)
+        if lost:
+            logger.warning("version=%s is given up, its files are not there: %s", claimed.settles, lost)
+            undone = {values for values, state in found.items() if state is not PartitionState.DONE}
+            return self._settle(record.entry, claimed, (), tuple(sorted(undone)))
         if todo:
             present = {p.values: now[p.values] for p in todo if p.values in now}
             left_to_do = self._claimed.switch(table, replace(claimed, partitions=todo), present, deadline)
@@ -210,8 +256,10 @@ class Recovery:
         """Record the outcome, the original's first: then the recover entry is there to tell of it if we die between."""
         nothing_done = bool(superseded) and len(superseded) == len(claimed.partitions)
         outcome = Outcome.ABANDONED if nothing_done else Outcome.PUBLISHED
-        for version in (original.version, claimed.version):
-            self._log.settle(version, outcome, write_id=claimed.write_id, superseded=superseded)
+        for entry in (original, claimed):
+            self._log.settle(
+                entry.version, outcome, write_id=claimed.write_id, superseded=superseded, of=entry.write_id
+            )
         logger.warning("version=%d recovered as version=%d: %s", original.version, claimed.version, outcome.value)
         return Recovered(
             version=original.version,
@@ -228,25 +276,27 @@ class Recovery:
         while True:
             history, recovered = self.settled_history(table)
             done += recovered
-            now = self._metastore.get_partitions(table, sorted(history.current))
-            placed = placements(history, now)
-            if Placement.BEHIND not in placed.values():
+            placed, again = self._verify(table, history)
+            if again is None:
                 return Settled(recovered=tuple(done), put_right=tuple(put_right), placed=placed)
-            again = self._put_right(table, history, placed, now)
-            put_right += [again] if again else []
+            put_right += again
 
-    def put_right(self, table: Table, values: Collection[PartitionValues], now: PartitionsNow, *, newest: int) -> bool:
+    def put_right(self, table: Table, values: Collection[PartitionValues], now: PartitionsNow, state: LogState) -> bool:
         """Put right what a late call has done to partitions that somebody is about to build on.
 
-        Returns whether anything was behind: then the caller looks again. Costs a small request; the log is read only
-        within a day after a recovery, since without one no call of this library was left unanswered. An unpartitioned
-        table is compared with the newest entry always: any ALTER TABLE that was read before a publish and written after
-        it takes the old location back.
+        Returns whether the caller has to look again. Costs nothing without a recovery: no call of this library was left
+        unanswered. After one, these partitions are compared with the newest published entries; and as soon as no call
+        can come any more, all of the log's, once, whoever comes first. An unpartitioned table is compared with the
+        newest entry always: any ALTER TABLE that was read before a publish and written after it takes the old location
+        back.
         """
-        moved = () in now and not self._is_where_published(now[()], newest)
-        if not moved and not self._log.recovered_lately():
+        moved = () in now and not self._is_where_published(now[()], state.newest)
+        if not moved and not state.unverified:
             return False
         history, here = self._log.read_history(), locations(now)
+        if self._can_verify(history):
+            self._verify(table, history)
+            return True
         known = [one for one in values if one in history.current]
         placed = {one: history.placement(one, here.get(one)) for one in known}
         if Placement.BEHIND not in placed.values():
@@ -254,13 +304,32 @@ class Recovery:
         self._put_right(table, history, placed, now)
         return True
 
+    def _verify(
+        self, table: Table, history: History
+    ) -> tuple[Mapping[PartitionValues, Placement], list[Recovered] | None]:
+        """Compare all partitions of the log with the metastore; returns where they are, and what was put right.
+
+        ``None`` instead: nothing was behind. If no call can come late any more, nobody has to look again.
+        """
+        now = self._metastore.get_partitions(table, sorted(history.current))
+        placed = placements(history, now)
+        if Placement.BEHIND in placed.values():
+            again = self._put_right(table, history, placed, now)
+            return placed, [again] if again else []
+        if self._can_verify(history):
+            self._log.forget_recoveries(history.unverified or ())
+        return placed, None
+
+    def _can_verify(self, history: History) -> bool:
+        """Whether calls may have come late, and none can any more."""
+        return bool(history.unverified) and not self._log.may_calls_come(max(history.unverified or ()))
+
     def _is_where_published(self, whole_table: Partition, newest: int) -> bool:
         """Whether an unpartitioned table is where the newest published entry has put it, as far as there is one."""
         for version in range(newest, 0, -1):
             record = self._log.find(version)
-            if record is None:
-                return True
-            partitions = record.entry.partitions if record.outcome is Outcome.PUBLISHED else ()
+            is_published = record is not None and record.outcome is Outcome.PUBLISHED
+            partitions = record.entry.partitions if record is not None and is_published else ()
             if partitions and partitions[0].new_location is not None:
                 return Location.parse(whole_table.location).same_place(Location.parse(partitions[0].new_location))
         return True
@@ -302,15 +371,38 @@ class Recovery:
                 moved = replace(newest.partition, old_location=here.get(values))
                 behind.setdefault(newest.version, []).append(moved)
         oldest = min(behind)
+        lost = self._lost_files(behind[oldest], dict.fromkeys(placed, PartitionState.BEFORE))
+        if lost:
+            raise StorageError(
+                f"{len(lost)} partition(s) of {table.name} are not where version {oldest} has published them, and"
+                f" cannot be put back: {min(lost.values())}. Nothing was changed. Bring the files back from older"
+                f" versions of the bucket's objects; or replace the partitions with overwrite_partitions.",
+                table=str(table.name),
+            )
         return self.recover(self._log.read(oldest), table, newest=history.newest, behind=behind[oldest])
 
     def _states(self, entry: LogEntry, now: PartitionsNow) -> dict[PartitionValues, PartitionState]:
         """Tell other tools from late calls of this library; for that the whole log is read, which is rarely needed."""
-        found = states(entry, now, self._layout)
-        if PartitionState.SUPERSEDED not in found.values():
-            return found
-        history, here = self._log.read_history(), locations(now)
-        return {one.values: recovered_state(history, one, here.get(one.values)) for one in entry.partitions}
+        found, here = states(entry, now, self._layout), locations(now)
+        if PartitionState.SUPERSEDED in found.values():
+            history = self._log.read_history()
+            found = {one.values: recovered_state(history, one, here.get(one.values)) for one in entry.partitions}
+        written = written_placeholders(self._store, self._layout, now)
+        return found | dict.fromkeys(written & found.keys(), PartitionState.SUPERSEDED)
+
+    def _lost_files(
+        self, partitions: Iterable[EntryPartition], found: Mapping[PartitionValues, PartitionState]
+    ) -> dict[PartitionValues, str]:
+        """Say of partitions that readers do not look at yet which of their files are not there any more."""
+        ours = {
+            one.values: one
+            for one in partitions
+            if one.new_location is not None
+            and found[one.values] is PartitionState.BEFORE
+            and self._layout.all_data.contains(Location.parse(one.new_location))
+        }
+        _, lost = check_each(ours, lambda _, one: files_as_named(self._store, self._layout, one))
+        return lost
 
     def _look(self, table: Table, entry: LogEntry, deadline: Deadline) -> PartitionsNow:
         try:

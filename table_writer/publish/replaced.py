@@ -48,7 +48,7 @@ def replaced_locations(
     foreign: list[str] = []
     for location in map(Location.parse, dict.fromkeys(locations)):
         if layout.own.contains(location):
-            if location.place[2] != layout.empty(layout.write_id_of(location) or "").key:
+            if not layout.is_placeholder(location) or any(files_at(store, layout, location)):
                 ours.append(ReplacedLocation(location=str(location), delete_after=delete_after))
         elif layout.root.contains(location) and not (partitioned and location.contains(layout.own)):
             theirs.append(location)

@@ -11,9 +11,11 @@ from table_writer.errors import (
     MetastoreError,
     OutcomeUnknownError,
     PartitionMissingError,
+    StorageError,
     TableWriterError,
 )
 from table_writer.log.deadline import Deadline
+from table_writer.log.files import written_placeholders
 from table_writer.log.rules import Effect, PartitionState, effect, partition_state
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry
@@ -21,6 +23,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table
 from table_writer.model.write import TableLayout
 from table_writer.publish.parameters import new_parameters, stale_parameters
+from table_writer.storage.object_store import ObjectStore
 
 __all__ = ["PartitionsNow", "Switch", "locations", "outcome_unknown", "states"]
 
@@ -45,23 +48,26 @@ class Switch:
     ----------
     metastore
         Retries nothing that changes something.
-    layout
-        Paths of the table.
+    store, layout
+        Of the table.
     call_timeout_seconds
         How long one call may take; no call is sent that could end after the claim's own timeout.
     """
 
-    def __init__(self, metastore: Metastore, layout: TableLayout, *, call_timeout_seconds: float) -> None:
+    def __init__(
+        self, metastore: Metastore, store: ObjectStore, layout: TableLayout, *, call_timeout_seconds: float
+    ) -> None:
         self._metastore = metastore
+        self._store = store
         self._layout = layout
         self._call_timeout_seconds = call_timeout_seconds
 
     def apply(self, table: Table, entry: LogEntry, now: PartitionsNow, deadline: Deadline) -> tuple[str, ...]:
         """Point every partition of the entry at its new location, in one metastore transaction.
 
-        Nothing replaced: one add. Otherwise one alter; partitions that do not exist are first added at a location where
-        no file ever is, so that no row appears before the alter. Those that shall not exist are emptied in the same
-        alter and dropped afterwards.
+        Nothing replaced: one add. Otherwise one alter; partitions that do not exist are first added, each at a location
+        of its own without files, so that no row appears before the alter. Those that shall not exist are emptied in the
+        same alter and dropped afterwards.
 
         Returns
         -------
@@ -91,20 +97,20 @@ class Switch:
 
     def _alter(self, table: Table, entry: LogEntry, now: PartitionsNow, in_time: Callable[[], None]) -> None:
         present = dict(now)
-        empty = str(self._layout.empty(entry.write_id))
+        empty = {p.values: str(self._layout.empty(entry.write_id, p.values)) for p in entry.partitions}
         for _ in range(3):  # another tool may drop a partition between our look and the alter
             missing = [p for p in entry.partitions if p.values not in present and _stays(p)]
             if missing:
                 placeholders = [
-                    Partition(values=partition.values, location=empty, parameters=NO_FILES) for partition in missing
+                    Partition(values=one.values, location=empty[one.values], parameters=NO_FILES) for one in missing
                 ]
                 self._metastore.add_partitions(table, placeholders, before_send=in_time)
                 present |= {partition.values: partition for partition in placeholders}
             try:
                 changes = [
-                    self._changed(entry, partition, partition.new_location or empty, present[partition.values])
-                    for partition in entry.partitions
-                    if partition.values in present
+                    self._changed(entry, one, one.new_location or empty[one.values], present[one.values])
+                    for one in entry.partitions
+                    if one.values in present
                 ]
                 return self._metastore.alter_partitions(table, changes, before_send=in_time)
             except PartitionMissingError:
@@ -117,13 +123,18 @@ class Switch:
         )
 
     def _drop(self, table: Table, entry: LogEntry, in_time: Callable[[], None]) -> tuple[str, ...]:
-        """Drop what was emptied, if it is still empty. Readers see no rows there already: a failure is a note."""
+        """Drop what was emptied, if it is still empty. Readers see no rows there already: a failure is a note.
+
+        One to which another tool has written since has rows again, which are that tool's: it stays.
+        """
         emptied = [partition.values for partition in entry.partitions if not _stays(partition)]
         try:
-            for values, present in self._metastore.get_partitions(table, emptied).items() if emptied else ():
-                if self._layout.is_placeholder(Location.parse(present.location)):
+            now = self._metastore.get_partitions(table, emptied) if emptied else {}
+            written = written_placeholders(self._store, self._layout, now)
+            for values, present in now.items():
+                if values not in written and self._layout.is_placeholder(Location.parse(present.location)):
                     self._metastore.drop_partition(table, values, before_send=in_time)
-        except MetastoreError as error:
+        except (MetastoreError, StorageError) as error:
             logger.warning("write_id=%s emptied partitions were not dropped yet: %s", entry.write_id, error)
             todo = f"{len(emptied)} partition(s) without rows are still to be dropped ({error.message});"
             return (f"{todo} `table-writer recover` does it.",)

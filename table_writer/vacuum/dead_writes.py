@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from table_writer.log.history import History
-from table_writer.log.registration import Registered, read_registrations
-from table_writer.log.signs import read_signs, write_id_of_sign
-from table_writer.log.turn import held_ids
+from table_writer.log.registration import Registered, check_keys, read_registrations, write_id_of_check
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.location import Location
 from table_writer.model.write import TableLayout
@@ -37,8 +35,7 @@ class Traces:
     write_ids: frozenset[str]  # that have a directory under data/
     uploads: dict[str, list[UploadInfo]]
     registered: dict[str, Registered]
-    signs: tuple[str, ...]  # keys of turns and of results of checks
-    held_ids: frozenset[str]  # that a living process publishes
+    checks: tuple[str, ...]  # keys of results of checks
     now: datetime  # by the store's clock
 
     def write_id_of(self, upload: UploadInfo) -> str | None:
@@ -60,7 +57,7 @@ class Traces:
         return frozenset(key for key, one in self.registered.items() if one.is_staged and not one.is_dead(0.0))
 
     def stale_registrations(self, history: History, older_than_seconds: float) -> tuple[str, ...]:
-        """Return keys of registrations of dead writers whose files the log owns, and of signs beside none."""
+        """Return keys of registrations of dead writers whose files the log owns, and of checks of no write."""
         claimed = history.claimed_ids
         dead = {
             write_id: one.key
@@ -68,8 +65,8 @@ class Traces:
             if write_id in claimed and one.is_dead(older_than_seconds)
         }
         alive = self.registered.keys() - dead.keys()
-        signs = (key for key in self.signs if write_id_of_sign(self.layout, key) not in alive)
-        return tuple(sorted((*dead.values(), *signs)))
+        checks = (key for key in self.checks if write_id_of_check(self.layout, key) not in alive)
+        return tuple(sorted((*dead.values(), *checks)))
 
     def dead_writes(
         self, store: ObjectStore, history: History, used: InUse, older_than_seconds: float
@@ -87,8 +84,6 @@ class Traces:
             if used.meets(self.layout.data(write_id).place):
                 continue
             if registered is not None and not registered.is_dead(older_than_seconds):
-                continue
-            if write_id in self.held_ids:
                 continue
             objects = tuple(store.list(self.layout.data(write_id).key)) if write_id in self.write_ids else ()
             uploads = tuple(self.uploads.get(write_id, ()))
@@ -124,15 +119,14 @@ def look_for_traces(store: ObjectStore, layout: TableLayout) -> Traces:
         write_id = _write_id_of(layout, upload)
         if write_id is not None and WRITE_ID.fullmatch(write_id):  # else another tool's, at a key that no path names
             uploads.setdefault(write_id, []).append(upload)
-    signs = tuple(read_signs(store, layout))  # first: who has put one is registered longer than that
+    checks = tuple(check_keys(store, layout))  # first: a write is staged before its results of checks are put
     registered = {key: replace(one, staged={}) for key, one in read_registrations(store, layout).items()}
     return Traces(
         layout=layout,
         write_ids=write_ids,
         uploads=uploads,
         registered=registered,
-        signs=signs,
-        held_ids=held_ids(store, layout, signs),
+        checks=checks,
         now=_now(store, layout),
     )
 

@@ -13,9 +13,9 @@ from table_writer.errors import ConflictError, TableWriterError
 from table_writer.log.deadline import Deadline, boot_seconds
 from table_writer.log.files import files_at
 from table_writer.log.history import History, Left
+from table_writer.log.registration import check_keys
 from table_writer.log.removal import abort_uploads, batches, delete_keys
 from table_writer.log.rules import claim_is_over
-from table_writer.log.signs import read_signs
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import DISCARD, DeletedLocation, LogEntry, Operation, Outcome, ReplacedObject
@@ -321,8 +321,9 @@ class Vacuum:
         failed = [*self._abort(self._store.list_uploads(data.key))]
         failed += self._delete(entry, (found.key for found in self._store.list(data.key)))
         if not failed:
-            signs = read_signs(self._store, self._layout, write.write_id)
-            failed += self._delete(entry, [*signs, self._layout.registration_key(write.write_id)])
+            checks = check_keys(self._store, self._layout, write.write_id)
+            keys = (self._layout.staged_key(write.write_id), self._layout.registration_key(write.write_id))
+            failed += self._delete(entry, [*checks, *keys])
         yield from failed
 
     def _settle(self, entry: LogEntry, history: History) -> None:

@@ -113,7 +113,7 @@ class TableWorld:
         self, mode: WriteMode = WriteMode.OVERWRITE_PARTITIONS, *, scope: Scope | None = None, key: str = ""
     ) -> WritePlan:
         services = self.services()
-        claim_root(self.store, self.layout, Owner.of(services.table, self.metastore.uri))
+        log_id = claim_root(self.store, self.layout, Owner.of(services.table, self.metastore.uri))
         state = services.log.read_state()
         return WritePlan(
             write_id=new_write_id(),
@@ -127,6 +127,7 @@ class TableWorld:
             hint=state.listed_after,
             in_doubt=state.in_doubt,
             created_at=datetime.now(UTC),
+            log_id=log_id,
         )
 
     def write(
@@ -244,6 +245,7 @@ class TableWorld:
         return [
             *(key for key in data if not key.startswith(tuple(live))),
             *(info.key for info in self.store.list(self.layout.registrations.key)),
+            *(info.key for info in self.store.list(self.layout.all_staged.key)),
             *(upload.key for upload in self.store.list_uploads(self.layout.root.key)),
         ]
 
