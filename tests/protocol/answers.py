@@ -18,6 +18,7 @@ from .requests import (
     PutRegistration,
     ReadLog,
     ReadMetastore,
+    Rebuild,
     RemoveRegistration,
     Send,
     Settle,
@@ -47,6 +48,8 @@ def change(request: Any, world: World) -> tuple[str, World]:
         return OK, world._replace(data=world.data.union(request.codes))
     if isinstance(request, Delete):
         return OK, delete(request, world)
+    if isinstance(request, Rebuild):
+        return OK, world._replace(log=world.log.rebuilt(*request))
     if isinstance(request, Verify):
         return OK, world._replace(log=world.log.verified(request.versions))
     return OK, change_registration(request, world)

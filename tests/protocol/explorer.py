@@ -39,6 +39,7 @@ from .requests import (
     ReadLog,
     ReadMetastore,
     ReadRegistration,
+    Rebuild,
     RemoveRegistration,
     Send,
     Settle,
@@ -106,7 +107,7 @@ class Explorer:
             Settle: self._settle,
             Send: self._send,
             **dict.fromkeys((ReadMetastore, ListStale, HasData, ListFiles, ReadRegistration), self._read),
-            **dict.fromkeys((Copy, Upload, Delete, RemoveRegistration, PutRegistration, Verify), self._change),
+            **dict.fromkeys((Copy, Upload, Delete, RemoveRegistration, PutRegistration, Verify, Rebuild), self._change),
         }
 
     def run(

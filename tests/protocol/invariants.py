@@ -22,6 +22,7 @@ from .requests import (
     Next,
     PutRegistration,
     ReadLog,
+    Rebuild,
     RemoveRegistration,
     Send,
     Settle,
@@ -176,7 +177,7 @@ class Checks:
                 response, world = settle(request, world)
             elif isinstance(request, Send):
                 response, world = send(request, world)
-            elif isinstance(request, Copy | Upload | Delete | RemoveRegistration | PutRegistration | Verify):
+            elif isinstance(request, Copy | Upload | Delete | RemoveRegistration | PutRegistration | Verify | Rebuild):
                 response, world = change(request, world)
             elif isinstance(request, ReadLog) and world.log.has_lost_entries:
                 response = self._machine.program.newest_entries(world.log)

@@ -8,10 +8,8 @@ from typing import Final
 from table_writer.log.history import Placement, SlotRecord
 from table_writer.log.rules import Effect, PartitionState, Standing
 from table_writer.model.entry import Operation, Outcome
-from table_writer.model.table import PartitionValues
 from table_writer.model.write import no_partition
 
-from .pending import rebuilt_outcome
 from .requests import (
     FAILED,
     LOST,
@@ -26,6 +24,7 @@ from .requests import (
     Phase,
     ReadLog,
     ReadMetastore,
+    Rebuild,
     Send,
     Settle,
     Upload,
@@ -44,7 +43,6 @@ from .state import (
     place_of,
     rows_at,
     tag_of,
-    text,
 )
 from .writes import HALF, Brought, Job, Planned, Shown, Write
 
@@ -133,7 +131,7 @@ class Publishing(Rules):
         return self.doing_again(log, version, tuple(behind[version]), ("publish", plan), failed)
 
     def in_the_way(self, plan: Planned, log: Log, shown: Shown) -> dict[int, list[Change]]:
-        """What is to be put right before a write builds on it. Any ALTER TABLE of an unpartitioned table may be late."""
+        """What is to be put right before a write builds on it. In an unpartitioned table any call may be late."""
         return self.behind(log, shown) if self.may_be_late(log) or plan.write.is_of_whole_table else {}
 
     def build(self, plan: Planned, log: Log, shown: Shown) -> Next:
@@ -314,14 +312,12 @@ class Publishing(Rules):
 
     def rebuild(self, log: Log, version: int, then: Next) -> Phase:
         """Record again how an entry had ended, by what came after it."""
-        changes = log.slots[version - 1].changes
-        now = yield ReadMetastore(tuple(values for values, _, _ in changes))
-        shown: dict[PartitionValues, str | None] = {
-            (values,): text(code) for (values, _, _), code in zip(changes, now, strict=True)
-        }
-        outcome, superseded = rebuilt_outcome(log.history, log.record(version), shown)
-        moved = tuple(sorted(values for (values,) in superseded))
-        yield Settle(version, outcome, log.slots[version - 1].write_id, superseded=moved)
+        slot = log.slots[version - 1]
+        now = yield ReadMetastore(tuple(values for values, _, _ in slot.changes))
+        shown = dict(zip((values for values, _, _ in slot.changes), now, strict=True))
+        outcome, superseded = self.rebuilt(log, version, shown)
+        again = (one.write_id for one in log.slots if one.settles == version and one.outcome is not None)
+        yield Rebuild(version, outcome, next(again, slot.write_id), superseded)
         return then
 
     def doing_again(self, log: Log, version: int, changes: tuple[Change, ...], then: Next, failed: Next) -> Next:

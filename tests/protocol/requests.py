@@ -90,6 +90,15 @@ class Settle(NamedTuple):
     superseded: tuple[str, ...] = ()
 
 
+class Rebuild(NamedTuple):
+    """Record an outcome that was lost; the mark says that calls of the entry may have come late."""
+
+    version: int
+    outcome: Outcome
+    write_id: str
+    superseded: tuple[str, ...] = ()
+
+
 class Send(NamedTuple):
     call: Call
     in_time_of: int = 0  # 0: whenever
@@ -116,6 +125,7 @@ Request = (
     | Upload
     | Claim
     | Settle
+    | Rebuild
     | Send
     | Delete
     | ReadRegistration

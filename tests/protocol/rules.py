@@ -14,12 +14,13 @@ from table_writer.log.rules import (
     claim_is_over,
     effect,
     partition_state,
+    rebuilt_outcome,
     recovered_state,
     standing,
     to_switch,
 )
 from table_writer.model.entry import LogEntry, Operation, Outcome
-from table_writer.model.table import Partition
+from table_writer.model.table import Partition, PartitionValues
 from table_writer.vacuum.due import Ages, InUse, due, in_use, is_used
 
 from .pending import History, covered
@@ -153,6 +154,14 @@ class Rules:
 
     def covered(self, history: History, record: SlotRecord) -> bool:
         return covered(history, record.entry)
+
+    def rebuilt(self, log: Log, version: int, shown: dict[str, str | None]) -> tuple[Outcome, tuple[str, ...]]:
+        """Find out how an entry had ended, and which of its partitions another tool had moved."""
+        places: dict[PartitionValues, str] = {
+            (values,): str(location(code)) for values, code in shown.items() if code is not None
+        }
+        outcome, superseded = rebuilt_outcome(log.history, log.record(version).entry, places)
+        return outcome, tuple(sorted(values for (values,) in superseded))
 
     def is_same_log(self, plan: Planned, log: Log) -> bool:
         return plan.log_id == log.marks.log_id

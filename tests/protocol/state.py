@@ -1,9 +1,9 @@
 """The small world that is explored: a log, a metastore, data, calls that are under way, and what actors remember.
 
 Locations are short texts here: ``A/p`` are the rows of write A in partition p, ``A`` all its rows, ``A_1`` a directory
-that it has copied into when somebody else had changed what it had copied, ``@A/p`` its placeholder of p, ``dt=p`` rows
-that other tools wrote below the table root, ``dt=`` those in the root itself, ``x:p`` a place elsewhere. A location of a
-table whose server compares and sets has the write that came last: ``A/p~A``.
+that it has copied into when somebody had changed what it had copied, ``@A/p`` its placeholder of p, ``dt=p`` rows that
+other tools wrote below the table root, ``dt=`` those in the root itself, ``x:p`` a place elsewhere. A location of a table
+whose server compares and sets has the write that came last: ``A/p~A``.
 
 Rows are named by the location they were first written to: an append of A to ``I/p`` has the rows ``A/p`` and ``I/p``.
 A row that another tool has inserted into p is ``o/p``.
@@ -60,7 +60,7 @@ def location(code: str) -> Location:
         found = LAYOUT.root.child(code)
     elif code.startswith("@"):
         write_id, _, values = code[1:].partition("/")
-        found = LAYOUT.all_empty.child(write_id, f"p-{values}")
+        found = LAYOUT.empty(write_id, (values,))
     else:
         write_id, _, values = code.partition("/")
         if values:
@@ -225,6 +225,15 @@ class Log:
             new = slot._replace(outcome=outcome, settled_by=write_id, timed_out=late, superseded=superseded)
             made = self._made[key] = self._with(version, slot if slot.outcome else new)
         return made
+
+    def rebuilt(self, version: int, outcome: Outcome, write_id: str, superseded: tuple[str, ...]) -> Log:
+        """Return the log with an outcome that was lost."""
+        slot = self.slots[version - 1]
+        if slot.outcome is not None:
+            return self
+        new = slot._replace(outcome=outcome, settled_by=write_id, superseded=superseded)
+        marks = self.marks._replace(unverified=self.marks.unverified | {version})
+        return Log.of((*self.slots[: version - 1], new, *self.slots[version:]), marks)
 
     def timed_out(self, version: int) -> Log:
         made = self._made.get(version)
