@@ -59,8 +59,8 @@ def change_registration(request: RemoveRegistration | PutRegistration, world: Wo
     """Put or remove one; where the sign of life and the record have one key, the last put wins."""
     write_id = request.write_id
     if isinstance(request, PutRegistration) and request.is_staged:
-        return world._replace(staged=world.staged | {write_id}, awake=world.awake | {write_id})
-    if isinstance(request, PutRegistration) and request.key != staged_key(write_id):
+        return world._replace(staged=world.staged | {write_id})
+    if isinstance(request, PutRegistration) and (request.key != staged_key(write_id) or write_id not in world.staged):
         return world
     return world._replace(staged=world.staged - {write_id}, awake=world.awake - {write_id})
 

@@ -196,7 +196,7 @@ MODE_MUTATIONS: Final = (
         "an append waits for what is in doubt",
         AppendsBesideOneInDoubt,
         where("2 appends", ONLY_P, A=APPEND_P, B=append("B", "p")),
-        "lost update",
+        WRONG,
     ),
     Mutation(
         "no append to what a late alter has brought back",

@@ -132,9 +132,9 @@ class AbandonsUnanswered(Protocol):
 class DropsPlaceholders(Protocol):
     def give_up(self, job: Job) -> Phase:
         now = yield ReadMetastore(tuple(values for values, _, _ in job.changes))
-        own = [values for (values, _, _), code in zip(job.changes, now, strict=True) if code == f"@{job.write_id}"]
-        for values in own:
-            yield self.send(job, ("drop", ((values, None),)))
+        for (values, _, _), code in zip(job.changes, now, strict=True):
+            if code == f"@{job.write_id}/{values}":
+                yield self.send(job, ("drop", ((values, None),)))
         return "really_give_up", job
 
     def really_give_up(self, job: Job) -> Phase:
@@ -364,7 +364,7 @@ MUTATIONS: Final = (
         "recover does not tear an entry over a late drop",
         TakesLateCallsForAnotherTool,
         where("old drop", OLD_DROP, A=A_PQ, recover=RECOVER),
-        "without the others",
+        "lost update",
     ),
     Mutation(
         "a placeholder is as good as no partition",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from table_writer.log.history import History as ProductHistory
 from table_writer.log.history import SlotRecord
 from table_writer.log.rules import is_covered
+from table_writer.log.rules import rebuilt_outcome as product_rebuilt_outcome
 from table_writer.model.entry import LogEntry, Operation, Outcome
 from table_writer.model.location import Location, PlaceSet
+from table_writer.model.table import PartitionValues
 
 
 class History(ProductHistory):
@@ -44,3 +46,12 @@ def covered(history: ProductHistory, entry: LogEntry) -> bool:
     )
     deleted = PlaceSet(Location.parse(one.location).place for entry in vacuums for one in entry.deletes)
     return any(map(deleted.holds, targets))
+
+
+def rebuilt_outcome(
+    history: ProductHistory, entry: LogEntry, locations: Mapping[PartitionValues, str]
+) -> tuple[Outcome, frozenset[PartitionValues]]:
+    """Believe only a recovery that was carried out: one that the metastore has refused says nothing of the entry."""
+    refused = [one for one in history.records if one.entry.settles == entry.version]
+    believed = [one for one in history.records if one not in refused or one.outcome is Outcome.PUBLISHED]
+    return product_rebuilt_outcome(ProductHistory(history.layout, believed, history.unverified), entry, locations)

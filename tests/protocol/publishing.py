@@ -7,7 +7,7 @@ from typing import Final
 
 from table_writer.log.history import Placement, SlotRecord
 from table_writer.log.rules import Effect, PartitionState, Standing
-from table_writer.model.entry import Operation, Outcome
+from table_writer.model.entry import LogEntry, Operation, Outcome
 from table_writer.model.write import no_partition
 
 from .requests import (
@@ -73,7 +73,7 @@ class Publishing(Rules):
         again = ("publish", plan)
         if not self.is_same_log(plan, log):
             return "discard", plan, "failed"
-        draft = entry_of(plan.base + 1, self._slot(plan, tuple((values, None) for values in plan.write.partitions)))
+        draft = self.drafted(plan)
         unseen = {*range(plan.base + 1, log.newest + 1), *plan.in_doubt, *log.in_doubt}
         records = [log.record(version) for version in sorted(unseen)]
         if plan.write.key and self.repeats_since(records, plan):
@@ -88,6 +88,10 @@ class Publishing(Rules):
             if verdict in {Standing.CONFLICT, Standing.DELETED}:
                 return "discard", plan, "failed"
         return "look", plan, log
+
+    def drafted(self, plan: Planned) -> LogEntry:
+        """Return what the write wants to claim, as far as it knows: where its rows are, copied or not."""
+        return entry_of(plan.base + 1, self._slot(plan, tuple((values, None) for values in plan.write.partitions)))
 
     def of_this_write(self, plan: Planned, log: Log) -> Next | None:
         """Return where to go on if another process has claimed this very write: only one that was staged."""
@@ -137,11 +141,18 @@ class Publishing(Rules):
     def build(self, plan: Planned, log: Log, shown: Shown) -> Next:
         if self.refuses(plan.write, shown):
             return "discard", plan, "failed"
+        if plan.write.creates and any(code is not None for _, code in shown):
+            return "look_into", plan, log, shown
         return ("bring", plan, log, shown) if plan.write.appends else ("claim", plan, log, shown)
 
     def refuses(self, write: Write, shown: Shown) -> bool:
         there = [code for _, code in shown if code is not None]
-        return bool(write.creates and there) or bool(write.appends and any(map(is_elsewhere, there)))
+        return bool(write.creates and any(map(rows_at, there))) or bool(write.appends and any(map(is_elsewhere, there)))
+
+    def look_into(self, plan: Planned, log: Log, shown: Shown) -> Phase:
+        """Create what is there without rows: a publish has added it, and was refused then."""
+        found = yield ListFiles(tuple(place for _, place in self.places(shown)))
+        return ("discard", plan, "failed") if any(found) else ("claim", plan, log, shown)
 
     def behind(self, log: Log, shown: Shown) -> dict[int, list[Change]]:
         """What late calls have set back, by the version that is to be done again."""

@@ -14,7 +14,6 @@ from table_writer.log.rules import (
     claim_is_over,
     effect,
     partition_state,
-    rebuilt_outcome,
     recovered_state,
     standing,
     to_switch,
@@ -23,7 +22,7 @@ from table_writer.model.entry import LogEntry, Operation, Outcome
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.vacuum.due import Ages, InUse, due, in_use, is_used
 
-from .pending import History, covered
+from .pending import History, covered, rebuilt_outcome
 from .state import (
     LAYOUT,
     PARTITIONS,
@@ -140,8 +139,12 @@ class Rules:
         return f"writes/{write_id}"
 
     def to_verify(self, log: Log) -> frozenset[int]:
-        """Recoveries whose late calls have all come by now, and which nobody has looked for since."""
-        return log.marks.closed
+        """Recoveries whose late calls have all come by now, and which nobody has looked for since.
+
+        Not while anything is in doubt: what seems to be behind may be about to change.
+        """
+        in_doubt = any(log.slots[version - 1].operation is not Operation.VACUUM for version in log.in_doubt)
+        return frozenset() if in_doubt else log.marks.closed
 
     def may_be_late(self, log: Log) -> bool:
         """Whether a call of an entry that was recovered may come, or have come unseen."""

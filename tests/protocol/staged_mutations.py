@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from table_writer.log.history import SlotRecord
-from table_writer.log.rules import Standing
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.vacuum.due import InUse
 
@@ -15,7 +13,7 @@ from .mutation import Mutation, where
 from .mutations import PublishesWhatIsVacuumed
 from .requests import Delete, Next, Phase, ReadLog, RemoveRegistration
 from .rules import Discarding
-from .scenarios import B_P, ONLY_P, VACUUM
+from .scenarios import B_P, VACUUM
 from .staged_scenarios import (
     DIED,
     DISCARD,
@@ -26,6 +24,7 @@ from .staged_scenarios import (
     REPLACED_AND_TRIMMED,
     STAGE,
     STAGED,
+    STAGING,
     appender,
 )
 from .state import Budget, Log, location
@@ -101,8 +100,8 @@ class KeepsItsRecordWhereItsHeartbeatWas(Protocol):
 class PublishesCopiesOfWhatIsGivenUp(Protocol):
     """Only a vacuum of what the write itself has written stops it."""
 
-    def standing(self, record: SlotRecord, draft: LogEntry, plan: Planned) -> Standing:
-        return super().standing(record, draft, plan._replace(brought=()))
+    def drafted(self, plan: Planned) -> LogEntry:
+        return super().drafted(plan._replace(brought=()))
 
 
 class LooksAtFilesFirst(Protocol):
@@ -182,7 +181,7 @@ STAGED_MUTATIONS: Final = (
     Mutation(
         "the record of a staged write has a key that no sign of life has",
         KeepsItsRecordWhereItsHeartbeatWas,
-        where("staging, vacuum, a day", ONLY_P, Budget(days=1, late_store=1), X=STAGE, vacuum=VACUUM),
+        where("staging, vacuum, a day", STAGING, Budget(days=1, late_store=1), X=STAGE, vacuum=VACUUM),
         "is staged, and its files are gone",
     ),
     Mutation(

@@ -44,6 +44,7 @@ def with_staged(begin: World, partitions: str, *, lasting: bool = True) -> World
 
 
 STAGE: Final[Next] = ("stage", Write("X", ("p",)))
+STAGING: Final = ONLY_P._replace(awake=frozenset("X"))
 DISCARD: Final[Next] = ("discard_staged", "X")
 STAGED: Final = with_staged(ONLY_P, "p")
 STAGED_PQ: Final = with_staged(ONLY_P, "pq")

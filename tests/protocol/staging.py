@@ -7,6 +7,7 @@ from table_writer.model.entry import Operation, Outcome
 from .answers import staged_key
 from .publishing import Publishing
 from .requests import (
+    OK,
     Claim,
     Delete,
     ListFiles,
@@ -32,8 +33,8 @@ class Staging(Publishing):
         """Upload with a sign of life, then say that the write waits."""
         yield Upload(tuple(f"{write.write_id}/{values}" for values in write.partitions))
         yield PutRegistration(write.write_id, self.heartbeat_key(write.write_id), is_staged=False)
-        yield PutRegistration(write.write_id, staged_key(write.write_id), is_staged=True)
-        return "end", "staged"
+        answer = yield PutRegistration(write.write_id, staged_key(write.write_id), is_staged=True)
+        return "end", "staged" if answer == OK else "unknown"
 
     def publish_staged(self, write: Write, base: int, log_id: int = 1) -> Phase:
         if not (yield ReadRegistration(write.write_id)):
