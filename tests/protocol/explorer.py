@@ -316,6 +316,8 @@ class Explorer:
     def _damaged(self, state: State) -> Iterator[Step]:
         """Objects of the log are lost, or somebody deletes it while nobody is at work."""
         world, actors, budget = state
+        if not budget.damaged + budget.lost_entries + budget.resets:
+            return
         settled = [version for version, slot in enumerate(world.log.slots, 1) if slot.outcome and not slot.gone]
         for version in settled if budget.damaged else ():
             later = world._replace(log=world.log.damaged(version))
@@ -323,13 +325,13 @@ class Explorer:
                 ("damage", version, "its outcome is lost"),
                 State(later, actors, budget._replace(damaged=budget.damaged - 1)),
             )
-        for version in settled if budget.lost_entries else ():
+        idle = all(one.report or one.key[1:] == (self._scenario.actors[one.key[0]], ()) for one in actors)
+        for version in settled if budget.lost_entries and idle else ():
             later = world._replace(log=world.log.without_entry(version))
             yield (
                 ("damage", version, "the entry is lost"),
                 State(later, actors, budget._replace(lost_entries=budget.lost_entries - 1)),
             )
-        idle = all(one.report or one.key[1:] == (self._scenario.actors[one.key[0]], ()) for one in actors)
         if budget.resets and idle:
             empty = Log.of((), Marks(log_id=world.log.marks.log_id + 1))
             later = world._replace(log=empty)

@@ -27,7 +27,7 @@ from .scenarios import (
     scenario,
     write,
 )
-from .staged_scenarios import DISCARD, P1, STAGE, STAGED, STAGED_PQ, STAGING, appender
+from .staged_scenarios import DISCARD, P1, STAGE, STAGED, STAGING, appender
 from .state import Budget, Slot, start
 from .writes import Brought, Planned, Write
 
@@ -67,7 +67,7 @@ HALF_REPLACED: Final = start(
 """Of what J has published one partition was replaced."""
 
 REFUSED_TO_PUT_RIGHT: Final = start(
-    ("M/p", None),
+    ("M/p", "N/q"),
     [
         I_P,
         J_P,
@@ -178,12 +178,11 @@ SEEN_LATE: Final = (
         C=create("C", "q"),
     ),
     scenario(
-        "an append without an answer: 2 appends, recover, a day",
+        "an append without an answer: 2 appends, a day",
         ONLY_P,
         Budget(timeouts=1, late=1, days=1),
         A=append("A", "p"),
         B=append("B", "p"),
-        recover=RECOVER,
     ),
 )
 
@@ -253,8 +252,8 @@ DAMAGED: Final = (
         recover=RECOVER,
     ),
     scenario(
-        "an outcome is lost: 2 publishers of a staged write",
-        STAGED_PQ,
+        "an outcome is lost: publisher, write",
+        STAGED,
         Budget(timeouts=1, refusals=1, damaged=1),
         Budget(timeouts=1, late=1, damaged=1),
         P1=P1,

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from table_writer.log.history import History as ProductHistory
 from table_writer.log.history import SlotRecord
-from table_writer.log.rules import is_covered
-from table_writer.log.rules import rebuilt_outcome as product_rebuilt_outcome
+from table_writer.log.rules import PartitionState, partition_state
 from table_writer.model.entry import LogEntry, Operation, Outcome
 from table_writer.model.location import Location, PlaceSet
 from table_writer.model.table import PartitionValues
@@ -35,8 +34,11 @@ class History(ProductHistory):
 
 
 def covered(history: ProductHistory, entry: LogEntry) -> bool:
-    """Count vacuums that delete what an entry points readers at, too."""
-    if is_covered(history, entry):
+    """Whether newer entries show that one without an outcome had ended: nobody claims over an entry in doubt.
+
+    So does a vacuum that deletes what the entry points readers at.
+    """
+    if any(one.entry.version > entry.version and _covers(one, entry) for one in history.records):
         return True
     targets = [Location.parse(one.new_location).place for one in entry.partitions if one.new_location is not None]
     vacuums = (
@@ -48,10 +50,32 @@ def covered(history: ProductHistory, entry: LogEntry) -> bool:
     return any(map(deleted.holds, targets))
 
 
+def _covers(record: SlotRecord, entry: LogEntry) -> bool:
+    newer = record.entry
+    if record.outcome is Outcome.ABANDONED or not newer.partition_values & entry.partition_values:
+        return False
+    if newer.operation is Operation.RECOVER:  # of something newer: several processes may recover one entry
+        return record.outcome is Outcome.PUBLISHED and (newer.settles or 0) > entry.version
+    return newer.operation is not Operation.VACUUM
+
+
 def rebuilt_outcome(
     history: ProductHistory, entry: LogEntry, locations: Mapping[PartitionValues, str]
 ) -> tuple[Outcome, frozenset[PartitionValues]]:
-    """Believe only a recovery that was carried out: one that the metastore has refused says nothing of the entry."""
-    refused = [one for one in history.records if one.entry.settles == entry.version]
-    believed = [one for one in history.records if one not in refused or one.outcome is Outcome.PUBLISHED]
-    return product_rebuilt_outcome(ProductHistory(history.layout, believed, history.unverified), entry, locations)
+    """Believe a recovery of it that was carried out; else one partition bears witness for all.
+
+    The next entry that names it found it at this entry's location; or it is there still.
+    """
+    newer = [one for one in history.records if one.entry.version > entry.version]
+    for record in newer:
+        if record.entry.settles == entry.version and record.outcome is Outcome.PUBLISHED:
+            return Outcome.PUBLISHED, record.superseded
+    for partition in entry.partitions:
+        following = (one.entry for one in newer if _covers(one, entry))
+        named = (one for next_entry in following for one in next_entry.partitions if one.values == partition.values)
+        after = next(named, None)
+        found = after.old_location if after is not None else locations.get(partition.values)
+        state = partition_state(partition, found, history.layout)
+        if state in {PartitionState.DONE, PartitionState.EMPTIED}:
+            return Outcome.PUBLISHED, frozenset()
+    return Outcome.ABANDONED, frozenset()

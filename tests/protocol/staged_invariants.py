@@ -20,6 +20,7 @@ class StagedChecks:
         }
         self._discarders: dict[str, str] = {n: phase[1] for n, phase in actors.items() if phase[0] == "discard_staged"}
         self._stagers: dict[str, Write] = {n: phase[1] for n, phase in actors.items() if phase[0] == "stage"}
+        self._log_id = begin.log.marks.log_id
         self._staged = frozenset() if self._discarders else begin.staged & begin.awake
 
     def state(self, world: World, told: Iterable[tuple[str, str]], *, is_expired: bool) -> str:
@@ -35,7 +36,7 @@ class StagedChecks:
 
     def success_is_gone(self, world: World, told: Iterable[tuple[str, str]]) -> str:
         """Check after a recover that what was acknowledged is there."""
-        for name, report in told:
+        for name, report in told if world.log.marks.log_id == self._log_id else ():
             write = self._publishers.get(name)
             if write and report == "success" and not versions_published(world, write.write_id):
                 named = {v for slot in world.log.slots if slot.write_id == write.write_id for v, _, _ in slot.changes}
@@ -47,7 +48,8 @@ class StagedChecks:
         if report.startswith("failed at v") and name in self._publishers:
             known, write_id = int(report.removeprefix("failed at v")), self._publishers[name].write_id
             for version in versions_published(world, write_id):
-                if version <= known or world.log.slots[version - 1].by == name:
+                slot = world.log.slots[version - 1]
+                if slot.lost is not Outcome.ABANDONED and (version <= known or slot.by == name):
                     return f"{name} told its user that nothing is visible, and version {version} is published"
         if report == "vacuumed" and name in self._discarders:
             write_id = self._discarders[name]
