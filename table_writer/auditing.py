@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import StructField, StructType
 
 from table_writer.check.audit import Audit
+from table_writer.log.files import written_placeholders
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.write import StagedFiles, WriteMode
@@ -91,6 +92,7 @@ def _known_rows(services: TableServices, partition: Partition) -> int | None:
     if location is None or services.layout.write_id_of(location) is None:
         return None
     if services.layout.is_placeholder(location):
-        return 0
+        written = written_placeholders(services.store, services.layout, {partition.values: partition})
+        return None if written else 0
     text = partition.parameters.get("numRows", "")
     return int(text) if text.isdecimal() else None

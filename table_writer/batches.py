@@ -8,6 +8,7 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame
 
+from table_writer.checked import checked
 from table_writer.display.write_result import WriteResult
 from table_writer.errors import InvalidInputError
 from table_writer.model.write import WriteMode
@@ -46,6 +47,7 @@ def batch_writer(
     every = WriteKeywords(if_empty="ignore") | keywords
     WriteOptions(**every).require_fit(chosen)
 
+    @checked
     def write_batch(batch: DataFrame, batch_id: int) -> None:
         options = WriteOptions(**every | {"idempotency_key": f"{query_name}/{batch_id}"})
         logger.info("query %s batch %d: %r", query_name, batch_id, write(batch, table, chosen, options, is_batch=True))

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
+from table_writer.checked import checked, require_age
 from table_writer.errors import InvalidInputError
-from table_writer.metastore.settings import without_login
+from table_writer.logins import without_login
 from table_writer.progress import PROGRESS_CHOICES, ProgressListener
 from table_writer.storage import S3Overrides
 
@@ -21,6 +22,7 @@ MAX_PART_BYTES: Final = 5 * 1024 * MIB  # S3: any part
 MOST_EXAMPLES: Final = 5  # rows that a failed check shows
 
 
+@checked
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableWriterConfig:
     """How a :class:`~table_writer.TableWriter` works. What is ``None`` comes from the Spark session's own settings.
@@ -74,6 +76,9 @@ class TableWriterConfig:
     check_examples
         How many wrong rows the result of a failed check shows, at most 1,000; 0 for none. Messages still name
         partitions, newest values and what a function says, and Spark's own log may quote a value.
+    log_memory_bytes
+        How much memory the log of a table may take while it is read in whole; some 1,700 bytes for each partition that
+        an entry names. A log that takes more is refused: it is damaged, or a vacuum must be allowed to trim it.
 
     Raises
     ------
@@ -104,6 +109,7 @@ class TableWriterConfig:
     mark_success: bool | None = None
     progress: str | ProgressListener = "auto"
     check_examples: int = MOST_EXAMPLES
+    log_memory_bytes: int = 2048 * MIB
 
     def __post_init__(self) -> None:
         """Refuse values that could not work, at the call and not on an executor an hour later."""
@@ -127,7 +133,6 @@ class TableWriterConfig:
             ("buffer_bytes", lambda value: value >= MIB, "at least 1 MiB"),
             ("row_group_bytes", lambda value: value is None or value >= MIB, "at least 1 MiB"),
             ("heartbeat_seconds", lambda value: 0 < value <= 3600, "positive, at most an hour"),
-            ("retention", lambda value: value >= timedelta(0), "not negative"),
             (
                 "directory_name",
                 lambda value: value.startswith("_") and "/" not in value and value.strip() == value,
@@ -135,14 +140,16 @@ class TableWriterConfig:
             ),
             (
                 "progress",
-                lambda value: value in PROGRESS_CHOICES if isinstance(value, str) else callable(value),
+                lambda value: not isinstance(value, str) or value in PROGRESS_CHOICES,
                 f"one of {', '.join(PROGRESS_CHOICES)}, or a listener, which is called with a Progress",
             ),
-            ("check_examples", lambda value: isinstance(value, int) and 0 <= value <= 1000, "0 to 1,000"),
+            ("log_memory_bytes", lambda value: value >= 64 * MIB, "at least 64 MiB"),
+            ("check_examples", lambda value: 0 <= value <= 1000, "0 to 1,000"),
         )
         for name, holds, expected in rules:
             if not holds(getattr(self, name)):
                 raise InvalidInputError(f"{name}={getattr(self, name)!r}: expected {expected}")
+        require_age("retention", self.retention)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,11 +6,13 @@ import importlib.util
 import logging
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TextIO
 
+from table_writer.per_process import PerProcess, this_process
 from table_writer.printable import printable
 from table_writer.progress import Progress, ProgressListener, WriteProgress, reported
 
@@ -22,6 +24,9 @@ logger = logging.getLogger("table_writer")
 
 COUNTED: Final = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} {unit} [{elapsed}]"
 UNCOUNTED: Final = {False: "{desc} [{elapsed}]", True: "{desc} {bar} [{elapsed}]"}  # a widget without its gauge moves
+
+FIRST_PROCESS: Final = this_process()
+_drawing: Final = PerProcess(threading.RLock)
 
 
 @contextmanager
@@ -97,7 +102,12 @@ class BarListener:
         self._stream = stream
         self._widget = widget and importlib.util.find_spec("ipywidgets") is not None
         self._spark_draws = spark_draws
-        self._bar: Any = None
+        self._bars: PerProcess[list[Any]] = PerProcess(list, let_go=_leave_to_parent)
+
+    @property
+    def _bar(self) -> Any:
+        """The bar that this process draws; ``None`` as long as it has drawn none."""
+        return next(iter(self._bars.get()), None)
 
     def __call__(self, progress: Progress, /) -> None:
         """Draw it, or its last picture."""
@@ -123,8 +133,9 @@ class BarListener:
         if self._bar is None:
             # tqdm draws nothing in a terminal that says it has no size; delay: it would draw before it has a name
             shape = {} if self._widget else {"ncols": 80, "nrows": 20}
-            self._bar = _bar_class(widget=self._widget)(total=total, file=self._stream, delay=1e-9, **shape)
-            self._bar.start_t -= progress.seconds
+            new = _bar_class(widget=self._widget)(total=total, file=self._stream, delay=1e-9, **shape)
+            new.start_t -= progress.seconds
+            self._bars.get().append(new)
         bar = self._bar
         bar.total, bar.n, bar.unit = total, min(done, total or 0), progress.unit
         bar.bar_format = COUNTED if running and total else UNCOUNTED[self._widget]
@@ -145,7 +156,15 @@ def _bar_class(*, widget: bool) -> type[Any]:
         from tqdm.notebook import tqdm_notebook as base  # noqa: PLC0415 - warns where there are no ipywidgets
     else:
         from tqdm.std import tqdm as base  # noqa: PLC0415 - most writes are too short to be seen
-    return type("Bar", (base,), {"monitor_interval": 0})
+    # the lock of all bars may be held for ever in a fork
+    lock = {} if this_process() is FIRST_PROCESS else {"_lock": _drawing.get()}
+    return type("Bar", (base,), {"monitor_interval": 0, **lock})
+
+
+def _leave_to_parent(bars: list[Any]) -> None:
+    """Keep a forked child from drawing its parent's bar once more when it is deleted."""
+    for bar in bars:
+        bar.disable = True
 
 
 def _in_notebook() -> bool:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from table_writer.checked import checked, require_age
 from table_writer.display.reports import (
     DoctorReport,
     HistoryReport,
@@ -22,8 +23,9 @@ from table_writer.display.versions import partition_details, summarised, upload_
 from table_writer.doctor import examine
 from table_writer.errors import InvalidInputError
 from table_writer.log.history import Placement
-from table_writer.log.owner import Owner, adopt_root, is_of_earlier_table
-from table_writer.model.table import TableName
+from table_writer.log.moved import require_in_place
+from table_writer.log.owner import adopt_root, is_of_earlier_table
+from table_writer.model.table import HISTORY_PROPERTY, TableName
 from table_writer.publish.recovery import placements
 from table_writer.publish.rollback import version_of
 from table_writer.retention import SAFE_AGE, require_safe, vacuum_age
@@ -34,9 +36,9 @@ from table_writer.vacuum.due import Ages
 __all__ = ["Maintenance"]
 
 HISTORY_RETENTION: Final = timedelta(days=30)
-HISTORY_PROPERTY: Final = "table_writer.history_retention"
 
 
+@checked
 class Maintenance(StagedMaintenance):
     """Looks after tables that this library writes: from any machine, without Spark, safe while writers are at work.
 
@@ -111,7 +113,7 @@ class Maintenance(StagedMaintenance):
             deletes=tuple(deleted.location for deleted in record.entry.deletes),
         )
 
-    def recover(self, table: str, *, dry_run: bool = False) -> RecoverReport:
+    def recover(self, table: str, *, dry_run: bool = False, accept_loss: bool = False) -> RecoverReport:
         """Settle every publish that was left in doubt, and put right what the metastore applied late.
 
         A publish whose metastore call was applied is recorded as published; one whose call was not is rolled forward.
@@ -125,14 +127,20 @@ class Maintenance(StagedMaintenance):
             ``database.table``.
         dry_run
             Only say what is in doubt and what is not where it should be.
+        accept_loss
+            Go on without entries of the log that are lost for good, and name them. Readers keep the partitions that
+            they see now; a write that was planned before it conflicts. Their idempotency keys are forgotten.
 
         Raises
         ------
+        InvalidInputError
+            Entries of the log are lost, and ``accept_loss`` was not given; nothing was changed.
         MetastoreError, StorageError, OutcomeUnknownError
             It could not be settled yet; call again.
         """
         services = self._open(table)
-        before = services.log.read_history()
+        lost = services.log.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
+        before = services.log.read_history(services.log.read_state(listed_after=0, allow_lost=bool(lost)))
         in_doubt = [record.entry.version for record in before.publishes_in_doubt]
         vacuum = services.vacuum()
         if dry_run:
@@ -143,6 +151,7 @@ class Maintenance(StagedMaintenance):
                 put_right=services.partition_names([v for v, where in placed.items() if where is Placement.BEHIND]),
                 missing=services.partition_names([v for v, where in placed.items() if where is Placement.MISSING]),
                 unfinished_vacuums=vacuum.interrupted(before),
+                lost=tuple(sorted(lost)),
                 dry_run=True,
             )
         done = services.recovery().settle_all(services.table)
@@ -157,6 +166,7 @@ class Maintenance(StagedMaintenance):
             missing=services.partition_names([v for v, where in done.placed.items() if where is Placement.MISSING]),
             finished_vacuums=finished,
             unfinished_vacuums=vacuum.interrupted(services.log.read_history()),
+            lost=tuple(sorted(lost)),
         )
 
     def rollback(
@@ -197,7 +207,7 @@ class Maintenance(StagedMaintenance):
             raise InvalidInputError("a rollback needs a version or a write_id, one of the two")
         services = self._open(table)
         if version is None:
-            version = version_of(services.log.read_history(), str(write_id), services.table)
+            version = version_of(services.log.read_history(), write_id or "", services.table)
         done = services.rollback().run(services.table, version, services.partition_values(partitions), dry_run=dry_run)
         return RollbackReport(
             table=str(services.table.name),
@@ -283,6 +293,7 @@ class Maintenance(StagedMaintenance):
         force
             Allow an age under 24 hours.
         """
+        require_age("older_than", older_than)
         services = self._open(table)
         if abort:
             require_safe(services, older_than, SAFE_AGE, force=force)
@@ -322,10 +333,12 @@ class Maintenance(StagedMaintenance):
         """
         services = self._services.open_table(TableName.parse(table))
         chosen = services.partition_values(partitions)
-        owner = Owner.of(services.table, services.metastore.uri)
-        if is_of_earlier_table(services.store, services.layout, owner) and not dry_run:
-            adopt_root(services.store, services.layout, owner)
+        is_new = is_of_earlier_table(services.store, services.layout, services.owner)
+        require_in_place(services.store, services.layout, services.table)
         done = services.restore().run(services.table, chosen, dry_run=dry_run)
+        hidden = not services.table.partition_columns and done.not_there  # a write would build on what others put there
+        if is_new and not dry_run and not hidden:
+            adopt_root(services.store, services.layout, services.owner)
         return RestoreReport(
             table=str(services.table.name),
             version=done.version,
@@ -355,9 +368,20 @@ class Maintenance(StagedMaintenance):
         return DoctorReport(table=str(services.table.name), findings=examine(services, spark_conf))
 
     def adopt(self, table: str) -> None:
-        """Declare that the files below a table's root are this table's, after it was renamed or created again.
+        """Declare that the files below a table's root are this table's, after it was renamed, moved or created again.
 
-        The log and all files stay. Needed only when a write says so.
+        The log and all files stay. An unpartitioned table that a rename has left without its rows is pointed at them
+        again, and so are the partitions of one that was created again and has none. Needed only when a write says so.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+
+        Raises
+        ------
+        InvalidInputError
+            Others have written where the table is now, its rows are not all there, or the files are those of another
+            table that exists. Nothing changed.
         """
-        services = self._services.open_table(TableName.parse(table))
-        adopt_root(services.store, services.layout, Owner.of(services.table, services.metastore.uri))
+        self._services.open_table(TableName.parse(table)).adopt()

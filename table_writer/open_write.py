@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import Self
 
 from table_writer.complete import Completer, Spread
-from table_writer.errors import StorageError
+from table_writer.errors import ConflictError, StorageError
 from table_writer.log.registration import put_staged, used_before
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage
 from table_writer.model.staged_write import StagedRecord
 from table_writer.model.write import WritePlan, new_write_id
+from table_writer.per_process import this_process
 from table_writer.services import TableServices
 
 __all__ = ["Claiming", "OpenWrite"]
@@ -28,8 +29,8 @@ logger = logging.getLogger(__name__)
 class Claiming:
     """Whether a claim was sent: from then on the files may belong to a log entry, and are nobody's to delete.
 
-    On leaving, the fresh directories of a publish that has sent no claim are discarded. Of others a vacuum deletes those
-    that no entry names.
+    On leaving, the fresh directories of a publish that has sent no claim are discarded. Of others a vacuum deletes
+    those that no entry names.
 
     Parameters
     ----------
@@ -39,6 +40,7 @@ class Claiming:
 
     def __init__(self, services: TableServices, plan: WritePlan) -> None:
         self.is_sent = False
+        self._process = this_process()
         self._services = services
         self._plan = plan
         self._exit = ExitStack()
@@ -47,11 +49,25 @@ class Claiming:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._exit.__exit__(*raised)  # type: ignore[arg-type]  # handed through as it came
+        if self.is_ours:  # a forked child that leaves the block leaves all to its parent
+            self._exit.__exit__(*raised)  # type: ignore[arg-type]  # handed through as it came
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process began the write, and is no fork of the one that did."""
+        return self._process is this_process()
 
     @contextmanager
     def __call__(self) -> Iterator[Callable[[], None]]:
-        """Enter around the sending of a claim; the value is called when it was certainly lost."""
+        """Enter around the sending of a claim; the value is called when it was certainly lost.
+
+        Raises
+        ------
+        ConflictError
+            This is a fork of the process that began the write, and that one goes on with it.
+        """
+        if not self.is_ours:
+            raise ConflictError("another process began this write, and publishes it; this one, a fork of it, must not")
         self.is_sent = True
         yield self._lost
 
@@ -95,7 +111,8 @@ class OpenWrite:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._exit.__exit__(*raised)  # type: ignore[arg-type]  # handed through as it came
+        if self.claiming.is_ours:  # a forked child that leaves the block leaves all to its parent
+            self._exit.__exit__(*raised)  # type: ignore[arg-type]  # handed through as it came
 
     def complete(self, messages: Collection[CommitMessage], spread: Spread | None = None) -> None:
         """Step 3: every file that a message names becomes an object; every other upload of this write is aborted.

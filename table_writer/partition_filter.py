@@ -6,10 +6,11 @@ from collections.abc import Collection, Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import StructField
+from pyspark.sql.types import CharType, StructField
 
 from table_writer.model.partition_name import NULL_PARTITION
 from table_writer.model.table import PartitionValues
+from table_writer.plan.table_schema import exact_type
 from table_writer.sql_text import quoted
 
 __all__ = ["in_partitions"]
@@ -30,11 +31,14 @@ def in_partitions(fields: Sequence[StructField], partitions: Collection[Partitio
     if not fields:
         return F.lit(True)
 
+    def comparable(column: Column, field: StructField) -> Column:  # char(n) is read with blanks, and may lie without
+        return F.rtrim(column) if isinstance(exact_type(field), CharType) else column
+
     def value(text: str, field: StructField) -> Column:
-        return F.lit(None if text == NULL_PARTITION else text).cast(field.dataType)
+        return comparable(F.lit(None if text == NULL_PARTITION else text).cast(field.dataType), field)
 
     def struct(values: Sequence[Column]) -> Column:  # nulls inside of structs are equal
         return F.struct(*(one.alias(f"_{position}") for position, one in enumerate(values)))
 
     rows = [struct([value(text, field) for text, field in zip(values, fields, strict=True)]) for values in partitions]
-    return struct([F.col(quoted(field.name)) for field in fields]).isin(rows)
+    return struct([comparable(F.col(quoted(field.name)), field) for field in fields]).isin(rows)

@@ -17,7 +17,7 @@ from table_writer.check.run import as_checks, require_valid
 from table_writer.display.plan_report import PlannedAction, PlannedPartition, PlanReport, SchemaVerdict
 from table_writer.display.render import size
 from table_writer.errors import SchemaMismatchError
-from table_writer.log.files import files_read_at, why_not_copied
+from table_writer.log.files import existing_values, files_read_at, why_not_copied
 from table_writer.model.location import Location
 from table_writer.model.partition_name import NULL_PARTITION, name_in, shown_name
 from table_writer.model.table import Partition, PartitionValues
@@ -74,7 +74,7 @@ class Preview:
             rows = self._rows_by_partition(df, fitted)
         except SchemaMismatchError as error:
             return replace(empty, schema=SchemaVerdict(problems=(error.message,)))
-        counts, now = self._looked_up(rows)
+        counts, now = self._looked_up(df, rows)
         planned = self._partitions(counts, now)
         return replace(
             empty,
@@ -120,14 +120,17 @@ class Preview:
         return (f"partition dates outside the years 1 to 9999 cannot be written: {', '.join(odd[:3])}",)
 
     def _looked_up(
-        self, rows: Mapping[PartitionValues, int]
+        self, df: DataFrame, rows: Mapping[PartitionValues, int]
     ) -> tuple[Mapping[PartitionValues, int], Mapping[PartitionValues, Partition]]:
         """Return rows by partition as the metastore spells it, and all partitions that exist and would change."""
         table, metastore = self.services.table, self.services.metastore
-        spelled = self.planner.spelled(self.mode)
+        existing = metastore.get_partition_names(table.name)
+        spelled = self.planner.spelled(df, existing)
         counts = {spelled.get(values, values): count for values, count in rows.items()}
-        beyond = self.scope(metastore.get_partition_names(table.name)) - counts.keys()
-        return counts, metastore.get_partitions(table, sorted({*counts, *beyond}))
+        beyond = self.scope(existing) - counts.keys()
+        now = metastore.get_partitions(table, sorted({*counts, *beyond}))
+        there = existing_values(self.services.store, self.services.layout, now)
+        return counts, {values: one for values, one in now.items() if values in there}
 
     def _partitions(
         self, counts: Mapping[PartitionValues, int], now: Mapping[PartitionValues, Partition]

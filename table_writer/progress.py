@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
+from table_writer.per_process import PerProcess, this_process
 from table_writer.printable import printable
 
 __all__ = ["PROGRESS_CHOICES", "Ask", "Progress", "ProgressListener", "WriteProgress", "current", "reported"]
@@ -106,14 +107,15 @@ class WriteProgress:
         self._now = Progress(table=table, mode=mode, write_id=write_id)
         self._ask: Ask | None = None
         self._begun = time.monotonic()
-        self._lock = threading.Lock()
+        self._lock = PerProcess(threading.Lock)
+        self._process = this_process()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="table_writer-progress", daemon=True)
 
     @property
     def now(self) -> Progress:
         """How far the write is."""
-        with self._lock:
+        with self._lock.get():
             return replace(self._now, seconds=time.monotonic() - self._begun)
 
     def start(self) -> None:
@@ -122,7 +124,12 @@ class WriteProgress:
             self._thread.start()
 
     def end(self, state: State) -> None:
-        """Tell how it ended, if it was told of at all. Afterwards no thread runs, unless a listener hangs."""
+        """Tell how it ended, if it was told of at all. Afterwards no thread runs, unless a listener hangs.
+
+        A forked child that leaves the write has no such thread, and shows nothing: its parent goes on with both.
+        """
+        if self._process is not this_process():
+            return
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(LAST_TICK_SECONDS)
@@ -146,7 +153,7 @@ class WriteProgress:
 
     def advance(self) -> None:
         """Say that one more is done. Threads may say so at once."""
-        with self._lock:
+        with self._lock.get():
             self._now = replace(self._now, done=self._now.done + 1)
 
     @contextmanager
@@ -162,7 +169,7 @@ class WriteProgress:
             self._ask = None
 
     def _set(self, **changes: Any) -> None:
-        with self._lock:
+        with self._lock.get():
             self._now = replace(self._now, **changes)
 
     def _run(self) -> None:
@@ -182,7 +189,7 @@ class WriteProgress:
             logger.warning("write_id=%s: its tasks cannot be counted", self._now.write_id, exc_info=True)
             self._ask = None
             return
-        with self._lock:
+        with self._lock.get():
             if self._ask is ask:  # else the answer is of a step that is over
                 self._now = replace(self._now, done=done, total=total, unit=unit)
 

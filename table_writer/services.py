@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache, cached_property
 
+from table_writer.checked import LONGEST_AGE
 from table_writer.complete import Completer
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError
+from table_writer.log.moved import require_in_place
 from table_writer.log.owner import Owner, require_owner
 from table_writer.log.registration import Registration, writer_identity
 from table_writer.log.table_log import TableLog
@@ -19,8 +22,16 @@ from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
 from table_writer.model.partition_name import name_in, partition_values, shown_name
-from table_writer.model.table import PartitionValues, Table, TableName
+from table_writer.model.table import (
+    HOURS_PROPERTIES,
+    RETENTION_PROPERTY,
+    PartitionValues,
+    Table,
+    TableName,
+    unknown_properties,
+)
 from table_writer.model.write import TableLayout, WritePlan
+from table_writer.publish.adopt import adopt
 from table_writer.publish.carry_over import CopyFiles
 from table_writer.publish.claimed import ClaimedEntries
 from table_writer.publish.parts import PublishParts
@@ -32,10 +43,9 @@ from table_writer.publish.switch import Switch
 from table_writer.storage import ObjectStore, StoreSettings, committer_threads, open_store, settings_for
 from table_writer.vacuum.sweep import Vacuum
 
-__all__ = ["RETENTION_PROPERTY", "Services", "TableServices", "require_table"]
+__all__ = ["Services", "TableServices", "require_table"]
 
 COMPLETE_THREADS = 8  # Hadoop's default of fs.s3a.committer.threads, for stores that are not S3
-RETENTION_PROPERTY = "table_writer.retention"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,16 +59,17 @@ class TableServices:
     metastore: Metastore
     session: SessionSettings
     config: TableWriterConfig
+    sleep: Callable[[float], None] = time.sleep
 
-    @cached_property
+    @property
     def identity(self) -> dict[str, str]:
-        """Who writes."""
+        """Who writes: the process that asks, which may be a fork of the one that opened the table."""
         return writer_identity(self.session.application_id)
 
     @cached_property
     def log(self) -> TableLog:
         """The table's log."""
-        return TableLog(self.store, self.layout)
+        return TableLog(self.store, self.layout, memory_bytes=self.config.log_memory_bytes)
 
     def completer(self) -> Completer:
         """Step 3."""
@@ -79,13 +90,13 @@ class TableServices:
         """Settles what dead writers left in doubt."""
         timeout = self.config.publish_timeout_seconds
         return Recovery(
-            self.store,
             self.log,
             self.metastore,
             self.claimed(),
             self.layout,
             publish_timeout_seconds=timeout,
             identity=self.identity,
+            sleep=self.sleep,
         )
 
     def publisher(self, copy_files: CopyFiles | None = None) -> Publisher:
@@ -116,8 +127,18 @@ class TableServices:
         )
 
     def require_owner(self) -> None:
-        """Raise ``InvalidInputError`` if the files below the root are another table's."""
-        self.log.expect(require_owner(self.store, self.layout, Owner.of(self.table, self.metastore.uri)))
+        """Raise ``InvalidInputError`` if the files below the root are another table's, or the table is not there."""
+        self.log.expect(require_owner(self.store, self.layout, self.owner))
+        require_in_place(self.store, self.layout, self.table)
+
+    @property
+    def owner(self) -> Owner:
+        """The table, as ``owner.json`` is to name it."""
+        return Owner.of(self.table, self.metastore.uri)
+
+    def adopt(self) -> None:
+        """Take over the files below the root."""
+        adopt(self._publish_parts(), self.table, self.owner)
 
     def published_with_key(self, key: str, *, in_order: bool = False) -> LogEntry | None:
         """Return the published entry with an idempotency key, ``None`` for none and for no key.
@@ -161,8 +182,6 @@ class TableServices:
         """
         if names is None:
             return None
-        if isinstance(names, str):
-            raise InvalidInputError(f"partitions is a list of names, not text: write partitions=[{names!r}]")
         columns = [column.name for column in self.table.partition_columns]
         chosen: list[PartitionValues] = []
         for name in names:
@@ -185,13 +204,30 @@ class TableServices:
         of_table = self.hours_property(RETENTION_PROPERTY)
         return self.config.retention if of_table is None else of_table
 
+    def require_properties(self) -> None:
+        """Refuse a table whose properties ask this library for something that it does not understand.
+
+        Raises
+        ------
+        InvalidInputError
+            One has a name that looks like this library's and is none, or a value that is no number of hours.
+        """
+        for name, meant in unknown_properties(self.table.parameters).items():
+            raise InvalidInputError(
+                f"table_writer knows no table property {name}{meant or '.'} Take it away, or spell it right: ALTER"
+                f" TABLE {self.table.name} UNSET TBLPROPERTIES ('{name}'). Known are {', '.join(HOURS_PROPERTIES)}",
+                table=str(self.table.name),
+            )
+        for name in HOURS_PROPERTIES:
+            self.hours_property(name)
+
     def hours_property(self, name: str) -> timedelta | None:
         """Return a table property that is a number of hours, ``None`` if the table does not have it.
 
         Raises
         ------
         InvalidInputError
-            It is no number, or negative.
+            It is no number, negative, or more than a hundred years.
         """
         text = self.table.parameters.get(name)
         if text is None:
@@ -200,9 +236,10 @@ class TableServices:
             hours = timedelta(hours=float(text))
         except (ValueError, OverflowError):
             hours = timedelta(days=-1)
-        if hours < timedelta(0):
+        if not timedelta(0) <= hours <= LONGEST_AGE:
             raise InvalidInputError(
-                f"table property {name}={text!r} of {self.table.name} is not a number of hours",
+                f"table property {name}={text!r} of {self.table.name} is not a number of hours, from 0 to"
+                f" {LONGEST_AGE // timedelta(hours=1):,} (100 years)",
                 table=str(self.table.name),
             )
         return hours
@@ -224,7 +261,7 @@ class Services:
     ----------
     session, config
         Hadoop's settings, and what the user says beside them.
-    open_metastore, open_object_store
+    open_metastore, open_object_store, sleep
         Replaced by doubles in tests.
     """
 
@@ -235,10 +272,12 @@ class Services:
         *,
         open_metastore: Callable[[MetastoreSettings], Metastore] = HiveMetastore,
         open_object_store: Callable[[StoreSettings], ObjectStore] = open_store,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.session = session
         self.config = config
         self.metastore = open_metastore(_metastore_settings(session, config))
+        self._sleep = sleep
         self._open_object_store = cache(open_object_store)  # a client of S3 takes 100 to 200 ms to make
 
     def open_table(
@@ -258,7 +297,7 @@ class Services:
         table = require(self.metastore.get_table(name), name, self.metastore.uri)
         layout = TableLayout(Location.parse(table.root), self.config.directory_name)
         settings = settings_for(layout.root, self.session.hadoop, self.config.s3)
-        services = TableServices(
+        return TableServices(
             table=table,
             layout=layout,
             store=self._open_object_store(settings),
@@ -266,9 +305,8 @@ class Services:
             metastore=self.metastore,
             session=self.session,
             config=self.config,
+            sleep=self._sleep,
         )
-        _ = services.retention  # a property that cannot be read is a bad call too
-        return services
 
 
 def _metastore_settings(session: SessionSettings, config: TableWriterConfig) -> MetastoreSettings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from table_writer.checked import checked
 from table_writer.config import TableWriterConfig
 from table_writer.display.reports import DoctorReport, RecoverReport
 from table_writer.display.staged_report import StagedReport
@@ -14,6 +15,7 @@ from table_writer.steps import Steps
 __all__ = ["MaintenanceCalls", "SessionBound"]
 
 
+@checked
 class SessionBound:
     """A Spark session, and the services that its settings lead to."""
 
@@ -29,6 +31,7 @@ class SessionBound:
         self._steps = Steps(spark, self._services)
 
 
+@checked
 class MaintenanceCalls(SessionBound):
     """Calls on the tables of a session that write no rows."""
 

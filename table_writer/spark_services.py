@@ -59,11 +59,13 @@ class SessionServices:
         Raises
         ------
         InvalidInputError
-            The table does not exist or cannot be written, or its store is not supported.
+            The table does not exist or cannot be written, its properties or its store are not understood.
         MetastoreError, StorageError
             One of the two cannot be reached.
         """
-        return self.services.open_table(self.table_name(text), partial(require_writable, engine=engine))
+        services = self.services.open_table(self.table_name(text), partial(require_writable, engine=engine))
+        services.require_properties()
+        return services
 
     @staticmethod
     def planner(services: TableServices) -> Planner:

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from table_writer.auditing import staged_frame
 from table_writer.check.run import as_checks
+from table_writer.checked import checked
 from table_writer.display.staged_report import StagedDetail, StagedPartitionDetail
 from table_writer.display.staged_versions import staged_detail, staged_partitions
 from table_writer.display.write_result import WriteResult
@@ -53,6 +54,7 @@ class StagedFile:
     bytes: int
 
 
+@checked
 class StagedWrite:
     """Files of a write that no table points at yet, in a ``with`` block or for longer than a process.
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, Self
 
+from table_writer.checked import checked
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.display.staged_report import DiscardReport, StagedDetail, StagedReport
 from table_writer.display.staged_versions import discard_report, staged_detail, staged_summary
@@ -23,6 +24,7 @@ NOTHING_IN_THE_WAY: Final = "dry run: nothing was published, and nothing seems t
 AWS_CHAIN: Final = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 
 
+@checked
 class ServicesBound:
     """A metastore and the stores of its tables, opened without Spark."""
 
@@ -56,6 +58,7 @@ class ServicesBound:
         return services
 
 
+@checked
 class StagedMaintenance(ServicesBound):
     """Lists, shows, publishes and discards staged writes, whoever staged them."""
 

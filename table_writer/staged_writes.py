@@ -21,7 +21,7 @@ from table_writer.log.registration import (
 )
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import WRITE_ID
-from table_writer.model.partition_name import INTEGRAL_TYPES, usual_values
+from table_writer.model.partition_value import Spellings, has_spellings
 from table_writer.model.staged_write import FoundStaged, StagedRecord
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import StagedFiles, WritePlan
@@ -229,20 +229,17 @@ class StagedWrites:
                 "adds columns to the table, which takes Spark; publish it from Python:"
                 " TableWriter(spark).staged_write(table, write_id).publish()",
             )
-        if any(column.type in INTEGRAL_TYPES for column in plan.table.partition_columns):
-            existing = self._services.metastore.get_partition_names(plan.table.name)
-            self._require_spellings(plan, [one.values for one in record.files.partitions], existing)
+        self._require_spellings(plan, [one.values for one in record.files.partitions])
 
-    def _require_spellings(
-        self, plan: WritePlan, staged: Iterable[PartitionValues], existing: Iterable[PartitionValues]
-    ) -> None:
+    def _require_spellings(self, plan: WritePlan, staged: Iterable[PartitionValues]) -> None:
         """Refuse to add a partition that the metastore has by now, as 01 instead of 1: readers would see both."""
-        integral = [column.type in INTEGRAL_TYPES for column in plan.table.partition_columns]
-        now: dict[PartitionValues, set[PartitionValues]] = {}
-        for values in existing:
-            now.setdefault(usual_values(values, integral), set()).add(values)
+        types = plan.spellings.types or [column.type for column in plan.table.partition_columns]
+        if not has_spellings(types):
+            return
+        existing = self._services.metastore.get_partition_names(plan.table.name)
+        now = Spellings.of(existing, types, plan.spellings.time_zone)
         for values in staged:
-            others = now.get(values, set()) - {plan.spellings.get(values, values)}
+            others = set(now.all(values)) - {plan.spellings.get(values, values)}
             if others:
                 raise ConflictError(
                     f"{plan.table.name} has the partition {values} as {min(others)} since write {plan.write_id} was"
@@ -266,8 +263,9 @@ class StagedWrites:
             return registered
         if registered is not None:
             raise self._refusal(write_id, "is still being written, and not staged yet")
-        records = self._services.log.read_history().records
-        own = next((one for one in reversed(records) if one.entry.write_id == write_id), None)
+        history = self._services.log.read_history()
+        newest = next((one for one in reversed(history.records) if one.entry.write_id == write_id), None)
+        own = history.publication(write_id) or newest
         if own is not None:
             outcome = own.outcome.value if own.outcome else "in doubt"
             raise self._refusal(

@@ -7,6 +7,7 @@ from typing import Unpack
 
 from pyspark.sql import DataFrame
 
+from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
 from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, FoundStaged
 from table_writer.model.write import WriteMode
@@ -18,6 +19,7 @@ from table_writer.staged_writes import StagedWrites
 __all__ = ["StagingCalls"]
 
 
+@checked
 class StagingCalls(SessionBound):
     """Stages writes, and finds what was staged."""
 
@@ -71,8 +73,7 @@ class StagingCalls(SessionBound):
         ...     print(staged.rows, staged.dataframe().where("id < 0").count())
         2 0
         """
-        is_time = isinstance(expires_in, timedelta)
-        if not is_time or not 0 < expires_in.total_seconds() <= LONGEST_EXPIRY_SECONDS:
+        if not 0 < expires_in.total_seconds() <= LONGEST_EXPIRY_SECONDS:
             raise InvalidInputError(f"expires_in={expires_in!r}: expected a timedelta, of a year at most")
         services, record = self._steps.stage(
             df, table, write_mode(mode), WriteOptions(**options), expires_in=expires_in

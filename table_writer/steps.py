@@ -191,7 +191,9 @@ class Steps:
         try:
             with watch.step("publish"):
                 record = staged_writes.find_unpublished(record.plan.write_id).record
-                published = staged_writes.publish(record, prepare=prepare)
+                executors = self._executors(services, record.plan.write_id, watch)
+                copy_files = ExecutorCopies(executors, services.completer().copy)
+                published = staged_writes.publish(record, prepare=prepare, copy_files=copy_files)
         except RepeatedError as repeated:
             return repeated_result(repeated.entry, watch, write_id=record.plan.write_id)
         notes = (*record.plan.notes, *self.after_publish(prepared[0], services, published))

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from table_writer.batches import batch_writer
+from table_writer.checked import checked
 from table_writer.create_table import create_table
 from table_writer.display.plan_report import PlanReport
 from table_writer.display.write_result import WriteResult
@@ -23,6 +24,7 @@ from table_writer.staging import StagingCalls
 __all__ = ["TableWriter"]
 
 
+@checked
 class TableWriter(StagingCalls, MaintenanceCalls):
     """Writes DataFrames into Hive tables so that readers see all old rows or all new rows.
 

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType, StructField
 
 from table_writer.model.partition_name import NULL_PARTITION
 from table_writer.partition_filter import in_partitions
+from table_writer.plan.table_schema import CHAR_VARCHAR
 from table_writer.testing import Lakehouse
 
 
@@ -60,3 +62,9 @@ def test_thousands_of_partitions_fit_in_one_filter(spark: SparkSession) -> None:
 
 def test_an_unpartitioned_table_is_one_partition(spark: SparkSession) -> None:
     assert spark.range(2).where(in_partitions([], [()])).count() == 2
+
+
+def test_a_char_that_another_tool_did_not_fill_up_is_found(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("ab   ",), (" ab  ",), ("x    ",), (None,)], "c string")
+    fields = [StructField("c", StringType(), metadata={CHAR_VARCHAR: "char(5)"})]
+    assert [row.c for row in frame.where(in_partitions(fields, [("ab",)])).collect()] == ["ab   "]

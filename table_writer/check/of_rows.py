@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection
 from typing import Final
 
 from table_writer.check.check import Check, Severity
@@ -12,6 +12,7 @@ from table_writer.check.row_checks import Matches, NotNull
 from table_writer.check.unique import Unique
 from table_writer.check.value_checks import AllowedValues, InRange
 from table_writer.check.wording import check_name, shown
+from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
 
 __all__ = ["allowed_values", "expression", "in_range", "matches", "not_null", "references", "unique"]
@@ -19,6 +20,7 @@ __all__ = ["allowed_values", "expression", "in_range", "matches", "not_null", "r
 MOST_VALUES: Final = 1_000  # each is an expression of its own to Spark's analyzer: 1,000 take it a second
 
 
+@checked
 def not_null(*columns: str, severity: Severity = "error", name: str = "") -> Check:
     """Every row has a value in each of the columns.
 
@@ -47,6 +49,7 @@ def not_null(*columns: str, severity: Severity = "error", name: str = "") -> Che
     return NotNull(name=name or check_name("not_null", *given), severity=severity, columns=given)
 
 
+@checked
 def unique(*columns: str, severity: Severity = "error", name: str = "") -> Check:
     """No two rows of the write have the same values in the columns, taken together.
 
@@ -73,6 +76,7 @@ def unique(*columns: str, severity: Severity = "error", name: str = "") -> Check
     return Unique(name=name or check_name("unique", *given), severity=severity, columns=given)
 
 
+@checked
 def in_range(
     column: str,
     min: object = None,  # noqa: A002  # the word that users know
@@ -113,7 +117,8 @@ def in_range(
     return InRange(name=name or default, severity=severity, column=column, low=min, high=max)
 
 
-def allowed_values(column: str, values: Iterable[object], *, severity: Severity = "error", name: str = "") -> Check:
+@checked
+def allowed_values(column: str, values: Collection[object], *, severity: Severity = "error", name: str = "") -> Check:
     """Each value is one of some; null passes.
 
     Parameters
@@ -136,8 +141,6 @@ def allowed_values(column: str, values: Iterable[object], *, severity: Severity 
     'allowed_values(country, de, fr)'
     """
     [column] = _columns((column,), "allowed_values")
-    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
-        raise InvalidInputError(f"allowed_values({column}): values is a list, not {shown(values)}")
     given = tuple(value for value in values if value is not None)
     if not 0 < len(given) <= MOST_VALUES:
         raise InvalidInputError(
@@ -148,6 +151,7 @@ def allowed_values(column: str, values: Iterable[object], *, severity: Severity 
     return AllowedValues(name=name or default, severity=severity, column=column, values=given)
 
 
+@checked
 def matches(column: str, pattern: str, *, severity: Severity = "error", name: str = "") -> Check:
     """All of each value matches a regular expression; null passes.
 
@@ -172,12 +176,11 @@ def matches(column: str, pattern: str, *, severity: Severity = "error", name: st
     'matches(order_id, [A-Z]{2}[0-9]+)'
     """
     [column] = _columns((column,), "matches")
-    if not isinstance(pattern, str):
-        raise InvalidInputError(f"matches({column}): the pattern is a text, not {shown(pattern)}")
     default = check_name("matches", column, pattern)
     return Matches(name=name or default, severity=severity, column=column, pattern=pattern)
 
 
+@checked
 def expression(sql: str, *, severity: Severity = "error", name: str = "") -> Check:
     """A condition in Spark SQL is true for every row; null passes, as with SQL's ``CHECK``.
 
@@ -200,15 +203,16 @@ def expression(sql: str, *, severity: Severity = "error", name: str = "") -> Che
     >>> expression("shipped_at >= ordered_at", name="shipped after it was ordered").name
     'shipped after it was ordered'
     """
-    if not isinstance(sql, str) or not sql.strip():
+    if not sql.strip():
         raise InvalidInputError(f"expression: give a condition in SQL, not {shown(sql)}")
     return Expression(name=name or check_name("expression", sql.strip()), severity=severity, sql=sql)
 
 
+@checked
 def references(
-    columns: str | Iterable[str],
+    columns: str | Collection[str],
     table: str,
-    other_columns: str | Iterable[str] | None = None,
+    other_columns: str | Collection[str] | None = None,
     *,
     severity: Severity = "error",
     name: str = "",
@@ -241,7 +245,7 @@ def references(
     here = _columns((columns,) if isinstance(columns, str) else columns, "references")
     others = here if other_columns is None else other_columns
     there = _columns((others,) if isinstance(others, str) else others, "references")
-    if not isinstance(table, str) or not table.strip() or len(here) != len(there):
+    if not table.strip() or len(here) != len(there):
         raise InvalidInputError(
             f"references: give a table, and as many columns there ({len(there)}) as here ({len(here)}), not"
             f" {shown(table)}"
@@ -250,9 +254,8 @@ def references(
     return References(name=name or default, severity=severity, columns=here, table=table, other_columns=there)
 
 
-def _columns(given: Iterable[object], function: str) -> tuple[str, ...]:
-    columns = tuple(given) if isinstance(given, Iterable) else (given,)
-    texts = tuple(column for column in columns if isinstance(column, str) and column)
-    if not texts or len(texts) < len(columns):
+def _columns(given: Collection[str], function: str) -> tuple[str, ...]:
+    columns = tuple(given)
+    if not columns or not all(columns):
         raise InvalidInputError(f"{function}: give columns by their names, not {shown(list(columns))}")
-    return texts
+    return columns

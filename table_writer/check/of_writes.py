@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import numbers
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +16,7 @@ from table_writer.check.function import FunctionCheck, function_name
 from table_writer.check.partitions import ExpectedPartitions, OnlyPartitions, OnlyWhere
 from table_writer.check.schema_check import HasSchema
 from table_writer.check.wording import check_name, shown
+from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
 
 __all__ = [
@@ -30,9 +29,10 @@ __all__ = [
     "row_count_change",
 ]
 
-Partitions = Iterable[str | Mapping[str, object]]
+Partitions = str | Mapping[str, object] | Collection[str | Mapping[str, object]]
 
 
+@checked
 def row_count(
     min: int | None = None,  # noqa: A002  # the word that users know
     max: int | None = None,  # noqa: A002  # the word that users know
@@ -61,11 +61,11 @@ def row_count(
     >>> row_count(min=1).name
     'row_count(min=1)'
     """
-    whole = all(one is None or (isinstance(one, numbers.Integral) and not isinstance(one, bool)) for one in (min, max))
-    _require_limits("row_count", min, max, valid=whole)
+    _require_limits("row_count", min, max)
     return RowCount(name=name or check_name("row_count", min=min, max=max), severity=severity, low=min, high=max)
 
 
+@checked
 def row_count_change(
     min_ratio: float | None = None,
     max_ratio: float | None = None,
@@ -94,15 +94,12 @@ def row_count_change(
     >>> row_count_change(min_ratio=0.5, max_ratio=2).name
     'row_count_change(min_ratio=0.5, max_ratio=2)'
     """
-    given = (min_ratio, max_ratio)
-    real = all(one is None or (isinstance(one, numbers.Real) and not isinstance(one, bool)) for one in given)
-    _require_limits(
-        "row_count_change", *given, valid=real and not any(one is not None and math.isnan(one) for one in given)
-    )
+    _require_limits("row_count_change", min_ratio, max_ratio)
     default = check_name("row_count_change", min_ratio=min_ratio, max_ratio=max_ratio)
     return RowCountChange(name=name or default, severity=severity, low=min_ratio, high=max_ratio)
 
 
+@checked
 def fresh(column: str, within: timedelta, *, severity: Severity = "error", name: str = "") -> Check:
     """The newest value of a column is not older than ``within``, by the driver's clock. Without a value it fails.
 
@@ -128,11 +125,12 @@ def fresh(column: str, within: timedelta, *, severity: Severity = "error", name:
     >>> fresh("ordered_at", within=timedelta(hours=6)).name
     'fresh(ordered_at, 6:00:00)'
     """
-    if not isinstance(column, str) or not isinstance(within, timedelta) or within < timedelta():
-        raise InvalidInputError(f"fresh: give a column and a timedelta, not {shown(column)} and {shown(within)}")
+    if within < timedelta():
+        raise InvalidInputError(f"fresh: give a span of time that is not negative, and not {shown(within)}")
     return Fresh(name=name or check_name("fresh", column, within), severity=severity, column=column, within=within)
 
 
+@checked
 def expected_partitions(names: Partitions, *, severity: Severity = "error", name: str = "") -> Check:
     """Each of some partitions gets rows by the write. Costs no read.
 
@@ -159,6 +157,7 @@ def expected_partitions(names: Partitions, *, severity: Severity = "error", name
     return ExpectedPartitions(name=name or default, severity=severity, names=given)
 
 
+@checked
 def only_partitions(
     names: Partitions | None = None, where: str | None = None, *, severity: Severity = "error", name: str = ""
 ) -> Check:
@@ -189,11 +188,12 @@ def only_partitions(
     if names is not None:
         given = _partitions(names, "only_partitions")
         return OnlyPartitions(name=name or check_name("only_partitions", *given), severity=severity, names=given)
-    if not isinstance(where, str) or not where.strip():
+    if not where or not where.strip():
         raise InvalidInputError(f"only_partitions: where is a predicate in SQL, not {shown(where)}")
     return OnlyWhere(name=name or check_name("only_partitions", where=where), severity=severity, where=where)
 
 
+@checked
 def has_schema(expected: StructType | str, *, severity: Severity = "error", name: str = "") -> Check:
     """The table has just these columns: names, types and order. Whether they may be null does not count. No read.
 
@@ -214,12 +214,13 @@ def has_schema(expected: StructType | str, *, severity: Severity = "error", name
     >>> has_schema("id BIGINT, dt STRING").name
     'has_schema(id BIGINT, dt STRING)'
     """
-    if not isinstance(expected, StructType) and not (isinstance(expected, str) and expected.strip()):
+    if isinstance(expected, str) and not expected.strip():
         raise InvalidInputError(f"has_schema: give a StructType, or DDL, not {shown(expected)}")
     text = expected if isinstance(expected, str) else expected.simpleString()
     return HasSchema(name=name or check_name("has_schema", text), severity=severity, expected=expected)
 
 
+@checked
 def function_check(function: Callable[[DataFrame], Any], *, severity: Severity = "error", name: str = "") -> Check:
     """A function of one's own that takes the staged rows as a DataFrame finds nothing wrong.
 
@@ -244,21 +245,19 @@ def function_check(function: Callable[[DataFrame], Any], *, severity: Severity =
     >>> function_check(amounts_add_up, severity="warn").name
     'amounts_add_up'
     """
-    if not callable(function):
-        raise InvalidInputError(f"function_check: {shown(function)} cannot be called")
     return FunctionCheck(name=name or function_name(function), severity=severity, function=function)
 
 
-def _require_limits(function: str, low: Any, high: Any, *, valid: bool) -> None:
+def _require_limits(function: str, low: float | None, high: float | None) -> None:
     given = [one for one in (low, high) if one is not None]
-    if not given or not valid or min(given) < 0 or given != sorted(given):
+    if not given or min(given) < 0 or given != sorted(given):
         raise InvalidInputError(
             f"{function}: give a lower limit, an upper one, or both; not {shown(low)} and {shown(high)}"
         )
 
 
-def _partitions(names: object, function: str) -> tuple[object, ...]:
-    given = (names,) if isinstance(names, (str, Mapping)) else tuple(names) if isinstance(names, Iterable) else ()
+def _partitions(names: Partitions, function: str) -> tuple[object, ...]:
+    given = (names,) if isinstance(names, (str, Mapping)) else tuple(names)
     if not given:
         raise InvalidInputError(f"{function}: name at least one partition, not {shown(names)}")
     return given

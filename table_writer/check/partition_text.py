@@ -8,20 +8,21 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Final
 
-from pyspark.sql.types import BooleanType, DataType, DateType, DecimalType, IntegralType, StringType
+from pyspark.sql.types import BooleanType, DateType, DecimalType, IntegralType, StringType
 
 from table_writer.check.target import Place, Target, is_text
 from table_writer.check.wording import shown
 from table_writer.errors import InvalidInputError
 from table_writer.model.partition_name import NULL_PARTITION, unescape
+from table_writer.model.partition_value import canonical
 
-__all__ = ["PartitionKey", "partition_key", "spelled", "typed_text"]
+__all__ = ["PartitionKey", "comparable", "partition_key", "typed_text"]
 
 PLAIN_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 PLAIN_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 TRUTH: Final = {"true": True, "false": False}
 
-PartitionKey = Mapping[str, object]
+PartitionKey = Mapping[str, str]
 """Values of some partition columns, by name in lower case."""
 
 
@@ -48,13 +49,7 @@ def _date(text: str) -> object:
         return NotImplemented
 
 
-def spelled(text: str, kind: DataType) -> object:
-    """Return what two spellings of one value have in common: ``01`` and ``1`` of an int."""
-    typed = typed_text(text, Place(path=("",), kind=kind))
-    return text if typed is NotImplemented or text == NULL_PARTITION else typed
-
-
-def partition_key(given: object, target: Target, columns: Mapping[str, DataType]) -> PartitionKey:
+def partition_key(given: object, target: Target, columns: Mapping[str, str]) -> PartitionKey:
     """Read what a user names partitions by: ``dt=2024-01-01/country=de`` or ``{"dt": "2024-01-01"}``.
 
     Columns that are left out may have any value.
@@ -79,16 +74,23 @@ def partition_key(given: object, target: Target, columns: Mapping[str, DataType]
             table=target.table,
         )
     return {
-        name: spelled(_text(value, columns[name]), columns[name]) for name, (_, value) in zip(names, named, strict=True)
+        name: comparable(_text(value, columns[name]), columns[name], target.time_zone)
+        for name, (_, value) in zip(names, named, strict=True)
     }
 
 
-def _text(value: object, kind: DataType) -> str:
+def comparable(text: str, kind: str, time_zone: str) -> str:
+    """Return what two spellings of one value have in common; what is no value of its type is only itself."""
+    (found,) = canonical((text,), (kind,), time_zone)
+    return text if found == NULL_PARTITION else found
+
+
+def _text(value: object, kind: str) -> str:
     if value is None or value == "":
         return NULL_PARTITION
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, datetime) and isinstance(kind, DateType) and value.time() == time():
+    if isinstance(value, datetime) and kind == "date" and value.time() == time():
         return value.date().isoformat()  # as pandas has dates
     if isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()

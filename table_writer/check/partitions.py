@@ -8,13 +8,12 @@ from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import DataType
 
 from table_writer.check.audit import Facts
 from table_writer.check.check import METADATA, SPARK, Check, CountIf, Question
 from table_writer.check.expression import analyze
-from table_writer.check.partition_text import PartitionKey, partition_key, spelled
-from table_writer.check.target import Target
+from table_writer.check.partition_text import PartitionKey, comparable, partition_key
+from table_writer.check.target import Target, declared_type
 from table_writer.check.wording import counted, listed, printable, row_count_text, shown
 from table_writer.model.check_result import CheckResult
 from table_writer.model.partition_name import NULL_PARTITION, partition_name
@@ -25,12 +24,12 @@ __all__ = ["ExpectedPartitions", "OnlyPartitions", "OnlyWhere"]
 LISTED = 10
 
 
-def _partition_columns(target: Target, check: Check) -> Mapping[str, DataType]:
+def _partition_columns(target: Target, check: Check) -> Mapping[str, str]:
     """Return types by name in lower case; where partition columns are not known yet, of all columns."""
     names = target.schema.names if target.partition_columns is None else target.partition_columns
     if not names:
         raise check.wrong(f"{target.table} is not partitioned")
-    kinds = {field.name.lower(): field.dataType for field in target.schema}
+    kinds = {field.name.lower(): declared_type(field) for field in target.schema}
     return {name.lower(): kinds[name.lower()] for name in names}
 
 
@@ -65,12 +64,12 @@ class _ByName(Question):
 
     def staged(self, facts: Facts) -> list[tuple[PartitionValues, int, PartitionKey]]:
         """Return the partitions that have rows, also with their values as :func:`partition_key` reads them."""
-        kinds = _partition_columns(facts.target, self.check)
+        kinds, zone = _partition_columns(facts.target, self.check), facts.target.time_zone
         return [
             (
                 one.values,
                 one.rows,
-                {name: spelled(text, kinds[name]) for name, text in zip(kinds, one.values, strict=True)},
+                {name: comparable(text, kinds[name], zone) for name, text in zip(kinds, one.values, strict=True)},
             )
             for one in facts.audit.partitions
             if one.rows

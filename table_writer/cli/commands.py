@@ -78,7 +78,7 @@ def _show(keeper: Maintenance, arguments: Namespace) -> Report:
 
 
 def _recover(keeper: Maintenance, arguments: Namespace) -> Report:
-    return keeper.recover(arguments.table, dry_run=arguments.dry_run)
+    return keeper.recover(arguments.table, dry_run=arguments.dry_run, accept_loss=arguments.accept_loss)
 
 
 def _rollback(keeper: Maintenance, arguments: Namespace) -> Report:
@@ -137,7 +137,7 @@ def _doctor(keeper: Maintenance, arguments: Namespace) -> Report:
 
 def _not_recovered(report: RecoverReport) -> bool:
     in_doubt = "in doubt" in report.settled.values()
-    undone = report.dry_run and report.put_right
+    undone = report.dry_run and (report.put_right or report.lost)
     return bool(
         in_doubt or undone or report.superseded or report.unfinished_vacuums
     )  # what is missing, somebody dropped: nothing is left to do
@@ -190,6 +190,14 @@ def _partition_argument(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--partition", action="append", metavar="NAME", help="such as dt=2024-01-01; can be repeated (default: all)"
     )
+
+
+def _recover_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--accept-loss", action="store_true", help="go on without entries of the log that are lost for good"
+    )
+    _dry_run_argument(parser)
+    _yes_argument(parser)
 
 
 def _rollback_arguments(parser: ArgumentParser) -> None:
@@ -246,9 +254,10 @@ COMMANDS: Final = (
     Command(
         name="recover",
         help="Settle every publish that was left in doubt, and put right what the metastore applied late.",
-        add_arguments=_dry_run_argument,
+        add_arguments=_recover_arguments,
         run=_recover,
         left=_not_recovered,
+        asks=lambda arguments: bool(arguments.accept_loss),
     ),
     Command(
         name="rollback",

@@ -162,6 +162,8 @@ class RecoverReport(Report):
         Versions of vacuums whose process had died, and which are finished now.
     unfinished_vacuums
         Those that could not be finished yet; in a dry run all of them.
+    lost
+        Versions whose entries are lost, and which the log goes on without; in a dry run those that it would.
     """
 
     settled: Mapping[int, str] = field(default_factory=dict)
@@ -170,6 +172,7 @@ class RecoverReport(Report):
     missing: tuple[str, ...] = ()
     finished_vacuums: tuple[int, ...] = ()
     unfinished_vacuums: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
     dry_run: bool = False
 
     def _summary(self) -> Summary:
@@ -181,10 +184,12 @@ class RecoverReport(Report):
                 f"{self.table}: {len(self.settled)} version(s) {settled}, {len(self.put_right)} partition(s) {right}"
                 if done
                 else f"{self.table}: nothing is in doubt"
-            ),
+            )
+            + (f", {len(self.lost)} version(s) {'to give up as lost' if self.dry_run else 'given up as lost'}" if self.lost else ""),
             headings=("version", "outcome"),
             rows=tuple((str(version), outcome) for version, outcome in sorted(self.settled.items())),
             lines=(
+                *(f"version {version} is lost: the log goes on without it" for version in self.lost),
                 *(f"{right}: {name}" for name in self.put_right),
                 *(f"left alone, moved by another tool: {name}" for name in self.superseded),
                 *(f"vacuum version {version} finished" for version in self.finished_vacuums),

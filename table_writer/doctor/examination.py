@@ -13,7 +13,16 @@ from table_writer.doctor.patient import Patient, error, note
 from table_writer.doctor.spark_safety import abort_pending_uploads, multipart_purge, partition_source, speculation
 from table_writer.doctor.spark_speed import buffer_size, memory, part_size, socket_timeout, unix_socket
 from table_writer.doctor.store import clock, conditional_put, permissions
-from table_writer.doctor.table import dead_writes, in_doubt, owner, retention, settled_hint, waiting
+from table_writer.doctor.table import (
+    dead_writes,
+    in_doubt,
+    location,
+    owner,
+    properties,
+    retention,
+    settled_hint,
+    waiting,
+)
 from table_writer.errors import MetastoreError, StorageError, TableWriterError
 from table_writer.services import TableServices
 
@@ -31,8 +40,10 @@ CHECKS: Final[Mapping[str, Check]] = {
     "lifecycle rules": lifecycle,
     "bucket versioning": versioning,
     "owner": owner,
+    "location": location,
     "log": in_doubt,
     "settled hint": settled_hint,
+    "table properties": properties,
     "retention": retention,
     "data to vacuum": waiting,
     "dead writes": dead_writes,

@@ -139,8 +139,11 @@ def _look(patient: Patient, history: History, values: PartitionValues) -> _Liste
     location = Location.parse(str(history.current[values].partition.new_location))
     write_id = str(history.layout.write_id_of(location))
     found: list[ObjectInfo] = list(patient.services.store.list(location.key))
-    named = [one for one in found if write_id in one.key.removeprefix(location.key)]
     known = None if history.layout.is_placeholder(location) else history.described(values, location)
+    is_whole = known is not None and (len(found), sum(one.size_bytes for one in found)) == (known.files, known.bytes)
+    named = [
+        one for one in found if is_whole or write_id in one.key.removeprefix(location.key)
+    ]  # copies keep their names
     expected = known.files if known else 0
     differs = known is not None and sum(one.size_bytes for one in named) != known.bytes
     foreign = len(found) - len(named)

@@ -9,15 +9,17 @@ from typing import Final
 from table_writer.display.render import size
 from table_writer.display.reports import Finding
 from table_writer.doctor.patient import Patient, error, note, ok, warning
+from table_writer.errors import InvalidInputError
+from table_writer.log.moved import require_in_place
 from table_writer.log.owner import Owner
 from table_writer.log.rules import claim_is_over
 from table_writer.log.table_log import HINT_EVERY_VERSIONS
+from table_writer.model.table import RETENTION_PROPERTY
 from table_writer.retention import SAFE_AGE
-from table_writer.services import RETENTION_PROPERTY
 from table_writer.vacuum.dead_writes import look_for_traces
 from table_writer.vacuum.due import Ages, due, in_use
 
-__all__ = ["dead_writes", "in_doubt", "owner", "retention", "settled_hint", "waiting"]
+__all__ = ["dead_writes", "in_doubt", "location", "owner", "properties", "retention", "settled_hint", "waiting"]
 
 LATE_SECONDS: Final = 2 * 86_400.0  # a vacuum that runs daily has been there by then
 MANY_ENTRIES: Final = 5_000  # read in whole by every maintenance call, two requests an entry
@@ -42,6 +44,17 @@ def owner(patient: Patient) -> Iterable[Finding]:
         f" {expected.created_at_seconds}: every write is refused",
         f"if it is the same data: table-writer adopt {patient.name}. If not, move one of the two tables",
     )
+
+
+def location(patient: Patient) -> Iterable[Finding]:
+    """Look whether another tool has renamed or moved the table away from its log."""
+    services = patient.services
+    try:
+        require_in_place(services.store, services.layout, services.table)
+    except InvalidInputError as moved:
+        yield error("location", moved.message, "do as it says: `table-writer adopt` changes nothing that is not proven")
+    else:
+        yield ok("location", f"the table is at {services.table.location}, where its log can follow it")
 
 
 def in_doubt(patient: Patient) -> Iterable[Finding]:
@@ -83,6 +96,17 @@ def settled_hint(patient: Patient) -> Iterable[Finding]:
         )
     else:
         yield ok("settled hint", f"a plan lists {len(hinted.versions):,} of {len(listed.versions):,} entries")
+
+
+def properties(patient: Patient) -> Iterable[Finding]:
+    """Look for table properties that this library would have to obey, and does not understand."""
+    try:
+        patient.services.require_properties()
+    except InvalidInputError as refusal:
+        change = f"ALTER TABLE {patient.name} SET TBLPROPERTIES (…), or UNSET TBLPROPERTIES (…)"
+        yield error("table properties", f"{refusal.message}: every write and vacuum is refused", change)
+    else:
+        yield ok("table properties", "all that begin with table_writer. are understood")
 
 
 def retention(patient: Patient) -> Iterable[Finding]:

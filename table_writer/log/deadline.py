@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
+from table_writer.boot_clock import boot_seconds
+
 __all__ = ["Deadline", "boot_seconds"]
-
-
-def boot_seconds() -> float:
-    """Return seconds on a clock that goes on while the machine is suspended, where the system has one."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class Deadline:

@@ -10,7 +10,7 @@ from table_writer.model.write import TableLayout
 from table_writer.storage import visible_files
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
-__all__ = ["files_at", "files_read_at", "why_not_copied", "written_placeholders"]
+__all__ = ["existing_values", "files_at", "files_read_at", "why_not_copied", "written_placeholders"]
 
 
 def files_read_at(store: ObjectStore, layout: TableLayout, location: Location) -> Iterator[ObjectInfo]:
@@ -23,9 +23,23 @@ def written_placeholders(
     store: ObjectStore, layout: TableLayout, partitions: Mapping[PartitionValues, Partition]
 ) -> frozenset[PartitionValues]:
     """Return the partitions at placeholders to which another tool has written: they have rows after all."""
-    found = {values: Location.parse_any(one.location) for values, one in partitions.items()}
-    placeholders = {values: one for values, one in found.items() if one is not None and layout.is_placeholder(one)}
+    placeholders = _placeholders(layout, partitions)
     return frozenset(values for values, one in placeholders.items() if any(files_read_at(store, layout, one)))
+
+
+def existing_values(
+    store: ObjectStore, layout: TableLayout, partitions: Mapping[PartitionValues, Partition]
+) -> frozenset[PartitionValues]:
+    """Return the partitions that exist: not those that a refused publish has left at a placeholder without rows."""
+    written = written_placeholders(store, layout, partitions)
+    return frozenset(partitions.keys() - (_placeholders(layout, partitions).keys() - written))
+
+
+def _placeholders(
+    layout: TableLayout, partitions: Mapping[PartitionValues, Partition]
+) -> dict[PartitionValues, Location]:
+    found = {values: Location.parse_any(one.location) for values, one in partitions.items()}
+    return {values: one for values, one in found.items() if one is not None and layout.is_placeholder(one)}
 
 
 def why_not_copied(layout: TableLayout, partition: Partition) -> str:
@@ -36,11 +50,11 @@ def why_not_copied(layout: TableLayout, partition: Partition) -> str:
 
 
 def files_at(store: ObjectStore, layout: TableLayout, location: Location) -> Iterator[ObjectInfo]:
-    """List all objects of a location.
+    """List all objects of a location, and none that another table's root below it keeps for itself.
 
     The root of an unpartitioned table is a location too: there only what readers see counts, and neither this library's
     own directory nor markers such as ``_SUCCESS``.
     """
     if location.contains(layout.own):
         return files_read_at(store, layout, location)
-    return store.list(location.key)
+    return (found for found in store.list(location.key) if not layout.is_of_inner_root(found.key, location))

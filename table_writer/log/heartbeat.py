@@ -7,6 +7,7 @@ import threading
 
 from table_writer.errors import StorageError
 from table_writer.log.deadline import boot_seconds
+from table_writer.per_process import this_process
 from table_writer.storage.object_store import ObjectStore
 
 __all__ = ["Heartbeat"]
@@ -37,6 +38,7 @@ class Heartbeat:
         self._body = body
         self._every_seconds = every_seconds
         self._write_id = write_id
+        self._process = this_process()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._renew, name=f"heartbeat-{write_id}", daemon=True)
 
@@ -45,9 +47,15 @@ class Heartbeat:
         self._thread.start()
 
     def stop(self) -> None:
-        """End; afterwards nothing is put any more. More than once is as good."""
-        self._stopped.set()
-        self._thread.join()
+        """End; afterwards nothing is put any more. More than once is as good; in a fork there is nothing to end."""
+        if self.is_ours:
+            self._stopped.set()
+            self._thread.join()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process made it: only then what it shows to be alive is this process's to end."""
+        return self._process is this_process()
 
     def _renew(self) -> None:
         while not self._stopped.wait(self._every_seconds):

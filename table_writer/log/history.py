@@ -226,7 +226,7 @@ class History:
         hole = next((one for one in range(version + 1, self.newest) if one not in present), self.newest)
         for record in self.published:
             for partition in record.entry.partitions if record.entry.version > version else ():
-                if partition.values in states:
+                if partition.values in states or partition.values in record.superseded:
                     continue
                 placed = before.get(partition.values)
                 if placed is None:
@@ -296,6 +296,11 @@ class History:
         elif record.outcome is Outcome.ABANDONED:
             if entry.operation is Operation.WRITE:  # the others point at what another write has written
                 self._leave(self.layout.data(entry.write_id), record, bytes=sum(p.bytes for p in entry.partitions))
+                for text in filter(None, (one.new_location for one in entry.partitions)):
+                    if not self.layout.data(entry.write_id).contains(
+                        self._location(text)
+                    ):  # copies in a fresh directory
+                        self._leave(self._location(text), record)
         elif record.outcome is Outcome.PUBLISHED:
             self._fold_published(record)
 
@@ -403,13 +408,14 @@ class History:
         )
         found = {self.layout.write_id_of(self._location(location)) for location in named}
         own = {record.entry.write_id for record in records if record.entry.operation is Operation.WRITE}
-        return frozenset(write_id for write_id in found | own if write_id)
+        recovered = {record.entry.recovered_write_id for record in records}
+        return frozenset(write_id for write_id in found | own | recovered if write_id)
 
 
 def written_ids(layout: TableLayout, entry: LogEntry) -> frozenset[str]:
     """Return the writes whose files an entry points readers at: its own, or those of the entry that it recovers."""
     locations = (Location.parse(one.new_location) for one in entry.partitions if one.new_location is not None)
-    found = {entry.write_id, *(layout.write_id_of(location) for location in locations)}
+    found = {entry.write_id, entry.recovered_write_id, *(layout.write_id_of(location) for location in locations)}
     return frozenset(write_id for write_id in found if write_id)
 
 

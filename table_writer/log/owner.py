@@ -5,16 +5,27 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 
-from table_writer.errors import InvalidInputError, StorageError
+from table_writer.errors import InvalidInputError, MetastoreError, StorageError
+from table_writer.log.stored import small_json
+from table_writer.metastore.protocol import Metastore
 from table_writer.model.location import Location
 from table_writer.model.table import Table
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore, StoredObject
 
-__all__ = ["Owner", "adopt_root", "claim_root", "is_of_earlier_table", "refuse_nested_roots", "require_owner"]
+__all__ = [
+    "Owner",
+    "adopt_root",
+    "claim_root",
+    "is_of_earlier_table",
+    "other_tables",
+    "places_of",
+    "refuse_nested_roots",
+    "require_owner",
+]
 
 OWNER_FORMAT = 1
 logger = logging.getLogger(__name__)
@@ -57,7 +68,7 @@ class Owner:
     def from_json(cls, body: bytes, where: str) -> Owner:
         """Read and validate."""
         try:
-            stored = json.loads(body)
+            stored = small_json(body)
             if stored.pop("format") != OWNER_FORMAT:
                 raise InvalidInputError(f"{where} has an unknown format: upgrade table_writer to read it")
             return cls(**stored)
@@ -173,6 +184,36 @@ def _probe_conditional_put(store: ObjectStore, layout: TableLayout) -> None:
         )
 
 
+def places_of(table: Table) -> tuple[Location, ...]:
+    """Return the directories that a table names, each once; none of a view."""
+    named = () if "VIEW" in table.kind else (table.root, table.location, table.hive_location)
+    found = (Location.parse_any(text) for text in dict.fromkeys(named) if text)
+    return tuple(location for location in found if location is not None)
+
+
+def other_tables(metastore: Metastore, table: Table) -> Iterator[Table]:
+    """Read all other tables of all databases: 1 call, and for each database 1 and 1 for every 100 tables.
+
+    Raises
+    ------
+    MetastoreError
+        Also when the answer does not hold the table itself: then others may be missing from it as well.
+    """
+    itself = False
+    for database in metastore.get_databases():
+        for other in metastore.get_tables(database):
+            if other.name == table.name:
+                itself = True
+            else:
+                yield other
+    if not itself:
+        raise MetastoreError(
+            f"the metastore at {metastore.uri} does not list {table.name} among its tables: which other tables there"
+            " are is not known",
+            table=str(table.name),
+        )
+
+
 def refuse_nested_roots(store: ObjectStore, layout: TableLayout, table: Table, others: Iterable[Table]) -> None:
     """Refuse a root inside another table's root, or around one: cleaning up one would meet files of the other.
 
@@ -184,18 +225,13 @@ def refuse_nested_roots(store: ObjectStore, layout: TableLayout, table: Table, o
         Names the other table.
     """
     for other in others:
-        if other.name == table.name or not other.location or "VIEW" in other.kind:
-            continue
-        try:
-            theirs = Location.parse(other.location)
-        except InvalidInputError:
-            continue  # no location that anything could lie below
-        if theirs.contains(layout.root) or layout.root.contains(theirs):
-            raise InvalidInputError(
-                f"the locations of {table.name} ({layout.root}) and {other.name} ({theirs}) contain each other;"
-                " move one of the tables",
-                table=str(table.name),
-            )
+        for theirs in places_of(other) if other.name != table.name else ():
+            if theirs.contains(layout.root) or layout.root.contains(theirs):
+                raise InvalidInputError(
+                    f"the locations of {table.name} ({layout.root}) and {other.name} ({theirs}) contain each other;"
+                    " move one of the tables",
+                    table=str(table.name),
+                )
     segments = layout.root.key.split("/")[:-2]
     for depth in range(len(segments), 0, -1):
         above = Location(layout.root.scheme, layout.root.bucket, "/".join(segments[:depth]) + "/")

@@ -22,7 +22,7 @@ from typing import Any, Final, Self
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.heartbeat import Heartbeat
-from table_writer.log.stored import packed, unpacked
+from table_writer.log.stored import Allowance, TooMuchError, packed
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.location import Location
@@ -98,9 +98,32 @@ class Registered:
     staged: Mapping[str, Any] = field(default_factory=dict, repr=False)  # as stored; see ``record``
 
     @classmethod
-    def parse(cls, write_id: str, key: str, stored: StoredObject) -> Registered:
-        """Read the sign of a running write; of what cannot be read its age still tells."""
-        body = _fields(stored.body)
+    def parse(cls, write_id: str, key: str, stored: StoredObject, allowance: Allowance | None = None) -> Registered:
+        """Read the sign of a running write; of what cannot be read its age still tells.
+
+        Raises
+        ------
+        InvalidInputError
+            It does not fit into what the reading that it belongs to may take.
+        """
+        return cls._of(write_id, key, stored, _fields(key, stored.body, allowance or Allowance()))
+
+    @classmethod
+    def parse_staged(
+        cls, write_id: str, key: str, stored: StoredObject, allowance: Allowance | None = None
+    ) -> Registered:
+        """Read the record of a staged write; one that cannot be read expires as late as any."""
+        body = _fields(key, stored.body, allowance or Allowance())
+        staged = _dict(body.get("staged")) if body.get("write_id") == write_id else {}
+        expires_after_seconds = expiry_seconds(staged.get("expires_after_seconds"))
+        return replace(
+            cls._of(write_id, key, stored, body),
+            expires_after_seconds=expires_after_seconds or LONGEST_EXPIRY_SECONDS,
+            staged=staged,
+        )
+
+    @classmethod
+    def _of(cls, write_id: str, key: str, stored: StoredObject, body: Mapping[str, Any]) -> Registered:
         return cls(
             write_id=write_id,
             key=key,
@@ -108,18 +131,6 @@ class Registered:
             renewed_every_seconds=_heartbeat(body.get("renewed_every_seconds")),
             writer={str(name): str(value) for name, value in _dict(body.get("writer")).items()},
             put_at=stored.info.modified_at,
-        )
-
-    @classmethod
-    def parse_staged(cls, write_id: str, key: str, stored: StoredObject) -> Registered:
-        """Read the record of a staged write; one that cannot be read expires as late as any."""
-        body = _fields(stored.body)
-        staged = _dict(body.get("staged")) if body.get("write_id") == write_id else {}
-        expires_after_seconds = expiry_seconds(staged.get("expires_after_seconds"))
-        return replace(
-            cls.parse(write_id, key, stored),
-            expires_after_seconds=expires_after_seconds or LONGEST_EXPIRY_SECONDS,
-            staged=staged,
         )
 
     @property
@@ -161,11 +172,14 @@ def read_registrations(store: ObjectStore, layout: TableLayout) -> dict[str, Reg
     Running ones are listed first: a write that is staged meanwhile is found in one of the two lists.
     """
     ids = (*_ids_below(store, layout.registrations), *_ids_below(store, layout.all_staged))
-    found = (read_registration(store, layout, write_id) for write_id in dict.fromkeys(ids))
+    allowance = Allowance()
+    found = (read_registration(store, layout, write_id, allowance) for write_id in dict.fromkeys(ids))
     return {one.write_id: one for one in found if one is not None}
 
 
-def read_registration(store: ObjectStore, layout: TableLayout, write_id: str) -> Registered | None:
+def read_registration(
+    store: ObjectStore, layout: TableLayout, write_id: str, allowance: Allowance | None = None
+) -> Registered | None:
     """Read what is registered of one write, ``None`` if nothing is; once it is staged, nothing else counts."""
     for key, parse in (
         (layout.staged_key(write_id), Registered.parse_staged),
@@ -173,7 +187,7 @@ def read_registration(store: ObjectStore, layout: TableLayout, write_id: str) ->
     ):
         stored = store.get(key)
         if stored is not None:
-            return parse(write_id, key, stored)
+            return parse(write_id, key, stored, allowance)
     return None
 
 
@@ -222,9 +236,10 @@ def read_check_results(store: ObjectStore, keys: Collection[str]) -> tuple[Check
         key=lambda found: (found.info.modified_at, found.info.key),
     )
     results: list[CheckResult] = []
+    allowance = Allowance()
     for found in stored:
         try:
-            results += map(CheckResult.from_json, json.loads(found.body))
+            results += map(CheckResult.from_json, allowance.parsed(found.body, json.loads))
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidInputError(f"the results of checks at {found.info.key} cannot be read: {error}") from error
     return tuple(results)
@@ -236,9 +251,11 @@ def _ids_below(store: ObjectStore, directory: Location) -> list[str]:
     return [write_id for write_id in ids if WRITE_ID.fullmatch(write_id)]
 
 
-def _fields(body: bytes) -> dict[str, Any]:
+def _fields(key: str, body: bytes, allowance: Allowance) -> dict[str, Any]:
     try:
-        return _dict(json.loads(unpacked(body)))
+        return _dict(allowance.parsed(body, json.loads))
+    except TooMuchError as error:
+        raise InvalidInputError(f"registration {key} cannot be read beside the others: {error}") from error
     except (ValueError, RecursionError):  # half written by hand: its age still tells when it was put
         return {}
 
@@ -296,7 +313,8 @@ class Registration:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._heartbeat.stop()
-        remove_registration(self._store, [self._key], self._plan.write_id)
+        if self._heartbeat.is_ours:  # a forked child that leaves the block ends nothing
+            remove_registration(self._store, [self._key], self._plan.write_id)
 
 
 def remove_registration(store: ObjectStore, keys: Collection[str], write_id: str) -> None:

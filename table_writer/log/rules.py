@@ -170,12 +170,17 @@ def recovered_state(history: History, partition: EntryPartition, current_locatio
 
 
 def is_covered(history: History, entry: LogEntry) -> bool:
-    """Whether a newer published entry names a partition of this one, which therefore had ended before.
+    """Whether a newer published entry names a partition of this one, or a vacuum its files: then it had ended before.
 
     Nobody claims over an entry in doubt. One that is covered and has no outcome has lost it: it is never done again,
     since readers look at what came after it.
     """
-    return any(_covering(history, entry.version, values) for values in entry.partition_values)
+    deleted = {place for place, version in history.deleted.items() if version > entry.version}
+    gone = PlaceSet(deleted | history.doomed)
+    new = (Location.parse(one.new_location) for one in entry.partitions if one.new_location is not None)
+    return any(gone.holds(location.place) for location in new) or any(
+        _covering(history, entry.version, values) for values in entry.partition_values
+    )
 
 
 def rebuilt_outcome(
@@ -183,8 +188,9 @@ def rebuilt_outcome(
 ) -> tuple[Outcome, frozenset[PartitionValues]]:
     """Find out how an entry ended whose outcome is lost, and which of its partitions another tool had moved.
 
-    A recovery that settled it says so. Else one partition bears witness for all, since they switched in one call: the
-    next entry that names it found it at this entry's location; or it is there still.
+    A recovery that carried it out says so. Else one partition bears witness for all, since they switched in one call:
+    the next entry that names it found it at this entry's location; or it is there still. Where entries in between were
+    trimmed, nobody knows what they found; then its idempotency key is not free again.
 
     Parameters
     ----------
@@ -195,9 +201,9 @@ def rebuilt_outcome(
     locations
         Where the metastore points now.
     """
-    for record in reversed(history.records):
-        if record.entry.settles == entry.version and record.outcome is not None:
-            return record.outcome, record.superseded
+    for record in reversed(history.published):
+        if record.entry.settles == entry.version:
+            return Outcome.PUBLISHED, record.superseded
     if any(_was_carried_out(history, entry, one, locations.get(one.values)) for one in entry.partitions):
         return Outcome.PUBLISHED, frozenset()
     return Outcome.ABANDONED, frozenset()
@@ -205,16 +211,18 @@ def rebuilt_outcome(
 
 def _was_carried_out(history: History, entry: LogEntry, partition: EntryPartition, location: str | None) -> bool:
     newer = _covering(history, entry.version, partition.values)
-    found = location if newer is None else newer.old_location
+    found = location if newer is None else newer[1].old_location
+    between = range(entry.version + 1, newer[0]) if newer else range(0)
     state = partition_state(partition, found, history.layout)
-    return state in {PartitionState.DONE, PartitionState.EMPTIED}
+    is_known = {record.entry.version for record in history.records}.issuperset(between)
+    return state in {PartitionState.DONE, PartitionState.EMPTIED} or not is_known
 
 
-def _covering(history: History, version: int, values: PartitionValues) -> EntryPartition | None:
-    """Return what the next published entry after a version says of a partition."""
+def _covering(history: History, version: int, values: PartitionValues) -> tuple[int, EntryPartition] | None:
+    """Return the next published entry after a version that names a partition, and what it says of it."""
     for record in history.published:
         if record.entry.version > version and values in record.entry.partition_values:
-            return next(one for one in record.entry.partitions if one.values == values)
+            return record.entry.version, next(one for one in record.entry.partitions if one.values == values)
     return None
 
 

@@ -8,13 +8,14 @@ import re
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
 from table_writer.log.keys import comes_before, published_with_key
-from table_writer.log.stored import MAX_BYTES, packed, unpacked
-from table_writer.model.entry import LogEntry, Outcome
+from table_writer.log.stored import MAX_BYTES, MAX_MEMORY_BYTES, MAX_OUTCOME_BYTES, Allowance, packed, small_json
+from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore
@@ -71,11 +72,14 @@ class TableLog:
         The store that holds the table root.
     layout
         Paths below the table root.
+    memory_bytes
+        How much memory one reading of the log may take.
     """
 
-    def __init__(self, store: ObjectStore, layout: TableLayout) -> None:
-        self._store = store
+    def __init__(self, store: ObjectStore, layout: TableLayout, *, memory_bytes: int = MAX_MEMORY_BYTES) -> None:
+        self.store = store
         self._layout = layout
+        self._memory_bytes = memory_bytes
         self._settled_records: dict[int, SlotRecord] = {}  # neither an entry nor its outcome ever changes
         self._ids: frozenset[str] = frozenset()
         self._expected_id = ""
@@ -119,7 +123,7 @@ class TableLog:
         outcomes: set[int] = set()
         marks: dict[str, set[str]] = {}
         first = self._layout.entry_key(start - 1) if start else ""  # an outcome sorts before its entry
-        for found in self._store.list(self._layout.log_prefix, start_after=first):
+        for found in self.store.list(self._layout.log_prefix, start_after=first):
             name = found.key.removeprefix(self._layout.log_prefix)
             slot, mark = SLOT.fullmatch(name), MARK.fullmatch(name)
             if found.size_bytes > MAX_ENTRY_BYTES:
@@ -160,7 +164,7 @@ class TableLog:
                 f" or a backup; or forget the table's history: delete {self._layout.owner_key}, settled.json beside it"
                 " and all of log/."
             )
-        self._store.put(self._mark("id", self._expected_id), b"")
+        self.store.put(self._mark("id", self._expected_id), b"")
         return replace(state, ids=state.ids | {self._expected_id})
 
     def _lost_message(self, lost: Collection[int]) -> str:
@@ -173,11 +177,11 @@ class TableLog:
             " keep the partitions that they see now."
         )
 
-    def accept_loss(self) -> frozenset[int]:
+    def accept_loss(self, *, dry_run: bool = False) -> frozenset[int]:
         """Declare that lost entries are lost for good; returns their versions. Their slots are never claimed again."""
         lost = self.read_state(listed_after=0, allow_lost=True).lost
-        for version in sorted(lost):
-            self._store.put(self._mark("lost", version), b"")
+        for version in sorted(() if dry_run else lost):
+            self.store.put(self._mark("lost", version), b"")
         return lost
 
     def _mark(self, kind: str, value: int | str) -> str:
@@ -192,10 +196,16 @@ class TableLog:
         ----------
         state
             What a listing of the whole log has just shown; by default it is listed now.
+
+        Raises
+        ------
+        InvalidInputError
+            An entry cannot be read, or all of them take more memory than they may; it is named.
         """
+        allowance = Allowance(self._memory_bytes)
         state = state or self.read_state(listed_after=0)
         with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="log") as pool:
-            records = pool.map(self.find, sorted(state.versions))
+            records = pool.map(lambda version: self.find(version, allowance), sorted(state.versions))
             return History(self._layout, [record for record in records if record is not None], state.unverified)
 
     def find_key(self, key: str, *, in_order: bool = False) -> LogEntry | None:
@@ -216,11 +226,12 @@ class TableLog:
         waiting = sorted(state.versions)
         in_order = in_order and not state.rolled_back
         found: list[SlotRecord] = []
-        at_once = 1
+        allowance, at_once = Allowance(self._memory_bytes), 1
         while waiting:
             waiting, versions = waiting[:-at_once], waiting[-at_once:]
             with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="log") as pool:
-                records = [record for record in pool.map(self.find, versions) if record is not None]
+                read = pool.map(lambda version: self.find(version, allowance), versions)
+                records = [record for record in read if record is not None]
             found = records + found
             entry = published_with_key(found, key)
             passed = in_order and any(comes_before(one.entry.idempotency_key, key) for one in records)
@@ -242,15 +253,24 @@ class TableLog:
             raise InvalidInputError(f"log entry {version} below {self._layout.root} is not there any more")
         return record
 
-    def find(self, version: int) -> SlotRecord | None:
-        """Read one entry with its outcome, ``None`` if it is not there any more."""
+    def find(self, version: int, allowance: Allowance | None = None) -> SlotRecord | None:
+        """Read one entry with its outcome, ``None`` if it is not there any more.
+
+        Parameters
+        ----------
+        version
+            Its slot.
+        allowance
+            Of the reading that it belongs to; what was read before, and is kept, takes nothing of it.
+        """
+        allowance = allowance or Allowance(self._memory_bytes)
         if version in self._settled_records:
             return self._settled_records[version]
-        stored = self._store.get(self._layout.entry_key(version))
+        stored = self.store.get(self._layout.entry_key(version))
         if stored is None:
             return None
-        entry = self._entry(version, stored.body)
-        settled = self._read_outcome(version)
+        entry = self._entry(version, stored.body, allowance)
+        settled = self._read_outcome(version, allowance)
         if settled is None:
             return SlotRecord(entry, None, stored.age_seconds)
         if settled.of not in ("", entry.write_id):
@@ -279,9 +299,9 @@ class TableLog:
             Of the data columns, as entries keep it: rows of other columns say nothing.
         """
         for version in sorted(state.versions, reverse=True)[:RECENT_ENTRIES]:
-            stored = self._store.get(self._layout.entry_key(version))
+            stored = self.store.get(self._layout.entry_key(version))
             try:
-                entry = None if stored is None else self._entry(version, stored.body)
+                entry = None if stored is None else self._entry(version, stored.body, Allowance(self._memory_bytes))
             except InvalidInputError as error:
                 logger.warning("how wide rows are is not known: %s", error)
                 return 0
@@ -289,31 +309,33 @@ class TableLog:
                 return entry.row_bytes if entry.schema == schema else 0
         return 0
 
-    def _entry(self, version: int, stored: bytes) -> LogEntry:
+    def _entry(self, version: int, stored: bytes, allowance: Allowance) -> LogEntry:
+        parse = partial(LogEntry.from_json, root=self._layout.root, version=version)
         try:
-            body = unpacked(stored)
+            entry = allowance.parsed(stored, parse)
+        except InvalidInputError:
+            raise
         except ValueError as error:
             raise InvalidInputError(f"log entry {version} below {self._layout.root} cannot be read: {error}") from error
-        entry = LogEntry.from_json(body, root=self._layout.root, version=version)
         if entry.log_id and self._ids and entry.log_id not in self._ids:
             raise InvalidInputError(
-                f"log entry {version} below {self._layout.root} is of another log: it was copied here. Put the table's own"
-                " entry back from an older version of the object, or a backup"
+                f"log entry {version} below {self._layout.root} is of another log: it was copied here. Put the table's"
+                " own entry back from an older version of the object, or a backup"
             )
         return entry
 
     def outcome(self, version: int) -> Outcome | None:
         """Return how an entry ended, ``None`` while it is in doubt."""
-        settled = self._read_outcome(version)
+        settled = self._read_outcome(version, Allowance(self._memory_bytes))
         return settled.outcome if settled else None
 
-    def _read_outcome(self, version: int) -> _Settled | None:
+    def _read_outcome(self, version: int, allowance: Allowance) -> _Settled | None:
         key = self._layout.outcome_key(version)
-        stored = self._store.get(key)
+        stored = self.store.get(key)
         if stored is None:
             return None
         try:
-            body = json.loads(unpacked(stored.body))
+            body = allowance.parsed(stored.body, json.loads, most=MAX_OUTCOME_BYTES)
             return _Settled(
                 outcome=Outcome(body["outcome"]),
                 settled_by=str(body["settled_by"]),
@@ -339,13 +361,13 @@ class TableLog:
         """
         ordered = sorted(versions)
         if ordered:
-            self._store.put(self._mark("trimmed", ordered[-1]), b"")
-        self._store.delete([self._layout.entry_key(version) for version in ordered])
+            self.store.put(self._mark("trimmed", ordered[-1]), b"")
+        self.store.delete([self._layout.entry_key(version) for version in ordered])
         state = self.read_state(listed_after=0)
         orphans = (version for version in sorted(state.orphans) if version <= state.trimmed)  # of earlier trims, too
-        gone = [version for version in orphans if self._store.head(self._layout.entry_key(version)) is None]
+        gone = [version for version in orphans if self.store.head(self._layout.entry_key(version)) is None]
         useless = [self._mark("rolled-back", version) for version in state.rolled_back - state.versions if ordered]
-        self._store.delete([*(self._layout.outcome_key(version) for version in gone), *useless])
+        self.store.delete([*(self._layout.outcome_key(version) for version in gone), *useless])
 
     def claim(self, entry: LogEntry) -> bool:
         """Put an entry into its slot; exactly one of several claimants gets ``True``.
@@ -357,7 +379,7 @@ class TableLog:
         """
         text = replace(entry, log_id=min(self._ids, default="")).to_json(self._layout.root)
         try:
-            body = packed(text)
+            body = packed(text, self._memory_bytes)
         except ValueError as error:
             raise InvalidInputError(
                 f"the log entry of this {entry.operation.value} of {entry.table} cannot be stored: {error}. Nothing"
@@ -365,7 +387,7 @@ class TableLog:
                 table=entry.table,
                 write_id=entry.write_id,
             ) from error
-        claimed = self._store.put_if_absent(self._layout.entry_key(entry.version), body)
+        claimed = self.store.put_if_absent(self._layout.entry_key(entry.version), body)
         logger.info("write_id=%s version=%d claimed=%s", entry.write_id, entry.version, claimed)
         return claimed
 
@@ -387,7 +409,7 @@ class TableLog:
         """
         body = {"outcome": outcome.value, "version": version, "settled_by": write_id, "of": of}
         moved = {"superseded": sorted(map(list, superseded))} if superseded else {}
-        if self._store.put_if_absent(self._layout.outcome_key(version), packed(json.dumps({**body, **moved}).encode())):
+        if self.store.put_if_absent(self._layout.outcome_key(version), packed(json.dumps({**body, **moved}).encode())):
             return outcome
         return self.outcome(version) or outcome
 
@@ -397,7 +419,7 @@ class TableLog:
             return
         hint = {"version": state.settled, "log_id": min(self._ids, default="")}
         try:
-            self._store.put(self._layout.settled_key, json.dumps(hint).encode())
+            self.store.put(self._layout.settled_key, json.dumps(hint).encode())
         except StorageError as error:
             logger.warning("the hint %s was not saved: %s", self._layout.settled_key, error)
 
@@ -409,16 +431,16 @@ class TableLog:
         StorageError
             It could not be noted; nothing must be recovered then.
         """
-        self._store.put(self._mark("recovered", version), b"")
+        self.store.put(self._mark("recovered", version), b"")
 
     def forget_recoveries(self, versions: Iterable[int]) -> None:
         """Note that all partitions are where they should be, and that no call of before these recoveries can come."""
-        self._store.delete([self._mark("recovered", version) for version in sorted(versions)])
+        self.store.delete([self._mark("recovered", version) for version in sorted(versions)])
 
     def may_calls_come(self, version: int) -> bool:
-        """Whether calls of before a recovery may still come: none does a day after it."""
-        stored = self._store.get(self._mark("recovered", version))
-        return stored is not None and stored.age_seconds < LATE_CALL_SECONDS
+        """Whether calls of before a recovery may still come, or the recovery's own, which its claim gives a day."""
+        stored = self.store.get(self._mark("recovered", version))
+        return stored is not None and stored.age_seconds < MAX_TIMEOUT_SECONDS + LATE_CALL_SECONDS
 
     def remember_rollback(self, version: int) -> None:
         """Note, before a rollback is claimed, that batches of streams may come again.
@@ -428,15 +450,15 @@ class TableLog:
         StorageError
             It could not be noted; nothing must be rolled back then.
         """
-        self._store.put(self._mark("rolled-back", version), b"")
+        self.store.put(self._mark("rolled-back", version), b"")
 
     def _read_hint(self) -> tuple[int, str]:
         """Return a settled version, and of which log."""
-        stored = self._store.get(self._layout.settled_key)
+        stored = self.store.get(self._layout.settled_key)
         if stored is None:
             return 0, ""
         try:
-            hint = json.loads(stored.body)
+            hint = small_json(stored.body)
             return max(0, int(hint["version"])), str(hint.get("log_id", ""))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             logger.warning("the hint %s cannot be read; listing the whole log", self._layout.settled_key)

@@ -22,9 +22,11 @@ from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TTransportException
 
 from table_writer.errors import LostResponseError, MetastoreError
+from table_writer.logins import without_s3_logins
 from table_writer.metastore.protocol import nothing
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.metastore.wire import Wire
+from table_writer.per_process import PerProcess
 
 __all__ = ["Connection", "RefusedError"]
 
@@ -65,8 +67,26 @@ class _NoAnswerError(Exception):
         self.sent = sent
 
 
+class _Line:
+    """What one process has open: the socket with Thrift's client on it, and the lock of who uses them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.wire: Wire | None = None
+        self.client: Any = None
+
+    def __del__(self) -> None:
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close the socket: this process's copy of it, without a word to the server."""
+        if self.wire is not None:
+            self.wire.close()
+        self.wire = self.client = None
+
+
 class Connection:
-    """Calls to the metastore, from any thread, one at a time.
+    """Calls to the metastore, from any thread, one at a time; a forked process opens a connection of its own.
 
     Parameters
     ----------
@@ -79,14 +99,8 @@ class Connection:
         self._uris = list(settings.uris)
         if settings.shuffle_uris:
             random.shuffle(self._uris)
-        self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
-        self._wire: Wire | None = None
-        self._client: Any = None
-
-    def __del__(self) -> None:
-        if self._wire is not None:
-            self._wire.close()
+        self._lines = PerProcess(_Line, let_go=_Line.hang_up)
 
     @property
     def uri(self) -> str:
@@ -95,13 +109,14 @@ class Connection:
 
     def counts(self) -> Mapping[str, int]:
         """Return how many calls were sent, by method, those repeated included."""
-        with self._lock:
+        with self._lines.get().lock:
             return dict(self._counts)
 
     def close(self) -> None:
         """Close the connection; the next call opens a new one."""
-        with self._lock:
-            self._drop()
+        line = self._lines.get()
+        with line.lock:
+            line.hang_up()
 
     def read(self, method: str, *arguments: object, table: str) -> Any:
         """Call a method that changes nothing, again on a new connection if this one breaks.
@@ -113,12 +128,13 @@ class Connection:
         MetastoreError
             No server could be reached, or none answered in ``read_attempts`` attempts.
         """
-        with self._lock:
+        line = self._lines.get()
+        with line.lock:
             for attempt in range(1, self._settings.read_attempts + 1):
-                self._ensure_connected(table)
+                self._ensure_connected(line, table)
                 uri = self.uri
                 try:
-                    return self._call(method, arguments, table)
+                    return self._call(line, method, arguments, table)
                 except _NoAnswerError as broken:
                     logger.info("%s at %s for %s broke off (%s), attempt %d", method, uri, table, broken, attempt)
                     last = broken
@@ -143,12 +159,13 @@ class Connection:
         LostResponseError
             It was sent, at least in part, and no answer came.
         """
-        with self._lock:
-            self._ensure_connected(table)
+        line = self._lines.get()
+        with line.lock:
+            self._ensure_connected(line, table)
             before_send()
             uri = self.uri
             try:
-                self._call(method, arguments, table)
+                self._call(line, method, arguments, table)
             except RefusedError as refused:
                 if _is_no_refusal(refused.reason):
                     raise LostResponseError(
@@ -169,15 +186,15 @@ class Connection:
                     table=table,
                 ) from broken
 
-    def _call(self, method: str, arguments: tuple[object, ...], table: str) -> Any:
+    def _call(self, line: _Line, method: str, arguments: tuple[object, ...], table: str) -> Any:
         """Send one call on the open connection; only a whole answer leaves the connection open."""
-        wire = self._wire
+        wire = line.wire
         assert wire is not None  # noqa: S101 - callers connect first
         self._counts[method] += 1
         wire.sent = False
         whole_answer = False
         try:
-            answer = getattr(self._client, method)(*arguments)
+            answer = getattr(line.client, method)(*arguments)
             whole_answer = True
         except Exception as error:
             # Whatever the socket, Thrift or its decoder raise: a call that was sent must not pass for one that was not.
@@ -187,7 +204,7 @@ class Connection:
             raise _NoAnswerError(_describe(error), sent=wire.sent) from error
         finally:  # also for KeyboardInterrupt: half an answer must not be read as the next call's
             if not whole_answer:
-                self._drop()
+                line.hang_up()
         return answer
 
     def _refused(self, method: str, error: TException, table: str) -> RefusedError:
@@ -196,20 +213,22 @@ class Connection:
             advice = "this metastore does not know that call; table_writer needs Hive 2.3 or newer"
         else:
             advice = "the cause is in the metastore's log"
-        reason = text.strip().partition("\n")[0][:MAX_REASON_CHARACTERS]
+        if hasattr(error, "message"):
+            error.message = without_s3_logins(text)  # the chain of causes is shown as well
+        reason = without_s3_logins(text).strip().partition("\n")[0][:MAX_REASON_CHARACTERS]
         return RefusedError(
             f"metastore at {self.uri} refused {method}: {kind}: {reason}; {advice}", table=table, reason=error
         )
 
-    def _ensure_connected(self, table: str) -> None:
+    def _ensure_connected(self, line: _Line, table: str) -> None:
         """Keep the connection if it is open and quiet, else open one to the first address that takes it."""
-        if self._is_usable():
+        if self._is_usable(line.wire):
             return
-        self._drop()
+        line.hang_up()
         failures = []
         for _ in self._settings.uris:
             try:
-                self._open(self._uris[0])
+                self._open(line, self._uris[0])
             except (OSError, UnicodeError, _NoAnswerError) as error:
                 failures.append((f"{self._uris[0]}: {_describe(error)}", error))
                 self._rotate()
@@ -220,35 +239,29 @@ class Connection:
             f"metastore not reachable at {tried}. Start it or set hive.metastore.uris; nothing was changed", table=table
         ) from failures[-1][1]
 
-    def _is_usable(self) -> bool:
-        wire = self._wire
+    def _is_usable(self, wire: Wire | None) -> bool:
         return wire is not None and wire.idle_seconds() < self._settings.max_idle_seconds and wire.is_quiet()
 
-    def _open(self, uri: str) -> None:
+    def _open(self, line: _Line, uri: str) -> None:
         settings, address = self._settings, urlsplit(uri)
         tls = ssl.create_default_context(cafile=settings.ca_file) if settings.tls else None
-        self._wire = Wire.connect(
+        line.wire = Wire.connect(
             str(address.hostname),
             int(address.port or 0),
             tls=tls,
             connect_timeout_seconds=settings.connect_timeout_seconds,
             timeout_seconds=settings.timeout_seconds,
         )
-        transport = TFramedTransport(self._wire) if settings.framed else TBufferedTransport(self._wire)
-        self._client = ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport))
+        transport = TFramedTransport(line.wire) if settings.framed else TBufferedTransport(line.wire)
+        line.client = ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport))
         if settings.user:
             try:
-                self._call("set_ugi", (settings.user, [settings.user]), "")
+                self._call(line, "set_ugi", (settings.user, [settings.user]), "")
             except RefusedError as refused:  # Hive's own client goes on without it, too
                 logger.info("going on without a user name: %s", refused)
 
     def _rotate(self) -> None:
         self._uris = [*self._uris[1:], self._uris[0]]  # in one step: other threads read it without the lock
-
-    def _drop(self) -> None:
-        if self._wire is not None:
-            self._wire.close()
-        self._wire = self._client = None
 
 
 def _is_no_refusal(reason: BaseException) -> bool:

@@ -12,6 +12,14 @@ from hmsclient.genthrift.hive_metastore import ttypes
 from thrift.Thrift import TApplicationException
 
 from table_writer.errors import PartitionExistsError, PartitionMissingError
+from table_writer.metastore.answers import (
+    read_all,
+    require_asked,
+    require_kept,
+    require_listed,
+    require_same,
+    require_there,
+)
 from table_writer.metastore.connection import Connection, RefusedError
 from table_writer.metastore.hive_objects import (
     altered_partition,
@@ -135,14 +143,20 @@ class HiveMetastore:
                 return None
             raise
 
-    def get_tables(self, database: str) -> Sequence[Table]:
-        """Return all tables and views of a database, 100 a call; one that is dropped meanwhile is absent."""
-        tables: list[Table] = []
-        for names in _batches(self._connection.read("get_all_tables", database, table=f"{database}.*"), TABLE_BATCH):
+    def get_databases(self) -> Sequence[str]:
+        """Return the names of all databases, in one call."""
+        return list(self._connection.read("get_all_databases", table=""))
+
+    def get_tables(self, database: str) -> Iterator[Table]:
+        """Read all tables and views of a database, 100 a call; one that is dropped meanwhile is absent."""
+        missing: set[str] = set()
+        for names in _batches(self._table_names(database), TABLE_BATCH):  # not kept: a large metastore's fill a GB
             request = ttypes.GetTablesRequest(dbName=database, tblNames=names, capabilities=_CAPABILITIES)
             answer = self._connection.read("get_table_objects_by_name_req", request, table=f"{database}.*")
-            tables += map(table_from, answer.tables)
-        return tables
+            found = list(map(table_from, answer.tables))
+            missing |= set(names) - {table.name.name for table in found}
+            yield from found
+        require_listed(database, missing.intersection(self._table_names(database)) if missing else (), self.uri)
 
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
         """Return the values of all partitions, decoded from Hive's escaped names; ``[()]`` of an unpartitioned table.
@@ -151,14 +165,17 @@ class HiveMetastore:
         """
         names = self._connection.read("get_partition_names", name.database, name.name, ALL, table=str(name))
         table = None if names else self.get_table(name)
-        is_whole = table is not None and not table.partition_columns
+        is_whole = not names and not require_there(name, table, self.uri).partition_columns
         return [WHOLE_TABLE] if is_whole else [partition_values(text) for text in names]
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
-        """Read partitions by value, ``partition_batch`` a call; those that do not exist are absent from the answer."""
+        """Read partitions by value, ``partition_batch`` a call; those that do not exist are absent from the answer.
+
+        The table is read as well where none exists.
+        """
         validate_values(table, values)
         if not table.partition_columns:
-            return self._get_whole_table(table.name) if values else {}
+            return self._get_whole_table(table) if values else {}
         columns = [column.name for column in table.partition_columns]
         names = [partition_name(columns, one) for one in values]
         found: dict[PartitionValues, Partition] = {}
@@ -167,12 +184,14 @@ class HiveMetastore:
                 "get_partitions_by_names", table.name.database, table.name.name, batch, table=str(table.name)
             )
             found |= {partition.values: partition for partition in (partition_from(one, table) for one in answer)}
+        require_asked(table, values, found, self.uri)
+        if values and not found:
+            require_same(table, self.get_table(table.name), self.uri)
         return found
 
     def get_all_partitions(self, table: Table) -> Mapping[PartitionValues, Partition]:
-        """Read all partitions, their names first; one that vanishes in between is absent."""
-        names = self.get_partition_names(table.name) if table.partition_columns else [WHOLE_TABLE]
-        return self.get_partitions(table, names)
+        """Read all partitions, their names first and the table last; one that vanishes in between is absent."""
+        return read_all(self, table)
 
     def add_partitions(
         self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = nothing
@@ -201,6 +220,7 @@ class HiveMetastore:
                     table=str(table.name),
                 ) from refused.reason
             raise
+        require_kept(self, table, partitions, before_send)
 
     def alter_partitions(
         self, table: Table, changes: Sequence[PartitionChange], *, before_send: Callable[[], None] = nothing
@@ -252,10 +272,15 @@ class HiveMetastore:
                 ) from refused.reason
             raise
 
-    def _get_whole_table(self, name: TableName) -> Mapping[PartitionValues, Partition]:
-        """Read an unpartitioned table as its one partition; none if it is gone, or has got partitions of its own."""
-        table = self.get_table(name)
-        return {WHOLE_TABLE: whole_table(table)} if table is not None and not table.partition_columns else {}
+    def _table_names(self, database: str) -> Sequence[str]:
+        names: Sequence[str] = self._connection.read("get_all_tables", database, table=f"{database}.*")
+        return names
+
+    def _get_whole_table(self, table: Table) -> Mapping[PartitionValues, Partition]:
+        """Read an unpartitioned table as its one partition."""
+        now = self.get_table(table.name)
+        require_same(table, now, self.uri)
+        return {WHOLE_TABLE: whole_table(now)} if now is not None else {}
 
     def _alter_whole_table(
         self, table: Table, changes: Sequence[PartitionChange], before_send: Callable[[], None]

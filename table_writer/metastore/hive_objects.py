@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hmsclient.genthrift.hive_metastore import ttypes
 from thrift.Thrift import TType
 
 from table_writer.errors import InvalidInputError
+from table_writer.logins import without_s3_login
 from table_writer.metastore.descriptions import differences
 from table_writer.metastore.whole_table import (
     WHOLE_TABLE,
     changed_parameters,
+    hive_location,
     moved_location,
     moved_serde_parameters,
     true_location,
@@ -26,15 +28,19 @@ __all__ = ["altered_partition", "altered_table", "new_partition", "partition_fro
 
 
 def table_from(native: Any) -> Table:
-    """Describe a ``ttypes.Table``. A view has no location: it becomes the empty text."""
+    """Describe a ``ttypes.Table``. A view has no location: it becomes the empty text.
+
+    Keys of S3 that stand in a location stay in ``native``, which is what is written back, and are nowhere else.
+    """
     storage = native.sd or ttypes.StorageDescriptor()
     serde = storage.serdeInfo or ttypes.SerDeInfo()
-    parameters = dict(native.parameters or {})
-    serde_parameters = dict(serde.parameters or {})
+    parameters = _without_logins(native.parameters)
+    serde_parameters = _without_logins(serde.parameters)
     return Table(
         name=TableName(native.dbName, native.tableName),
         kind=native.tableType or "",
         location=_with_slash(true_location(storage.location or "", parameters, serde_parameters)),
+        hive_location=_with_slash(hive_location(storage.location or "", parameters, serde_parameters)),
         columns=_columns(storage.cols),
         partition_columns=_columns(native.partitionKeys),
         parameters=parameters,
@@ -60,7 +66,7 @@ def partition_from(native: Any, table: Table) -> Partition:
     return Partition(
         values=tuple(native.values),
         location=_with_slash(native.sd.location),
-        parameters=dict(native.parameters or {}),
+        parameters=_without_logins(native.parameters),
         differs=differs,
         native=native,
     )
@@ -107,7 +113,7 @@ def altered_partition(table: Table, change: PartitionChange) -> Any:
     storage.serdeInfo = described.serdeInfo
     storage.inputFormat = described.inputFormat
     storage.outputFormat = described.outputFormat
-    altered.parameters = changed_parameters(change)
+    altered.parameters = _as_read(changed_parameters(change), known.native)
     return altered
 
 
@@ -122,7 +128,7 @@ def altered_table(change: PartitionChange) -> Any:
     location, serde_parameters = _without_slash(change.location), serde.parameters or {}
     storage.location = moved_location(storage.location, serde_parameters, location)
     serde.parameters = moved_serde_parameters(serde_parameters, location)
-    altered.parameters = whole_table_parameters(change)
+    altered.parameters = _as_read(whole_table_parameters(change), change.partition.native)
     return altered
 
 
@@ -136,8 +142,21 @@ def _columns(fields: Iterable[Any] | None) -> tuple[Column, ...]:
     return tuple(Column(field.name, field.type, field.comment or "") for field in fields or ())
 
 
+def _without_logins(parameters: Mapping[str, str] | None) -> dict[str, str]:
+    return {name: without_s3_login(value or "") for name, value in (parameters or {}).items()}
+
+
+def _as_read(wanted: Mapping[str, str], native: Any) -> dict[str, str]:
+    """Return parameters with those that do not change as the metastore has them."""
+    read: Mapping[str, str] = (native.parameters if native is not None else None) or {}
+    return {
+        name: read[name] if without_s3_login(read.get(name) or "") == value and name in read else value
+        for name, value in wanted.items()
+    }
+
+
 def _with_slash(location: str) -> str:
-    return f"{location.rstrip('/')}/" if location else ""
+    return f"{without_s3_login(location).rstrip('/')}/" if location else ""
 
 
 def _without_slash(location: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table, TableName
@@ -53,25 +53,40 @@ class Metastore(Protocol):
     def get_table(self, name: TableName) -> Table | None:
         """Return the table, ``None`` when there is none."""
 
-    def get_tables(self, database: str) -> Sequence[Table]:
-        """Return all tables and views of a database, in chunks; none when there is no such database."""
+    def get_databases(self) -> Sequence[str]:
+        """Return the names of all databases, in one call."""
+
+    def get_tables(self, database: str) -> Iterable[Table]:
+        """Read all tables and views of a database, in chunks as they are used; none when there is no such database."""
 
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
         """Return the values of all partitions, decoded from Hive's escaped names; ``[()]`` of an unpartitioned table.
 
-        Costs one call, and a second one where the first one's answer is empty.
+        Costs one call, and a second one where the first one's answer is empty: that the table is there.
         """
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
         """Read partitions by value, 250 a call; those that do not exist are absent from the answer.
 
-        Of an unpartitioned table ``()`` is the table, freshly read; absent if it is gone or has become partitioned.
+        Of an unpartitioned table ``()`` is the table, freshly read. Where nothing is there the table is read again.
+
+        Raises
+        ------
+        MetastoreError
+            Also: the answer has other values than were asked for, since the metastore's database cannot keep these; or
+            nothing is there, and the table is gone or another one than ``table``.
         """
 
     def get_all_partitions(self, table: Table) -> Mapping[PartitionValues, Partition]:
         """Read all partitions, their names first; one that vanishes in between is absent, a new one may be as well.
 
-        An unpartitioned table is read in one call.
+        What is not in the answer may be deleted, so it is of exactly this table, which is read again at last, and of
+        every name that is listed. An unpartitioned table is read in one call.
+
+        Raises
+        ------
+        MetastoreError
+            Also: the table is gone, or was made again, or some of its partitions are listed and not returned.
         """
 
     def add_partitions(
@@ -82,6 +97,7 @@ class Metastore(Protocol):
         ``before_send`` runs when nothing more can delay the request; what it raises keeps the request from being sent.
 
         Their parameters should hold ``numFiles`` and ``totalSize``: without both, a metastore lists each location.
+        Values that are not ASCII are read back, since not every metastore's database keeps them.
 
         Raises
         ------
@@ -89,6 +105,8 @@ class Metastore(Protocol):
             A partition appears twice, its values do not fit the table's partition columns, or there are none.
         PartitionExistsError
             One of them exists; nothing changed unless the server applied an earlier attempt of its own.
+        MetastoreError
+            Also: values were stored as others; the partitions were dropped again.
         """
 
     def alter_partitions(

@@ -12,8 +12,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from table_writer.errors import InvalidInputError
+from table_writer.logins import without_login
 
-__all__ = ["MetastoreSettings", "without_login"]
+__all__ = ["MetastoreSettings"]
 
 DEFAULT_PORT: Final = 9083
 DEFAULT_TIMEOUT_SECONDS: Final = 60.0
@@ -181,17 +182,6 @@ class MetastoreSettings:
             tls=_is_set(conf, "hive.metastore.use.SSL"),
             ca_file=ca_file,
         )
-
-
-def without_login(uri: str) -> str:
-    """Return an address without a user name and password that someone may have put in: nobody needs them.
-
-    Examples
-    --------
-    >>> without_login("thrift://me:hush@metastore:9083")
-    'thrift://metastore:9083'
-    """
-    return re.sub(r"^\s*([a-z][a-z0-9+.-]*://)?.*@", r"\1", uri, flags=re.IGNORECASE | re.DOTALL)
 
 
 def _full_uri(text: str) -> str:

@@ -18,6 +18,7 @@ __all__ = [
     "WHOLE_TABLE",
     "changed_parameters",
     "expectation",
+    "hive_location",
     "moved_location",
     "moved_serde_parameters",
     "table_was_changed",
@@ -40,6 +41,22 @@ def true_location(location: str, parameters: Mapping[str, str], serde_parameters
     """Return where Spark looks for a table: of one made with ``USING`` at the SerDe parameter ``path``."""
     paths = [value for name, value in serde_parameters.items() if name.lower() == PATH]
     return paths[0] if paths and PROVIDER in parameters else location
+
+
+def hive_location(location: str, parameters: Mapping[str, str], serde_parameters: Mapping[str, str]) -> str:
+    """Return where Hive looks if Spark looks elsewhere: a tool that knows one of the two has moved it. Else empty.
+
+    Examples
+    --------
+    >>> spark = {"spark.sql.sources.provider": "parquet"}
+    >>> hive_location("s3://mart/new", spark, {"path": "s3://mart/old"})
+    's3://mart/new'
+    >>> hive_location("s3://mart/orders-__PLACEHOLDER__", spark, {"path": "s3://mart/orders"})
+    ''
+    """
+    sparks = true_location(location, parameters, serde_parameters)
+    is_placeholder = location.rstrip("/").endswith(PLACEHOLDER)
+    return "" if is_placeholder or location.rstrip("/") == sparks.rstrip("/") else location
 
 
 def moved_location(old: str, serde_parameters: Mapping[str, str], location: str) -> str:

@@ -22,6 +22,7 @@ from table_writer.model.table import PartitionValues
 __all__ = [
     "DISCARD",
     "MAX_NUMBER",
+    "MAX_TIMEOUT_SECONDS",
     "WRITE_ID",
     "DeletedLocation",
     "EntryPartition",
@@ -132,6 +133,7 @@ class LogEntry:
     tags: Mapping[str, str] = field(default_factory=dict)
     writer: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[CheckResult, ...] = ()  # that the write passed, or failed with a warning; no rows of the data
+    recovered_write_id: str = ""  # of a recover entry: whose write it does again
     log_id: str = ""  # of the log that it was claimed in: entries of another one may lie here by mistake
 
     @property
@@ -204,6 +206,7 @@ class LogEntry:
                 "base_version": self.base_version,
                 "publish_timeout_seconds": self.publish_timeout_seconds,
                 "settles": self.settles,
+                "recovered_write_id": self.recovered_write_id,
                 "rollback_to": self.rollback_to,
                 "idempotency_key": self.idempotency_key,
                 "tags": dict(self.tags),
@@ -266,6 +269,7 @@ class LogEntry:
                 ),
                 writer={_text(key): _text(value) for key, value in stored["writer"].items()},
                 checks=tuple(map(CheckResult.from_json, stored.get("checks", ()))),
+                recovered_write_id=_text(stored.get("recovered_write_id", "")),
                 log_id=_text(stored.get("log_id", "")),
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -330,11 +334,18 @@ def _partition_from_json(stored: Mapping[str, Any], root: Location) -> EntryPart
     )
 
 
+def _below(key: str, root: Location) -> str:
+    """Return a listed file's path below the root: a rename of the table moves both."""
+    if not key.startswith(root.key):
+        raise InvalidInputError(f"{key!r} is not below {root}: such files are not scheduled")
+    return key.removeprefix(root.key)
+
+
 def _replaced_to_json(replaced: ReplacedLocation, root: Location) -> dict[str, Any]:
     return {
         "location": _shorten(replaced.location, root),
         "delete_after": replaced.delete_after.isoformat(),
-        "objects": [{"key": o.key, "size": o.size_bytes, "etag": o.etag} for o in replaced.objects],
+        "objects": [{"path": _below(o.key, root), "size": o.size_bytes, "etag": o.etag} for o in replaced.objects],
     }
 
 
@@ -343,7 +354,7 @@ def _replaced_from_json(stored: Mapping[str, Any], root: Location) -> ReplacedLo
         location=_lengthen(_text(stored["location"]), root),
         delete_after=datetime.fromisoformat(stored["delete_after"]),
         objects=tuple(
-            ReplacedObject(key=_text(o["key"]), size_bytes=int(o["size"]), etag=_text(o["etag"]))
+            ReplacedObject(key=root.key + _text(o["path"]), size_bytes=int(o["size"]), etag=_text(o["etag"]))
             for o in stored["objects"]
         ),
     )

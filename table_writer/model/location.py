@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from table_writer.errors import InvalidInputError
+from table_writer.logins import without_s3_login
 
 __all__ = ["Location", "Place", "PlaceSet"]
 
 S3_SCHEMES: Final = frozenset(
     {"s3", "s3a", "s3n"}
 )  # three spellings of one store: Hadoop's old and new connectors, EMR's
-S3_LOGIN: Final = re.compile(r"^(s3[an]?://)[^/]*@", re.IGNORECASE)  # old Hadoops took keys there: nobody needs them
 
 Place = tuple[str, str, str]
 """Store, bucket and key: what two spellings of one location have in common."""
@@ -58,7 +58,7 @@ class Location:
         InvalidInputError
             The text is not an absolute URI, or leaves its directory with ``..``.
         """
-        text = S3_LOGIN.sub(r"\1", text)
+        text = without_s3_login(text)
         match = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", text, flags=re.DOTALL)
         if match is None:
             raise InvalidInputError(f"{text!r} is not a full location; expected for example s3a://bucket/path/")
@@ -127,7 +127,11 @@ class PlaceSet:
 
     def holds(self, place: Place) -> bool:
         """Whether the place (of a directory or of an object) is one of these or lies below one."""
-        return any(above in self._places for above in _and_above(place))
+        return self.holder(place) is not None
+
+    def holder(self, place: Place) -> Place | None:
+        """Return which of these the place is or lies below, the nearest; ``None`` if there is none."""
+        return next((above for above in _and_above(place) if above in self._places), None)
 
 
 def _and_above(place: Place) -> Iterable[Place]:

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
+from table_writer.model.table import unknown_properties
 
 __all__ = ["HIVE_COMPRESSION", "NewTable"]
 
@@ -17,6 +19,7 @@ HIVE_OPTIONS: Final = frozenset({"fieldDelim", "escapeDelim", "collectionDelim",
 OTHERS_FORMATS: Final = frozenset({"delta", "iceberg", "hudi"})  # tables that only their own writers can write
 
 
+@checked
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewTable:
     """What a table that does not exist yet shall be like.
@@ -67,18 +70,8 @@ class NewTable:
         object.__setattr__(self, "options", dict(self.options))
 
     def _faults(self) -> Iterator[str]:
-        if isinstance(self.partition_by, str) or not all(isinstance(name, str) for name in self.partition_by):
-            yield f"partition_by={self.partition_by!r} is not a sequence of column names, such as ['dt']"
-        for name in ("location", "format", "compression", "comment"):
-            if not isinstance(getattr(self, name), str):
-                yield f"{name}={getattr(self, name)!r} is not a text"
-                return
-        for name in ("properties", "options"):
-            if not _is_text_mapping(getattr(self, name)):
-                yield f"{name} must map texts to texts: write '168' for 168"
-        yield from self._format_faults()
-
-    def _format_faults(self) -> Iterator[str]:
+        for name, meant in unknown_properties(self.properties).items():
+            yield f"table_writer knows no table property {name}{meant}"
         if not re.fullmatch(r"(?i:hive):\w+|[A-Za-z_][\w.]*", self.format, re.ASCII):
             yield f"format={self.format!r} is neither a data source ('parquet') nor a format of Hive's ('hive:parquet')"
         elif self.provider.lower() in OTHERS_FORMATS:
@@ -111,7 +104,3 @@ class NewTable:
         """All options, among them Hive's file format or a data source's compression."""
         said = {"fileFormat": self.file_format, "compression": "" if self.file_format else self.compression}
         return {**self.options, **{key: value for key, value in said.items() if value}}
-
-
-def _is_text_mapping(pairs: object) -> bool:
-    return isinstance(pairs, Mapping) and all(isinstance(text, str) for pair in pairs.items() for text in pair)

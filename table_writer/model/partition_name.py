@@ -13,7 +13,6 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.table import PartitionValues, Table
 
 __all__ = [
-    "INTEGRAL_TYPES",
     "NULL_PARTITION",
     "WHOLE_TABLE",
     "escape",
@@ -22,14 +21,10 @@ __all__ = [
     "partition_values",
     "shown_name",
     "unescape",
-    "usual_values",
 ]
 
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 """How Hive spells a partition value that is null or an empty string."""
-
-INTEGRAL_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
-"""Hive's types of whole numbers, of which ``01`` and ``1`` are one value."""
 
 WHOLE_TABLE: Final = "(whole table)"
 """What people read for the one partition of an unpartitioned table, which has no name."""
@@ -57,20 +52,6 @@ def unescape(text: str) -> str:
     'a/b c:d% 100%'
     """
     return re.sub("%([0-9A-Fa-f]{2})", lambda match: chr(int(match[1], 16)), text)
-
-
-def usual_values(values: PartitionValues, integral: Sequence[bool]) -> PartitionValues:
-    """Return values as Spark spells them; ``integral`` says of each whether its column has whole numbers.
-
-    Examples
-    --------
-    >>> usual_values(("01", "01"), [True, False])
-    ('1', '01')
-    """
-    return tuple(
-        str(int(value)) if whole and re.fullmatch("[+-]?[0-9]+", value) else value
-        for value, whole in zip(values, integral, strict=True)
-    )
 
 
 def partition_name(columns: Sequence[str], values: PartitionValues) -> str:

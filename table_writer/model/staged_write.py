@@ -1,7 +1,7 @@
 """A staged write as it is stored: all that another process needs to look at it, publish it or discard it.
 
-It is stored as an object of its own, put once, frozen and versioned, and checks itself on load and on save: what is damaged
-or hostile is an error before anything is decided by it. Keys are stored relative to the write's own directory, and
+It is an object of its own, put once, frozen and versioned, and checks itself on load and on save: what is damaged or
+hostile is an error before anything is decided by it. Keys are stored relative to the write's own directory, and
 cannot leave it.
 """
 
@@ -19,6 +19,7 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.entry import MAX_NUMBER, WRITE_ID
 from table_writer.model.location import Location
+from table_writer.model.partition_value import Spellings
 from table_writer.model.table import ROOT_PARAMETER, Column, PartitionValues, Table, TableName
 from table_writer.model.write import (
     FileKeys,
@@ -168,7 +169,7 @@ class StagedRecord:
             "idempotency_key": plan.idempotency_key,
             "tags": dict(plan.tags),
             "max_copied_bytes": plan.max_copied_bytes,
-            "spellings": [[list(usual), list(spelled)] for usual, spelled in plan.spellings.items()],
+            "spellings": _spellings_fields(plan.spellings),
             "notes": list(plan.notes),
             "table": _table_fields(plan.table),
             "row_bytes": self.files.row_bytes,
@@ -248,7 +249,7 @@ def _read(stored: Mapping[str, Any], layout: TableLayout, write_id: str) -> Stag
         idempotency_key=_text(stored["idempotency_key"]),
         tags=_texts(stored["tags"]),
         max_copied_bytes=None if stored["max_copied_bytes"] is None else int(stored["max_copied_bytes"]),
-        spellings={_values(usual): _values(spelled) for usual, spelled in stored["spellings"]},
+        spellings=_spellings(stored["spellings"], str(table.name)),
         notes=tuple(map(_text, stored["notes"])),
     )
     partitions = tuple(
@@ -331,6 +332,16 @@ def _scope(stored: Mapping[str, Any] | None, mode: WriteMode, where: str, table:
         return no_partition
     known, chosen = (frozenset(map(_values, stored[name])) for name in ("known", "chosen"))
     return RecordedScope(known, chosen, where, str(table.name), write_id)
+
+
+def _spellings_fields(spellings: Spellings) -> dict[str, Any]:
+    names = [[list(key), list(map(list, found))] for key, found in spellings.names.items()]
+    return {"types": list(spellings.types), "time_zone": spellings.time_zone, "names": names}
+
+
+def _spellings(stored: Mapping[str, Any], table: str) -> Spellings:
+    names = {_values(key): tuple(map(_values, found)) for key, found in stored["names"]}
+    return Spellings(_values(stored["types"]), _text(stored["time_zone"]), names, table)
 
 
 def _values(stored: Any) -> PartitionValues:

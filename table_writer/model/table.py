@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from table_writer.checked import nearest
 from table_writer.errors import InvalidInputError
 
 __all__ = [
+    "HISTORY_PROPERTY",
+    "HOURS_PROPERTIES",
+    "RETENTION_PROPERTY",
     "ROOT_PARAMETER",
+    "VERSION_PARAMETER",
     "WRITE_ID_PARAMETER",
     "Column",
     "Partition",
@@ -17,19 +22,45 @@ __all__ = [
     "PartitionValues",
     "Table",
     "TableName",
+    "unknown_properties",
 ]
 
 ROOT_PARAMETER: Final = "table_writer.root"
 """Table parameter that keeps the root of an unpartitioned table, whose location moves with each write."""
 
+PREFIX: Final = "table_writer."  # of the table properties of this library
+
 WRITE_ID_PARAMETER: Final = "table_writer.write_id"
 """Parameter that names the write that last published a partition or an unpartitioned table."""
+
+RETENTION_PROPERTY: Final = "table_writer.retention"
+HISTORY_PROPERTY: Final = "table_writer.history_retention"
+HOURS_PROPERTIES: Final = (RETENTION_PROPERTY, HISTORY_PROPERTY)
+"""Table properties that a user sets, in hours."""
+
+VERSION_PARAMETER: Final = "table_writer.version"
+"""Parameter with the version of the log that last published a partition or an unpartitioned table."""
+
+PROPERTIES: Final = (*HOURS_PROPERTIES, ROOT_PARAMETER, WRITE_ID_PARAMETER, VERSION_PARAMETER)
+"""All table properties of this library, those that it sets itself too."""
 
 PartitionValues = tuple[str, ...]
 """The values of one partition in the order of the table's partition columns, as the metastore spells them.
 
 A table without partition columns is its own single partition, of values ``()``.
 """
+
+
+def unknown_properties(names: Iterable[str]) -> dict[str, str]:
+    """Return the properties that look like this library's and are none, each with what may have been meant.
+
+    Examples
+    --------
+    >>> unknown_properties(["table_writer.retentions", "table_writer.retention", "comment"])
+    {'table_writer.retentions': '; did you mean table_writer.retention?'}
+    """
+    of_ours = (name for name in names if name.lower().startswith(PREFIX))
+    return {name: nearest(name, HOURS_PROPERTIES) for name in sorted(of_ours) if name not in PROPERTIES}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -99,6 +130,7 @@ class Table:
     serde_parameters: Mapping[str, str] = field(default_factory=dict)
     bucket_columns: tuple[str, ...] = ()
     created_at_seconds: int = 0
+    hive_location: str = ""  # where Hive looks, if Spark looks elsewhere: at ``location``
     native: object = field(default=None, repr=False, compare=False)
 
     @property

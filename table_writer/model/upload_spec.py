@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Protocol
@@ -230,7 +231,7 @@ class UploadSpec:
     row_group_bytes: int = 128 * MIB
     target_file_bytes: int | None = None
     batch_rows: int = 0
-    existing: frozenset[PartitionValues] = field(default=frozenset(), repr=False)
+    existing: Container[PartitionValues] = field(default=frozenset(), repr=False)
 
     def __post_init__(self) -> None:
         if not self.write_id or not self.key_prefix.endswith(f"{self.write_id}/"):

@@ -14,6 +14,7 @@ from table_writer.model.column_statistics import ColumnStatistics, MergedStatist
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage, PendingUpload
 from table_writer.model.partition_name import escape
+from table_writer.model.partition_value import Spellings
 from table_writer.model.table import PartitionValues, Table
 
 __all__ = [
@@ -114,7 +115,7 @@ class TableLayout:
         """All uploads and objects of one write, and nothing else."""
         return self.all_data.child(write_id)
 
-    def empty(self, write_id: str, values: PartitionValues) -> Location:
+    def empty(self, write_id: str, values: PartitionValues = ()) -> Location:
         """A location where a write puts no file, for one partition alone: what another tool adds there is its rows."""
         return self.all_empty.child(write_id, *(f"p-{escape(value)}" for value in values))
 
@@ -150,6 +151,10 @@ class TableLayout:
         write_id = rest.split("/")[0]
         return write_id if directory in {"data", "empty"} and write_id else None
 
+    def is_of_inner_root(self, key: str, location: Location) -> bool:
+        """Whether an object of a location lies in the directory that another table keeps below it."""
+        return f"/{self.directory_name}/" in f"/{key.removeprefix(location.key)}"
+
     @property
     def success_key(self) -> str:
         """The marker in the table root that other tools look for."""
@@ -176,8 +181,8 @@ class WritePlan:
     idempotency_key: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     max_copied_bytes: int | None = None  # of an append; None: no limit
-    spellings: dict[PartitionValues, PartitionValues] = field(default_factory=dict)
-    """Partitions the metastore spells otherwise than Spark would (``01`` for 1): Spark's values to the metastore's."""
+    spellings: Spellings = field(default_factory=Spellings)
+    """Partitions the metastore spells differently from Spark (``01`` for 1)."""
     notes: tuple[str, ...] = ()  # what a person should know of the table
 
     @property

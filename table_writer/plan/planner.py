@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import IntegralType, StructType
+from pyspark.sql.types import StructType
 
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError
-from table_writer.log.owner import Owner, claim_root, refuse_nested_roots
+from table_writer.log.files import existing_values
+from table_writer.log.moved import refuse_left_log, require_in_place
+from table_writer.log.owner import Owner, claim_root, other_tables, refuse_nested_roots
 from table_writer.log.table_log import LogState, TableLog
 from table_writer.metastore.protocol import Metastore
-from table_writer.model.partition_name import usual_values
+from table_writer.model.partition_value import Spellings, has_spellings
 from table_writer.model.schema_mode import SchemaMode
 from table_writer.model.table import PartitionValues, Table, TableName
 from table_writer.model.upload_spec import UploadSpec
@@ -33,7 +36,7 @@ from table_writer.plan.evolve import require_spellable
 from table_writer.plan.file_options import file_options
 from table_writer.plan.fit import Fitted, fit
 from table_writer.plan.layout import laid_out
-from table_writer.plan.table_schema import partition_schema, table_schema
+from table_writer.plan.table_schema import exact_type, partition_schema, table_schema
 from table_writer.plan.where import Where
 from table_writer.storage import ObjectStore, StoreSettings, part_bytes
 
@@ -103,12 +106,13 @@ class Planner:
         fitted = self.fit(df, options)
         data_schema = self._data_schema(fitted)
         scope = self.scope(df, mode, options)
+        existing = self._existing(mode, options)
         if options.where:  # a predicate that fails on a value fails now
-            scope(self._metastore.get_partition_names(self._table.name))
+            scope(existing)
         write_id = options.write_uuid or new_write_id()
-        spelled = self.spelled(mode)
-        existing = frozenset(spelled) if mode is WriteMode.CREATE_PARTITIONS else frozenset()
-        rows, spec = self.prepare(fitted, options, write_id, existing)
+        spelled = self.spelled(df, existing)
+        refused = spelled if mode is WriteMode.CREATE_PARTITIONS else frozenset[PartitionValues]()
+        rows, spec = self.prepare(fitted, options, write_id, refused)
         notes, log_id = self._own_root()
         state = self._log.read_state()
         if spec is not None:
@@ -131,7 +135,7 @@ class Planner:
             tags=dict(options.tags),
             max_copied_bytes=options.max_copied_bytes,
             notes=notes,
-            spellings={usual: values for usual, values in spelled.items() if usual != values},
+            spellings=spelled.unusual(),
         )
         return Planned(plan=plan, df=df, fitted=fitted, rows=rows, spec=spec)
 
@@ -146,7 +150,7 @@ class Planner:
         fitted: Fitted,
         options: WriteOptions,
         write_id: str,
-        existing: frozenset[PartitionValues] = frozenset(),
+        existing: Container[PartitionValues] = frozenset(),
     ) -> tuple[DataFrame, UploadSpec | None]:
         """Return what the engine is given: rows in their layout and, for Arrow, all that an executor needs to know."""
         require_spellable(fitted.rows.sparkSession, self._table, fitted.added)
@@ -190,34 +194,48 @@ class Planner:
         notes: list[str] = []
 
         def first_write() -> None:
-            tables = self._metastore.get_tables(self._table.name.database)
-            refuse_nested_roots(self._store, self._layout, self._table, tables)
+            others = other_tables(self._metastore, self._table)
+            refuse_nested_roots(self._store, self._layout, self._table, others)
+            refuse_left_log(self._metastore, self._layout, self._table)
             notes.extend(_stray_files(self._store, self._layout) if self._table.partition_columns else ())
 
+        require_in_place(self._store, self._layout, self._table)
         owner = Owner.of(self._table, self._metastore.uri)
         log_id = claim_root(self._store, self._layout, owner, first_write=first_write)
         self._log.expect(log_id)
         return tuple(notes), log_id
 
-    def spelled(self, mode: WriteMode) -> dict[PartitionValues, PartitionValues]:
-        """Map Spark's spelling of the partitions that exist to the metastore's, where another tool wrote ``01`` for 1.
+    def spelled(self, df: DataFrame, existing: Iterable[PartitionValues]) -> Spellings:
+        """Sort partitions that exist by their values: another tool may have spelled one in its own way.
 
-        Read only where it matters: for integers, and for the mode that refuses existing partitions.
+        Raises
+        ------
+        InvalidInputError
+            Two partitions are one value; or which value one is depends on a time zone that is not known.
         """
-        integral = [isinstance(field.dataType, IntegralType) for field in partition_schema(self._table)]
-        if not any(integral) and mode is not WriteMode.CREATE_PARTITIONS:
-            return {}
-        spelled: dict[PartitionValues, PartitionValues] = {}
-        for values in self._metastore.get_partition_names(self._table.name):
-            usual = usual_values(values, integral)
-            if usual in spelled:
-                raise InvalidInputError(
-                    f"the metastore has one partition of {self._table.name} twice, as {values} and {spelled[usual]}:"
-                    " drop one of them, since readers see the rows of both",
-                    table=str(self._table.name),
-                )
-            spelled[usual] = values
+        time_zone = df.sparkSession.conf.get("spark.sql.session.timeZone", "") or ""
+        try:
+            spelled = Spellings.of(existing, self._partition_types(), time_zone, table=str(self._table.name))
+            spelled.require_clear()
+        except InvalidInputError as error:
+            error.table = str(self._table.name)
+            raise
         return spelled
+
+    def _partition_types(self) -> tuple[str, ...]:
+        return tuple(exact_type(field).simpleString() for field in partition_schema(self._table))
+
+    def _existing(self, mode: WriteMode, options: WriteOptions) -> Sequence[PartitionValues]:
+        """Read the partitions that exist, once, where it matters.
+
+        It does for a predicate, for the mode that refuses them, and for types of which one value has several texts.
+        """
+        is_read = options.where or mode is WriteMode.CREATE_PARTITIONS or has_spellings(self._partition_types())
+        names = self._metastore.get_partition_names(self._table.name) if is_read else ()
+        if mode is not WriteMode.CREATE_PARTITIONS:
+            return names
+        found = self._metastore.get_partitions(self._table, names)
+        return sorted(existing_values(self._store, self._layout, found))
 
     def _spec(
         self,
@@ -225,7 +243,7 @@ class Planner:
         data_schema: StructType,
         rows: DataFrame,
         options: WriteOptions,
-        existing: frozenset[PartitionValues],
+        existing: Container[PartitionValues],
     ) -> UploadSpec:
         configured = self._config.part_size_bytes or part_bytes(self._layout.root, self._session.hadoop)
         conf = rows.sparkSession.conf

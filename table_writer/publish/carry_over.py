@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ __all__ = ["Carried", "CarryOver", "Copies", "CopyFiles", "require_as_staged"]
 logger = logging.getLogger(__name__)
 
 LIST_THREADS: Final = 16
+WRITE_ID_IN_NAME: Final = re.compile("[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")  # in the names of all files we write
 MOST_ATTEMPTS: Final = 20  # of copying files that others replace meanwhile
 
 Copies = Mapping[str, ObjectInfo]
@@ -55,10 +57,10 @@ class _Placed:
 class CarryOver:
     """Copies what readers see of a write's partitions beside its new files, no byte through this process.
 
-    No key is written by two rounds, so a request that comes late changes nothing that a later round has made. The first
-    round copies below the write's own prefix, where nobody but its process writes. Where files have changed since, all
-    files of the partition, new and old, are copied to a directory that nobody has used before. So are they in every
-    round of a staged write, which other processes may publish at the same time.
+    No key is ever deleted or written with other bytes, so a request that comes late changes nothing. The first round
+    copies below the write's own prefix, where nobody but its process writes; files that have come since are copied
+    beside. Where files were replaced or have gone, all files of the partition, new and old, are copied to a directory
+    that nobody has used before. So does a staged write from the first round on: other processes may publish it too.
 
     Parameters
     ----------
@@ -130,25 +132,31 @@ class CarryOver:
         self, changed: Mapping[PartitionValues, tuple[Location, Mapping[str, ObjectInfo]]]
     ) -> dict[str, ObjectInfo]:
         """Choose where the files of these partitions go; returns the copies to make."""
-        again = {values for values in changed if self.is_shared or values in self._placed}
+        again = {values for values, (_, files) in changed.items() if not self._may_grow(values, files)}
         if again:
             self._directories.append(self.fresh_directory())
         new = self._new_files() if again else {}
         copies: dict[str, ObjectInfo] = {}
         for values, (target, files) in changed.items():
-            location, sources = target, files
+            placed = self._placed.get(values, _Placed(target, {}))
+            location, sources = placed.location, {name: files[name] for name in files.keys() - (placed.copied or {})}
             if values in again:
                 location = self._directories[-1].child(self.plan.data_location.relative_key(target))
                 own = {key.removeprefix(target.key): found for key, found in new.get(values, {}).items()}
                 if own.keys() & files.keys():
-                    raise self._not_as_written(
-                        f"new files have names that are there already: {min(own.keys() & files)}"
-                    )
+                    raise self._seen_already()
                 sources = {**own, **files}
-                self._unseen.add(self._placed[values].location.key if values in self._placed else target.key)
+                self._unseen.add(placed.location.key)
             copies |= {f"{location.key}{name}": source for name, source in sources.items()}
             self._placed[values] = _Placed(location, files)
         return copies
+
+    def _may_grow(self, values: PartitionValues, files: Mapping[str, ObjectInfo]) -> bool:
+        """Whether files only have to be added where the partition is now."""
+        placed = self._placed.get(values)
+        if placed is None:
+            return not self.is_shared
+        return placed.copied is not None and placed.copied.items() <= files.items()
 
     def _new_files(self) -> dict[PartitionValues, dict[str, ObjectInfo]]:
         """Return the write's own files of each partition as they are listed now, by the metastore's spelling."""
@@ -190,6 +198,15 @@ class CarryOver:
         below = key.removeprefix(prefix).split("/")
         return prefix + "".join(f"{one}/" for one in below[: 1 + len(self.plan.table.partition_columns)])
 
+    def _seen_already(self) -> ConflictError:
+        name = self.plan.table.name
+        return ConflictError(
+            f"readers of {name} look at files of write {self.plan.write_id}, which no version of the log has published."
+            f" Nothing was changed; run `table-writer recover {name}` first.",
+            table=str(name),
+            write_id=self.plan.write_id,
+        )
+
     def _not_as_written(self, why: str) -> StorageError:
         return StorageError(
             f"the files of write {self.plan.write_id} are not exactly those that were written and copied: {why}."
@@ -220,7 +237,9 @@ class CarryOver:
         location = Location.parse(partition.location)
         self._require_readable(partition)
         found = files_read_at(self.store, self.plan.layout, location)
-        return {one.key.removeprefix(location.key): one for one in found}
+        files = {one.key.removeprefix(location.key): one for one in found}
+        self._require_whole(partition, location, files)
+        return files
 
     def _require_readable(self, partition: Partition) -> None:
         name = shown_name(self.plan.table, partition.values)
@@ -232,6 +251,25 @@ class CarryOver:
                 table=str(self.plan.table.name),
                 write_id=self.plan.write_id,
             )
+
+    def _require_whole(self, partition: Partition, location: Location, files: Mapping[str, ObjectInfo]) -> None:
+        """Refuse to copy what is left of a partition that has lost files: the copy would make the loss permanent.
+
+        Files without a write_id in their name are another tool's, which may have replaced ours with fewer.
+        """
+        own = self.plan.layout.write_id_of(location)
+        count, size = (_figure(partition.parameters.get(name)) or 0 for name in ("numFiles", "totalSize"))
+        whole = len(files) >= count and _bytes(files.values()) >= size
+        if own is None or whole or not all(own in name or WRITE_ID_IN_NAME.search(name) for name in files):
+            return
+        raise StorageError(
+            f"{shown_name(self.plan.table, partition.values)} of {self.plan.table.name} is damaged: of {count} file(s)"
+            f" with {size:,} bytes at {location}, {len(files)} with {_bytes(files.values()):,} are there. Nothing was"
+            " published. Bring them back from older versions of the objects, or a backup; or replace the partition"
+            " with overwrite_partitions.",
+            table=str(self.plan.table.name),
+            write_id=self.plan.write_id,
+        )
 
     def _require_attempt(self) -> None:
         self._attempts += 1

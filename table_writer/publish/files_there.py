@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from table_writer.log.files import files_at, files_read_at
 from table_writer.log.history import History
-from table_writer.model.entry import EntryPartition
+from table_writer.model.entry import EntryPartition, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
@@ -18,6 +19,8 @@ __all__ = ["NotThereError", "check_each", "files_as_named", "files_there"]
 
 
 LIST_THREADS: Final = 16
+WHOLE_ETAG: Final = re.compile(r"[0-9a-f]{32}")
+PARTS_ETAG: Final = re.compile(r"[0-9a-f]{32}-\d+")  # S3's, of an upload in parts: a copy of it has the other kind
 
 Wanted = TypeVar("Wanted")
 
@@ -74,8 +77,8 @@ def files_there(store: ObjectStore, history: History, values: PartitionValues, l
         raise NotThereError(
             f"the log has no list of the files at {location}; if other tools wrote them, MSCK REPAIR finds them"
         )
-    listed = {one.key: (one.size_bytes, one.etag) for one in left.objects}
-    if {one.key: (one.size_bytes, one.etag) for one in found} != listed:
+    listed = {one.key: one for one in left.objects}
+    if {one.key for one in found} != listed.keys() or any(not _same(one, listed[one.key]) for one in found):
         raise NotThereError(_difference(location, found, f"the {len(listed)} files that were replaced"))
     return EntryPartition(
         values=values,
@@ -101,6 +104,12 @@ def files_as_named(store: ObjectStore, layout: TableLayout, named: EntryPartitio
     if (len(found), sum(one.size_bytes for one in found)) != (named.files, named.bytes):
         raise NotThereError(_difference(location, found, f"{named.files} files with {named.bytes:,} bytes"))
     return named
+
+
+def _same(found: ObjectInfo, listed: ReplacedObject) -> bool:
+    """Whether a file is the listed one; a store that renames by copying makes one part of many, with another ETag."""
+    copied = PARTS_ETAG.fullmatch(listed.etag) and WHOLE_ETAG.fullmatch(found.etag)
+    return found.size_bytes == listed.size_bytes and (found.etag == listed.etag or bool(copied))
 
 
 def _difference(location: Location, found: list[ObjectInfo], expected: str) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.location import Location
-from table_writer.model.table import ROOT_PARAMETER, WRITE_ID_PARAMETER
+from table_writer.model.table import ROOT_PARAMETER, VERSION_PARAMETER, WRITE_ID_PARAMETER
 
 __all__ = ["new_parameters", "stale_parameters"]
 
@@ -36,7 +36,7 @@ def new_parameters(entry: LogEntry, partition: EntryPartition, root: Location) -
     return {
         **rooted,
         **{name: str(figure) for name, figure in figures.items() if figure is not None},
-        "table_writer.version": str(entry.version),
+        VERSION_PARAMETER: str(entry.version),
         WRITE_ID_PARAMETER: entry.write_id,
     }
 

@@ -17,7 +17,7 @@ from table_writer.errors import (
     TableWriterError,
 )
 from table_writer.log.deadline import Deadline
-from table_writer.log.files import written_placeholders
+from table_writer.log.files import existing_values
 from table_writer.log.history import SlotRecord, written_ids
 from table_writer.log.keys import published_with_key
 from table_writer.log.rules import Standing, standing
@@ -136,7 +136,7 @@ class Publisher:
             if is_shared:
                 _require_unpublished(staged.plan, records)
             self._refuse_other_log(staged.plan, state)
-            waiting_for = self._first_in_doubt(draft, records, staged.plan)
+            waiting_for = self._first_in_doubt(_placed(draft, carry_over), records, staged.plan)
             if waiting_for is not None:
                 self._settle_other(waiting_for, staged.plan, state)
             elif look := self._look(staged.plan, replace(draft, version=state.newest + 1), carry_over, state):
@@ -230,7 +230,7 @@ class Publisher:
             before, now = now, self._parts.metastore.get_partitions(table, values)
             if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
                 break
-        placed = [replace(one, new_location=carry_over.location_of(one)) for one in draft.partitions]
+        placed = _placed(draft, carry_over).partitions
         partitions = tuple(completed(one, now, carry_over.carried) for one in placed)
         entry = replace(
             draft,
@@ -268,15 +268,9 @@ class Publisher:
         return replace(draft, partitions=(*draft.partitions, *gone))
 
     def _refuse_existing(self, plan: WritePlan, now: PartitionsNow) -> None:
-        """A partition that a refused publish has left at a placeholder does not exist, unless somebody wrote to it."""
         if plan.mode is not WriteMode.CREATE_PARTITIONS:
             return
-        written = written_placeholders(self._parts.store, plan.layout, now)
-        existing = [
-            values
-            for values, one in now.items()
-            if values in written or not plan.layout.is_placeholder(Location.parse(one.location))
-        ]
+        existing = existing_values(self._parts.store, plan.layout, now)
         if existing:
             raise PartitionExistsError(
                 f"{len(existing)} partition(s) of {plan.table.name} that write {plan.write_id} would create exist:"
@@ -370,6 +364,13 @@ class Publisher:
             table=str(name),
             write_id=plan.write_id,
         )
+
+
+def _placed(draft: LogEntry, carry_over: CarryOver) -> LogEntry:
+    """Return the draft with its partitions where readers will look."""
+    return replace(
+        draft, partitions=tuple(replace(one, new_location=carry_over.location_of(one)) for one in draft.partitions)
+    )
 
 
 def _description(table: Table) -> tuple[object, ...]:

@@ -31,7 +31,6 @@ from table_writer.model.write import TableLayout, new_write_id
 from table_writer.publish.claimed import ClaimedEntries
 from table_writer.publish.files_there import check_each, files_as_named
 from table_writer.publish.switch import PartitionsNow, locations, states
-from table_writer.storage.object_store import ObjectStore
 
 __all__ = ["Recovered", "Recovery", "Settled", "placements"]
 
@@ -66,7 +65,7 @@ class Recovery:
 
     Parameters
     ----------
-    store, log, metastore, claimed
+    log, metastore, claimed
         Services of the table.
     layout
         Paths of the table.
@@ -80,7 +79,6 @@ class Recovery:
 
     def __init__(  # noqa: PLR0913  # one parameter per service: they are what a test replaces
         self,
-        store: ObjectStore,
         log: TableLog,
         metastore: Metastore,
         claimed: ClaimedEntries,
@@ -90,7 +88,6 @@ class Recovery:
         identity: Mapping[str, str],
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._store = store
         self._log = log
         self._metastore = metastore
         self._claimed = claimed
@@ -238,6 +235,7 @@ class Recovery:
             created_at=created_at,
             base_version=version - 1,
             settles=original.version,
+            recovered_write_id=original.recovered_write_id or original.write_id,
             rollback_to=None,
             publish_timeout_seconds=self._publish_timeout_seconds,
             idempotency_key="",
@@ -387,7 +385,7 @@ class Recovery:
         if PartitionState.SUPERSEDED in found.values():
             history = self._log.read_history()
             found = {one.values: recovered_state(history, one, here.get(one.values)) for one in entry.partitions}
-        written = written_placeholders(self._store, self._layout, now)
+        written = written_placeholders(self._log.store, self._layout, now)
         return found | dict.fromkeys(written & found.keys(), PartitionState.SUPERSEDED)
 
     def _lost_files(
@@ -401,7 +399,7 @@ class Recovery:
             and found[one.values] is PartitionState.BEFORE
             and self._layout.all_data.contains(Location.parse(one.new_location))
         }
-        _, lost = check_each(ours, lambda _, one: files_as_named(self._store, self._layout, one))
+        _, lost = check_each(ours, lambda _, one: files_as_named(self._log.store, self._layout, one))
         return lost
 
     def _look(self, table: Table, entry: LogEntry, deadline: Deadline) -> PartitionsNow:

@@ -86,8 +86,9 @@ def _objects_by_location(
     groups: dict[Location, list[ObjectInfo]] = {location: [] for location in ordered}
     for found in _skip_scan(store, layout, ordered):
         before = bisect_right(starts, found.key)
-        if before and found.key.startswith(starts[before - 1]):
-            groups[ordered[before - 1]].append(found)
+        location = ordered[before - 1]
+        if before and found.key.startswith(location.key) and not layout.is_of_inner_root(found.key, location):
+            groups[location].append(found)
     return groups
 
 

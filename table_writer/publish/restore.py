@@ -19,8 +19,9 @@ from table_writer.model.write import new_write_id
 from table_writer.publish.files_there import NotThereError, check_each, files_there
 from table_writer.publish.parts import PublishParts
 from table_writer.publish.switch import locations
+from table_writer.storage.object_store import ObjectStore
 
-__all__ = ["Restore", "Restored"]
+__all__ = ["Restore", "Restored", "refuse_new_files"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,16 +105,9 @@ class Restore:
         self, history: History, lost: Mapping[PartitionValues, Partition], values: PartitionValues, location: str
     ) -> EntryPartition:
         if values in lost:
-            self._refuse_new_files(history)
+            refuse_new_files(self._parts.store, history, self._parts.layout.root)
         found = files_there(self._parts.store, history, values, Location.parse(location))
         return replace(found, old_location=None, new_location=location)
-
-    def _refuse_new_files(self, history: History) -> None:
-        """Hide no rows: what lies in the root of a table that was made again must be what was replaced there once."""
-        root = self._parts.layout.root
-        listed = {found.key for record in history.records for one in record.entry.replaced for found in one.objects}
-        if any(found.key not in listed for found in files_read_at(self._parts.store, self._parts.layout, root)):
-            raise NotThereError(f"others have written into {root} since the table was made again; readers see that now")
 
     def _entry(self, history: History, table: Table, partitions: tuple[EntryPartition, ...]) -> LogEntry:
         return LogEntry(
@@ -128,6 +122,13 @@ class Restore:
             partitions=partitions,
             writer=dict(self._parts.identity),
         )
+
+
+def refuse_new_files(store: ObjectStore, history: History, place: Location) -> None:
+    """Hide no rows: what readers of a table that was made again, or moved, see must be what was replaced there once."""
+    listed = {found.key for record in history.records for one in record.entry.replaced for found in one.objects}
+    if any(found.key not in listed for found in files_read_at(store, history.layout, place)):
+        raise NotThereError(f"others have written into {place} since; readers see that now")
 
 
 def _require_known(chosen: Collection[PartitionValues] | None, history: History, table: Table) -> None:

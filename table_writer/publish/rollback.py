@@ -178,19 +178,32 @@ def _moved(table: Table) -> ConflictError:
 
 
 def version_of(history: History, write_id: str, table: Table) -> int:
-    """Return the version that a write published.
+    """Return the version that made readers see a write first, though other entries of it may have been refused.
 
     Raises
     ------
     InvalidInputError
-        No entry of the log is that write's.
+        Readers have never seen it, or it is not known whether they have, or this is no write's name.
     """
-    for record in history.records:
-        if record.entry.write_id == write_id:
-            return record.entry.version
+    published = history.publication(write_id)
+    if published is not None:
+        return published.entry.version
+    own = [record for record in history.records if record.entry.write_id == write_id]
+    newest = own[-1] if own else None
+    if newest is None:
+        why = "there is no entry of it in the log"
+    elif newest.entry.operation not in {Operation.WRITE, Operation.RECOVER}:
+        why = f"it is no write but the {newest.entry.operation.value} that is version {newest.entry.version}"
+    elif newest.outcome is None:
+        why = f"its version {newest.entry.version} is in doubt: run `table-writer recover {table.name}` first"
+    else:
+        versions = ", ".join(str(record.entry.version) for record in own)
+        why = f"readers have never seen it: version {versions} of the log was abandoned"
     raise InvalidInputError(
-        f"the log of {table.name} has no entry of write {write_id}; `table-writer history {table.name}` shows them",
+        f"{table.name} cannot go back to write {write_id}: {why}. `table-writer history {table.name}` shows all; a"
+        " version can be named instead",
         table=str(table.name),
+        write_id=write_id,
     )
 
 

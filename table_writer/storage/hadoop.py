@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypedDict
 from urllib.parse import quote
 
+from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
+from table_writer.logins import without_login
 from table_writer.model.location import S3_SCHEMES, Location
 from table_writer.storage.hadoop_credentials import credential_sources
 from table_writer.storage.hadoop_values import HadoopValues, bucket_values
@@ -42,6 +44,7 @@ ACLS: Final = {  # S3A takes the Java SDK's enum names
 }
 
 
+@checked
 @dataclass(frozen=True, kw_only=True, slots=True)
 class S3Overrides:
     """What the writer's own config says of S3; ``None`` leaves it to Hadoop's settings."""
@@ -59,6 +62,10 @@ class S3Overrides:
     read_timeout_seconds: float | None = None
     max_attempts: int | None = None
     max_connections: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.endpoint_url, str):
+            object.__setattr__(self, "endpoint_url", without_login(self.endpoint_url))
 
     def credentials(self) -> tuple[CredentialSource, ...]:
         """Return the explicit source, nothing where none is given."""
@@ -151,7 +158,7 @@ def _s3(values: HadoopValues, bucket: str, overrides: S3Overrides) -> S3Settings
 
 def _endpoint(values: HadoopValues, overrides: S3Overrides) -> tuple[str, str]:
     """Return endpoint URL and region; AWS's own endpoints become the region, and botocore picks the host."""
-    url = overrides.endpoint_url if overrides.endpoint_url is not None else values.text("endpoint")
+    url = overrides.endpoint_url if overrides.endpoint_url is not None else without_login(values.text("endpoint"))
     if url and "://" not in url:
         secure = values.flag("connection.ssl.enabled", default=True)
         url = f"{'https' if secure else 'http'}://{url}"

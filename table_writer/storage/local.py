@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from typing import BinaryIO, Final
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
+from table_writer.storage.local_clock import FileSystemClock
 from table_writer.storage.local_copy import COPY_RANGE, CopyRange, copy_contents
 from table_writer.storage.object_store import (
     PAGE_KEYS,
@@ -29,6 +29,7 @@ from table_writer.storage.object_store import (
     every_page,
     gone_upload_message,
     require_directory,
+    require_gettable,
     source_changed,
 )
 from table_writer.storage.request_counter import RequestCounter
@@ -53,13 +54,15 @@ class LocalStore:
     Parameters
     ----------
     clock
-        Seconds since the epoch; tests pass their own.
+        Seconds since the epoch, by the clock that sets the times of files: by default each file system is asked for its
+        own, since a shared one's is another machine's. Tests pass their own.
     copy_range
         How the kernel copies, ``os.copy_file_range`` where there is one; tests pass their own.
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.time, copy_range: CopyRange = COPY_RANGE) -> None:
+    def __init__(self, *, clock: Callable[[], float] | None = None, copy_range: CopyRange = COPY_RANGE) -> None:
         self._clock = clock
+        self._clocks = FileSystemClock()
         self._copy_range = copy_range
         self._counter = RequestCounter()
 
@@ -90,10 +93,12 @@ class LocalStore:
             try:
                 with path.open("rb") as file:
                     status = os.fstat(file.fileno())
+                    require_gettable(str(path), status.st_size)
                     body = file.read()
             except NO_FILE:
                 return None
-            age_seconds = max(0.0, self._clock() - status.st_mtime)
+            now = self._clock() if self._clock else self._clocks.seconds(status.st_dev, lambda: _time_at(path))
+            age_seconds = max(0.0, now - status.st_mtime)
             return StoredObject(info=_info(key, status), body=body, age_seconds=age_seconds)
 
     def head(self, key: str) -> ObjectInfo | None:
@@ -328,6 +333,15 @@ def _make_upload(path: Path) -> str:
             if attempt + 1 == DIRECTORY_ATTEMPTS:
                 raise
     return upload_id
+
+
+def _time_at(path: Path) -> float:
+    """Return the time that the file system gives a directory which is made there now."""
+    upload_id = _make_upload(path)
+    try:
+        return _upload_directory(path, upload_id).stat().st_mtime
+    finally:
+        _remove_upload(path, upload_id)
 
 
 def _remove_upload(path: Path, upload_id: str) -> None:

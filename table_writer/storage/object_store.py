@@ -12,6 +12,7 @@ from table_writer.model.message import UploadedPart
 
 __all__ = ["ObjectInfo", "ObjectStore", "SourceChangedError", "StoredObject", "UploadInfo"]
 
+MAX_GET_BYTES: Final = 256 * 2**20  # nothing that is read in one piece is longer
 PAGE_KEYS: Final = 1_000  # S3: keys in one page of a listing, and in one batch delete
 
 
@@ -75,7 +76,7 @@ class ObjectStore(Protocol):
         """
 
     def get(self, key: str) -> StoredObject | None:
-        """Return an object, ``None`` when there is none."""
+        """Return an object of up to 256 MiB, ``None`` when there is none; a longer one is an error."""
 
     def head(self, key: str) -> ObjectInfo | None:
         """Return what a listing would show of one key, ``None`` when there is none."""
@@ -140,6 +141,12 @@ class ObjectStore(Protocol):
         InvalidInputError
             The prefix does not end in ``/``: it could match uploads of other writers.
         """
+
+
+def require_gettable(where: str, size_bytes: int) -> None:
+    """Refuse an object that nobody can have meant to be read in one piece, before its body is read."""
+    if size_bytes > MAX_GET_BYTES:
+        raise StorageError(f"{where} has {size_bytes:,} bytes: nothing this library keeps is that long; look at it")
 
 
 def require_directory(prefix: str) -> str:

@@ -6,11 +6,13 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 
+from table_writer.per_process import PerProcess
+
 __all__ = ["RequestCounter"]
 
 
 class RequestCounter:
-    """How many requests of each kind were sent.
+    """How many requests of each kind were sent; a forked process counts on from what there was.
 
     Examples
     --------
@@ -21,15 +23,15 @@ class RequestCounter:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = PerProcess(threading.Lock)
         self._counts: Counter[str] = Counter()
 
     def add(self, kind: str) -> None:
         """Count one more."""
-        with self._lock:
+        with self._lock.get():
             self._counts[kind] += 1
 
     def counts(self) -> Mapping[str, int]:
         """Return a copy of the counts so far."""
-        with self._lock:
+        with self._lock.get():
             return dict(self._counts)

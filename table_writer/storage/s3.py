@@ -17,6 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
+from table_writer.per_process import PerProcess
 from table_writer.storage.object_store import (
     PAGE_KEYS,
     ObjectInfo,
@@ -25,6 +26,7 @@ from table_writer.storage.object_store import (
     every_page,
     gone_upload_message,
     require_directory,
+    require_gettable,
 )
 from table_writer.storage.request_counter import RequestCounter
 from table_writer.storage.s3_client import make_client, write_arguments
@@ -50,7 +52,8 @@ UNSETTLED: Final = frozenset({0, 409, 412, 500, 502, 503, 504})  # a put with su
 class S3Store:
     """One bucket. Safe to use from several threads; not picklable: send the settings instead.
 
-    Opening costs 100 to 200 ms (botocore reads its models), so keep one per process.
+    Opening costs 100 to 200 ms (botocore reads its models), so keep one per process. A forked process makes a client of
+    its own at its first call.
 
     Parameters
     ----------
@@ -69,13 +72,12 @@ class S3Store:
         self._settings = settings
         self._sleep = sleep
         self._counter = RequestCounter()
-        self._client = make_client(settings)
-        self._client.meta.events.register("before-send.s3", self._count)
         self._bucket: dict[str, Any] = {"Bucket": settings.bucket}
         if settings.requester_pays:
             self._bucket["RequestPayer"] = "requester"
         self._write = write_arguments(settings)
-        self._copier = BucketCopier(self._client, settings, self._bucket)
+        self._clients = PerProcess(self._open)
+        self._clients.get()  # what is wrong with the settings is said here
 
     def __repr__(self) -> str:
         return f"S3Store({self._settings!r})"
@@ -83,7 +85,7 @@ class S3Store:
     @property
     def client(self) -> S3Client:
         """The boto3 client, for what only S3 can tell; nothing outside ``table_writer.storage`` uses it."""
-        return self._client
+        return self._clients.get()
 
     @property
     def bucket(self) -> str:
@@ -97,7 +99,7 @@ class S3Store:
     def put(self, key: str, body: bytes) -> None:
         """Store an object, replacing what is there."""
         with self._errors(key):
-            self._client.put_object(**self._bucket, Key=key, Body=body, **self._checksum(body), **self._write)
+            self.client.put_object(**self._bucket, Key=key, Body=body, **self._checksum(body), **self._write)
 
     def put_if_absent(self, key: str, body: bytes) -> bool:
         """Store an object unless the key exists (``If-None-Match: *``).
@@ -113,7 +115,7 @@ class S3Store:
             self._pause(attempt)
             try:
                 arguments = self._checksum(body) | self._write
-                self._client.put_object(**self._bucket, Key=key, Body=body, IfNoneMatch="*", **arguments)
+                self.client.put_object(**self._bucket, Key=key, Body=body, IfNoneMatch="*", **arguments)
             except (BotoCoreError, ClientError) as error:
                 if error_code(error) == "NotImplemented" or http_status(error) == 501:
                     raise self._no_conditional_puts() from error
@@ -133,11 +135,12 @@ class S3Store:
         for attempt in range(READ_ATTEMPTS):
             self._pause(attempt)
             try:
-                answer = self._client.get_object(**self._bucket, Key=key)
+                answer = self.client.get_object(**self._bucket, Key=key)
             except (BotoCoreError, ClientError) as error:
                 if error_code(error) in ("NoSuchKey", "404"):
                     return None
                 raise storage_error(error, self._settings.bucket, key) from error
+            require_gettable(f"s3://{self._settings.bucket}/{key}", answer["ContentLength"])
             try:
                 body = answer["Body"].read()
             except (
@@ -156,7 +159,7 @@ class S3Store:
     def head(self, key: str) -> ObjectInfo | None:
         """Return what a listing would show of one key, ``None`` when there is none."""
         try:
-            answer = self._client.head_object(**self._bucket, Key=key)
+            answer = self.client.head_object(**self._bucket, Key=key)
         except (BotoCoreError, ClientError) as error:
             if error_code(error) in ("NoSuchKey", "404"):
                 return None
@@ -175,7 +178,7 @@ class S3Store:
         """
         while True:
             with self._errors(prefix):
-                answer = self._client.list_objects_v2(
+                answer = self.client.list_objects_v2(
                     **self._bucket, Prefix=prefix, StartAfter=start_after, MaxKeys=PAGE_KEYS
                 )
             found = [item for item in answer.get("Contents", []) if item["Key"].startswith(prefix)]
@@ -202,7 +205,7 @@ class S3Store:
         """Return the keys directly in a directory: one request for 1,000 of them and of the directories beside them."""
         keys: list[str] = []
         with self._errors(directory):
-            pages = self._client.get_paginator("list_objects_v2").paginate(
+            pages = self.client.get_paginator("list_objects_v2").paginate(
                 **self._bucket, Prefix=require_directory(directory), Delimiter="/"
             )
             for page in pages:
@@ -213,7 +216,7 @@ class S3Store:
         """Return the names of the directories directly in a directory: one request for 1,000 of them and of files."""
         prefixes: list[str] = []
         with self._errors(directory):
-            pages = self._client.get_paginator("list_objects_v2").paginate(
+            pages = self.client.get_paginator("list_objects_v2").paginate(
                 **self._bucket, Prefix=require_directory(directory), Delimiter="/"
             )
             for page in pages:
@@ -222,24 +225,25 @@ class S3Store:
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects, 1,000 a request; a missing one is no error."""
-        delete_objects(self._client, self._bucket, keys, pause=self._pause)
+        delete_objects(self.client, self._bucket, keys, pause=self._pause)
 
     def copy(self, source: ObjectInfo, key: str) -> None:
         """Make an object with the bytes of another one; a large one in parts, which are aborted if one fails."""
         if source.size_bytes <= self._settings.max_single_copy_bytes:
-            self._copier.copy_whole(source, key)
+            self._copier().copy_whole(source, key)
             return
         with ExitStack() as undo:
-            upload_id = self._copier.create_upload(source, key)
+            copier = self._copier()
+            upload_id = copier.create_upload(source, key)
             undo.callback(self._abort_quietly, key, upload_id)
-            self.complete_upload(key, upload_id, self._copier.copy_parts(source, key, upload_id))
+            self.complete_upload(key, upload_id, copier.copy_parts(source, key, upload_id))
             undo.pop_all()
 
     def create_upload(self, key: str) -> str:
         """Start a multipart upload; returns its id."""
         checksum: dict[str, Any] = {"ChecksumAlgorithm": self._settings.checksum} if self._settings.checksum else {}
         with self._errors(key):
-            answer = self._client.create_multipart_upload(**self._bucket, Key=key, **checksum, **self._write)
+            answer = self.client.create_multipart_upload(**self._bucket, Key=key, **checksum, **self._write)
         return answer["UploadId"]
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> UploadedPart:
@@ -247,7 +251,7 @@ class S3Store:
         data = bytes(body)  # botocore takes no memoryview; of bytes this makes no copy
         checksum = self._checksum(data)
         try:
-            answer = self._client.upload_part(
+            answer = self.client.upload_part(
                 **self._bucket, Key=key, UploadId=upload_id, PartNumber=number, Body=data, **checksum
             )
         except (BotoCoreError, ClientError) as error:
@@ -264,7 +268,7 @@ class S3Store:
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> None:
         """Make the object exist; an upload that is gone counts as completed if the object is there with this size."""
         try:
-            self._client.complete_multipart_upload(
+            self.client.complete_multipart_upload(
                 **self._bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": [_completed(p) for p in parts]}
             )
         except (BotoCoreError, ClientError) as error:
@@ -277,7 +281,7 @@ class S3Store:
     def abort_upload(self, key: str, upload_id: str) -> None:
         """Give up one pending upload; one that is not there any more is no error."""
         try:
-            self._client.abort_multipart_upload(**self._bucket, Key=key, UploadId=upload_id)
+            self.client.abort_multipart_upload(**self._bucket, Key=key, UploadId=upload_id)
         except (BotoCoreError, ClientError) as error:
             if error_code(error) != "NoSuchUpload":
                 raise storage_error(error, self._settings.bucket, key) from error
@@ -291,7 +295,7 @@ class S3Store:
         markers: dict[str, Any] = {}
         while True:
             try:
-                answer = self._client.list_multipart_uploads(
+                answer = self.client.list_multipart_uploads(
                     **self._bucket, Prefix=prefix, EncodingType="url", MaxUploads=PAGE_KEYS, **markers
                 )
             except (BotoCoreError, ClientError) as error:
@@ -308,6 +312,14 @@ class S3Store:
             if not answer.get("IsTruncated"):
                 return
             markers = {"KeyMarker": decode(answer["NextKeyMarker"]), "UploadIdMarker": answer["NextUploadIdMarker"]}
+
+    def _open(self) -> S3Client:
+        client = make_client(self._settings)
+        client.meta.events.register("before-send.s3", self._count)
+        return client
+
+    def _copier(self) -> BucketCopier:
+        return BucketCopier(self.client, self._settings, self._bucket)
 
     def _abort_quietly(self, key: str, upload_id: str) -> None:
         try:

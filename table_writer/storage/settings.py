@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from table_writer.errors import InvalidInputError
+from table_writer.logins import without_login
 from table_writer.model.upload_spec import MAX_PART_BYTES, MIN_PART_BYTES
 
 __all__ = [
@@ -109,6 +110,7 @@ class AssumedRole:
     sts_region: str = ""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "sts_endpoint_url", without_login(self.sts_endpoint_url))
         if not self.arn:
             raise InvalidInputError("an assumed role needs its ARN: set fs.s3a.assumed.role.arn")
 
@@ -135,7 +137,7 @@ class S3Settings:
     bucket
         Name of the bucket, or the ARN of an access point.
     endpoint_url
-        For stores other than AWS, with ``http://`` or ``https://``. Empty: AWS.
+        For stores other than AWS, with ``http://`` or ``https://``. Empty: AWS. A login in it is left out.
     region
         Empty: ``AWS_REGION``, then the AWS configuration of the process, then ``us-east-1``.
     credentials
@@ -181,6 +183,7 @@ class S3Settings:
     copy_part_bytes: int = COPY_PART_BYTES
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "endpoint_url", without_login(self.endpoint_url))
         if not self.bucket:
             raise InvalidInputError("an S3 location without a bucket; expected for example s3a://bucket/path/")
         if self.endpoint_url and not self.endpoint_url.startswith(("http://", "https://")):

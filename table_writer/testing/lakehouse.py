@@ -23,6 +23,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
+from table_writer.checked import checked
 from table_writer.testing.jars import find_java, s3a_jars, spark_home
 from table_writer.testing.metastore_server import MetastoreServer
 from table_writer.testing.processes import LOCALHOST, ChildProcess, LakehouseError, ScratchDirectory
@@ -115,6 +116,7 @@ class Lakehouse:
         self._undo.close()
 
 
+@checked
 def lakehouse(
     *,
     storage: Storage = "s3",
@@ -154,8 +156,6 @@ def lakehouse(
     ...     lake.spark.sql("CREATE TABLE t USING parquet AS SELECT 1 AS x")
     ...     lake.s3.list_objects_v2(Bucket=lake.bucket)["KeyCount"]
     """
-    if storage not in ("s3", "file"):
-        raise LakehouseError(f"storage {storage!r} is unknown: choose s3 or file")
     _refuse_second_spark()
     find_java()  # else Spark's own error is the first to show
     with ExitStack() as undo:

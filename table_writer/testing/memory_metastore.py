@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import Final
 
 from table_writer.errors import InvalidInputError, MetastoreError, PartitionExistsError, PartitionMissingError
+from table_writer.logins import without_s3_login
+from table_writer.metastore.answers import read_all, require_asked, require_kept, require_same, require_there
 from table_writer.metastore.protocol import nothing
 from table_writer.metastore.validation import (
     validate_additions,
@@ -23,12 +25,15 @@ from table_writer.metastore.whole_table import (
     WHOLE_TABLE,
     changed_parameters,
     expectation,
+    hive_location,
     moved_serde_parameters,
     table_was_changed,
     true_location,
     whole_table_parameters,
 )
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table, TableName
+from table_writer.per_process import PerProcess
+from table_writer.testing.late import may_come_late
 
 __all__ = ["MemoryMetastore"]
 
@@ -45,7 +50,8 @@ class MemoryMetastore:
         Called as ``on_call(method, phase)`` around each call, with the protocol's method name and the phase:
         ``"before"`` or ``"after"``. What it raises reaches the caller: before, nothing has changed; after, the
         change is made (raise a ``LostResponseError`` for a lost answer). It may use the metastore itself, as another
-        process would. Can be set later.
+        process would. A :class:`~table_writer.testing.late.Late` before a change keeps it in :attr:`pending`. Can be
+        set later.
 
     Examples
     --------
@@ -65,20 +71,29 @@ class MemoryMetastore:
         self.on_call = on_call
         self.version = "2.3.10"
         """What :meth:`server_version` answers; can be set."""
-        self._lock = threading.RLock()
+        self.answers_for_missing_tables = "error"
+        """``"empty"``: a table that is gone has no partitions, as in Hive 4; can be set."""
+        self.character_set = ""
+        """Of its database, which keeps ``?`` for what it does not know: ``"latin1"``; can be set."""
+        self._lock = PerProcess(threading.RLock)
+        self.pending: list[Callable[[], object]] = []
+        """The changes that were kept. Calling one applies it, without the hook."""
         self._counts: Counter[str] = Counter()
         self._tables: dict[TableName, Table] = {}
         self._partitions: dict[TableName, dict[PartitionValues, Partition]] = {}
 
     def create_table(self, table: Table) -> Table:
         """Create or replace a table, keeping its partitions, and return it as a read would."""
-        with self._lock:
+        with self._lock.get():
             created = table.created_at_seconds or int(time.time())
             location = true_location(table.location, table.parameters, table.serde_parameters)
+            hives = table.hive_location or hive_location(table.location, table.parameters, table.serde_parameters)
             stored = replace(
                 table,
                 location=_with_slash(location),
-                parameters={**_ddl_time(), **table.parameters},
+                hive_location=_with_slash(hives),
+                parameters={**_ddl_time(), **_without_logins(table.parameters)},
+                serde_parameters=_without_logins(table.serde_parameters),
                 created_at_seconds=created,
                 native=NATIVE,
             )
@@ -88,14 +103,15 @@ class MemoryMetastore:
 
     def drop_table(self, name: TableName) -> None:
         """Drop a table and its partitions."""
-        with self._lock:
+        with self._lock.get():
             del self._tables[name], self._partitions[name]
 
     def put_partition(self, name: TableName, partition: Partition) -> Partition:
         """Add or replace a partition, as another tool would, and return it as a read would."""
-        with self._lock:
-            stored = replace(partition, location=_with_slash(partition.location), native=NATIVE)
-            self._partitions[name][partition.values] = stored
+        with self._lock.get():
+            values, location = self._kept(partition.values), _with_slash(partition.location)
+            stored = replace(partition, values=values, location=location, native=NATIVE)
+            self._partitions[name][values] = stored
             return stored
 
     def close(self) -> None:
@@ -115,6 +131,11 @@ class MemoryMetastore:
         with self._call("get_table", "get_table_req"):
             return self._tables.get(name)
 
+    def get_databases(self) -> Sequence[str]:
+        """Return the databases that have tables."""
+        with self._call("get_databases", "get_all_databases"):
+            return sorted({name.database for name in self._tables})
+
     def get_tables(self, database: str) -> Sequence[Table]:
         """Return all tables of a database."""
         with self._call("get_tables", "get_all_tables"):
@@ -123,24 +144,29 @@ class MemoryMetastore:
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
         """Return the values of all partitions; of an unpartitioned table ``[()]``, at the cost of a second call."""
         with self._call("get_partition_names", "get_partition_names"):
-            stored = self._of(name)
-            self._counts.update({} if stored else {"get_table_req": 1})
-            return sorted(stored) if self._tables[name].partition_columns else [WHOLE_TABLE]
+            stored = self._listed(name)
+            if not stored and not require_there(name, self._again(name), self.uri).partition_columns:
+                return [WHOLE_TABLE]
+            return sorted(stored)
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
         """Read partitions by value; those that do not exist are absent from the answer."""
         validate_values(table, values)
         if not table.partition_columns:
-            return self._get_whole_table(table.name) if values else {}
+            return self._get_whole_table(table) if values else {}
         with self._call("get_partitions", "get_partitions_by_names", calls=-(-len(values) // PARTITION_BATCH)):
-            stored = self._of(table.name)
-            return {one: stored[one] for one in values if one in stored}
+            stored = self._listed(table.name)
+            found = {one: stored[one] for one in map(self._kept, values) if one in stored}
+            require_asked(table, values, found, self.uri)
+            if values and not found:
+                require_same(table, self._again(table.name), self.uri)
+            return found
 
     def get_all_partitions(self, table: Table) -> Mapping[PartitionValues, Partition]:
-        """Read all partitions; as in Hive, by two calls (an unpartitioned table by one), and ``on_call`` sees them."""
-        names = self.get_partition_names(table.name) if table.partition_columns else [WHOLE_TABLE]
-        return self.get_partitions(table, names)
+        """Read all partitions; as in Hive, by several calls (an unpartitioned table by one); ``on_call`` sees them."""
+        return read_all(self, table)
 
+    @may_come_late
     def add_partitions(
         self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = nothing
     ) -> None:
@@ -149,11 +175,13 @@ class MemoryMetastore:
         with self._call("add_partitions", "add_partitions_req", calls=min(len(partitions), 1), before_send=before_send):
             stored = self._of(table.name)
             for one in partitions:
-                if one.values in stored:
+                if self._kept(one.values) in stored:
                     raise PartitionExistsError(f"partition {one.values} of {table.name} exists; nothing was added")
             for one in partitions:
                 self.put_partition(table.name, replace(one, parameters={**_ddl_time(), **one.parameters}))
+        require_kept(self, table, partitions, before_send)
 
+    @may_come_late
     def alter_partitions(
         self, table: Table, changes: Sequence[PartitionChange], *, before_send: Callable[[], None] = nothing
     ) -> None:
@@ -165,20 +193,20 @@ class MemoryMetastore:
         alter = self._alter if table.partition_columns else self._alter_whole_table
         alter(table, changes, before_send)
 
+    @may_come_late
     def drop_partition(
         self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = nothing
     ) -> None:
         """Drop one partition; one that does not exist is no error."""
         validate_drop(table, values)
         with self._call("drop_partition", "drop_partition", before_send=before_send):
-            self._partitions.get(table.name, {}).pop(values, None)
+            self._partitions.get(table.name, {}).pop(self._kept(values), None)
 
-    def _get_whole_table(self, name: TableName) -> Mapping[PartitionValues, Partition]:
+    def _get_whole_table(self, table: Table) -> Mapping[PartitionValues, Partition]:
         with self._call("get_partitions", "get_table_req"):
-            table = self._tables.get(name)
-            if table is None or table.partition_columns:
-                return {}
-            found = Partition(values=WHOLE_TABLE, location=table.location, parameters=table.parameters, native=table)
+            require_same(table, self._tables.get(table.name), self.uri)
+            now = self._tables[table.name]
+            found = Partition(values=WHOLE_TABLE, location=now.location, parameters=now.parameters, native=now)
             return {WHOLE_TABLE: found}
 
     def _alter(self, table: Table, changes: Sequence[PartitionChange], before_send: Callable[[], None]) -> None:
@@ -186,7 +214,7 @@ class MemoryMetastore:
         with self._call("alter_partitions", method, calls=min(len(changes), 1), before_send=before_send):
             stored = self._of(table.name)
             for change in changes:
-                if change.partition.values not in stored:
+                if self._kept(change.partition.values) not in stored:
                     text = f"partition {change.partition.values} of {table.name} does not exist; nothing was changed"
                     raise PartitionMissingError(text)
             for change in changes:
@@ -212,6 +240,7 @@ class MemoryMetastore:
         self._tables[name] = replace(
             read,
             location=_with_slash(change.location),
+            hive_location="",
             serde_parameters=moved_serde_parameters(read.serde_parameters, change.location.rstrip("/")),
             parameters={**_ddl_time(), **parameters},
         )
@@ -224,11 +253,26 @@ class MemoryMetastore:
         before_send()
         if self.on_call is not None:
             self.on_call(method, "before")
-        with self._lock:
+        with self._lock.get():
             self._counts.update({thrift_method: calls} if calls else {})
             yield
         if self.on_call is not None:
             self.on_call(method, "after")
+
+    def _kept(self, values: PartitionValues) -> PartitionValues:
+        """Return what the database makes of values."""
+        name = self.character_set
+        return tuple(text.encode(name, "replace").decode(name) for text in values) if name else values
+
+    def _again(self, name: TableName) -> Table | None:
+        """Read a table to confirm an empty answer."""
+        self._counts.update({"get_table_req": 1})
+        return self._tables.get(name)
+
+    def _listed(self, name: TableName) -> Mapping[PartitionValues, Partition]:
+        """Return a table's partitions, or what is answered where there is no such table."""
+        gone = name not in self._partitions and self.answers_for_missing_tables == "empty"
+        return {} if gone else self._of(name)
 
     def _of(self, name: TableName) -> dict[PartitionValues, Partition]:
         if name not in self._partitions:
@@ -243,8 +287,12 @@ def _table_read(change: PartitionChange) -> Table:
     return change.partition.native
 
 
+def _without_logins(parameters: Mapping[str, str]) -> dict[str, str]:
+    return {name: without_s3_login(value) for name, value in parameters.items()}
+
+
 def _with_slash(location: str) -> str:
-    return f"{location.rstrip('/')}/" if location else ""
+    return f"{without_s3_login(location).rstrip('/')}/" if location else ""
 
 
 def _ddl_time() -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from table_writer.errors import StorageError
 from table_writer.model.message import UploadedPart
+from table_writer.per_process import PerProcess
 from table_writer.storage.object_store import (
     PAGE_KEYS,
     ObjectInfo,
@@ -25,6 +26,7 @@ from table_writer.storage.object_store import (
     source_changed,
 )
 from table_writer.storage.request_counter import RequestCounter
+from table_writer.testing.late import may_come_late
 
 __all__ = ["MemoryStore", "Phase"]
 
@@ -70,7 +72,10 @@ class MemoryStore:
     ----------
     on_call
         Called with the operation (the method's name), ``"before"`` or ``"after"`` it takes effect, and its key or
-        prefix; for ``delete`` once per key. Raising in ``"before"`` is a failure, in ``"after"`` a lost response.
+        prefix; for ``delete`` once per key. Raising in ``"before"`` is a failure, in ``"after"`` a lost response;
+        a :class:`~table_writer.testing.late.Late` in ``"before"`` keeps a call that changes something.
+    pending
+        The calls that were kept. Calling one applies it, without the hook.
 
     Examples
     --------
@@ -92,7 +97,8 @@ class MemoryStore:
         self.clock = clock
         self._page_keys = page_keys
         self.on_call: Callable[[str, Phase, str], object] | None = None
-        self._lock = threading.RLock()
+        self._lock = PerProcess(threading.RLock)
+        self.pending: list[Callable[[], object]] = []
         self._counter = RequestCounter()
         self._objects: dict[str, tuple[bytes, ObjectInfo]] = {}
         self._uploads: dict[str, _Upload] = {}
@@ -101,11 +107,13 @@ class MemoryStore:
         """Return the calls so far, under the names that S3 has for them."""
         return self._counter.counts()
 
+    @may_come_late
     def put(self, key: str, body: bytes) -> None:
         """Store an object, replacing what is there."""
         with self._call("put", key):
             self._store(key, body)
 
+    @may_come_late
     def put_if_absent(self, key: str, body: bytes) -> bool:
         """Store an object unless the key exists; a body equal to ours counts as ours."""
         with self._call("put_if_absent", key):
@@ -149,12 +157,14 @@ class MemoryStore:
             below = (key.removeprefix(directory) for key in self._objects if key.startswith(directory))
             return sorted({key.partition("/")[0] for key in below if "/" in key})
 
+    @may_come_late
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects; a missing one is no error."""
         for key in keys:
             with self._call("delete", key):
                 self._objects.pop(key, None)
 
+    @may_come_late
     def copy(self, source: ObjectInfo, key: str) -> None:
         """Make an object with the bytes of another one, if that is still the one that ``source`` shows."""
         with self._call("copy", key):
@@ -178,6 +188,7 @@ class MemoryStore:
             self._pending(key, upload_id).parts[number] = (part, data)
             return part
 
+    @may_come_late
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> None:
         """Make the object exist; an upload that is gone counts as completed if the object is there with this size."""
         with self._call("complete_upload", key):
@@ -193,6 +204,7 @@ class MemoryStore:
             self._store(key, b"".join(held[part.number][1] for part in parts))
             del self._uploads[upload_id]
 
+    @may_come_late
     def abort_upload(self, key: str, upload_id: str) -> None:
         """Give up one pending upload; one that is not there any more is no error."""
         with self._call("abort_upload", key):
@@ -216,7 +228,7 @@ class MemoryStore:
         self._counter.add(REQUESTS[operation])
         if self.on_call:
             self.on_call(operation, "before", key)
-        with self._lock:
+        with self._lock.get():
             yield
         if self.on_call:
             self.on_call(operation, "after", key)

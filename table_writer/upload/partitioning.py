@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import date
 from typing import Any, Final
 
@@ -39,7 +39,7 @@ class PartitionIds:
         columns: Sequence[str],
         *,
         rest_of_key: str = "",
-        existing: Collection[PartitionValues] = frozenset(),
+        existing: Container[PartitionValues] = frozenset(),
     ) -> None:
         self._columns = tuple(columns)
         self._existing = existing

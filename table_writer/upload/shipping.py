@@ -14,12 +14,13 @@ from typing import Final
 from pyspark import SparkContext
 
 import table_writer
+from table_writer.per_process import PerProcess
 from table_writer.upload.probe import probe_executors
 
 __all__ = ["prepare_executors"]
 
 _prepared: Final[set[str]] = set()
-_preparing: Final = threading.Lock()
+_preparing: Final = PerProcess(threading.Lock)
 
 
 def prepare_executors(context: SparkContext) -> None:
@@ -34,7 +35,7 @@ def prepare_executors(context: SparkContext) -> None:
     """
     if workers_are_like_us(context):
         return
-    with _preparing:
+    with _preparing.get():
         if context.applicationId in _prepared:
             return
         _ship_package(context)

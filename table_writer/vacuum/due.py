@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from table_writer.errors import InvalidInputError
@@ -60,6 +60,14 @@ class Due:
 
     locations: tuple[Left, ...]
     kept: tuple[Kept, ...]
+
+    def keeping(self, reasons: Mapping[Place, str]) -> Due:
+        """Return the same with more locations kept, each with its reason."""
+        kept = (
+            Kept(one.location, reasons[one.location.place]) for one in self.locations if one.location.place in reasons
+        )
+        free = tuple(one for one in self.locations if one.location.place not in reasons)
+        return Due(free, (*self.kept, *kept))
 
 
 class InUse:
@@ -145,7 +153,10 @@ def is_used(used: InUse, left: Left) -> bool:
 
 
 def may_go(history: History, location: Location, found: ReplacedObject) -> bool:
-    """Whether one listed object of another tool may be deleted: at its location, below the root, beside our files."""
-    root, own = history.layout.root, history.layout.own
-    inside = found.key.startswith(root.key) and not found.key.startswith(own.key)
+    """Whether one listed object of another tool may be deleted: at its location, below the root, beside our files.
+
+    Nor is it deleted from the directory that another table of this library keeps below the root.
+    """
+    root = history.layout.root
+    inside = found.key.startswith(root.key) and not history.layout.is_of_inner_root(found.key, root)
     return inside and found.key.startswith(location.key)

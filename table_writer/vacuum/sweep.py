@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from table_writer.errors import ConflictError, TableWriterError
+from table_writer.errors import ConflictError, MetastoreError, TableWriterError
 from table_writer.log.deadline import Deadline, boot_seconds
 from table_writer.log.files import files_at
-from table_writer.log.history import History, Left
+from table_writer.log.history import History, Left, Placement
 from table_writer.log.registration import check_keys
 from table_writer.log.removal import abort_uploads, batches, delete_keys
 from table_writer.log.rules import claim_is_over
@@ -20,11 +20,12 @@ from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import DISCARD, DeletedLocation, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location
-from table_writer.model.table import Table
+from table_writer.model.table import Partition, PartitionValues, Table
 from table_writer.model.write import TableLayout, new_write_id
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo
 from table_writer.vacuum.dead_writes import DeadWrite, look_for_traces
-from table_writer.vacuum.due import Ages, InUse, Kept, due, in_use, is_used, may_go
+from table_writer.vacuum.due import Ages, Due, InUse, Kept, due, in_use, is_used, may_go
+from table_writer.vacuum.others import Others
 
 __all__ = ["FoundLocation", "Vacuum", "Vacuumed"]
 
@@ -91,6 +92,7 @@ class Vacuum:
         self._layout = layout
         self._identity = identity
         self._clock = clock
+        self._others: Others | None = None
 
     def run(self, table: Table, ages: Ages, *, dry_run: bool) -> Vacuumed:
         """Delete what is old enough.
@@ -112,8 +114,9 @@ class Vacuum:
         while True:
             traces = look_for_traces(self._store, self._layout)
             history = self._log.read_history()
-            used = self._in_use(table, history)
-            chosen = due(history, used, ages, traces.staged_ids)
+            partitions = self._metastore.get_all_partitions(table)
+            used = in_use(history, partitions.values())
+            chosen = self._spare_others(table, due(history, used, ages, traces.staged_ids))
             plan = Vacuumed(
                 version=None,
                 locations=tuple(map(FoundLocation, chosen.locations)),
@@ -126,6 +129,7 @@ class Vacuum:
             )
             if dry_run:
                 return replace(plan, locations=self._found(history, chosen.locations))
+            self._verify(history, partitions)
             if not plan.locations and not plan.dead_writes:
                 return self._tidied(plan)
             deadline = Deadline(CLAIM_SECONDS, self._clock)
@@ -223,8 +227,28 @@ class Vacuum:
                     finished.append(record.entry.version)
         return tuple(finished)
 
+    def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> None:
+        """Take note that no late call has moved a partition, once none can come any more: nobody has to look again."""
+        late = history.unverified
+        if not late or self._log.may_calls_come(max(late)):
+            return
+        here = {values: one.location for values, one in partitions.items()}
+        if all(history.placement(one, here.get(one)) is not Placement.BEHIND for one in history.current):
+            self._log.forget_recoveries(late)
+
     def _in_use(self, table: Table, history: History) -> InUse:
         return in_use(history, self._metastore.get_all_partitions(table).values())
+
+    def _spare_others(self, table: Table, chosen: Due) -> Due:
+        """Keep what may be another table's; all tables are read once a vacuum, if other tools' files are due at all."""
+        if not any(left.objects for left in chosen.locations):
+            return chosen
+        try:
+            self._others = self._others or Others.of(self._metastore, self._layout, table)
+        except MetastoreError as error:
+            reason = f"which other tables may have files there is not known: {error.message}"
+            return chosen.keeping({left.location.place: reason for left in chosen.locations if left.objects})
+        return chosen.keeping(self._others.reasons(self._store, chosen.locations))
 
     def _found(self, history: History, locations: Sequence[Left]) -> tuple[FoundLocation, ...]:
         """List what lies at each location; of other tools' files only the listed ones, if they are unchanged."""
@@ -293,7 +317,10 @@ class Vacuum:
             if not deadline.allows(CHUNK_SECONDS):
                 break
             spared += [Kept(one.left.location, SPARED) for one in chunk if is_used(used, one.left)]
-            found = self._found(history, [one.left for one in chunk if not is_used(used, one.left)])
+            unused = Due(tuple(one.left for one in chunk if not is_used(used, one.left)), ())
+            free = self._spare_others(table, unused)
+            spared += free.kept
+            found = self._found(history, free.locations)
             failures += self._delete(entry, (item.key for one in found for item in one.objects))
             done += found
         used = self._in_use(table, history)

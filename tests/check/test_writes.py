@@ -138,7 +138,6 @@ def test_a_predicate_says_which_partitions_may_have_rows(visits: World, where: s
         expected_partitions(["nope=1"]),
         expected_partitions(["id=1"]),
         expected_partitions([{}]),
-        expected_partitions([("dt", "2024-01-01")]),  # type: ignore[list-item]
         only_partitions(["dt=2024-01-01/dt=2024-01-02"]),
         only_partitions(where="id > 1"),
         only_partitions(where="count(*) > 1"),

@@ -106,7 +106,12 @@ def test_storage_that_fails_ends_with_4(world: World, shell: Shell) -> None:
         ["show", TABLE, "1.5"],
         ["rollback", TABLE],
         ["rollback", TABLE, "--to-version", "1", "--to-write-id", "w"],
+        ["rollback", TABLE, "--to-version", "1.5"],
+        ["rollback", TABLE, "--to-version", "nan"],
+        ["history", TABLE, "--limit", "1e3"],
         ["vacuum", TABLE, "--older-than", "-1d"],
+        ["vacuum", TABLE, "--older-than", "nan"],
+        ["uploads", TABLE, "--older-than", "inf"],
         ["history", TABLE, "--metastore-timeout", "nan"],
         ["history", TABLE, "--metastore-timeout", "50000"],
         ["history", TABLE, "--endpoint-url", "127.0.0.1:9000"],
@@ -127,6 +132,29 @@ def test_an_age_without_a_unit_is_refused_by_name(shell: Shell, age: str) -> Non
     ran = shell.run("vacuum", TABLE, "--older-than", age)
     assert ran.code == 2
     assert "is not an age: write days, hours or minutes, such as 7d, 36h, 90m, or 0" in ran.err or "longer" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["history", TABLE, "--limit", "0"], "limit=0: expected 1 or more"),
+        (["history", TABLE, "--limit", "-1"], "limit=-1: expected 1 or more"),
+        (["vacuum", TABLE, "--older-than", "40000d"], "100 years"),
+        (["uploads", TABLE, "--older-than", "40000d"], "100 years"),
+        (["show", TABLE, "99999"], "has no version 99999"),
+        (["rollback", TABLE, "--to-version", "99999", "--yes"], "has no version 99999"),
+        (["rollback", TABLE, "--to-write-id", "", "--yes"], "no entry of it"),
+        (["publish", TABLE, "", "--yes"], "no write has such a name"),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else "",
+)
+def test_a_value_that_no_call_takes_ends_with_2_and_says_why(
+    world: World, shell: Shell, words: list[str], said: str
+) -> None:
+    world.write({"d1": frozenset({1})})
+    ran = shell.run(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
 
 
 @pytest.mark.parametrize("age", ["7d", "36h", "1440m", "1.5d", "0"])

@@ -98,10 +98,10 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ({"partition_by": "dt"}, r"such as \['dt'\]"),
-        ({"partition_by": [1]}, "not a sequence of column names"),
-        ({"location": None}, "location=None is not a text"),
-        ({"format": 1}, "format=1 is not a text"),
+        ({"partition_by": "dt"}, r"write partition_by=\['dt'\]"),
+        ({"partition_by": [1]}, r"partition_by\[0\]=1: expected a text"),
+        ({"location": None}, "location=None: expected a text"),
+        ({"format": 1}, "format=1: expected a text"),
         ({"format": "parquet) LOCATION 'x'"}, "neither a data source"),
         ({"format": ""}, "neither a data source"),
         ({"format": "hive:"}, "neither a data source"),
@@ -109,9 +109,12 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         ({"format": "Delta"}, "only its own writer"),
         ({"format": "hive:avro", "compression": "zstd"}, "the property that its SerDe reads"),
         ({"format": "hive:textfile", "options": {"separatorChar": ";"}}, r"not \['separatorChar'\]"),
-        ({"properties": {"table_writer.retention": 168}}, "properties must map texts to texts: write '168' for 168"),
-        ({"properties": ["a"]}, "properties must map"),
-        ({"options": {"header": True}}, "options must map"),
+        (
+            {"properties": {"table_writer.retention": 168}},
+            r"properties\['table_writer\.retention'\]=168: expected a text",
+        ),
+        ({"properties": ["a"]}, "properties: expected a dict of texts, got a list"),
+        ({"options": {"header": True}}, r"options\['header'\]=True: expected a text"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_refused_where_it_is_given(values: dict[str, Any], reason: str) -> None:

@@ -67,6 +67,18 @@ def test_a_hint_far_behind_costs_every_plan(world: World) -> None:
     assert "lists 102 entries" in finding.message
 
 
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [({"retentions": "72"}, "did you mean table_writer.retention?"), ({"history_retention": "1e9"}, "100 years")],
+)
+def test_properties_that_are_not_understood_are_found(world: World, properties: dict[str, str], said: str) -> None:
+    assert status_of(world.services(), "table properties") == "ok"
+    with_property(world, **properties)
+    (finding,) = of_check(world.services(), "table properties")
+    assert finding.status == "error"
+    assert said in finding.message
+
+
 def test_a_retention_that_a_vacuum_refuses_is_a_warning(world: World) -> None:
     assert status_of(world.services(), "retention") == "ok"
     assert status_of(world.services(TableWriterConfig(retention=timedelta(hours=1))), "retention") == "warning"

@@ -147,6 +147,25 @@ def test_a_bucket_that_does_not_exist_is_named(
         writer.overwrite_partitions(rows((1, "a", "d")), table)
 
 
+@pytest.mark.parametrize(("name", "hours"), [("retentions", "72"), ("retention", "100000000")])
+def test_a_property_that_is_not_understood_is_refused_at_the_plan(
+    name: str,
+    hours: str,
+    spark: SparkSession,
+    writer: TableWriter,
+    orders: str,
+    rows: Callable[..., DataFrame],
+    keys_below: Keys,
+) -> None:
+    spark.sql(f"ALTER TABLE {orders} SET TBLPROPERTIES ('table_writer.{name}' = '{hours}')")
+    for call in (writer.plan, writer.append, writer.stage):
+        with pytest.raises(InvalidInputError, match=f"table_writer.{name}"):
+            call(rows((1, "a", "d")), orders)
+    assert keys_below(orders) == set()
+    [finding] = [one for one in writer.doctor(orders).findings if one.check == "table properties"]
+    assert finding.status == "error"
+
+
 def test_a_table_created_again_on_old_files_is_refused_until_it_is_adopted(
     spark: SparkSession, writer: TableWriter, make_table: Make, rows: Callable[..., DataFrame], lakehouse: Lakehouse
 ) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partialmethod
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +20,10 @@ from hypothesis import strategies as st
 
 from table_writer.errors import InvalidInputError
 from table_writer.log import stored as stored_module
+from table_writer.log import table_log as table_log_module
+from table_writer.log.owner import Owner, require_owner
+from table_writer.log.registration import read_registrations
+from table_writer.log.stored import Allowance
 from table_writer.log.table_log import TableLog
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
@@ -132,9 +140,9 @@ def test_a_location_that_leaves_the_root_is_an_error(where: str) -> None:
         LogEntry.from_json(json.dumps(stored).encode(), root=ROOT, version=1)
 
 
-def with_partitions(count: int) -> LogEntry:
+def with_partitions(count: int, version: int = 1) -> LogEntry:
     (one,) = entry().partitions
-    return entry(partitions=tuple(replace(one, values=(f"d{number}", "p")) for number in range(count)))
+    return entry(version, partitions=tuple(replace(one, values=(f"d{number}", "p")) for number in range(count)))
 
 
 @pytest.mark.parametrize(("count", "readable"), [(1, True), (100, True), (1_000, False)])
@@ -187,12 +195,108 @@ def test_what_unpacks_to_more_than_any_entry_is_refused_before_it_fills_the_memo
     monkeypatch.setattr(stored_module, "MAX_BYTES", 1_000_000)
     store = MemoryStore()
     store.put(TableLayout(ROOT).entry_key(1), gzip.compress(bytes(50_000_000)))
-    tracemalloc.start()
-    with pytest.raises(InvalidInputError, match="when unpacked"):
+    with peak_below(10_000_000), pytest.raises(InvalidInputError, match="when unpacked"):
         log_of(store).read(1)
-    peak_bytes = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak_bytes < 10_000_000
+
+
+@contextmanager
+def peak_below(most_bytes: int) -> Iterator[None]:
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < most_bytes
+    finally:
+        tracemalloc.stop()
+
+
+def log_with(bodies: Iterable[bytes], **settings: Any) -> TableLog:
+    store, layout = MemoryStore(), TableLayout(ROOT)
+    for version, body in enumerate(bodies, start=1):
+        store.put(layout.entry_key(version), body)
+        store.put(layout.outcome_key(version), b'{"outcome": "published", "settled_by": "w1"}')
+    return TableLog(store, layout, **settings)
+
+
+BOMBS: dict[str, bytes] = {  # of an entry: what little bytes unpack to, and what unpacked bytes parse to
+    "zeros": gzip.compress(bytes(30_000_000)),
+    "empty lists": gzip.compress(b"[" + b"[]," * 1_000_000 + b"0]"),
+    "empty lists as text": b"[" + b"[]," * 1_000_000 + b"0]",
+    "dicts as text": b"[" + b'{"a":0.5},' * 300_000 + b"0]",
+    "a wide letter": ('["' + "a" * 5_000_000 + '😀"]').encode(),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+def test_entries_that_grow_when_they_are_read_end_in_an_error_before_they_fill_the_memory(bomb: bytes) -> None:
+    log = log_with([bomb] * 6, memory_bytes=20_000_000)
+    with peak_below(25_000_000), pytest.raises(InvalidInputError, match="log entry 1 below"):
+        log.read_history()
+
+
+def test_all_entries_of_a_reading_share_one_allowance_and_the_first_that_does_not_fit_is_named() -> None:
+    bodies = [with_partitions(2_000, version).to_json(ROOT) for version in range(1, 9)]
+    needed = stored_module.memory_bytes(bodies[-1])
+    with peak_below(6 * needed), pytest.raises(InvalidInputError, match="log_memory_bytes") as refused:
+        log_with(bodies, memory_bytes=4 * needed).read_history()
+    assert re.search(r"log entry \d|/log/\d{20}\.done", refused.value.message)
+    with pytest.raises(InvalidInputError, match="log_memory_bytes"):
+        log_with(bodies, memory_bytes=4 * needed).find_key("no/such")
+    assert len(log_with(bodies, memory_bytes=9 * needed).read_history().records) == 8
+
+
+def test_what_was_read_before_takes_nothing_of_a_later_reading() -> None:
+    bodies = [with_partitions(2_000, version).to_json(ROOT) for version in range(1, 9)]
+    log = log_with(bodies, memory_bytes=9 * stored_module.memory_bytes(bodies[-1]))
+    assert log.read_history().records == log.read_history().records
+
+
+def test_an_outcome_that_is_longer_than_any_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_log_module, "MAX_OUTCOME_BYTES", 10_000)
+    log = log_with([entry().to_json(ROOT)])
+    log.store.put(TableLayout(ROOT).outcome_key(1), b'{"outcome": "published"' + b" " * 20_000 + b"}")
+    with pytest.raises(InvalidInputError, match=r"the outcome at .* cannot be read: it has 20,024 bytes"):
+        log.read_history()
+
+
+@pytest.mark.parametrize("name", ["owner_key", "settled_key"])
+def test_a_small_object_that_is_long_is_not_parsed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def parsed(body: bytes) -> Any:
+        assert len(body) <= stored_module.READABLE_BYTES
+        return json.loads(body)
+
+    monkeypatch.setattr(stored_module, "json", SimpleNamespace(loads=parsed))
+    store, layout = MemoryStore(), TableLayout(ROOT)
+    store.put(getattr(layout, name), b'{"version": 1, "x": "' + bytes(100_000) + b'"}')
+    log = TableLog(store, layout)
+    assert (log.read_state().newest, log.find_key("a/1", in_order=True)) == (0, None)
+    if name == "owner_key":
+        owner = Owner(database="mart", name="orders", created_at_seconds=1, metastore="thrift://a:1")
+        with pytest.raises(InvalidInputError, match="no more than 65,536 are expected"):
+            require_owner(store, layout, owner)
+
+
+def test_registrations_share_one_allowance_and_the_one_that_does_not_fit_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, layout = MemoryStore(), TableLayout(ROOT)
+    body = json.dumps({"writer": {str(number): "x" for number in range(1_000)}}).encode()
+    for number in range(4):
+        store.put(layout.registration_key(f"w{number}"), body)
+    assert len(read_registrations(store, layout)) == 4
+    monkeypatch.setattr(Allowance, "__init__", partialmethod(Allowance.__init__, 3 * stored_module.memory_bytes(body)))
+    with pytest.raises(InvalidInputError, match=r"w3\.json cannot be read beside the others"):
+        read_registrations(store, layout)
+
+
+def test_a_writer_stores_as_text_what_compresses_better_than_a_reader_believes() -> None:
+    (one,) = entry().partitions
+    long = entry(partitions=tuple(replace(one, values=("x" * 2_000, str(number))) for number in range(1_000)))
+    store = MemoryStore()
+    assert log_of(store).claim(long)
+    stored = store.get(TableLayout(ROOT).entry_key(1))
+    assert stored is not None
+    assert stored.body == long.to_json(ROOT)
+    assert log_of(store).read(1).entry == long
 
 
 def test_an_entry_that_nobody_could_read_is_refused_before_it_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:

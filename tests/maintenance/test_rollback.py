@@ -59,8 +59,46 @@ def test_a_write_id_names_its_version(world: World) -> None:
     write_id = world.services().log.read(1).entry.write_id
     assert world.keeper.rollback(T, write_id=write_id).to_version == 1
     assert world.rows() == FIRST
-    with pytest.raises(InvalidInputError, match="no entry of write"):
+    with pytest.raises(InvalidInputError, match="there is no entry of it"):
         world.keeper.rollback(T, write_id="20200101T000000-none")
+
+
+REFUSED = Fault("metastore", "alter_partitions", 1, "before", Exception)
+DIED = Fault("metastore", "alter_partitions", 1, "before", DeathError)
+
+
+def test_a_write_that_was_refused_once_and_published_then_is_found_where_it_was_published(world: World) -> None:
+    world.stage({"d1": frozenset({5})})
+    with world.inject(REFUSED), pytest.raises(MetastoreError):
+        world.publish_staged()
+    with pytest.raises(InvalidInputError, match="readers have never seen it: version 3 of the log was abandoned"):
+        world.keeper.rollback(T, write_id=world.staged_ids[0])
+    world.publish_staged()
+    world.write({"d1": frozenset({6})})
+    report = world.keeper.rollback(T, write_id=world.staged_ids[0])
+    assert (report.to_version, world.rows()["d1"]) == (4, frozenset({5}))
+
+
+def test_a_write_that_a_recovery_has_published_is_found(world: World) -> None:
+    plan = world.plan()
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.write({"d1": frozenset({5})}, plan=plan)
+    with pytest.raises(InvalidInputError, match="version 3 is in doubt: run `table-writer recover"):
+        world.keeper.rollback(T, write_id=plan.write_id)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    world.write({"d1": frozenset({6})})
+    world.keeper.rollback(T, write_id=plan.write_id)
+    assert world.rows()["d1"] == frozenset({5})
+
+
+def test_the_name_of_a_rollback_or_a_vacuum_is_no_write_to_go_back_to(world: World) -> None:
+    world.keeper.rollback(T, version=1)
+    world.vacuum()
+    for version, kind in ((3, "rollback"), (4, "vacuum")):
+        write_id = world.services().log.read(version).entry.write_id
+        with pytest.raises(InvalidInputError, match=f"it is no write but the {kind} that is version {version}"):
+            world.keeper.rollback(T, write_id=write_id)
 
 
 def test_only_the_named_partitions_change(world: World) -> None:
@@ -139,7 +177,7 @@ def test_an_abandoned_version_is_no_state_to_go_back_to(world: World) -> None:
     [
         (["dt=nope"], "not in the log"),
         (["hour=1"], "not a partition"),
-        ("dt=d1", "list of names"),
+        ("dt=d1", "expected a list of texts"),
         ([], "no partition"),
     ],
 )

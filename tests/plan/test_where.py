@@ -118,3 +118,11 @@ def test_a_null_value_and_one_of_another_type_are_null(spark: SparkSession) -> N
     existing = [("1", "ab   "), ("x", "ab   "), ("2", "__HIVE_DEFAULT_PARTITION__")]
     assert Where(spark, "hour IS NULL", schema, "t")(existing) == {existing[1]}
     assert Where(spark, "c IS NULL", schema, "t")(existing) == {existing[2]}
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_a_number_is_one_wherever_queries_of_the_session_read_one(ansi: str, spark: SparkSession) -> None:
+    schema = StructType([StructField("hour", IntegerType())])
+    with settings(spark, ansi__enabled=ansi):
+        read = Where(spark, "hour = 1", schema, "t")([("1.0",), ("01",), ("x",)])
+    assert read == ({("01",)} if ansi == "true" else {("01",), ("1.0",)})

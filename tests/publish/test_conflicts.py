@@ -303,7 +303,7 @@ def test_nothing_is_sent_after_the_claim_has_timed_out() -> None:
     published = world.write(ONE)
     now[0] = 99
     with world.recording() as calls, pytest.raises(MetastoreError, match="not enough"):
-        Switch(world.metastore, world.layout, call_timeout_seconds=2).apply(
+        Switch(world.metastore, world.store, world.layout, call_timeout_seconds=2).apply(
             world.table,
             replace(published.entry, partitions=(replace(published.entry.partitions[0], new_location=f"{ROOT}late/"),)),
             {("d1",): world.partitions()["d1"]},
@@ -365,7 +365,7 @@ def test_a_call_that_waited_past_its_claim_is_not_sent() -> None:
 
     world.metastore.alter_partitions = slow  # type: ignore[method-assign, assignment]
     with pytest.raises(MetastoreError, match="not enough"):
-        Switch(world.metastore, world.layout, call_timeout_seconds=2).apply(
+        Switch(world.metastore, world.store, world.layout, call_timeout_seconds=2).apply(
             world.table, late, {("d1",): world.partitions()["d1"]}, deadline
         )
     assert world.rows() == TWO

@@ -21,6 +21,8 @@ from table_writer.errors import (
     TableWriterError,
 )
 from table_writer.model.entry import Outcome
+from table_writer.model.partition_name import NULL_PARTITION
+from table_writer.model.partition_value import Spellings
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import WriteMode
 from table_writer.publish.publisher import RepeatedError
@@ -174,7 +176,7 @@ def test_a_stray_file_below_the_writes_prefix_stops_an_append() -> None:
     def late_copy() -> None:
         world.store.put(f"{plan.data_location.key}dt=d1/part-of-a-zombie.json", b"[99]")
 
-    with pytest.raises(StorageError, match="not what was copied or written"):
+    with pytest.raises(StorageError, match="not exactly those that were written"):
         world.write(TWO, plan=plan, before_publish=late_copy)
     assert world.rows() == ONE
 
@@ -477,20 +479,25 @@ def test_a_batch_that_a_partial_rollback_left_in_place_is_not_written_again() ->
     assert world.services().published_with_key("q/1", in_order=True) is not None
 
 
-def test_a_note_of_a_rollback_that_cannot_be_read_makes_keys_be_looked_for_everywhere() -> None:
-    world = World()
-    append(world, {"d1": frozenset({1})}, key="q/1")
-    append(world, {"d2": frozenset({2})}, key="q/0")
-    world.store.put(world.layout.rolled_back_key, b"{")
-    assert world.services().published_with_key("q/1", in_order=True) is not None
-
-
 def test_an_append_finds_a_partition_that_the_metastore_spells_otherwise() -> None:
     world = World()
     world.written_by_another_tool("01", frozenset({1}))
-    plan = replace(world.plan(WriteMode.APPEND), spellings={("1",): ("01",)})
+    plan = replace(world.plan(WriteMode.APPEND), spellings=Spellings.of([("01",)], ["int"]))
     world.write({"1": frozenset({2})}, plan=plan)
     assert world.rows() == {"01": frozenset({1, 2})}
+
+
+def test_rows_of_null_are_refused_where_two_partitions_are_null_and_other_rows_are_not() -> None:
+    world = World()
+    before = {"abc": frozenset({1}), "xyz": frozenset({2})}
+    for text, ids in before.items():
+        world.written_by_another_tool(text, ids)
+    nulls = Spellings.of([("abc",), ("xyz",)], ["int"], table="mart.orders").unusual()
+    with pytest.raises(InvalidInputError, match=r"one partition of mart\.orders twice"):
+        world.write({NULL_PARTITION: frozenset({3})}, plan=replace(world.plan(), spellings=nulls))
+    assert world.rows() == before
+    world.write({"1": frozenset({4})}, plan=replace(world.plan(), spellings=nulls))
+    assert world.rows() == {**before, "1": frozenset({4})}
 
 
 def test_of_two_writers_with_one_write_id_the_second_touches_nothing() -> None:
@@ -528,24 +535,33 @@ def test_a_late_copy_is_noticed_also_where_nothing_is_left_to_copy() -> None:
 
     def copy_and_empty(source: ObjectInfo, key: str) -> None:
         original(source, key)
-        world.store.delete([source.key])
+        if source.key.startswith("mart/orders/dt="):  # what the other tool had written
+            world.store.delete([source.key])
         world.store.put(f"{key}-of-a-zombie.json", b"[1]")
 
     world.store.copy = copy_and_empty  # type: ignore[method-assign]
-    with pytest.raises(StorageError, match="not what was copied or written"):
+    with pytest.raises(StorageError, match="not exactly those that were written"):
         append(world, TWO)
 
 
-def test_restore_hides_no_rows_that_others_have_written_since() -> None:
+def test_restore_and_adopt_hide_no_rows_that_others_have_written_since() -> None:
     world = unpartitioned()
     world.write({"": frozenset({2})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
     world.lose_metastore()
     world.metastore.create_table(replace(world.table, location="s3a://lake/mart/orders/"))
     world.store.put("mart/orders/part-7.json", b"[77]")
-    world.keeper.adopt(str(world.name))
+    with pytest.raises(InvalidInputError, match=r"others have written .* begin a new log: once nothing reads"):
+        world.keeper.adopt(str(world.name))
     report = world.keeper.restore(str(world.name))
     assert "others have written" in str(report)
     assert world.rows() == {"": frozenset({1, 77})}
+    with pytest.raises(InvalidInputError, match="adopt"):
+        world.services().require_owner()  # else an append would replace the rows of the log
+    world.store.delete(["mart/orders/part-7.json"])
+    world.keeper.adopt(str(world.name))
+    assert world.rows() == {"": frozenset({2})}
+    append(world, {"": frozenset({3})})
+    assert world.rows() == {"": frozenset({2, 3})}
 
 
 def test_a_vacuum_that_trims_history_keeps_what_a_stream_needs() -> None:

@@ -17,9 +17,9 @@ from table_writer.errors import (
     StorageError,
 )
 from table_writer.log.registration import read_registration
-from table_writer.log.turn import Turn
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import Outcome
+from table_writer.model.partition_value import Spellings
 from table_writer.model.table import Column
 from table_writer.model.write import WriteMode
 from table_writer.staged_writes import StagedWrites
@@ -220,16 +220,29 @@ def test_a_write_without_rows_that_was_given_up_empties_no_table(world: World, g
     assert world.rows() == OLD
 
 
-def test_a_partition_that_came_in_another_spelling_meanwhile_is_a_conflict() -> None:
+@pytest.mark.parametrize(
+    ("kind", "sparks", "theirs"),
+    [("int", "1", "01"), ("date", "2024-01-01", "2024-1-1"), ("double", "1.0", "1"), ("char(3)", "a  ", "a")],
+)
+def test_a_partition_that_came_in_another_spelling_meanwhile_is_a_conflict(kind: str, sparks: str, theirs: str) -> None:
     world = World()
     table = world.table
     world.metastore.drop_table(world.name)
-    world.metastore.create_table(replace(table, partition_columns=(Column("dt", "int"),)))
-    write_id = world.stage({"1": frozenset({10})})
-    world.written_by_another_tool("01", frozenset({1}))
+    world.metastore.create_table(replace(table, partition_columns=(Column("dt", kind),)))
+    write_id = world.stage({sparks: frozenset({10})})
+    world.written_by_another_tool(theirs, frozenset({1}))
     with pytest.raises(ConflictError, match="would see both"):
         world.keeper.publish(T, write_id)
-    assert world.rows() == {"01": frozenset({1})}
+    assert world.rows() == {theirs: frozenset({1})}
+
+
+def test_a_staged_write_remembers_how_the_metastore_spells_its_partitions() -> None:
+    world = World()
+    world.written_by_another_tool("2024-01-01 00:00:00Z", frozenset({1}))
+    spellings = Spellings.of([("2024-01-01 00:00:00Z",)], ["timestamp"], "Europe/Berlin")
+    write_id = world.stage({"2024-01-01 01:00:00": frozenset({10})}, plan=replace(world.plan(), spellings=spellings))
+    world.keeper.publish(T, write_id)
+    assert world.rows() == {"2024-01-01 00:00:00Z": frozenset({10})}
 
 
 def test_a_table_of_another_format_by_now_is_a_conflict(world: World) -> None:
@@ -267,36 +280,11 @@ def test_a_second_result_takes_the_firsts_place_and_what_is_damaged_stops_the_pu
     world.skipped_seconds += 2
     found = staged_writes.with_checks(write_id, [replace(FAILED, passed=True)])
     assert [check.passed for check in found.record.files.checks] == [True]
-    world.store.put(f"{world.layout.registrations.key}{write_id}.checks-20990101T000000000000-{'0' * 16}", b"{")
+    world.store.put(f"{world.layout.all_staged.key}{write_id}.checks-20990101T000000000000-{'0' * 16}", b"{")
     with pytest.raises(InvalidInputError, match="cannot be read"):
         world.keeper.publish(T, write_id)
     world.keeper.discard(T, write_id)
     assert world.leftovers() == []
-
-
-def test_a_vacuum_does_not_take_an_expired_append_from_a_publisher_that_lives(world: World) -> None:
-    write_id = world.stage({"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND), expires_after_seconds=100.0)
-    services = world.services()
-    record = StagedWrites(services).find(write_id).record
-    world.skipped_seconds += 200
-    with Turn(world.store, record.plan, services.identity, heartbeat_seconds=60):
-        world.vacuum()
-        assert len(files(world, write_id)) == 1
-    world.vacuum()
-    assert files(world, write_id) == []
-    assert world.leftovers() == []
-
-
-def test_a_second_living_publisher_of_an_append_is_refused(world: World) -> None:
-    write_id = world.stage({"d1": frozenset({10})}, plan=world.plan(WriteMode.APPEND))
-    record = StagedWrites(world.services()).find(write_id).record
-    with (
-        Turn(world.store, record.plan, world.services().identity, heartbeat_seconds=60),
-        pytest.raises(ConflictError, match="another process"),
-    ):
-        world.keeper.publish(T, write_id)
-    world.keeper.publish(T, write_id)
-    assert world.rows() == {"d1": frozenset({1, 10}), "d2": frozenset({2})}
 
 
 def test_a_dry_run_says_that_the_key_was_published_meanwhile(world: World) -> None:
@@ -309,7 +297,7 @@ def test_a_dry_run_says_that_the_key_was_published_meanwhile(world: World) -> No
 
 def test_one_damaged_registration_hides_no_other_and_can_be_discarded(world: World) -> None:
     damaged, sound = world.stage(NEW), world.stage({"d2": frozenset({20})})
-    key = world.layout.registration_key(damaged)
+    key = world.layout.staged_key(damaged)
     stored = world.store.get(key)
     assert stored is not None
     world.store.put(key, stored.body.replace(b'"partitions"', b'"portions"'))

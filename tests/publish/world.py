@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import time
 from collections import Counter
@@ -47,6 +48,19 @@ TABLE = TableName("mart", "orders")
 ROOT = "s3a://lake/mart/orders/"
 
 
+CHANGING = {
+    *(("metastore", call) for call in ("add_partitions", "alter_partitions", "drop_partition")),
+    *(("store", call) for call in ("put", "put_if_absent", "delete", "complete_upload", "abort_upload", "copy")),
+    ("store", "create_upload"),
+}
+"""The calls after which store or metastore hold something else; an upload's part shows only with its upload."""
+
+
+def plain(body: bytes) -> bytes:
+    """What an object says: long ones are stored packed."""
+    return gzip.decompress(body) if body.startswith(b"\x1f\x8b") else body
+
+
 class DeathError(SystemExit):
     """The process is gone: nothing after it runs, no cleanup either; a thread that meets it ends without a word."""
 
@@ -83,6 +97,7 @@ class TableWorld:
     root: str = ROOT
     config: TableWriterConfig = field(default_factory=TableWriterConfig)
     staged_ids: list[str] = field(default_factory=list)
+    sleep: Callable[[float], None] = time.sleep  # while others' claims last
 
     @property
     def table(self) -> Table:
@@ -103,6 +118,7 @@ class TableWorld:
             config or self.config,
             open_metastore=lambda _: self.metastore,
             open_object_store=lambda _: self.store,
+            sleep=self.sleep,
         )
 
     @property

@@ -85,6 +85,7 @@ class HookedStore:
 
 CALLS = (
     "get_table",
+    "get_databases",
     "get_tables",
     "get_partition_names",
     "get_partitions",

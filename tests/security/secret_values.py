@@ -17,6 +17,7 @@ KMS_CONTEXT: Final = "madeUpKmsContext6"
 BUCKET_ACCESS_KEY: Final = "AKIAMADEUPBUCKETKEY7"
 BUCKET_SECRET_KEY: Final = "made/up+BucketSecret8"
 LOGIN_SECRET: Final = "madeUpLoginOfALocation9"
+ENDPOINT_PASSWORD: Final = "madeUpEndpointPassword10"
 SECRETS: Final = (
     ACCESS_KEY,
     SECRET_KEY,
@@ -27,8 +28,10 @@ SECRETS: Final = (
     BUCKET_ACCESS_KEY,
     BUCKET_SECRET_KEY,
     LOGIN_SECRET,
+    ENDPOINT_PASSWORD,
 )
 KMS_HEADER: Final = base64.b64encode(json.dumps({"project": KMS_CONTEXT}).encode()).decode()
+ENDPOINT: Final = f"http://me:{ENDPOINT_PASSWORD}@127.0.0.1:1"
 METASTORE_URI: Final = f"thrift://hive:{METASTORE_PASSWORD}@metastore:9083"
 
 

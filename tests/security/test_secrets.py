@@ -6,25 +6,30 @@ import dataclasses
 import json
 import logging
 import pickle
+import socket
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hmsclient.genthrift.hive_metastore import ttypes
 from pyspark.errors import PySparkException
 
 from table_writer import TableWriter
 from table_writer.config import SessionSettings, TableWriterConfig
-from table_writer.errors import InvalidInputError, LostResponseError, TableWriterError
+from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, TableWriterError
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
+from table_writer.metastore.wire import Wire
 from table_writer.model.location import Location
+from table_writer.model.table import Column
 from table_writer.services import Services
 from table_writer.spark_services import SessionServices
-from table_writer.storage import ObjectStore, S3Overrides, StoreSettings, open_store, settings_for
+from table_writer.storage import ObjectStore, S3Overrides, S3Settings, StoreSettings, open_store, settings_for
+from table_writer.storage.settings import AssumedRole
 from table_writer.testing import Lakehouse
 from tests.cli.shell import Shell
 from tests.publish.world import TABLE, DeathError, Fault, World
@@ -33,6 +38,8 @@ from tests.security.secret_values import (
     ACCESS_KEY,
     BUCKET_ACCESS_KEY,
     BUCKET_SECRET_KEY,
+    ENDPOINT,
+    ENDPOINT_PASSWORD,
     KMS_CONTEXT,
     KMS_HEADER,
     LOGIN_SECRET,
@@ -65,7 +72,8 @@ class SecretWorld(World):
             self.handed.append(settings)
             return self.store
 
-        session = SessionSettings(hadoop={**hadoop_settings("lake"), **PROXY}, application_id="app-1")
+        hadoop = {**hadoop_settings("lake"), **PROXY, "fs.s3a.endpoint": ENDPOINT}
+        session = SessionSettings(hadoop=hadoop, application_id="app-1")
         return Services(
             session, config or secret_config(), open_metastore=open_metastore, open_object_store=open_object_store
         )
@@ -221,11 +229,80 @@ def test_a_login_in_a_location_as_old_hadoops_had_it_goes_no_further(scheme: str
     assert_holds_no_secret(texts)
 
 
+@pytest.mark.parametrize("login", [f"{ACCESS_KEY}:{LOGIN_SECRET}", f"{ACCESS_KEY}:a/{LOGIN_SECRET}", LOGIN_SECRET])
+@pytest.mark.parametrize("columns", [("dt",), ()], ids=["partitioned", "unpartitioned"])
+def test_a_login_in_a_tables_own_location_is_stored_and_shown_nowhere(
+    login: str, columns: tuple[str, ...], logged: Callable[[], list[str]]
+) -> None:
+    """It was in every staged write, in the root that an unpartitioned table keeps, and in the table's repr."""
+    world, location = World(), f"s3a://{login}@lake/mart/orders/"
+    table = dataclasses.replace(
+        world.table,
+        location=location,
+        serde_parameters={"path": location},
+        parameters={"spark.sql.sources.provider": "parquet", "copied.from": location},
+        partition_columns=tuple(Column(name, "string") for name in columns),
+    )
+    world.metastore.create_table(table)
+    value = "d1" if columns else ""
+    world.write({value: frozenset({1})})
+    staged = world.stage({value: frozenset({2})})
+    texts = [*shown(world.keeper.staged(T)), repr(world.services().registration(world.plan())._plan)]
+    texts += [*bodies(world.store), *bodies(world.store).values()]
+    world.keeper.publish(T, staged)
+    errors: list[str] = []
+    with remembering(errors):
+        world.keeper.publish(T, "not-there")
+    texts += [*shown(world.keeper.doctor(T)), *shown(world.vacuum()), repr(world.services()), repr(world.table)]
+    texts += [*errors, *in_the_metastore(world.services()), *logged(), *bodies(world.store).values()]
+    assert world.rows() == {value: frozenset({2})}
+    assert_holds_no_secret(texts)
+
+
+def test_an_endpoint_is_used_without_its_login() -> None:
+    sts = AssumedRole(arn="arn:aws:iam::1:role/x", sources=(), sts_endpoint_url=ENDPOINT)
+    for settings in (
+        S3Settings(bucket="lake", endpoint_url=ENDPOINT, credentials=(sts,)),
+        settings_for(Location.parse("s3a://lake/"), {"fs.s3a.endpoint": ENDPOINT}),
+        settings_for(Location.parse("s3a://lake/"), {}, S3Overrides(endpoint_url=ENDPOINT)),
+        settings_for(
+            Location.parse("s3a://lake/"),
+            {"fs.s3a.endpoint": ENDPOINT.removeprefix("http://"), "fs.s3a.connection.ssl.enabled": "false"},
+        ),
+        S3Overrides(endpoint_url=ENDPOINT),
+    ):
+        assert settings.endpoint_url == "http://127.0.0.1:1"  # type: ignore[union-attr]
+        assert_holds_no_secret([repr(settings)])
+    with pytest.raises(InvalidInputError) as caught:
+        S3Settings(bucket="lake", endpoint_url=f"ftp://me:{ENDPOINT_PASSWORD}@s3")
+    assert_holds_no_secret(["".join(traceback.format_exception(caught.value))])
+
+
+def test_what_a_metastore_says_of_a_location_is_told_without_its_login() -> None:
+    """Hive quotes whole partitions in its messages."""
+    said = ttypes.MetaException(f"Partition(location:s3a://{ACCESS_KEY}:{LOGIN_SECRET}@lake/mart, values:[d1])")
+
+    class Client:
+        def get_table_req(self, _: object) -> None:
+            raise said
+
+    metastore = HiveMetastore(MetastoreSettings(uris=("thrift://metastore:9083",)))
+    line = metastore._connection._lines.get()
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        closing(Wire(socket.create_connection(server.getsockname()))) as line.wire,
+    ):
+        line.client = Client()
+        with pytest.raises(MetastoreError) as caught:
+            metastore.get_table(TABLE)
+    assert_holds_no_secret(["".join(traceback.format_exception(caught.value)), repr(caught.value)])
+
+
 @pytest.mark.parametrize("broken", [PROXY, {}], ids=["a proxy that is not there", "an endpoint that is not there"])
 def test_a_store_that_cannot_be_reached_is_named_without_secrets(
     broken: dict[str, str], logged: Callable[[], list[str]]
 ) -> None:
-    hadoop = {**hadoop_settings("lake"), **broken, "fs.s3a.endpoint": "http://127.0.0.1:1"}
+    hadoop = {**hadoop_settings("lake"), **broken, "fs.s3a.endpoint": ENDPOINT}
     overrides = S3Overrides(
         access_key=ACCESS_KEY, secret_key=SECRET_KEY, session_token=SESSION_TOKEN, path_style=True, max_attempts=1
     )

@@ -15,7 +15,7 @@ import pytest
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
-from table_writer.storage import ObjectStore
+from table_writer.storage import ObjectStore, object_store
 
 if TYPE_CHECKING:
     from tests.storage.conftest import Place
@@ -38,6 +38,19 @@ ODD_NAMES = [
     "dt=2024-01-01 00%3A00%3A00",
     "x" * 200,
 ]
+
+
+def test_an_object_that_nobody_reads_in_one_piece_is_refused_before_its_body_is_read(
+    open_place: Callable[..., Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_store, "MAX_GET_BYTES", 1_000)
+    for kind in ("local", "moto"):
+        place = open_place(kind)
+        place.store.put(f"{place.directory}fits", bytes(1_000))
+        place.store.put(f"{place.directory}long", bytes(1_001))
+        assert place.store.get(f"{place.directory}fits") is not None
+        with pytest.raises(StorageError, match="long has 1,001 bytes"):
+            place.store.get(f"{place.directory}long")
 
 
 def upload(store: ObjectStore, key: str, *bodies: bytes) -> tuple[str, list[UploadedPart]]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,6 +15,7 @@ import pytest
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.storage.local import LocalStore
+from table_writer.storage.local_clock import FileSystemClock
 
 WRITE = "_table_writer/data/1"
 
@@ -37,6 +42,58 @@ def tree(root: Path) -> list[str]:
 def pending(store: LocalStore, path: Path, body: bytes = b"x") -> tuple[str, list]:
     upload_id = store.create_upload(key(path))
     return upload_id, [store.upload_part(key(path), upload_id, 1, body)]
+
+
+HOST_WITH_A_WRONG_CLOCK = """
+import sys, time
+real, wrong_by = time.time, float(sys.argv[1])
+time.time = lambda: real() + wrong_by  # before anything else is imported
+from table_writer.storage.local import LocalStore
+print(LocalStore().get(sys.argv[2]).age_seconds)
+"""
+
+
+@pytest.mark.parametrize("wrong_by_seconds", [400, -400])
+def test_ages_are_by_the_clock_of_the_file_system_and_not_by_this_hosts(root: Path, wrong_by_seconds: int) -> None:
+    """A host that is 400 s ahead took the live claim of another one for over."""
+    claim = root / "_table_writer/log/1.json"
+    LocalStore().put(key(claim), b"")
+    os.utime(claim, (time.time() - 1_000, time.time() - 1_000))
+    command = [sys.executable, "-c", HOST_WITH_A_WRONG_CLOCK, str(wrong_by_seconds), key(claim)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert 900 < float(ran.stdout) < 1_300
+    assert tree(root) == ["_table_writer", "_table_writer/log", "_table_writer/log/1.json"], "asking leaves nothing"
+
+
+def test_each_file_system_is_asked_once_a_minute_and_time_goes_on_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, asked = [10.0], []
+    monkeypatch.setattr("table_writer.storage.local_clock.boot_seconds", lambda: now[0])
+    clock = FileSystemClock()
+
+    def ask(device: int, time_there: float) -> float:
+        return clock.seconds(device, lambda: asked.append(device) or time_there)
+
+    assert [ask(1, 500.0), ask(2, 900.0)] == [500.0, 900.0]
+    now[0] += 59
+    assert [ask(1, 0.0), ask(2, 0.0)] == [559.0, 959.0]
+    now[0] += 1
+    assert ask(1, 7.0) == 7.0
+    assert asked == [1, 2, 1]
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS])
+def test_where_nothing_may_be_written_this_hosts_clock_has_to_do(code: int) -> None:
+    before = time.time()
+    assert before <= FileSystemClock().seconds(1, lambda: refused(code)) <= time.time()
+
+
+def test_a_file_system_that_fails_tells_no_time() -> None:
+    with pytest.raises(OSError, match="made up"):
+        FileSystemClock().seconds(1, lambda: refused(errno.ENOSPC))
+
+
+def refused(code: int) -> float:
+    raise OSError(code, "made up")
 
 
 def test_an_aborted_upload_leaves_no_file_and_no_directory(store: LocalStore, root: Path) -> None:

@@ -371,7 +371,7 @@ def test_over_tls_the_checksum_replaces_hashing_for_the_signature(fake_settings:
         answered._content = b""
         return answered
 
-    store._client.meta.events.register_first("before-send.s3.PutObject", answer)
+    store.client.meta.events.register_first("before-send.s3.PutObject", answer)
     store.put("a", b"123456789")
     assert sent[0].headers["x-amz-content-sha256"] == b"UNSIGNED-PAYLOAD"
     assert sent[0].headers["x-amz-checksum-crc32"] == b"y/Q5Jg=="

@@ -1,0 +1,291 @@
+"""Arguments of public calls are what their annotations say, or the call ends before its first line, in its own words.
+
+The annotations are the only place where a parameter's type is said: ``@checked`` on a function, or on a class for all
+its public methods, reads them once, at the first call. What lies inside a type, such as a range, the callee says.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import timedelta
+from difflib import get_close_matches
+from functools import cached_property, wraps
+from inspect import Parameter, Signature, isfunction, signature
+from types import FunctionType, NoneType, UnionType
+from typing import Any, Final, Literal, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints, is_typeddict
+
+from table_writer.errors import InvalidInputError
+from table_writer.printable import printable
+
+__all__ = ["LONGEST_AGE", "checked", "nearest", "require_age"]
+
+Target = TypeVar("Target", bound=Callable[..., Any])
+LONGEST_AGE: Final = timedelta(days=36_525)  # a hundred years: a time so far from now is still a time to Python
+LONGEST_SHOWN: Final = 60  # a longer text may be anything
+MAX_SHOWN: Final = 10**18
+SEVERAL: Final = (Sequence, Collection, Iterable, tuple)
+PLAIN: Final[Mapping[Any, str]] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a finite number",
+    bool: "True or False",
+    timedelta: "a timedelta, for example timedelta(hours=24)",
+    NoneType: "None",
+    Callable: "a function",
+}
+
+
+def checked(target: Target) -> Target:
+    """Refuse calls of a function, or of a class and its public methods, whose arguments do not fit the annotations.
+
+    Raises
+    ------
+    InvalidInputError
+        By the call: an argument is of another type, is missing, or there is no such parameter.
+
+    Examples
+    --------
+    >>> @checked
+    ... def vacuum(table: str, *, older_than: timedelta | None = None) -> None: ...
+    >>> vacuum("mart.orders", older_than=24)
+    Traceback (most recent call last):
+    table_writer.errors.InvalidInputError: older_than=24: expected a timedelta, for example timedelta(hours=24), or None
+    >>> vacuum(tabel="mart.orders")
+    Traceback (most recent call last):
+    table_writer.errors.InvalidInputError: vacuum has no parameter tabel; did you mean table? It takes table, older_than
+    """
+    if isfunction(target):
+        return _checked(target)  # type: ignore[return-value]  # it has the same signature
+    secret = frozenset(one.name for one in fields(target) if not one.repr) if is_dataclass(target) else frozenset()
+    for name, member in tuple(vars(target).items()):
+        if isfunction(member) and (name == "__init__" or not name.startswith("_")):
+            setattr(target, name, _checked(member, secret))
+    return target
+
+
+def require_age(name: str, age: timedelta) -> None:
+    """Refuse a span of time that is negative, or so long that no time lies that far away.
+
+    Raises
+    ------
+    InvalidInputError
+        It is.
+    """
+    if not timedelta(0) <= age <= LONGEST_AGE:
+        raise InvalidInputError(f"{name}={age}: expected a span that is not negative, and of 100 years at most")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return what somebody may have meant, as the end of a sentence; empty if nothing is near.
+
+    Examples
+    --------
+    >>> nearest("retentions", ["root", "retention"])
+    '; did you mean retention?'
+    """
+    found = get_close_matches(name, known, n=1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def _checked(function: Callable[..., Any], secret: frozenset[str] = frozenset()) -> Callable[..., Any]:
+    require = _Arguments(function, secret)
+
+    def call(*given: Any, **named: Any) -> Any:
+        require(given, named)
+        return function(*given, **named)
+
+    # with the globals of the function's own module, by which doctest tells whose function it is
+    return wraps(function)(FunctionType(call.__code__, function.__globals__, closure=call.__closure__))
+
+
+class _Arguments:
+    """The arguments that one function takes; values of secret ones are never shown."""
+
+    def __init__(self, function: Callable[..., Any], secret: frozenset[str]) -> None:
+        self._function = function
+        self._secret = secret
+
+    def __call__(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+        """Raise what is wrong with a call."""
+        for name in named:
+            if name not in self._known:
+                meant, takes = nearest(name, self._known) or ".", ", ".join(self._known) or "none"
+                raise InvalidInputError(
+                    f"{self._name(given)} has no parameter {printable(name)}{meant} It takes {takes}"
+                )
+        try:
+            bound = self._signature.bind(*given, **named)
+        except TypeError:
+            raise self._unbound(given, named) from None
+        for name, value in self._values(bound.arguments):
+            parameter = name.partition("[")[0]
+            fault = _fault(name, value, self._hints[parameter]) if parameter in self._hints else None
+            if fault is not None:
+                raise InvalidInputError(fault.text(is_secret=parameter in self._secret))
+
+    @cached_property
+    def _signature(self) -> Signature:
+        return signature(self._function)
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        """What each parameter expects; keywords that a TypedDict describes are parameters as others are."""
+        hints = get_type_hints(self._function)
+        hints.pop("return", None)
+        for name, hint in tuple(hints.items()):
+            if get_origin(hint) is Unpack and is_typeddict(get_args(hint)[0]):
+                del hints[name]
+                hints |= get_type_hints(get_args(hint)[0])
+        return hints
+
+    @cached_property
+    def _known(self) -> tuple[str, ...]:
+        """The names of all parameters, in their order, without those that stand for several."""
+        several = {one.name for one in self._signature.parameters.values() if one.kind is Parameter.VAR_POSITIONAL}
+        return tuple(name for name in self._hints if name not in several)
+
+    def _values(self, bound: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        for name, value in bound.items():
+            kind = self._signature.parameters[name].kind
+            if kind is Parameter.VAR_KEYWORD:
+                yield from value.items()
+            elif kind is Parameter.VAR_POSITIONAL:
+                yield from ((f"{name}[{position}]", one) for position, one in enumerate(value))
+            else:
+                yield name, value
+
+    def _unbound(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> InvalidInputError:
+        """Say why arguments make no call: one is missing, or there are too many by position."""
+        parameters = [one for one in self._signature.parameters.values() if one.name in self._known]
+        by_position = [one.name for one in parameters if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
+        taken = {*by_position[: len(given) - self._is_bound], *named}
+        missing = [one.name for one in parameters if one.default is Parameter.empty and one.name not in taken]
+        if missing:
+            words = "; ".join(f"{name}: {_words(self._hints[name])}" for name in missing)
+            return InvalidInputError(f"{self._name(given)} needs {words}")
+        return InvalidInputError(
+            f"{self._name(given)} takes {', '.join(by_position) or 'nothing'} by position, each once; give the others"
+            " by their names"
+        )
+
+    @property
+    def _is_bound(self) -> bool:
+        """Whether the first argument is the object whose method this is."""
+        return next(iter(self._signature.parameters), "") == "self"
+
+    def _name(self, given: tuple[Any, ...]) -> str:
+        """Return what the caller has called."""
+        if self._function.__name__ == "__init__":
+            return type(given[0]).__name__
+        return self._function.__name__
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """A value that is not what is expected, and where it stands in the call."""
+
+    where: str
+    value: object
+    hint: Any
+
+    def text(self, *, is_secret: bool) -> str:
+        words = _words(self.hint)
+        shown = None if is_secret else _shown(self.value)
+        if shown is None:
+            return f"{self.where}: expected {words}, got {_kind(self.value)}"
+        wants_several = any((get_origin(one) or one) in SEVERAL for one in _alternatives(self.hint))
+        write = f": write {self.where}=[{shown}]" if wants_several and isinstance(self.value, str) else ""
+        return f"{self.where}={shown}: expected {words}{write}"
+
+
+def _fault(where: str, value: object, hint: Any) -> _Fault | None:
+    """Return what is wrong with a value, or with the first wrong one inside of it."""
+    alternatives = _alternatives(hint)
+    if len(alternatives) > 1:
+        faults = [_fault(where, value, one) for one in alternatives]
+        inner = [one for one in faults if one is not None and one.where != where]
+        return None if None in faults else inner[0] if inner else _Fault(where, value, hint)
+    origin, inside = get_origin(hint) or hint, get_args(hint)
+    if origin in SEVERAL:
+        wanted = Sequence if origin is tuple else origin
+        if isinstance(value, str | bytes | Mapping) or not isinstance(value, wanted):
+            return _Fault(where, value, hint)
+        items = enumerate(value) if isinstance(value, Collection) else ()  # an iterator can be read only once
+        found = (_fault(f"{where}[{position}]", one, inside[0]) for position, one in items if inside)
+        return next((one for one in found if one is not None), None)
+    if origin is Mapping:
+        if not isinstance(value, Mapping):
+            return _Fault(where, value, hint)
+        pairs = (
+            found
+            for key, one in value.items()
+            for found in (_fault(f"a name in {where}", key, inside[0]), _fault(f"{where}[{key!r}]", one, inside[1]))
+        )
+        return next((one for one in pairs if one is not None), None)
+    return None if _fits(value, origin, inside) else _Fault(where, value, hint)
+
+
+def _fits(value: object, wanted: Any, inside: tuple[Any, ...]) -> bool:
+    """Whether a value is of a type without parts: True is no number, NaN neither, half a surrogate pair no text."""
+    if wanted in (Any, object):
+        return True
+    if wanted is Literal:
+        return any(type(value) is type(one) and value == one for one in inside)
+    if wanted is str:
+        return isinstance(value, str) and not any("\ud800" <= char <= "\udfff" for char in value)
+    if wanted in (int, float):
+        kinds = int if wanted is int else int | float
+        return isinstance(value, kinds) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+    if wanted is Callable or getattr(wanted, "_is_protocol", False):
+        return callable(value) or not (wanted is Callable or "__call__" in vars(wanted))
+    return isinstance(value, wanted)
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _words(hint: Any) -> str:
+    """Say what is expected."""
+    alternatives = _alternatives(hint)
+    if len(alternatives) > 1:
+        *first, last = (_words(one) for one in alternatives)
+        return f"{', '.join(first)}, or {last}"
+    origin, inside = get_origin(hint) or hint, get_args(hint)
+    if origin is Literal:
+        return f"one of {', '.join(map(str, inside))}"
+    if origin in SEVERAL:
+        return f"a list{_of(inside[:1])}"
+    if origin is Mapping:
+        return f"a dict{_of(inside[1:])}"
+    is_callable = getattr(origin, "_is_protocol", False) and "__call__" in vars(origin)
+    return PLAIN[Callable] if is_callable else PLAIN.get(origin) or _named(origin)
+
+
+def _named(kind: type) -> str:
+    """Name a class, with its library where that is another one: DataFrames there are of several kinds."""
+    library = kind.__module__.partition(".")[0]
+    foreign = library not in {__name__.partition(".")[0], "builtins"}
+    return f"a {library} {kind.__name__}" if foreign else f"a {kind.__name__}"
+
+
+def _of(inside: tuple[Any, ...]) -> str:
+    """Say what is in a list or a dict."""
+    known = [one for one in inside if one not in (Any, object)]
+    return f", each item {_words(known[0])}" if known and known[0] is not str else " of texts" if known else ""
+
+
+def _shown(value: object) -> str | None:
+    """Spell a value that is short and can be no secret, such as a login in an address; ``None`` for all others."""
+    if isinstance(value, str):
+        return repr(value) if len(value) <= LONGEST_SHOWN and "@" not in value else None
+    short = isinstance(value, float | timedelta) or value is None or (isinstance(value, int) and abs(value) < MAX_SHOWN)
+    return repr(value) if short and type(value).__module__ in {"builtins", "datetime"} else None
+
+
+def _kind(value: object) -> str:
+    kind = type(value)
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

@@ -1,0 +1,250 @@
+"""What readers must see: a dict of rows per partition, kept by looking at each change of the metastore from outside.
+
+An entry takes effect on a partition the first time a call points readers where the entry wants them. From then on the
+dict has its rows, whatever becomes of its caller. A later call of an older entry has come late: readers may see older
+rows, whole ones, until somebody puts that right, and nothing else may be built on them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from table_writer.model.entry import EntryPartition, LogEntry, Operation
+from table_writer.model.location import Location
+from table_writer.model.write import WriteMode
+from table_writer.storage import visible_files
+from tests.publish.world import World, plain
+
+Ids = frozenset[int]
+NONE: Ids = frozenset()
+
+
+@dataclass(frozen=True)
+class Written:
+    """A write as its caller knows it."""
+
+    mode: WriteMode
+    rows: Mapping[str, Ids]
+    planned_at: int  # how many effects had been seen when it was planned
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """An entry took effect on a partition."""
+
+    original: LogEntry
+    version: int  # of the entry whose call did it: its own, or that of a recovery
+    value: str
+
+
+@dataclass
+class Oracle:
+    """Collects in ``wrong`` whatever must not be."""
+
+    world: World
+    tell: Callable[[str], object]
+    writes: dict[str, Written] = field(default_factory=dict)
+    effects: list[Effect] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    refused: dict[int, str] = field(default_factory=dict)
+    """Versions whose caller was told that nothing was published."""
+    soft: set[int] = field(default_factory=set)
+    """Rows that another tool inserted while others were at work: they may be lost, as documented."""
+    wild: set[str] = field(default_factory=set)
+    """Partitions that another tool moved or dropped while others were at work: whoever comes last wins."""
+    unclear: set[str] = field(default_factory=set)
+    """Those of them of which the next recover decides whose change it was."""
+    stale: set[str] = field(default_factory=set)
+    """Partitions that a late call has put back: readers may see older rows until that is put right."""
+    expected: dict[str, Ids] = field(default_factory=dict)
+    current: dict[str, str | None] = field(default_factory=dict)
+    content: dict[tuple[str, str | None], Ids] = field(default_factory=dict)
+    _applied: dict[str, int] = field(default_factory=dict)
+    _seen: dict[str, str] = field(default_factory=dict)
+    _voided: set[str] = field(default_factory=set)
+    _once_wild: set[str] = field(default_factory=set)
+
+    def blame(self, text: str) -> None:
+        """Note what must not be."""
+        self.wrong.append(text)
+        self.tell(f"!! {text}")
+
+    # What is there
+
+    def entry(self, version: int) -> LogEntry | None:
+        """Read an entry, past all hooks."""
+        layout = self.world.layout
+        stored = self.world.store._objects.get(layout.entry_key(version))
+        return LogEntry.from_json(plain(stored[0]), root=layout.root, version=version) if stored else None
+
+    def newest(self) -> int:
+        """Return the newest version of the log."""
+        layout = self.world.layout
+        keys = [key for key in self.world.store._objects if key.startswith(layout.log_prefix) and key.endswith(".json")]
+        return max((int(key.removeprefix(layout.log_prefix).removesuffix(".json")) for key in keys), default=0)
+
+    def locations(self) -> dict[str, str]:
+        """Return where partitions are."""
+        stored = self.world.metastore._partitions[self.world.name]
+        return {values[0]: Location.parse(one.location).key for values, one in stored.items()}
+
+    def rows_at(self, key: str) -> list[int]:
+        """Return what readers of a directory see."""
+        store = self.world.store
+        return [one for info in visible_files(store, key) for one in json.loads(store._objects[info.key][0])]
+
+    def _where(self, key: str | None) -> str | None:
+        """Return a location; none at all is as good as a placeholder."""
+        return None if key is None or key.startswith(self.world.layout.all_empty.key) else key
+
+    # What happens
+
+    def observe(self, version: int, *, late: bool) -> None:
+        """Take in what a call of the metastore has changed, and for which entry it was sent."""
+        now = self.locations()
+        entry = self.entry(version)
+        for value in sorted(now.keys() | self._seen.keys()):
+            if now.get(value) != self._seen.get(value) and value not in self.wild:
+                self._moved(value, now.get(value), entry, late=late)
+        self._seen = now
+
+    def _moved(self, value: str, key: str | None, entry: LogEntry | None, *, late: bool) -> None:
+        named = next((one for one in entry.partitions if one.values == (value,)), None) if entry else None
+        if entry is None or named is None:
+            self.blame(f"{value} was moved to {key} for an entry that does not name it: {entry and entry.version}")
+            return
+        where = self._where(key)
+        if where is None and named.new_location is not None:  # a placeholder before the switch
+            self.stale |= {value} if late else set()
+        elif where == self.current.get(value):
+            self._applied[value] = max(self._applied.get(value, 0), entry.version)
+        elif entry.version <= self._applied.get(value, 0):
+            if not late:
+                self.blame(f"{value} was moved for version {entry.version}, though {self._applied[value]} is there")
+            self.stale.add(value)
+        else:
+            self._applied[value] = entry.version
+            self._takes_effect(value, where, entry, named)
+
+    def _takes_effect(self, value: str, where: str | None, entry: LogEntry, named: EntryPartition) -> None:
+        original = entry
+        while original.operation is Operation.RECOVER and original.settles and (found := self.entry(original.settles)):
+            original = found
+        self.current[value] = where
+        before = [one for one in self.effects if one.value == value]
+        if any(one.original.version == original.version for one in before):
+            return  # put right: the rows stay as they were promised
+        if original.version in self.refused:
+            self.blame(f"version {original.version} shows in {value} though {self.refused[original.version]}")
+        if any(one.version > original.version for one in before):
+            self.blame(f"version {original.version} was rolled forward over newer rows of {value}")
+        if original.operation is Operation.WRITE:
+            self._write(value, original, before)
+        else:
+            self.expected[value] = self.content.get((value, where), NONE) if where else NONE
+        if original.rollback_to is not None:
+            self._voided |= {
+                one.original.write_id for one in self.effects if one.original.version > original.rollback_to
+            }
+        self.effects.append(Effect(original, entry.version, value))
+        self.content[value, where] = self.expected[value]
+
+    def _write(self, value: str, entry: LogEntry, before: list[Effect]) -> None:
+        written = self.writes[entry.write_id]
+        new, old = written.rows.get(value, NONE), self.expected.get(value, NONE)
+        others = {one.original.version for one in self.effects[written.planned_at :] if one in before}
+        if written.mode is WriteMode.APPEND:
+            self.expected[value] = old | new
+        else:
+            self.expected[value] = new
+            if others:
+                self.blame(f"version {entry.version} replaced in {value} what {others} published after its plan")
+        if written.mode is WriteMode.CREATE_PARTITIONS and old - self.soft:
+            self.blame(f"version {entry.version} created {value}, which had {set(old)}")
+        same_key = {
+            one.original.write_id
+            for one in self.effects
+            if written.key and (other := self.writes.get(one.original.write_id)) and other.key == written.key
+        }
+        if same_key - {entry.write_id} - self._voided:
+            self.blame(f"key {written.key} was applied by {entry.write_id} and by {same_key}")
+
+    def acknowledged(self, write_id: str) -> None:
+        """A caller was told that a write is published."""
+        here = {one.value for one in self.effects if one.original.write_id == write_id}
+        missing = self.writes[write_id].rows.keys() - here - self._once_wild
+        if missing:
+            self.blame(f"write {write_id} is said to be published, and {missing} never switched")
+
+    def nothing_published(self, version: int, why: str) -> None:
+        """A caller was told that nothing of an entry was published."""
+        self.refused[version] = why
+        if any(one.original.version == version for one in self.effects):
+            self.blame(f"version {version} was published though {why}")
+
+    def other_tool(self, value: str, ids: Ids, where: str | None, *, raced: bool, looks_late: bool) -> None:
+        """Another tool has put a partition elsewhere, or dropped it; it may look like a late call of ours."""
+        self._seen = self.locations()
+        self.content[value, where] = ids
+        self.unclear |= {value} if looks_late else set()
+        if raced or looks_late:
+            self.wild.add(value)
+            self._once_wild.add(value)
+        else:
+            self.expected[value], self.current[value] = ids, where
+            self._applied[value] = self.newest()
+            self.stale.discard(value)
+
+    def inserted(self, value: str, ids: Ids, *, raced: bool) -> None:
+        """Another tool has put a file where readers of a partition look."""
+        where = self._where(self._seen.get(value))
+        self.content[value, where] = self.content.get((value, where), NONE) | ids
+        if raced or value in self.stale:
+            self.soft |= ids
+        if where == self.current.get(value):
+            self.expected[value] = self.expected.get(value, NONE) | ids
+
+    # What must hold
+
+    def check(self) -> None:
+        """Compare what readers see with the dict."""
+        now = self.locations()
+        for value in sorted(now.keys() | self.expected.keys()):
+            listed = self.rows_at(now[value]) if value in now else []
+            rows, where = frozenset(listed), self._where(now.get(value))
+            if len(rows) != len(listed):
+                self.blame(f"rows of {value} are there twice: {listed}")
+            if value in self.wild:
+                continue
+            if where == self.current.get(value):
+                self.stale.discard(value)
+                self._compare(value, rows, self.expected.get(value, NONE))
+            elif value in self.stale:
+                self._compare(value, rows, self.content.get((value, where), NONE) if where else NONE, "older ")
+            else:
+                self.blame(f"{value} is at {where}, expected at {self.current.get(value)}")
+
+    def _compare(self, value: str, rows: Ids, wanted: Ids, which: str = "") -> None:
+        if (rows ^ wanted) - self.soft:
+            lost, more = sorted(wanted - rows), sorted(rows - wanted)
+            self.blame(f"{which}rows of {value}: {lost} lost, {more} never published there; {sorted(rows)} are seen")
+
+    def settle_down(self, *, decided: bool) -> None:
+        """Nobody is at work any more: what was open is what is seen now."""
+        self.unclear = set() if decided else self.unclear
+        now = self.locations()
+        for value in sorted(now.keys() | self.expected.keys()):
+            rows = frozenset(self.rows_at(now[value])) if value in now else NONE
+            where = self._where(now.get(value))
+            if value in self.wild - self.unclear:
+                self.expected[value], self.current[value] = rows, where
+                self._applied[value] = self.newest()
+                self.content[value, where] = rows
+                self.stale.discard(value)
+            elif where == self.current.get(value):
+                self.expected[value] = (self.expected.get(value, NONE) - self.soft) | rows
+                self.soft -= rows
+        self.wild &= self.unclear

@@ -1,0 +1,55 @@
+"""One thread, one clock and numbered names, so that a seed is a history: what the library takes from Python itself."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+
+def _at_once(_: ThreadPoolExecutor, call: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+    done: Future[Any] = Future()
+    try:
+        done.set_result(call(*arguments, **named))
+    except BaseException as error:  # noqa: BLE001  # as a pool's thread does
+        done.set_exception(error)
+    return done
+
+
+class _NoHeartbeat(threading.Thread):
+    """A heartbeat's thread that never beats: its process may be paused at any time anyway."""
+
+    def start(self) -> None:
+        """Do nothing."""
+
+    def join(self, timeout: float | None = None) -> None:
+        """Do nothing."""
+
+
+@contextmanager
+def strings_pulled(seconds: Callable[[], float]) -> Iterator[None]:
+    """Run everything in this thread, deadlines by ``seconds``, and number what would be random.
+
+    These are Python's own functions, and only in here: the library has no seam for its pools and its names, since
+    nothing else would use one.
+    """
+    numbers = count(1)
+    replaced: list[tuple[Any, str, Any]] = [
+        (ThreadPoolExecutor, "submit", _at_once),
+        (threading, "Thread", _NoHeartbeat),
+        (secrets, "token_hex", lambda _=8: f"{next(numbers):016x}"),
+        (time, "clock_gettime", lambda _: seconds()),
+    ]
+    kept = [getattr(owner, name) for owner, name, _ in replaced]
+    for owner, name, double in replaced:
+        setattr(owner, name, double)
+    try:
+        yield
+    finally:
+        for (owner, name, _), original in zip(replaced, kept, strict=True):
+            setattr(owner, name, original)

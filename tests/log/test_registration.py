@@ -1,0 +1,122 @@
+"""Registrations: who is alive, who is dead, and what is left of what cannot be read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from table_writer.log.registration import Registered, read_registration, writer_identity
+from tests.publish.world import DeathError, Fault, World
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def left_by_a_dead_writer(world: World, change: Callable[[dict[str, Any]], object] = dict) -> Registered:
+    """Return the registration of a writer that died at once, changed as another machine would have written it."""
+    plan = world.plan()
+    with world.inject(Fault("store", "create_upload", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write({"d1": frozenset({1})}, plan=plan)
+    key = world.layout.registration_key(plan.write_id)
+    stored = world.store.get(key)
+    assert stored is not None
+    fields = json.loads(stored.body)
+    change(fields)
+    world.store.put(key, json.dumps(fields).encode())
+    return found(world, plan.write_id)
+
+
+def found(world: World, write_id: str) -> Registered:
+    registered = read_registration(world.store, world.layout, write_id)
+    assert registered is not None
+    return registered
+
+
+def of_a_gone_process(fields: dict[str, Any]) -> None:
+    fields["writer"]["process"] = f"{fields['writer']['process'].rpartition('/')[0]}/1"  # another start of this PID
+
+
+def test_a_writer_whose_process_is_gone_is_dead_once_it_is_old_enough_and_not_before(world: World) -> None:
+    registered = left_by_a_dead_writer(world, of_a_gone_process)
+    assert not registered.is_dead(10.0)
+    assert registered.is_dead(0.0)
+    world.skipped_seconds += 11
+    assert found(world, registered.write_id).is_dead(10.0), "though it has missed no heartbeat"
+
+
+def test_a_writer_whose_process_lives_is_dead_only_after_five_missed_heartbeats(world: World) -> None:
+    registered = left_by_a_dead_writer(world)
+    world.skipped_seconds += 299
+    assert not found(world, registered.write_id).is_dead(0.0)
+    world.skipped_seconds += 2
+    assert found(world, registered.write_id).is_dead(0.0)
+    assert not found(world, registered.write_id).is_dead(400.0), "it is not old enough"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda writer: writer.update(process="another-boot/pid:[1]/1/1"),
+        lambda writer: writer.update(process=f"{writer['process'].split('/')[0]}/pid:[1]/1/1"),
+        lambda writer: writer.update(process=""),
+        lambda writer: writer.pop("process"),
+        lambda writer: writer.update(process=writer["process"] + "0", pid="x"),
+    ],
+    ids=["another machine", "another container", "not Linux", "unknown", "no number"],
+)
+def test_of_a_process_elsewhere_nobody_says_that_it_is_gone(
+    world: World, change: Callable[[dict[str, Any]], object]
+) -> None:
+    registered = left_by_a_dead_writer(world, lambda fields: change(fields["writer"]))
+    world.skipped_seconds += 20
+    assert not found(world, registered.write_id).is_dead(10.0)
+
+
+@pytest.mark.parametrize("every", [0, -1, 3601.0, "60", None, True])
+def test_a_heartbeat_that_no_writer_has_counts_as_the_longest(world: World, every: object) -> None:
+    registered = left_by_a_dead_writer(world, lambda fields: fields.update(renewed_every_seconds=every))
+    assert registered.renewed_every_seconds == (1.0 if every is True else 3600.0)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"[" * 100_000, b'{"writer": 5, "renewed_every_seconds": {}}'])
+def test_what_cannot_be_read_is_a_writer_that_may_live_for_five_hours(world: World, body: bytes) -> None:
+    registered = left_by_a_dead_writer(world)
+    world.store.put(registered.key, body)
+    world.skipped_seconds += 5 * 3600 - 1
+    unreadable = found(world, registered.write_id)
+    assert (unreadable.writer, unreadable.is_staged, unreadable.is_dead(0.0)) == ({}, False, False)
+    world.skipped_seconds += 2
+    assert found(world, registered.write_id).is_dead(0.0)
+
+
+def test_a_staged_write_is_dead_once_it_has_expired_whatever_age_is_asked_for(world: World) -> None:
+    write_id = world.stage({"d1": frozenset({1})}, expires_after_seconds=100.0)
+    world.skipped_seconds += 99
+    assert not found(world, write_id).is_dead(0.0)
+    world.skipped_seconds += 2
+    assert found(world, write_id).is_dead(1_000.0)
+
+
+def test_who_writes_is_said_in_full() -> None:
+    identity = writer_identity("app-7")
+    assert set(identity) == {"host", "pid", "process", "user", "application_id", "library_version"}
+    assert identity["pid"] == str(os.getpid())
+    assert identity["application_id"] == "app-7"
+    assert all(identity.values())
+    assert identity["process"].count("/") == 3
+
+
+def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 4711")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    assert writer_identity("")["user"] == str(os.getuid())
