@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 
 from .explorer import Explored, Explorer
+from .late_scenarios import LATE_SCENARIOS
 from .mode_scenarios import MODES, ONLY_REPEATED
 from .report import table, trace_text
 from .scenarios import SCENARIOS
@@ -16,7 +17,7 @@ def main(arguments: list[str]) -> int:
     words = [argument for argument in arguments if argument != "--large"]
     chosen = [
         one
-        for one in (*SCENARIOS, *MODES, *ONLY_REPEATED, *STAGED_SCENARIOS, *HANDED_OUT)
+        for one in (*SCENARIOS, *MODES, *ONLY_REPEATED, *STAGED_SCENARIOS, *HANDED_OUT, *LATE_SCENARIOS)
         if all(word in one.title for word in words)
     ]
     if "--large" in arguments:

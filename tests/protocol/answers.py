@@ -11,25 +11,21 @@ from .requests import (
     TOO_LATE,
     Claim,
     Copy,
-    CopyRows,
     Delete,
-    DeleteRows,
-    GiveTurnBack,
     HasData,
     ListFiles,
     ListStale,
-    ListTurns,
+    PutRegistration,
     ReadLog,
     ReadMetastore,
-    ReadRegistration,
+    Rebuild,
     RemoveRegistration,
-    RemoveTurns,
     Send,
     Settle,
-    TakeTurn,
     Upload,
+    Verify,
 )
-from .state import CHANGED, INDEX, Turn, World, apply, rows_of, with_rows, without
+from .state import CHANGED, INDEX, World, apply, root_of, rows_of, with_rows, without
 
 
 def answer_to_read(request: Any, world: World) -> object:
@@ -41,105 +37,72 @@ def answer_to_read(request: Any, world: World) -> object:
         return world.stale & {code.partition("/")[0] for code in world.data}, world.staged - world.stale
     if type(request) is ListFiles:
         return tuple([rows_of(world, code) for code in request.codes])
-    return world.data.issuperset(request.codes) if type(request) is HasData else answer_of_staged(request, world)
+    return world.data.issuperset(request.codes) if type(request) is HasData else request.write_id in world.staged
 
 
-def answer_of_staged(request: Any, world: World) -> object:
-    if type(request) is ReadRegistration:
-        return request.write_id in world.staged
-    if type(request) is ListTurns:
-        return tuple([turn.number for turn in world.turns])
-    return next((turn.is_held for turn in world.turns if turn.number == request.number), None)
-
-
-def is_late(world: World, turn: int) -> bool:
-    """Whether a turn is over, and its holder sends nothing any more."""
-    return bool(turn) and not any(one.number == turn and one.is_held for one in world.turns)
-
-
-def change_staged(request: Any, world: World) -> tuple[object, World]:
-    """Change what belongs to a staged write."""
-    if isinstance(request, RemoveRegistration):
-        return OK, world._replace(staged=world.staged - {request.write_id})
-    if isinstance(request, DeleteRows | CopyRows):
-        if is_late(world, request.turn):
-            return TOO_LATE, world
-        return delete_rows(request, world) if isinstance(request, DeleteRows) else copy_rows(request, world)
-    return change_turns(request, world)
-
-
-def change_turns(request: TakeTurn | GiveTurnBack | RemoveTurns, world: World) -> tuple[object, World]:
-    turns = world.turns
-    if isinstance(request, GiveTurnBack):
-        return OK, world._replace(turns=over(turns, request.number))
-    if isinstance(request, RemoveTurns):
-        return OK, world._replace(turns=tuple(turn for turn in turns if turn.number > request.number))
-    if any(turn.number == request.number for turn in turns):
-        return False, world
-    return True, world._replace(turns=tuple(sorted((*turns, Turn(request.number, request.by, is_held=True)))))
-
-
-def over(turns: tuple[Turn, ...], number: int) -> tuple[Turn, ...]:
-    """Return the turns once nobody takes one of them for held any more."""
-    return tuple(turn._replace(is_held=False) if turn.number == number else turn for turn in turns)
-
-
-def delete_rows(request: DeleteRows, world: World) -> tuple[str, World]:
-    for code, rows in request.rows:
-        world = with_rows(world, code, {*rows_of(world, code)} - {*rows})
-    return OK, world
-
-
-def copy_rows(request: CopyRows, world: World) -> tuple[str, World]:
-    answer = OK
-    for target, source, rows in request.copies:
-        if source in world.data:
-            world = with_rows(world, target, {*rows_of(world, target), *rows})
-        else:
-            answer = CHANGED
-    return answer, world
-
-
-def change_data(request: Upload | Delete, world: World) -> World:
+def change(request: Any, world: World) -> tuple[str, World]:
+    """Change what lies in the store, but for the log."""
+    if isinstance(request, Copy):
+        return copy(request, world)
     if isinstance(request, Upload):
-        return world._replace(data=world.data.union(request.codes))
-    left = without(world.data, request.code)
-    rows = tuple([found for found in world.rows if found[0] in left])
-    return world._replace(data=left, rows=rows, staged=world.staged - {request.code})
+        return OK, world._replace(data=world.data.union(request.codes))
+    if isinstance(request, Delete):
+        return OK, delete(request, world)
+    if isinstance(request, Rebuild):
+        return OK, world._replace(log=world.log.rebuilt(*request))
+    if isinstance(request, Verify):
+        return OK, world._replace(log=world.log.verified(request.versions))
+    return OK, change_registration(request, world)
+
+
+def change_registration(request: RemoveRegistration | PutRegistration, world: World) -> World:
+    """Put or remove one; where the sign of life and the record have one key, the last put wins."""
+    write_id = request.write_id
+    if isinstance(request, PutRegistration) and request.is_staged:
+        return world._replace(staged=world.staged | {write_id})
+    if isinstance(request, PutRegistration) and (request.key != staged_key(write_id) or write_id not in world.staged):
+        return world
+    return world._replace(staged=world.staged - {write_id}, awake=world.awake - {write_id})
+
+
+def staged_key(write_id: str) -> str:
+    return f"staged/{write_id}"
 
 
 def copy(request: Copy, world: World) -> tuple[str, World]:
     """Copy files: those of one source at once, for nobody looks at the copies yet. A source may be gone by now."""
-    answer, rows, data = OK, dict(world.rows), set(world.data)
-    for values in request.partitions:
-        target = f"{request.write_id}/{values}"
-        own = (target,) if target in rows_of(world, target) else ()
-        brought: tuple[str, ...] = ()
-        for source in request.wanted:
-            if source[0] == values and (source in request.copied or source[1] in world.data):
-                brought += source[2]
-            elif source[0] == values:
-                answer = CHANGED
-        rows[target] = tuple(sorted(own + brought))
-        if own == (target,) and not brought:
-            del rows[target]
-        elif rows[target]:
-            data.add(target)
-    return answer, world._replace(rows=tuple(sorted(rows.items())), data=frozenset(data))
+    answer = OK
+    for target, source, rows in request.copies:
+        if {*rows} - {*rows_of(world, source)}:
+            answer = CHANGED
+        else:
+            world = with_rows(world, target, {*rows_of(world, target), *rows})
+    return answer, world
 
 
-def claim(request: Claim, world: World) -> tuple[bool | str, World]:
-    if is_late(world, request.turn):
-        return TOO_LATE, world
-    if request.version != world.log.newest + 1:
+def delete(request: Delete, world: World) -> World:
+    for code in request.codes:
+        if request.rows:
+            world = with_rows(world, code, {*rows_of(world, code)} - {*request.rows})
+            continue
+        left = without(world.data, code)
+        rows = tuple([found for found in world.rows if found[0] in left])
+        world = world._replace(data=left, rows=rows, staged=world.staged - {code})
+    return world
+
+
+def claim(request: Claim, world: World) -> tuple[bool, World]:
+    """Put an entry where none is: an outcome without an entry does not keep anybody from doing so."""
+    log = world.log
+    if request.version != log.newest + 1 and not log.slots[request.version - 1].gone:
         return False, world
-    return True, world._replace(log=world.log.claimed(request.slot))
+    return True, world._replace(log=log.claimed(request.version, request.slot))
 
 
 def settle(request: Settle, world: World) -> tuple[Outcome | str, World]:
     if request.in_time_of and world.log.slots[request.in_time_of - 1].timed_out:
         return TOO_LATE, world
-    log = world.log.settled(request.version, request.outcome, request.write_id)
+    log = world.log.settled(request.version, request.outcome, request.write_id, request.superseded)
     stands = log.slots[request.version - 1].outcome
     assert stands is not None
     return stands, world._replace(log=log)
@@ -154,5 +117,11 @@ def send(request: Send, world: World) -> tuple[str, World]:
 
 def a_day_later(world: World) -> World:
     """Every claim is over, no server applies a call that old, and outcomes so far are past their retention."""
-    stale = frozenset(code.partition("/")[0] for code in world.data if not code.startswith("dt=")) - world.awake
-    return world._replace(log=world.log.a_day_later(), stale=stale, late=())
+    theirs = ("dt=", "@")
+    stale = {code.partition("/")[0] for code in world.data if not code.startswith(theirs)}
+    return world._replace(
+        log=world.log.a_day_later(),
+        stale=frozenset(code for code in stale if root_of(code) not in world.awake),
+        late=(),
+        late_store=(),
+    )

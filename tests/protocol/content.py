@@ -7,59 +7,87 @@ from __future__ import annotations
 
 from table_writer.model.entry import Operation, Outcome
 
-from .state import INDEX, PARTITIONS, Log, Metastore, Slot, World, rows_at, rows_of
+from .state import INDEX, PARTITIONS, Change, Log, Metastore, Slot, World, rows_at, rows_of
 
 
 def rows_are_wrong(world: World) -> str:
-    """(i) Readers see the rows of all appends since the last overwrite, each once, and the overwrite's."""
+    """(i) Readers see the rows of all appends since the last overwrite, each once, and the overwrite's.
+
+    Another tool's row is there if its location was yet to be listed; else it may have come too late.
+    """
     for values, code in zip(PARTITIONS, world.metastore, strict=True):
         place = rows_at(code)
-        wanted = rows_by_log(world.log, values, world.log.newest)
-        if values in world.touched or wanted is None or place is None:
+        if values in world.touched or place is None or rows_by_log(world, values, world.log.newest) is None:
             continue
         found = rows_of(world, place)
-        if found != wanted:
+        wanted, allowed = rows_written(world, place, late=False), rows_written(world, place, late=True)
+        if not {*wanted} <= {*found} <= {*allowed}:
             return f"{values} has the rows {', '.join(found)}; by the log they are {', '.join(wanted)}: rows are wrong"
     return ""
 
 
-def rows_by_log(log: Log, values: str, version: int) -> tuple[str, ...] | None:
+def rows_by_log(world: World, values: str, version: int, *, late: bool = False) -> tuple[str, ...] | None:
     """Which rows a partition has after a version, ``None`` if no entry up to it names the partition."""
-    for slot in reversed(log.slots[:version]):
-        for name, _, new in slot.changes if slot.outcome is Outcome.PUBLISHED else ():
+    for slot in reversed(world.log.slots[:version]):
+        for name, _, new in slot.changes if slot.ended is Outcome.PUBLISHED else ():
             if name == values:
-                place = rows_at(new)
-                return rows_written(log, place) if place else ()
+                return rows_written(world, new, late=late) if new else ()
     return None
 
 
-def rows_written(log: Log, place: str) -> tuple[str, ...]:
-    """Which rows a location was published with."""
-    write_id, _, values = place.partition("/")
-    appends = any(slot.appends for slot in log.slots if slot.write_id == write_id)
-    for version, slot in enumerate(log.slots, 1):
-        named = place in {rows_at(new) for _, _, new in slot.changes}
-        if appends and named and slot.outcome is not Outcome.ABANDONED:
-            before = rows_by_log(log, values, version - 1)
-            if before is None:
-                old = rows_at(next(old for name, old, _ in slot.changes if name == values))
-                before = rows_written(log, old) if old else ()
-            return tuple(sorted((place, *before)))
-    return (place,)
+def rows_written(world: World, place: str, *, late: bool) -> tuple[str, ...]:
+    """Which rows a location was published with, and got since; ``late``: with those that an append may have missed."""
+    added = {one.row for one in world.inserts if one.place == place}
+    if place.startswith("@"):
+        return tuple(sorted(added))
+    for version, slot in enumerate(world.log.slots, 1):
+        named = [change for change in slot.changes if change[2] == place]
+        if named and slot.operation is Operation.WRITE and slot.ended is not Outcome.ABANDONED:
+            before = rows_before(world, version, slot, named[0], late=late) if slot.appends else set()
+            return tuple(sorted({f"{slot.write_id}/{named[0][0]}", *added, *before}))
+    return tuple(sorted({place, *added}))
+
+
+def rows_before(world: World, version: int, slot: Slot, change: Change, *, late: bool) -> set[str]:
+    """Which rows an append finds."""
+    values, old, _ = change
+    before = rows_by_log(world, values, version - 1, late=late)
+    if before is None:
+        before = rows_written(world, old, late=late) if old else ()
+    there = {one.row: slot.write_id in one.seen_by for one in world.inserts if one.place == old}
+    return {row for row in before if late or there.get(row, True)} | {row for row in there if late or there[row]}
+
+
+def shown_twice(world: World) -> str:
+    """(m) A row that another tool adds to a partition shows in no other."""
+    for one in world.inserts:
+        for values, code in zip(PARTITIONS, world.metastore, strict=True):
+            if values != one.values and code == one.place:
+                return f"what was inserted into {one.values} shows in {values}"
+    return ""
+
+
+def insert_is_dropped(before: World, after: World) -> str:
+    """(n) No partition is dropped that another tool has added rows to, before the placeholder was listed."""
+    for one in before.inserts:
+        was, now = before.metastore[INDEX[one.values]], after.metastore[INDEX[one.values]]
+        if was == one.place and was.startswith("@") and now is None and "drop" in one.seen_by:
+            return f"{one.values} is dropped with what was inserted there"
+    return ""
 
 
 def not_alone(world: World) -> str:
     """(j) What replaces a set of partitions leaves no rows but its own there; what creates one finds none there."""
     for version, slot in enumerate(world.log.slots, 1):
-        if slot.outcome is not Outcome.PUBLISHED:
+        if slot.ended is not Outcome.PUBLISHED:
             continue
         for values, _, _ in slot.changes if slot.creates else ():
-            if rows_by_log(world.log, values, version - 1) and values not in world.touched:
+            if rows_by_log(world, values, version - 1) and values not in world.touched:
                 return f"version {version} creates {values}, which had rows: they are lost"
-        newer = any(later.outcome is Outcome.PUBLISHED and later.changes for later in world.log.slots[version:])
+        newer = any(later.ended is Outcome.PUBLISHED and later.changes for later in world.log.slots[version:])
         for values in slot.replaces if not newer else ():
             place = rows_at(world.metastore[INDEX[values]])
-            if place and not place.startswith(f"{slot.write_id}/") and values not in world.touched:
+            if place and place not in {new for _, _, new in slot.changes} and values not in world.touched:
                 return f"version {version} replaces all of {', '.join(slot.replaces)}, and {values} is at {place}"
     return ""
 
@@ -97,7 +125,7 @@ def lineage(log: Log, values: str, version: int) -> frozenset[str]:
     """Return the writes that have made a partition what it is after a version; a rollback forgets what it undoes."""
     ids: frozenset[str] = frozenset()
     for slot in log.slots[:version]:
-        if slot.outcome is not Outcome.PUBLISHED or values not in {name for name, _, _ in slot.changes}:
+        if slot.ended is not Outcome.PUBLISHED or values not in {name for name, _, _ in slot.changes}:
             continue
         if slot.operation is Operation.WRITE:
             ids |= {slot.write_id}

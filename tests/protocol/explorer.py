@@ -12,11 +12,11 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from table_writer.model.entry import Operation
 
-from .answers import a_day_later, answer_to_read, change_data, change_staged, claim, copy, over, send, settle
+from .answers import a_day_later, answer_to_read, change, claim, send, settle
 from .invariants import Checks
 from .keeping import Protocol
 from .requests import (
@@ -28,29 +28,26 @@ from .requests import (
     Actor,
     Claim,
     Copy,
-    CopyRows,
     Delete,
-    DeleteRows,
     Done,
-    GiveTurnBack,
     HasData,
     ListFiles,
     ListStale,
-    ListTurns,
     Machine,
     Next,
+    PutRegistration,
     ReadLog,
     ReadMetastore,
     ReadRegistration,
-    ReadTurn,
+    Rebuild,
     RemoveRegistration,
-    RemoveTurns,
     Send,
     Settle,
-    TakeTurn,
     Upload,
+    Verify,
 )
-from .state import Budget, Call, Log, World, apply
+from .state import PARTITIONS, Budget, Call, Insert, Log, Marks, World, apply, place_of, rows_of, with_rows
+from .writes import Planned, Write
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +71,7 @@ class State(NamedTuple):
     budget: Budget
 
 
+LATE_REQUESTS = (Copy, Delete, PutRegistration)
 Label = tuple[str, object, str]  # who, request or call, what came of it
 Step = tuple[Label, State]
 
@@ -98,31 +96,18 @@ class Explorer:
     def __init__(self, scenario: Scenario, protocol: Protocol | None = None) -> None:
         Log.forget()
         self._scenario = scenario
-        self._machine = Machine(protocol or Protocol())
+        self._protocol = protocol or Protocol()
+        self._machine = Machine(self._protocol)
         self._names = tuple(scenario.actors)
         self._finishes = ("finish",) in scenario.actors.values()  # others never wait for a vacuum
         self._checks = Checks(self._machine, self._names, scenario.actors, scenario.start)
         self._handlers: dict[type, Callable[[State, int, Any], Iterator[Step]]] = {
-            ReadLog: self._read,
-            ReadMetastore: self._read,
-            ListStale: self._read,
-            HasData: self._read,
-            ListFiles: self._read,
-            Copy: self._copy,
-            Upload: self._change_data,
-            Delete: self._change_data,
+            ReadLog: self._read_log,
             Claim: self._claim,
             Settle: self._settle,
             Send: self._send,
-            ReadRegistration: self._read,
-            ListTurns: self._read,
-            ReadTurn: self._read,
-            RemoveRegistration: self._change_staged,
-            TakeTurn: self._change_staged,
-            GiveTurnBack: self._change_staged,
-            RemoveTurns: self._change_staged,
-            DeleteRows: self._change_staged,
-            CopyRows: self._change_staged,
+            **dict.fromkeys((ReadMetastore, ListStale, HasData, ListFiles, ReadRegistration), self._read),
+            **dict.fromkeys((Copy, Upload, Delete, RemoveRegistration, PutRegistration, Verify, Rebuild), self._change),
         }
 
     def run(
@@ -197,7 +182,7 @@ class Explorer:
 
     def _start(self) -> State:
         world = self._scenario.start
-        world = world._replace(log=Log.of(world.log.slots))
+        world = world._replace(log=Log.of(world.log.slots, world.log.marks))
         actors = tuple(self._machine.at(name, phase) for name, phase in self._scenario.actors.items())
         return State(world, actors, self._scenario.budget)
 
@@ -213,21 +198,37 @@ class Explorer:
         response = answer_to_read(request, state.world)
         yield (self._names[number], request, ""), self._moved(state, number, response, state.world)
 
-    def _change_data(self, state: State, number: int, request: Upload | Delete) -> Iterator[Step]:
-        yield (self._names[number], request, ""), self._moved(state, number, OK, change_data(request, state.world))
+    def _read_log(self, state: State, number: int, request: ReadLog) -> Iterator[Step]:
+        log, name = state.world.log, self._names[number]
+        if not log.has_lost_entries:
+            yield from self._read(state, number, request)
+            return
+        seen = self._protocol.newest_entries(log)
+        if seen is not None:
+            yield (name, request, ""), self._moved(state, number, seen, state.world)
+            return
+        actors = state.actors
+        stopped = self._machine.at(name, ("end", "entries are lost"))
+        actors = (*actors[:number], stopped, *actors[number + 1 :])
+        yield (name, request, "an entry is lost"), State(state.world, actors, state.budget)
 
-    def _copy(self, state: State, number: int, request: Copy) -> Iterator[Step]:
-        answer, world = copy(request, state.world)
-        yield (self._names[number], request, answer), self._moved(state, number, answer, world)
+    def _change(self, state: State, number: int, request: Any) -> Iterator[Step]:
+        name, world, budget = self._names[number], state.world, state.budget
+        answer, after = change(request, world)
+        yield (name, request, answer), self._moved(state, number, answer, after)
+        if budget.late_store and isinstance(request, LATE_REQUESTS):
+            less = budget._replace(late_store=budget.late_store - 1)
+            again = after._replace(late_store=(*after.late_store, request))
+            yield (name, request, f"{answer}, and sent twice"), self._moved(state, number, answer, again, less)
+            pending = world._replace(late_store=(*world.late_store, request))
+            yield (name, request, "no answer; still pending"), self._moved(state, number, LOST, pending, less)
 
     def _claim(self, state: State, number: int, request: Claim) -> Iterator[Step]:
         won, world = claim(request, state.world)
-        came = TOO_LATE if won == TOO_LATE else "" if won else "lost to another"
-        yield (self._names[number], request, came), self._moved(state, number, won, world)
-
-    def _change_staged(self, state: State, number: int, request: Any) -> Iterator[Step]:
-        answer, world = change_staged(request, state.world)
-        yield (self._names[number], request, str(answer)), self._moved(state, number, answer, world)
+        yield (
+            (self._names[number], request, "" if won else "lost to another"),
+            self._moved(state, number, won, world),
+        )
 
     def _settle(self, state: State, number: int, request: Settle) -> Iterator[Step]:
         response, world = settle(request, state.world)
@@ -268,6 +269,13 @@ class Explorer:
                 ("the server", call, f"late: {answer}"),
                 State(world._replace(metastore=metastore, late=rest), actors, budget),
             )
+        for number, request in enumerate(world.late_store):
+            answer, later = change(request, world)
+            rest = (*world.late_store[:number], *world.late_store[number + 1 :])
+            yield (
+                ("the store", request, f"late: {answer}"),
+                State(later._replace(late_store=rest), actors, budget),
+            )
         if budget.timeouts:
             less = budget._replace(timeouts=budget.timeouts - 1)
             for version in world.log.in_doubt:
@@ -275,7 +283,6 @@ class Explorer:
                 if not slot.timed_out and (self._finishes or slot.operation is not Operation.VACUUM):
                     later = world._replace(log=world.log.timed_out(version))
                     yield ("time", version, "the claim times out"), State(later, actors, less)
-        yield from self._turns_over(state)
         if budget.days:
             yield ("time", 0, "a day passes"), State(a_day_later(world), actors, budget._replace(days=budget.days - 1))
         if budget.other_tool:
@@ -289,13 +296,46 @@ class Explorer:
                         State(world._replace(metastore=metastore, touched=touched), actors, less),
                     )
 
-    def _turns_over(self, state: State) -> Iterator[Step]:
+        yield from self._inserted(state)
+        yield from self._damaged(state)
+
+    def _inserted(self, state: State) -> Iterator[Step]:
+        """Another tool adds a row to where a partition is."""
         world, actors, budget = state
-        for turn in world.turns if budget.pauses else ():
-            if turn.is_held:
-                later = world._replace(turns=over(world.turns, turn.number))
-                less = budget._replace(pauses=budget.pauses - 1)
-                yield ("time", turn, "is over: its holder is taken for dead"), State(later, actors, less)
+        for values, code in zip(PARTITIONS, world.metastore, strict=True):
+            if code is None or not budget.inserts:
+                continue
+            place, row = place_of(code) or "", f"o/{values}"
+            will_look = frozenset(filter(None, map(will_list, actors)))
+            will_look |= {"drop"} - {"drop" for one in actors if is_dropping(one) or world.late}
+            later = with_rows(world, place, {*rows_of(world, place), row})
+            later = later._replace(inserts=(*world.inserts, Insert(values, place, row, will_look)))
+            less = budget._replace(inserts=budget.inserts - 1)
+            yield ("another tool", values, f"inserts a row at {place}"), State(later, actors, less)
+
+    def _damaged(self, state: State) -> Iterator[Step]:
+        """Objects of the log are lost, or somebody deletes it while nobody is at work."""
+        world, actors, budget = state
+        if not budget.damaged + budget.lost_entries + budget.resets:
+            return
+        settled = [version for version, slot in enumerate(world.log.slots, 1) if slot.outcome and not slot.gone]
+        for version in settled if budget.damaged else ():
+            later = world._replace(log=world.log.damaged(version))
+            yield (
+                ("damage", version, "its outcome is lost"),
+                State(later, actors, budget._replace(damaged=budget.damaged - 1)),
+            )
+        idle = all(one.report or one.key[1:] == (self._scenario.actors[one.key[0]], ()) for one in actors)
+        for version in settled if budget.lost_entries and idle else ():
+            later = world._replace(log=world.log.without_entry(version))
+            yield (
+                ("damage", version, "the entry is lost"),
+                State(later, actors, budget._replace(lost_entries=budget.lost_entries - 1)),
+            )
+        if budget.resets and idle:
+            empty = Log.of((), Marks(log_id=world.log.marks.log_id + 1))
+            later = world._replace(log=empty)
+            yield ("somebody", 0, "deletes the log"), State(later, actors, budget._replace(resets=budget.resets - 1))
 
     def _trace(self, parents: Mapping[State, State | None], last: State) -> tuple[tuple[Label, World], ...]:
         found: list[tuple[Label, World]] = []
@@ -305,3 +345,22 @@ class Explorer:
             state = before
         closing = [(label, world) for label, world in self._checks.closing]
         return (*reversed(found), *closing)
+
+
+def will_list(actor: Actor) -> str:
+    """Name the append that is yet to list what it brings along."""
+    _, (phase, *arguments), responses = actor.key
+    first = arguments[0] if arguments else None
+    write = first.write if isinstance(first, Planned) else first
+    if not isinstance(write, Write) or not write.appends:
+        return ""
+    is_before = phase in BEFORE_LISTING or (phase == "bring" and not responses)
+    return write.write_id if is_before else ""
+
+
+BEFORE_LISTING: Final = frozenset({"write", "look_for_key", "upload", "publish", "look", "verify", "copy"})
+
+
+def is_dropping(actor: Actor) -> bool:
+    """Whether an actor has found a placeholder empty, and is about to drop it."""
+    return actor.key[1][0] == "drop" and len(actor.key[2]) > 1

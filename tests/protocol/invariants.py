@@ -8,12 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from table_writer.log.history import History
 from table_writer.model.entry import Operation, Outcome
 
-from .answers import a_day_later, answer_to_read, change_data, claim, copy, send, settle
-from .content import created_over, done_twice, not_alone, rows_are_wrong, was_repeated
-from .requests import Claim, Copy, Delete, Done, Machine, Next, Send, Settle, Upload
+from .answers import a_day_later, answer_to_read, change, claim, send, settle
+from .content import created_over, done_twice, insert_is_dropped, not_alone, rows_are_wrong, shown_twice, was_repeated
+from .pending import History
+from .requests import (
+    Claim,
+    Copy,
+    Delete,
+    Done,
+    Machine,
+    Next,
+    PutRegistration,
+    ReadLog,
+    Rebuild,
+    RemoveRegistration,
+    Send,
+    Settle,
+    Upload,
+    Verify,
+)
 from .staged_invariants import StagedChecks
 from .state import INDEX, LAYOUT, PARTITIONS, Log, Metastore, Slot, World, code_of, place_of, rows_at
 from .writes import Write
@@ -44,6 +59,8 @@ class Checks:
         late = len(after.late) < len(before.late)
         if after.touched:
             return "" if late else created_over(before.log, before.metastore, after.metastore)
+        if not late and (dropped := insert_is_dropped(before, after)):
+            return dropped
         key = (before.log, before.metastore, after.metastore, late)
         found = self._steps.get(key)
         self.closing = []
@@ -57,7 +74,7 @@ class Checks:
 
     def state(self, world: World, told: tuple[str, ...]) -> str:
         """Check a state, and what becomes of it when everything dies there."""
-        key = (world.log, world.metastore, world.data, world.rows, world.touched, world.staged, told)
+        key = (world.log, world.metastore, world.data, world.rows, world.touched, world.staged, world.inserts, told)
         found = self._states.get(key)
         if found is None:
             found = self._states[key] = self._check(world, told)
@@ -66,15 +83,16 @@ class Checks:
     def _check(self, world: World, told: tuple[str, ...]) -> str:
         self.closing = []
         now = self._now(world, told)
-        return now or self._after_all_died(world._replace(late=()), told)
+        return now or self._after_all_died(world._replace(late=(), late_store=()), told)
 
-    def _now(self, world: World, told: tuple[str, ...]) -> str:
+    def _now(self, world: World, told: tuple[str, ...], *, is_expired: bool = False) -> str:
         return (
             dead_location(world)
+            or shown_twice(world)
             or self._failed_is_visible(world, told)
             or self._is_gone(world)
             or self._nothing_to_repeat(world, told)
-            or self._staged.state(world, zip(self._names, told, strict=True))
+            or self._staged.state(world, zip(self._names, told, strict=True), is_expired=is_expired)
         )
 
     def _is_gone(self, world: World) -> str:
@@ -96,9 +114,12 @@ class Checks:
             if report == "failed" and name in self._writes:
                 write = self._writes[name]
                 slot = slot_of(world.log, write.write_id)
-                if slot is not None and slot.outcome is Outcome.PUBLISHED:
+                if slot is not None and slot.lost is Outcome.ABANDONED:
+                    continue  # nobody can know it any more
+                if slot is not None and slot.ended is Outcome.PUBLISHED:
                     return f"{name} told its user that it failed, and its entry is published"
-                if any(rows_at(code) == f"{write.write_id}/{values}" for values, code in _shown(world.metastore)):
+                own = {new for _, _, new in slot.changes} if slot else set(write_places(write.write_id))
+                if any(rows_at(code) in own for _, code in _shown(world.metastore) if rows_at(code)):
                     return f"{name} told its user that it failed, and readers see its rows"
         return ""
 
@@ -106,6 +127,8 @@ class Checks:
         world = world._replace(log=world.log.all_timed_out())
         self.closing.append((("", None, "everything dies; no call is pending any more; claims time out"), world))
         problem, world, report = self._run("recover", ("recover",), world)
+        if world.log.has_lost_entries and report == "entries are lost":
+            return ""
         problem = problem or ("" if report == "recovered" else f"recover ends with {report!r} though nothing failed")
         problem = problem or self._after_recover(world, told)
         if problem:
@@ -113,7 +136,7 @@ class Checks:
         world = a_day_later(world._replace(awake=frozenset()))
         self.closing.append((("time", 0, "a day passes"), world))
         problem, world, _ = self._run("vacuum", ("vacuum", "V"), world)
-        return problem or self._now(world, told) or leaked(world) or forgotten(world.log.a_day_later())
+        return problem or self._now(world, told, is_expired=True) or leaked(world) or forgotten(world.log.a_day_later())
 
     def _after_recover(self, world: World, told: tuple[str, ...]) -> str:
         return (
@@ -134,10 +157,10 @@ class Checks:
                 slot = slot_of(world.log, self._writes[name].write_id)
                 if (
                     slot is not None
-                    and slot.outcome is not Outcome.PUBLISHED
+                    and slot.ended is not Outcome.PUBLISHED
                     and not {change[0] for change in slot.changes} & world.touched
                 ):
-                    return f"{name} told its user that it succeeded, and its entry is {_word(slot.outcome)}"
+                    return f"{name} told its user that it succeeded, and its entry is {_word(slot.ended)}"
         return ""
 
     def _run(self, name: str, phase: Next, world: World) -> tuple[str, World, str]:
@@ -154,10 +177,12 @@ class Checks:
                 response, world = settle(request, world)
             elif isinstance(request, Send):
                 response, world = send(request, world)
-            elif isinstance(request, Copy):
-                response, world = copy(request, world)
-            elif isinstance(request, Upload | Delete):
-                world = change_data(request, world)
+            elif isinstance(request, Copy | Upload | Delete | RemoveRegistration | PutRegistration | Verify | Rebuild):
+                response, world = change(request, world)
+            elif isinstance(request, ReadLog) and world.log.has_lost_entries:
+                response = self._machine.program.newest_entries(world.log)
+                if response is None:
+                    return "", world, "entries are lost"
             else:
                 response = answer_to_read(request, world)
             self.closing.append(((name, request, ""), world))
@@ -233,13 +258,14 @@ def lost_update(log: Log) -> str:
     published = [
         (version, slot)
         for version, slot in enumerate(log.slots, 1)
-        if slot.outcome is Outcome.PUBLISHED and slot.operation is not Operation.VACUUM
+        if slot.ended is Outcome.PUBLISHED and slot.operation is not Operation.VACUUM
     ]
     for later, slot in published:
         for earlier, other in published:
             if earlier >= later or not (_partitions(slot) | {*slot.replaces}) & _partitions(other):
                 continue
-            unseen = (earlier > slot.base or earlier in slot.in_doubt_at_plan) and not slot.appends
+            unseen = earlier > slot.base or earlier in slot.in_doubt_at_plan or slot.log_id != log.marks.log_id
+            unseen = unseen and not slot.appends
             if slot.operation is Operation.WRITE and unseen:
                 return f"version {later} is published over version {earlier}, which it never saw: a lost update"
             over = slot.settles is not None and earlier > slot.settles and other.operation is not Operation.RECOVER
@@ -252,14 +278,14 @@ def leaked(world: World) -> str:
     """(f) After recover, a day and a vacuum, all data is in use."""
     words = (newest_word(world.log, values) for values in PARTITIONS)
     used = {word[1] for word in words if word} | {place_of(code) for code in world.metastore}
-    left = sorted(code for code in world.data if code not in used)
+    left = sorted(code for code in world.data if code not in used and not code.startswith("@"))
     return f"nobody uses {', '.join(left)}, and vacuum leaves it" if left else ""
 
 
 def forgotten(log: Log) -> str:
     """(h) A log whose old entries were trimmed says the same of what is left."""
     trimmed = log.history.trimmable(0)
-    kept = History(LAYOUT, [record for record in log.history.records if record.entry.version not in trimmed])
+    kept = log.history_of([record for record in log.history.records if record.entry.version not in trimmed])
     if _said(kept) != _said(log.history):
         return f"without versions {sorted(trimmed)} the log says something else"
     used = {code_of(place).partition("/")[0] for place in kept.in_use() if place[2].startswith(LAYOUT.all_data.key)}
@@ -275,15 +301,19 @@ def newest_word(log: Log, values: str) -> tuple[int, str | None] | None:
     """Return what the newest published entry of a partition says."""
     for version in range(log.newest, 0, -1):
         slot = log.slots[version - 1]
-        if slot.outcome is Outcome.PUBLISHED:
+        if slot.ended is Outcome.PUBLISHED:
             for name, _, new in slot.changes:
-                if name == values:
+                if name == values and values not in slot.superseded:
                     return version, new
     return None
 
 
 def slot_of(log: Log, write_id: str) -> Slot | None:
     return next((slot for slot in log.slots if slot.write_id == write_id), None)
+
+
+def write_places(write_id: str) -> Iterable[str]:
+    return (f"{write_id}/{values}" for values in PARTITIONS)
 
 
 def _partitions(slot: Slot) -> set[str]:

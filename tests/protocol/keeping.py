@@ -7,6 +7,7 @@ from table_writer.model.entry import Operation, Outcome
 
 from .publishing import present_before
 from .requests import (
+    LOST,
     Claim,
     Delete,
     HasData,
@@ -52,7 +53,8 @@ class Keeping(Staging):
         now = yield ReadMetastore(PARTITIONS)
         behind = self.behind(log, tuple(zip(PARTITIONS, now, strict=True)))
         if not behind:
-            return "end", "recovered"
+            to_verify, told = self.to_verify(log), ("end", "recovered")
+            return ("forget_recoveries", told, to_verify) if to_verify else told
         version = min(behind)
         return self.doing_again(log, version, tuple(behind[version]), ("recover",), ("end", "failed"))
 
@@ -146,7 +148,8 @@ class Keeping(Staging):
 
     def vacuum_rest(self, write_id: str, codes: tuple[str, ...], versions: tuple[int, ...]) -> Phase:
         if codes:
-            yield Delete(codes[0])
+            if (yield Delete(codes[:1])) == LOST:
+                return "end", "half done"
             return "vacuum_rest", write_id, codes[1:], versions
         if versions:
             yield Settle(versions[0], Outcome.PUBLISHED, write_id)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from table_writer.log.history import History, SlotRecord
+from table_writer.log.history import SlotRecord
 from table_writer.log.rules import PartitionState, Standing, standing
 from table_writer.model.entry import LogEntry, Operation, Outcome
 from table_writer.model.location import PlaceSet
@@ -28,18 +28,19 @@ from .mode_scenarios import (
 )
 from .mode_scenarios import where as replacing
 from .mutation import Mutation, where
-from .requests import MISSING, OK, Copy, Phase, ReadLog
+from .pending import History
+from .requests import MISSING, OK, Phase, ReadLog
 from .scenarios import A_P, B_P, BOTH, OLD_ALTER, OLD_DROP, ONLY_P, RECOVER, VACUUM, rollback, write
 from .state import Budget, Call, Change, Log, Metastore, location
-from .writes import Job, Planned, Shown, Source, Write
+from .writes import Job, Planned, Shown, Write
 
 
 class ClaimsRightAfterCopying(Protocol):
     """What was copied is taken for what is there."""
 
     def look(self, plan: Planned, log: Log) -> Phase:
-        if plan.copied:
-            return "claim", plan, log, tuple((values, code) for values, code, _ in plan.copied)
+        if plan.brought:
+            return "claim", plan, log, tuple((one.values, one.source) for one in plan.brought)
         return (yield from super().look(plan, log))
 
 
@@ -50,11 +51,10 @@ class AppendsBlindly(Protocol):
 
 
 class KeepsOldCopies(Protocol):
-    def copy(self, plan: Planned, log: Log, shown: Shown, wanted: tuple[Source, ...]) -> Phase:
-        del log, shown
-        old = tuple(one for one in plan.copied if one not in wanted)
-        yield Copy(plan.write.write_id, plan.write.partitions, plan.copied, old + wanted)
-        return "publish", plan._replace(copied=wanted)
+    """What is there now is copied beside what was there."""
+
+    def own_directory(self, plan: Planned, values: str) -> str:
+        return plan.own(values)
 
 
 class AppendsBesideOneInDoubt(Protocol):
@@ -66,7 +66,7 @@ class AppendsBesideOneInDoubt(Protocol):
 class TrustsTheMetastore(Protocol):
     """What a late call has brought back, or taken away, is built on."""
 
-    def in_the_way(self, log: Log, shown: Shown) -> dict[int, list[Change]]:
+    def in_the_way(self, plan: Planned, log: Log, shown: Shown) -> dict[int, list[Change]]:
         return {}
 
 
@@ -187,7 +187,7 @@ MODE_MUTATIONS: Final = (
     ),
     Mutation("an append brings along what is there", AppendsBlindly, where("append", ONLY_P, A=APPEND_P), WRONG),
     Mutation(
-        "copies of what is not there any more go",
+        "what is not there any more is not among the copies",
         KeepsOldCopies,
         where("append, write", ONLY_P, A=APPEND_P, B=B_P),
         WRONG,
@@ -196,7 +196,7 @@ MODE_MUTATIONS: Final = (
         "an append waits for what is in doubt",
         AppendsBesideOneInDoubt,
         where("2 appends", ONLY_P, A=APPEND_P, B=append("B", "p")),
-        "lost update",
+        WRONG,
     ),
     Mutation(
         "no append to what a late alter has brought back",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from table_writer.log.history import History, Placement, SlotRecord
+from table_writer.log.history import Placement, SlotRecord
 from table_writer.log.rules import Effect, PartitionState, Standing
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.vacuum.due import InUse
 
 from .keeping import Protocol
 from .mutation import Mutation, where
+from .pending import History
 from .requests import LOST, MISSING, OK, Claim, Next, Phase, ReadMetastore, Send, Settle
 from .scenarios import (
     A_P,
@@ -113,7 +114,7 @@ class ConfirmsBeforeTheDrop(Protocol):
 
 
 class ConfirmsWhatALateCallDid(Protocol):
-    def is_recovered_lately(self, log: Log) -> bool:
+    def may_be_late(self, log: Log) -> bool:
         return False
 
 
@@ -131,9 +132,9 @@ class AbandonsUnanswered(Protocol):
 class DropsPlaceholders(Protocol):
     def give_up(self, job: Job) -> Phase:
         now = yield ReadMetastore(tuple(values for values, _, _ in job.changes))
-        own = [values for (values, _, _), code in zip(job.changes, now, strict=True) if code == f"@{job.write_id}"]
-        for values in own:
-            yield self.send(job, ("drop", ((values, None),)))
+        for (values, _, _), code in zip(job.changes, now, strict=True):
+            if code == f"@{job.write_id}/{values}":
+                yield self.send(job, ("drop", ((values, None),)))
         return "really_give_up", job
 
     def really_give_up(self, job: Job) -> Phase:
@@ -210,7 +211,8 @@ class TakesPlaceholdersForAnotherTool(Protocol):
         found = super().placement(history, values, now)
         at_placeholder = now is not None and rows_at(now) is None
         newer = at_placeholder and any(
-            record.entry.write_id == str(now)[1:] and record.entry.version > history.current[(values,)].version
+            record.entry.write_id == str(now)[1:].partition("/")[0]
+            and record.entry.version > history.current[(values,)].version
             for record in history.records
         )
         return Placement.MOVED if newer else found
@@ -245,7 +247,7 @@ class VacuumIgnoresTheMetastore(Protocol):
 class VacuumIgnoresWhatIsInDoubt(Protocol):
     def in_use(self, history: History, now: Metastore) -> InUse:
         settled = [record for record in history.records if record.outcome is not None]
-        return super().in_use(History(history.layout, settled), now)
+        return super().in_use(History(history.layout, settled, history.unverified), now)
 
 
 class VacuumDoesNotWait(Protocol):
@@ -362,7 +364,7 @@ MUTATIONS: Final = (
         "recover does not tear an entry over a late drop",
         TakesLateCallsForAnotherTool,
         where("old drop", OLD_DROP, A=A_PQ, recover=RECOVER),
-        "without the others",
+        "lost update",
     ),
     Mutation(
         "a placeholder is as good as no partition",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from typing import Final
 
 from table_writer.log.history import Placement, SlotRecord
 from table_writer.log.rules import Effect, PartitionState, Standing
-from table_writer.model.entry import Operation, Outcome
+from table_writer.model.entry import LogEntry, Operation, Outcome
 from table_writer.model.write import no_partition
 
 from .requests import (
@@ -23,9 +24,11 @@ from .requests import (
     Phase,
     ReadLog,
     ReadMetastore,
+    Rebuild,
     Send,
     Settle,
     Upload,
+    Verify,
 )
 from .rules import Rules
 from .state import (
@@ -41,7 +44,7 @@ from .state import (
     rows_at,
     tag_of,
 )
-from .writes import Job, Planned, Shown, Source, Write
+from .writes import HALF, Brought, Job, Planned, Shown, Write
 
 TRIES: Final = 3
 
@@ -52,7 +55,7 @@ class Publishing(Rules):
     def write(self, write: Write) -> Phase:
         """Fix the base version first: a write with the same key that comes later is above it."""
         log: Log = yield ReadLog()
-        plan = Planned(write, log.newest, log.in_doubt)
+        plan = Planned(write, log.newest, log.in_doubt, log_id=log.marks.log_id)
         return ("look_for_key", plan) if write.key else ("upload", plan)
 
     def look_for_key(self, plan: Planned) -> Phase:
@@ -68,7 +71,9 @@ class Publishing(Rules):
         log: Log = yield ReadLog()
         plan = plan._replace(seen=log.newest) if plan.write.by else plan
         again = ("publish", plan)
-        draft = entry_of(plan.base + 1, self._slot(plan, tuple((values, None) for values in plan.write.partitions)))
+        if not self.is_same_log(plan, log):
+            return "discard", plan, "failed"
+        draft = self.drafted(plan)
         unseen = {*range(plan.base + 1, log.newest + 1), *plan.in_doubt, *log.in_doubt}
         records = [log.record(version) for version in sorted(unseen)]
         if plan.write.key and self.repeats_since(records, plan):
@@ -83,6 +88,10 @@ class Publishing(Rules):
             if verdict in {Standing.CONFLICT, Standing.DELETED}:
                 return "discard", plan, "failed"
         return "look", plan, log
+
+    def drafted(self, plan: Planned) -> LogEntry:
+        """Return what the write wants to claim, as far as it knows: where its rows are, copied or not."""
+        return entry_of(plan.base + 1, self._slot(plan, tuple((values, None) for values in plan.write.partitions)))
 
     def of_this_write(self, plan: Planned, log: Log) -> Next | None:
         """Return where to go on if another process has claimed this very write: only one that was staged."""
@@ -100,22 +109,50 @@ class Publishing(Rules):
     def looked(self, plan: Planned, log: Log, shown: Shown) -> Next:
         """Decide by what the metastore shows. What stays must be what the log says, and no late call's."""
         if plan.write.appends or plan.write.creates:
-            behind = self.in_the_way(log, shown)
+            to_verify = self.to_verify(log)
+            if to_verify:
+                return "verify", plan, log, to_verify
+            behind = self.in_the_way(plan, log, shown)
             if behind:
-                version = min(behind)
-                failed = ("discard", plan, "failed")
-                return self.doing_again(log, version, tuple(behind[version]), ("publish", plan), failed)
+                return self.putting_right(plan, log, behind)
+        return self.build(plan, log, shown)
+
+    def verify(self, plan: Planned, log: Log, versions: frozenset[int]) -> Phase:
+        """Compare all that the log knows: nobody has looked since the day in which a late call may have come."""
+        looked_at = self.verified_by(plan)
+        shown = tuple(zip(looked_at, (yield ReadMetastore(looked_at)), strict=True))
+        behind = self.behind(log, shown)
+        if behind:
+            return self.putting_right(plan, log, behind)
+        return "forget_recoveries", ("publish", plan), versions
+
+    def forget_recoveries(self, then: Next, versions: frozenset[int]) -> Phase:
+        yield Verify(versions)
+        return then
+
+    def putting_right(self, plan: Planned, log: Log, behind: dict[int, list[Change]]) -> Next:
+        version, failed = min(behind), ("discard", plan, "failed")
+        return self.doing_again(log, version, tuple(behind[version]), ("publish", plan), failed)
+
+    def in_the_way(self, plan: Planned, log: Log, shown: Shown) -> dict[int, list[Change]]:
+        """What is to be put right before a write builds on it. In an unpartitioned table any call may be late."""
+        return self.behind(log, shown) if self.may_be_late(log) or plan.write.is_of_whole_table else {}
+
+    def build(self, plan: Planned, log: Log, shown: Shown) -> Next:
         if self.refuses(plan.write, shown):
             return "discard", plan, "failed"
+        if plan.write.creates and any(code is not None for _, code in shown):
+            return "look_into", plan, log, shown
         return ("bring", plan, log, shown) if plan.write.appends else ("claim", plan, log, shown)
-
-    def in_the_way(self, log: Log, shown: Shown) -> dict[int, list[Change]]:
-        """What is to be put right before a write builds on it."""
-        return self.behind(log, shown)
 
     def refuses(self, write: Write, shown: Shown) -> bool:
         there = [code for _, code in shown if code is not None]
-        return bool(write.creates and there) or bool(write.appends and any(map(is_elsewhere, there)))
+        return bool(write.creates and any(map(rows_at, there))) or bool(write.appends and any(map(is_elsewhere, there)))
+
+    def look_into(self, plan: Planned, log: Log, shown: Shown) -> Phase:
+        """Create what is there without rows: a publish has added it, and was refused then."""
+        found = yield ListFiles(tuple(place for _, place in self.places(shown)))
+        return ("discard", plan, "failed") if any(found) else ("claim", plan, log, shown)
 
     def behind(self, log: Log, shown: Shown) -> dict[int, list[Change]]:
         """What late calls have set back, by the version that is to be done again."""
@@ -129,31 +166,45 @@ class Publishing(Rules):
 
     def bring(self, plan: Planned, log: Log, shown: Shown) -> Phase:
         """Compare what is there with what was copied; after copying look at everything again."""
-        sources = tuple((values, place) for values, code in shown if (place := rows_at(code)))
-        listed = (yield ListFiles(tuple(place for _, place in sources))) if sources else ()
-        wanted = tuple((*source, rows) for source, rows in zip(sources, listed, strict=True) if rows)
-        if wanted != plan.copied:
-            return "copy", plan, log, shown, wanted
+        places = self.places(shown)
+        listed = (yield ListFiles(tuple(place for _, place in places))) if places else ()
+        there = {values: (place, rows) for (values, place), rows in zip(places, listed, strict=True) if rows}
+        known = {one.values: (one.source, one.rows) for one in plan.brought}
+        none: tuple[str, tuple[str, ...]] = ("", ())
+        changed = [one for one in plan.write.partitions if known.get(one, none) != there.get(one, none)]
+        if changed:
+            return "copy", plan, tuple(Brought(one, "", *there.get(one, none)) for one in changed)
         if all(code is None for _, code in shown):
             return "claim", plan, log, shown
         named = tuple(values for values, _ in shown)
-        again = yield ReadMetastore(named)
-        if [place_of(code) for code in again] == [place_of(code) for _, code in shown]:
-            return "claim", plan, log, tuple(zip(named, again, strict=True))
-        return self.looked(plan, log, tuple(zip(named, again, strict=True)))
+        again = tuple(zip(named, (yield ReadMetastore(named)), strict=True))
+        if [place_of(code) for _, code in again] == [place_of(code) for _, code in shown]:
+            return "claim", plan, log, again
+        return self.looked(plan, log, again)
 
-    def copy(self, plan: Planned, log: Log, shown: Shown, wanted: tuple[Source, ...]) -> Phase:
-        del log, shown  # old by then
-        answer = yield Copy(plan.write.write_id, plan.write.partitions, plan.copied, wanted)
-        kept = tuple(one for one in plan.copied if one in wanted)
-        return "publish", plan._replace(copied=wanted if answer == OK else kept)
+    def copy(self, plan: Planned, wanted: tuple[Brought, ...]) -> Phase:
+        """Copy into directories where nobody has put a file yet: what is sent to them twice does no harm."""
+        brought = tuple(one._replace(target=self.own_directory(plan, one.values)) for one in wanted)
+        answer = yield Copy(tuple(self.copies(plan, brought)))
+        if answer == LOST:
+            return "discard", plan, "failed"
+        if answer != OK:
+            brought = tuple(one._replace(source=HALF) for one in brought)
+        others = tuple(one for one in plan.brought if one.values not in {new.values for new in brought})
+        made = any(one.target != plan.own(one.values) for one in brought)
+        return "publish", plan._replace(brought=tuple(sorted(others + brought)), rounds=plan.rounds + made)
+
+    def copies(self, plan: Planned, brought: tuple[Brought, ...]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        for one in brought:
+            own = plan.own(one.values)
+            if one.target != own:
+                yield one.target, own, (own,)
+            if one.source:
+                yield one.target, one.source, one.rows
 
     def claim(self, plan: Planned, log: Log, shown: Shown) -> Phase:
         slot = self._slot(plan, shown)
-        won = yield Claim(log.newest + 1, slot, self.turn_of_claim(plan))
-        if won == TOO_LATE:
-            return "end", "paused"
-        if not won:
+        if not (yield Claim(log.newest + 1, slot)):
             return "publish", plan
         return self.carry_out_write(log.newest + 1, slot, tag_of(shown[0][1]) if shown else "")
 
@@ -173,8 +224,8 @@ class Publishing(Rules):
         return "switch", job, present_before(slot.changes), 1
 
     def discard(self, plan: Planned, report: str) -> Phase:
-        """Give up a write that never claimed: its data is its own."""
-        yield Delete(plan.write.write_id)
+        """Give up a write that never claimed: its data is its own, and nobody ever publishes it."""
+        yield Delete((plan.write.write_id, *plan.fresh))
         return "end", report
 
     def switch(self, job: Job, present: tuple[str, ...], attempt: int) -> Phase:
@@ -182,7 +233,7 @@ class Publishing(Rules):
         if attempt == 1 and not present:
             answer = (yield self.send(job, ("add", stay))) if stay else OK
             return ("drop", job) if answer == OK else ("call_failed", job, answer)
-        missing = tuple((values, f"@{job.write_id}") for values, _ in stay if values not in present)
+        missing = tuple((values, f"@{job.write_id}/{values}") for values, _ in stay if values not in present)
         if missing:
             answer = yield self.send(job, ("add", missing))
             if answer != OK:
@@ -201,7 +252,9 @@ class Publishing(Rules):
         return "switch", job, shown, attempt + 1
 
     def one_alter(self, job: Job, present: tuple[str, ...]) -> Call:
-        changes = tuple((values, new or f"@{job.write_id}") for values, _, new in job.changes if values in present)
+        changes = tuple(
+            (values, new or f"@{job.write_id}/{values}") for values, _, new in job.changes if values in present
+        )
         return ("alter", changes, job.write_id, job.expected) if job.expected else ("alter", changes)
 
     def call_failed(self, job: Job, answer: str) -> Phase:
@@ -225,16 +278,20 @@ class Publishing(Rules):
         if emptied:
             now = yield ReadMetastore(emptied)
             for values, code in zip(emptied, now, strict=True):
-                if code is not None and rows_at(code) is None:
+                if code is not None and rows_at(code) is None and (yield from self.is_empty(code)):
                     answer = yield self.send(job, ("drop", ((values, None),)))
                     if answer not in {OK, MISSING}:
                         return job.unrecorded
         return "settle", job, job.settles
 
+    def is_empty(self, placeholder: str) -> Generator[ListFiles, tuple[tuple[str, ...], ...], bool]:
+        """Whether no other tool has added rows."""
+        return not any((yield ListFiles((placeholder,))))
+
     def settle(self, job: Job, versions: tuple[int, ...]) -> Phase:
         if not versions:
             return job.done
-        stands = yield Settle(versions[0], job.outcome, job.write_id)
+        stands = yield Settle(versions[0], job.outcome, job.write_id, superseded=job.superseded)
         return job.unrecorded if stands == FAILED else ("settle", job, versions[1:])
 
     def send(self, job: Job, call: Call) -> Send:
@@ -253,14 +310,26 @@ class Publishing(Rules):
         states = {self.state(change, code) for change, code in zip(slot.changes, now, strict=True)}
         if self.effect(states) is Effect.ALL:
             log: Log = yield ReadLog()
-            if not self.is_recovered_lately(log):
+            if not self.may_be_late(log):
                 yield Settle(version, Outcome.PUBLISHED, slot.write_id)
         return again
 
     def recovery(self, log: Log, record: SlotRecord, then: Next, *, failed: Next) -> Next:
         """Return the phase that finishes an entry whose claimant is gone."""
         version = record.entry.version
+        if self.covered(log.history, record):
+            return "rebuild", log, version, then
         return self.doing_again(log, version, log.slots[version - 1].changes, then, failed)
+
+    def rebuild(self, log: Log, version: int, then: Next) -> Phase:
+        """Record again how an entry had ended, by what came after it."""
+        slot = log.slots[version - 1]
+        now = yield ReadMetastore(tuple(values for values, _, _ in slot.changes))
+        shown = dict(zip((values for values, _, _ in slot.changes), now, strict=True))
+        outcome, superseded = self.rebuilt(log, version, shown)
+        again = (one.write_id for one in log.slots if one.settles == version and one.outcome is not None)
+        yield Rebuild(version, outcome, next(again, slot.write_id), superseded)
+        return then
 
     def doing_again(self, log: Log, version: int, changes: tuple[Change, ...], then: Next, failed: Next) -> Next:
         own = log.newest + 1
@@ -271,6 +340,8 @@ class Publishing(Rules):
             log.newest,
             settles=version,
             is_putting_right=log.slots[version - 1].outcome is not None,
+            unused=log.slots[version - 1].unused if log.slots[version - 1].outcome is None else (),
+            log_id=log.marks.log_id,
         )
         return "recover_one", own, slot, then, failed
 
@@ -296,6 +367,7 @@ class Publishing(Rules):
             write_id=slot.write_id,
             changes=todo,
             outcome=self.recovered_as(tuple(states.values())),
+            superseded=tuple(values for values, state in states.items() if state is PartitionState.SUPERSEDED),
             settles=self.settles(slot.settles or own, own),
             done=then,
             refused=failed,
@@ -308,14 +380,13 @@ class Publishing(Rules):
 
     def _slot(self, plan: Planned, shown: Shown) -> Slot:
         write = plan.write
-        nowhere = f"@{write.write_id}" if write.is_of_whole_table else None
+        targets = {values: plan.target(values) for values in write.partitions}
+        nowhere = {values: f"@{write.write_id}/{values}" for values, _ in shown if write.is_of_whole_table}
+        unused = sorted(plan.own(values) for values, target in targets.items() if target != plan.own(values))
         return Slot(
             Operation.WRITE,
             write.write_id,
-            tuple(
-                (values, place_of(old), f"{write.write_id}/{values}" if values in write.partitions else nowhere)
-                for values, old in shown
-            ),
+            tuple((values, place_of(old), targets.get(values) or nowhere.get(values)) for values, old in shown),
             plan.base,
             plan.in_doubt,
             appends=write.appends,
@@ -323,6 +394,8 @@ class Publishing(Rules):
             replaces=write.replaces,
             key=write.key,
             by=write.by,
+            unused=tuple(unused),
+            log_id=plan.log_id,
         )
 
 

@@ -9,26 +9,22 @@ from .explorer import Explored
 from .requests import (
     Claim,
     Copy,
-    CopyRows,
     Delete,
-    DeleteRows,
-    GiveTurnBack,
     HasData,
     ListFiles,
     ListStale,
-    ListTurns,
+    PutRegistration,
     ReadLog,
     ReadMetastore,
     ReadRegistration,
-    ReadTurn,
+    Rebuild,
     RemoveRegistration,
-    RemoveTurns,
     Send,
     Settle,
-    TakeTurn,
     Upload,
+    Verify,
 )
-from .state import PARTITIONS, Call, Change, Slot, Turn, World
+from .state import PARTITIONS, Call, Change, Slot, World
 
 
 def trace_text(found: Explored) -> str:
@@ -71,10 +67,10 @@ def table(all_found: list[Explored]) -> str:
 
 def _world(world: World) -> list[str]:
     lines = [f"      metastore: {_metastore(world)}", f"      data: {' '.join(sorted(world.data)) or 'none'}"]
-    lines += [f"      turn {one.number} of {one.by}: {'held' if one.is_held else 'over'}" for one in world.turns]
     lines += [f"      at {code} are the rows {', '.join(rows) or 'of nobody'}" for code, rows in world.rows]
     for version, slot in enumerate(world.log.slots, 1):
         outcome = slot.outcome.value if slot.outcome else "in doubt"
+        outcome += " (the entry is lost)" if slot.gone else f" (was {slot.lost.value})" if slot.lost else ""
         lines.append(f"      v{version} {_slot(slot)}: {outcome} {f'by {slot.settled_by}' if slot.settled_by else ''}")
     return lines
 
@@ -85,22 +81,18 @@ _WORDS: Final[dict[type, Callable[[Any], str]]] = {
     ListStale: lambda _: "lists the data of dead writes",
     HasData: lambda what: f"looks whether {', '.join(what.codes)} have their data",
     ListFiles: lambda what: f"lists {', '.join(what.codes)}",
-    Copy: lambda what: f"copies {', '.join(source for _, source, _ in what.wanted) or 'nothing'} beside its own rows",
+    Copy: lambda what: "copies " + ", ".join(f"{source} to {target}" for target, source, _ in what.copies),
     Upload: lambda what: f"uploads {', '.join(what.codes)}",
     Claim: lambda what: f"claims v{what.version}: {_slot(what.slot)}",
+    Rebuild: lambda what: f"finds out that v{what.version} was {what.outcome.value}",
     Settle: lambda what: f"records v{what.version} {what.outcome.value}",
     Send: lambda what: _call(what.call),
-    Delete: lambda what: f"deletes {what.code}",
+    Delete: lambda what: f"deletes {' '.join(what.rows) or 'all'} at {', '.join(what.codes)}",
     ReadRegistration: lambda what: f"looks whether {what.write_id} is staged",
     RemoveRegistration: lambda what: f"removes the registration of {what.write_id}",
-    ListTurns: lambda _: "lists the turns",
-    ReadTurn: lambda what: f"looks whether turn {what.number} is held",
-    TakeTurn: lambda what: f"takes turn {what.number}",
-    GiveTurnBack: lambda what: f"gives turn {what.number} back",
-    RemoveTurns: lambda what: f"removes turns up to {what.number}",
-    DeleteRows: lambda what: "deletes " + ", ".join(f"{' '.join(rows)} at {code}" for code, rows in what.rows),
-    CopyRows: lambda what: "copies " + ", ".join(f"{source} to {target}" for target, source, _ in what.copies),
-    Turn: lambda turn: f"turn {turn.number} of {turn.by}",
+    PutRegistration: lambda what: f"says that {what.write_id} is {'staged' if what.is_staged else 'running'}",
+    Verify: lambda what: "notes that no call of before v" + ", v".join(map(str, sorted(what.versions))) + " comes late",
+    str: str,
     int: lambda version: f"v{version}:" if version else "",
     tuple: lambda call: _call(call),  # noqa: PLW0108  # defined below
     type(None): lambda _: "",
@@ -122,6 +114,7 @@ def _slot(slot: Slot) -> str:
         what += f" of v{slot.settles}"
     changes = [_change(change) for change in slot.changes]
     changes += [f"deletes {code}" for code, _ in slot.deletes]
+    changes += [f"does not use {code}" for code in slot.unused]
     return f"{what} (base {slot.base}; {', '.join(changes)})"
 
 

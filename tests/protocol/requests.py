@@ -17,7 +17,7 @@ OK: Final = "ok"
 REFUSED: Final = "refused"
 LOST: Final = "lost"  # the answer; nobody knows about the call
 MISSING: Final = "missing"
-TOO_LATE: Final = "too late"  # the claim has timed out, or the turn is over: nothing was sent
+TOO_LATE: Final = "too late"  # the claim has timed out: nothing was sent
 FAILED: Final = "failed"  # the store did not record the outcome
 
 
@@ -44,12 +44,9 @@ class ListFiles(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """Bring along other locations' rows beside a write's own; what was copied before and is not wanted goes."""
+    """Let the store copy files; their sources may be gone by now."""
 
-    write_id: str
-    partitions: tuple[str, ...]
-    copied: tuple[tuple[str, str, tuple[str, ...]], ...]
-    wanted: tuple[tuple[str, str, tuple[str, ...]], ...]  # partition, location, its rows
+    copies: tuple[tuple[str, str, tuple[str, ...]], ...]  # to, from, rows
 
 
 class Upload(NamedTuple):
@@ -59,7 +56,6 @@ class Upload(NamedTuple):
 class Claim(NamedTuple):
     version: int
     slot: Slot
-    turn: int = 0  # only while this turn is held; 0: whenever
 
 
 class ReadRegistration(NamedTuple):
@@ -72,43 +68,18 @@ class RemoveRegistration(NamedTuple):
     write_id: str
 
 
-class ListTurns(NamedTuple):
-    """Numbers of all turns whose objects are there."""
+class PutRegistration(NamedTuple):
+    """Say that a write is running, or that it is staged."""
+
+    write_id: str
+    key: str
+    is_staged: bool
 
 
-class ReadTurn(NamedTuple):
-    """Whether a turn is held; ``None`` if its object is gone."""
+class Verify(NamedTuple):
+    """Forget these recoveries: somebody has looked, after their day, whether a call came late."""
 
-    number: int
-
-
-class TakeTurn(NamedTuple):
-    number: int
-    by: str
-
-
-class GiveTurnBack(NamedTuple):
-    number: int
-
-
-class RemoveTurns(NamedTuple):
-    """Delete the objects of all turns up to one."""
-
-    number: int
-
-
-class DeleteRows(NamedTuple):
-    """Delete files beside a staged write's own."""
-
-    rows: tuple[tuple[str, tuple[str, ...]], ...]  # location, its files
-    turn: int = 0  # only while this turn is held
-
-
-class CopyRows(NamedTuple):
-    """Copy files beside a staged write's own."""
-
-    copies: tuple[tuple[str, str, tuple[str, ...]], ...]  # to, from, files
-    turn: int = 0  # only while this turn is held
+    versions: frozenset[int]
 
 
 class Settle(NamedTuple):
@@ -116,6 +87,16 @@ class Settle(NamedTuple):
     outcome: Outcome
     write_id: str
     in_time_of: int = 0  # only while this claim has not timed out
+    superseded: tuple[str, ...] = ()
+
+
+class Rebuild(NamedTuple):
+    """Record an outcome that was lost; the mark says that calls of the entry may have come late."""
+
+    version: int
+    outcome: Outcome
+    write_id: str
+    superseded: tuple[str, ...] = ()
 
 
 class Send(NamedTuple):
@@ -124,7 +105,10 @@ class Send(NamedTuple):
 
 
 class Delete(NamedTuple):
-    code: str
+    """Delete all that lies below these locations, or only some rows of one."""
+
+    codes: tuple[str, ...]
+    rows: tuple[str, ...] = ()
 
 
 class Done(NamedTuple):
@@ -141,17 +125,13 @@ Request = (
     | Upload
     | Claim
     | Settle
+    | Rebuild
     | Send
     | Delete
     | ReadRegistration
     | RemoveRegistration
-    | ListTurns
-    | ReadTurn
-    | TakeTurn
-    | GiveTurnBack
-    | RemoveTurns
-    | DeleteRows
-    | CopyRows
+    | PutRegistration
+    | Verify
     | Done
 )
 Next = tuple[Any, ...]  # a phase's name and its arguments
@@ -173,8 +153,8 @@ class Actor:
 class Machine:
     """Runs programs step by step, each step only once."""
 
-    def __init__(self, program: object) -> None:
-        self._program = program
+    def __init__(self, program: Any) -> None:
+        self.program = program
         self._actors: dict[object, Actor] = {}
 
     def at(self, name: str, phase: Next) -> Actor:
@@ -193,7 +173,7 @@ class Machine:
         while True:
             if phase[0] == "end":
                 return self._known((name, phase, ()), Done(phase[1]))
-            running: Phase = getattr(self._program, phase[0])(*phase[1:])
+            running: Phase = getattr(self.program, phase[0])(*phase[1:])
             try:
                 request = next(running)
                 for response in responses:

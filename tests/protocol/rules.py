@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from table_writer.log.history import History, Left, Placement, SlotRecord
+from table_writer.log.history import Left, Placement, SlotRecord
 from table_writer.log.keys import published_with_key
 from table_writer.log.rules import (
     Effect,
@@ -19,9 +19,10 @@ from table_writer.log.rules import (
     to_switch,
 )
 from table_writer.model.entry import LogEntry, Operation, Outcome
-from table_writer.model.table import Partition
+from table_writer.model.table import Partition, PartitionValues
 from table_writer.vacuum.due import Ages, InUse, due, in_use, is_used
 
+from .pending import History, covered, rebuilt_outcome
 from .state import (
     LAYOUT,
     PARTITIONS,
@@ -32,9 +33,10 @@ from .state import (
     Slot,
     entry_partition,
     location,
+    place_of,
     text,
 )
-from .writes import Planned
+from .writes import Planned, Shown
 
 
 class Discarding(enum.Enum):
@@ -52,7 +54,10 @@ class Rules:
 
     def standing(self, record: SlotRecord, draft: LogEntry, plan: Planned) -> Standing:
         write = plan.write
-        return standing(record.entry, record.outcome, draft, plan.in_doubt, scope=write.scope, appends=write.appends)
+        data = location(write.write_id)
+        return standing(
+            record.entry, record.outcome, draft, plan.in_doubt, scope=write.scope, appends=write.appends, data=data
+        )
 
     def repeats(self, records: Sequence[SlotRecord], key: str) -> bool:
         """Whether a write with this key is published already."""
@@ -67,12 +72,8 @@ class Rules:
 
     def is_confirmable(self, slot: Slot) -> bool:
         """Whether all that an entry does is to be seen at once, and only its own call does it."""
-        own = (f"{slot.write_id}/", f"@{slot.write_id}")
-        return bool(slot.changes) and all(new is not None and new.startswith(own) for _, _, new in slot.changes)
-
-    def is_recovered_lately(self, log: Log) -> bool:
-        """Whether a call of an entry that was recovered may still come."""
-        return any(slot.operation is Operation.RECOVER and not slot.old for slot in log.slots)
+        here = [new and (new[0] != "@" or new == f"@{slot.write_id}/{values}") for values, _, new in slot.changes]
+        return slot.operation is Operation.WRITE and bool(here) and all(here)
 
     def state(self, change: Change, now: str | None) -> PartitionState:
         return partition_state(entry_partition(change), text(now), LAYOUT)
@@ -124,18 +125,58 @@ class Rules:
         superseded = bool(states) and set(states) == {PartitionState.SUPERSEDED}
         return Outcome.ABANDONED if superseded else Outcome.PUBLISHED
 
-    def turn_of_claim(self, plan: Planned) -> int:
-        """The turn within which a staged append is claimed."""
-        return plan.turn
+    def own_directory(self, plan: Planned, values: str) -> str:
+        """Where an append copies the next time what is in a partition; nobody has written there before."""
+        is_first = not plan.write.by and all(one.values != values for one in plan.brought)
+        return plan.own(values) if is_first else f"{plan.who}_{plan.rounds + 1}/{values}"
 
-    def turn_of_files(self, plan: Planned) -> int:
-        """The turn within which files are copied and deleted for a staged append."""
-        return plan.turn
+    def places(self, shown: Shown) -> tuple[tuple[str, str], ...]:
+        """Where rows may be, by the partitions that a metastore shows: others may have added some to a placeholder."""
+        return tuple((values, place) for values, code in shown if (place := place_of(code)))
+
+    def heartbeat_key(self, write_id: str) -> str:
+        """The key of a running write's sign of life."""
+        return f"writes/{write_id}"
+
+    def to_verify(self, log: Log) -> frozenset[int]:
+        """Recoveries whose late calls have all come by now, and which nobody has looked for since.
+
+        Not while anything is in doubt: what seems to be behind may be about to change.
+        """
+        in_doubt = any(log.slots[version - 1].operation is not Operation.VACUUM for version in log.in_doubt)
+        return frozenset() if in_doubt else log.marks.closed
+
+    def may_be_late(self, log: Log) -> bool:
+        """Whether a call of an entry that was recovered may come, or have come unseen."""
+        return bool(log.marks.unverified)
+
+    def verified_by(self, plan: Planned) -> tuple[str, ...]:
+        """Which partitions are looked at before recoveries are forgotten."""
+        del plan
+        return PARTITIONS
+
+    def covered(self, history: History, record: SlotRecord) -> bool:
+        return covered(history, record.entry)
+
+    def rebuilt(self, log: Log, version: int, shown: dict[str, str | None]) -> tuple[Outcome, tuple[str, ...]]:
+        """Find out how an entry had ended, and which of its partitions another tool had moved."""
+        places: dict[PartitionValues, str] = {
+            (values,): str(location(code)) for values, code in shown.items() if code is not None
+        }
+        outcome, superseded = rebuilt_outcome(log.history, log.record(version).entry, places)
+        return outcome, tuple(sorted(values for (values,) in superseded))
+
+    def is_same_log(self, plan: Planned, log: Log) -> bool:
+        return plan.log_id == log.marks.log_id
+
+    def newest_entries(self, log: Log) -> Log | None:
+        """Return the log, ``None`` if entries of it are lost: then nothing is done before a person has decided."""
+        return None if log.has_lost_entries else log
 
     def is_claimed(self, log: Log, write_id: str) -> bool:
         """Whether readers look at a staged write's files, or may do so: then no copy is deleted."""
         kept = [record for record in log.history.records if record.outcome is not Outcome.ABANDONED]
-        return write_id in History(LAYOUT, kept).claimed_ids
+        return write_id in log.history_of(kept).claimed_ids
 
     def discarding(self, log: Log, write_id: str, used: InUse) -> Discarding:
         """Decide about a discard."""

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from table_writer.model.entry import Outcome
+from table_writer.model.entry import LogEntry, Outcome
 from table_writer.vacuum.due import InUse
 
+from .answers import staged_key
 from .keeping import Protocol
 from .mutation import Mutation, where
 from .mutations import PublishesWhatIsVacuumed
-from .requests import Delete, ListFiles, Next, Phase, ReadLog, RemoveRegistration, RemoveTurns
+from .requests import Delete, Next, Phase, ReadLog, RemoveRegistration
 from .rules import Discarding
-from .scenarios import B_P, RECOVER, VACUUM, rollback
+from .scenarios import B_P, VACUUM
 from .staged_scenarios import (
-    APPEND_DIED,
-    APPENDED_AND_TRIMMED,
     DIED,
-    DIED_COPYING,
     DISCARD,
     EXPIRING,
     GIVEN_UP,
     GONE,
     P1,
     REPLACED_AND_TRIMMED,
+    STAGE,
     STAGED,
+    STAGING,
     appender,
 )
 from .state import Budget, Log, location
@@ -46,7 +46,7 @@ class OwnIsLikeAnyOther(Protocol):
 class DiscardsWithoutClaim(Protocol):
     def claim_discard(self, write_id: str, log: Log, decided: Discarding) -> Phase:
         del log, decided
-        yield Delete(write_id)
+        yield Delete((write_id,))
         return "end", "vacuumed"
 
 
@@ -66,11 +66,6 @@ class DeletesTheRefusedAtOnce(Protocol):
         return Discarding.NOW if found is Discarding.LATER else found
 
 
-class DeletesClaimedCopies(Protocol):
-    def is_claimed(self, log: Log, write_id: str) -> bool:
-        return False
-
-
 class KnowsOnlyItsOwnEntries(Protocol):
     """Entries of the write itself count, and not others that name its files."""
 
@@ -85,43 +80,28 @@ class KnowsOnlyItsOwnEntries(Protocol):
         return Discarding.LATER if own else Discarding.NOW
 
 
-class PublishesWithoutTurn(Protocol):
-    def list_turns(self, plan: Planned) -> Phase:
-        return "compare_first", plan
-        yield
+class SharesItsDirectory(Protocol):
+    """All publishers of a write copy into one directory, and so does a publisher that comes again."""
 
-    def compare_first(self, plan: Planned) -> Phase:
-        found = yield ListFiles(self._targets(plan.write))
-        beside = self._beside(plan.write, found)
-        return ("delete_copies", plan, beside, ("publish", plan)) if beside else ("publish", plan)
+    def own_directory(self, plan: Planned, values: str) -> str:
+        return f"X_{plan.rounds + 1}/{values}"
 
 
-class NumbersTurnsAgain(Protocol):
-    """A turn that is given back leaves no object behind."""
-
-    def give_back(self, plan: Planned, report: str) -> Phase:
-        if plan.turn:
-            yield RemoveTurns(plan.turn)
-        return "unregister", plan, report
+class CopiesToWhatIsStaged(Protocol):
+    def own_directory(self, plan: Planned, values: str) -> str:
+        return plan.own(values)
 
 
-class ClaimsAfterItsTurn(Protocol):
-    def turn_of_claim(self, plan: Planned) -> int:
-        return 0
+class KeepsItsRecordWhereItsHeartbeatWas(Protocol):
+    def heartbeat_key(self, write_id: str) -> str:
+        return staged_key(write_id)
 
 
-class CopiesAfterItsTurn(Protocol):
-    def turn_of_files(self, plan: Planned) -> int:
-        return 0
+class PublishesCopiesOfWhatIsGivenUp(Protocol):
+    """Only a vacuum of what the write itself has written stops it."""
 
-
-class ForgetsItsTurn(ClaimsAfterItsTurn, CopiesAfterItsTurn):
-    pass
-
-
-class ComparesOnlyWhatItCopied(Protocol):
-    def compares(self, plan: Planned) -> bool:
-        return bool(plan.copied)
+    def drafted(self, plan: Planned) -> LogEntry:
+        return super().drafted(plan._replace(brought=()))
 
 
 class LooksAtFilesFirst(Protocol):
@@ -129,7 +109,7 @@ class LooksAtFilesFirst(Protocol):
 
     def look_why(self, plan: Planned) -> Phase:
         log: Log = yield ReadLog()
-        return "leave", plan._replace(seen=log.newest), "failed", True
+        return "leave", plan._replace(seen=log.newest), "failed"
 
 
 class VacuumsWhatIsStaged(Protocol):
@@ -139,23 +119,9 @@ class VacuumsWhatIsStaged(Protocol):
         return False
 
 
-class LeavesCopies(Protocol):
-    """Whoever takes a turn goes on beside the copies of one that died."""
-
-    def compare_staged(self, plan: Planned) -> Phase:
-        yield ListFiles(self._targets(plan.write))
-        return "publish", plan
-
-    def compares(self, plan: Planned) -> bool:
-        return False
-
-
 Q1: Final = appender("P1")
 Q2: Final = appender("P2")
-Q3: Final = appender("P3")
 WRONG: Final = "rows are wrong"
-PAUSED_ONCE: Final = where("2 publishers of a staged append", STAGED, Budget(timeouts=0, pauses=1), P1=Q1, P2=Q2)
-WITH_WRITE: Final = where("the same, and a write", STAGED, Budget(timeouts=0, pauses=1), P1=Q1, P2=Q2, B=B_P)
 
 STAGED_MUTATIONS: Final = (
     Mutation(
@@ -189,56 +155,34 @@ STAGED_MUTATIONS: Final = (
         "as never published, and it was",
     ),
     Mutation(
-        "no copies are deleted that an entry names",
-        DeletesClaimedCopies,
-        where("a publisher of an append died", APPEND_DIED, P1=Q1, recover=RECOVER),
-        WRONG,
-    ),
-    Mutation(
-        "no copies are deleted that an entry of another name names",
-        KnowsOnlyItsOwnEntries,
-        where("published and trimmed", APPENDED_AND_TRIMMED, P1=Q1),
-        WRONG,
-    ),
-    Mutation(
         "no discard of what an entry of another name has replaced",
         KnowsOnlyItsOwnEntries,
         where("published, replaced and trimmed", REPLACED_AND_TRIMMED, D=DISCARD),
         "as never published, and it was",
     ),
     Mutation(
-        "a staged append is published in turns",
-        PublishesWithoutTurn,
-        where("2 publishers of a staged append", STAGED, P1=Q1, P2=Q2),
+        "each publisher of a staged append copies into a directory of its own",
+        SharesItsDirectory,
+        where("2 publishers of a staged append, a write", STAGED, Budget(timeouts=0), P1=Q1, P2=Q2, B=B_P),
         WRONG,
     ),
     Mutation(
-        "nobody takes a number that was taken before",
-        NumbersTurnsAgain,
-        where("3 publishers of a staged append", STAGED, Budget(timeouts=0, refusals=1), P1=Q1, P2=Q2, P3=Q3),
-        WRONG,
-    ),
-    Mutation("nothing is claimed after the turn", ClaimsAfterItsTurn, PAUSED_ONCE, WRONG),
-    Mutation("nothing is copied or deleted after the turn", CopiesAfterItsTurn, WITH_WRITE, WRONG),
-    Mutation("a turn bounds what its holder does", ForgetsItsTurn, PAUSED_ONCE, WRONG),
-    Mutation(
-        "what a publisher that died has copied goes",
-        LeavesCopies,
-        where("a publisher died copying, a write", DIED_COPYING, Budget(timeouts=0), P1=Q1, B=B_P),
+        "no staged append copies beside what was staged",
+        CopiesToWhatIsStaged,
+        where("2 publishers of a staged append, a write", STAGED, Budget(timeouts=0), P1=Q1, P2=Q2, B=B_P),
         WRONG,
     ),
     Mutation(
-        "an append compares its directory, also when it has copied nothing",
-        ComparesOnlyWhatItCopied,
-        where(
-            "2 publishers of a staged append, rollback",
-            STAGED,
-            Budget(timeouts=0, refusals=1, pauses=1),
-            P1=Q1,
-            P2=Q2,
-            K=rollback(0),
-        ),
-        WRONG,
+        "no publisher points readers at copies that a vacuum has given up",
+        PublishesCopiesOfWhatIsGivenUp,
+        where("publisher of a staged append, vacuum, a day", STAGED, Budget(days=1), P1=Q1, vacuum=VACUUM),
+        "data is gone",
+    ),
+    Mutation(
+        "the record of a staged write has a key that no sign of life has",
+        KeepsItsRecordWhereItsHeartbeatWas,
+        where("staging, vacuum, a day", STAGING, Budget(days=1, late_store=1), X=STAGE, vacuum=VACUUM),
+        "is staged, and its files are gone",
     ),
     Mutation(
         "the log is asked before files are missed",

@@ -1,20 +1,22 @@
 """The small world that is explored: a log, a metastore, data, calls that are under way, and what actors remember.
 
-Locations are short texts here: ``A/p`` are the rows of write A in partition p, ``A`` all its rows, ``@A`` its
-placeholder, ``dt=p`` rows that other tools wrote below the table root, ``dt=`` those in the root itself, ``x:p`` a
-place elsewhere. A location of a table whose server compares and sets has the write that came last: ``A/p~A``.
+Locations are short texts here: ``A/p`` are the rows of write A in partition p, ``A`` all its rows, ``A_1`` a directory
+that it has copied into when somebody had changed what it had copied, ``@A/p`` its placeholder of p, ``dt=p`` rows that
+other tools wrote below the table root, ``dt=`` those in the root itself, ``x:p`` a place elsewhere. A location of a table
+whose server compares and sets has the write that came last: ``A/p~A``.
 
 Rows are named by the location they were first written to: an append of A to ``I/p`` has the rows ``A/p`` and ``I/p``.
+A row that another tool has inserted into p is ``o/p``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from table_writer.log.history import History, SlotRecord
+from table_writer.log.history import SlotRecord
 from table_writer.model.entry import (
     DeletedLocation,
     EntryPartition,
@@ -26,6 +28,8 @@ from table_writer.model.entry import (
 )
 from table_writer.model.location import Location, Place
 from table_writer.model.write import TableLayout
+
+from .pending import History
 
 CHANGED: Final = "changed"  # answer: what the call was based on is not there any more
 PARTITIONS: Final = ("p", "q")
@@ -55,7 +59,8 @@ def location(code: str) -> Location:
     elif code.startswith("dt="):
         found = LAYOUT.root.child(code)
     elif code.startswith("@"):
-        found = LAYOUT.empty(code[1:])
+        write_id, _, values = code[1:].partition("/")
+        found = LAYOUT.empty(write_id, (values,))
     else:
         write_id, _, values = code.partition("/")
         if values:
@@ -78,12 +83,17 @@ def code_of_text(full: str | None) -> str | None:
 
 
 def rows_at(code: str | None) -> str | None:
-    """What a reader gets: a placeholder and a missing partition are the same to it."""
+    """Where a reader finds rows: a placeholder and a missing partition are the same to it."""
     return None if code is None or code.startswith("@") else place_of(code)
 
 
 def place_of(code: str | None) -> str | None:
     return code.partition("~")[0] if code and "~" in code else code
+
+
+def root_of(code: str) -> str:
+    """Return the write, or the publisher, whose process looks after a directory."""
+    return code.partition("/")[0].partition("_")[0]
 
 
 def tag_of(code: str | None) -> str:
@@ -118,25 +128,45 @@ class Slot(NamedTuple):
     rollback_to: int | None = None
     by: str = ""  # which of several processes that publish one staged write has claimed it
     trimmed: bool = False  # a vacuum has deleted the entry
+    gone: bool = False  # the entry is lost, and its outcome is there
+    lost: Outcome | None = None  # its outcome was that, and is lost, or was
+    unused: tuple[str, ...] = ()  # directories of the write that readers never come to: replaced by the entry itself
+    kept: bool = False  # a discard that deletes nothing yet
+    superseded: tuple[str, ...] = ()
+    log_id: int = 1  # of the log that the write was planned in: not in the product's entry, but in its plan
+
+    @property
+    def ended(self) -> Outcome | None:
+        """How it ended, whatever became of the object that says so."""
+        return Outcome.PUBLISHED if self.lost is Outcome.PUBLISHED else self.outcome
+
+
+class Marks(NamedTuple):
+    """Small objects beside the entries."""
+
+    unverified: frozenset[int] = frozenset()  # recoveries, since which nobody has looked whether a call came late
+    closed: frozenset[int] = frozenset()  # those of them since which a day has passed
+    log_id: int = 1  # a log that was deleted and begun again has another
 
 
 class Log:
     """All slots; the same slots are the same object, so that states are compared and hashed by identity."""
 
-    __slots__ = ("_history", "_made", "newest", "slots")
-    _known: dict[tuple[Slot, ...], Log] = {}  # noqa: RUF012  # one table of all logs, emptied by ``forget``
+    __slots__ = ("_history", "_made", "marks", "newest", "slots")
+    _known: dict[tuple[tuple[Slot, ...], Marks], Log] = {}  # noqa: RUF012  # all logs, emptied by ``forget``
 
-    def __init__(self, slots: tuple[Slot, ...]) -> None:
+    def __init__(self, slots: tuple[Slot, ...], marks: Marks) -> None:
         self.slots = slots
+        self.marks = marks
         self.newest = len(slots)
         self._history: History | None = None
         self._made: dict[object, Log] = {}
 
     @classmethod
-    def of(cls, slots: tuple[Slot, ...]) -> Log:
-        found = cls._known.get(slots)
+    def of(cls, slots: tuple[Slot, ...], marks: Marks) -> Log:
+        found = cls._known.get((slots, marks))
         if found is None:
-            found = cls._known[slots] = cls(slots)
+            found = cls._known[slots, marks] = cls(slots, marks)
         return found
 
     @classmethod
@@ -147,9 +177,12 @@ class Log:
     def history(self) -> History:
         """The product's own reading of this log."""
         if self._history is None:
-            kept = ((number, slot) for number, slot in enumerate(self.slots, 1) if not slot.trimmed)
-            self._history = History(LAYOUT, [_record(number, slot) for number, slot in kept])
+            kept = ((number, slot) for number, slot in enumerate(self.slots, 1) if not slot.trimmed and not slot.gone)
+            self._history = self.history_of([_record(number, slot) for number, slot in kept])
         return self._history
+
+    def history_of(self, records: Sequence[SlotRecord]) -> History:
+        return History(LAYOUT, records, self.marks.unverified)
 
     def record(self, version: int) -> SlotRecord:
         return _record(version, self.slots[version - 1])
@@ -158,22 +191,49 @@ class Log:
     def in_doubt(self) -> frozenset[int]:
         return frozenset(number for number, slot in enumerate(self.slots, 1) if slot.outcome is None)
 
-    def claimed(self, slot: Slot) -> Log:
-        made = self._made.get(slot)
+    @property
+    def has_lost_entries(self) -> bool:
+        return any(slot.gone for slot in self.slots)
+
+    def without_lost_entries(self) -> Log:
+        """Return the log as it looks to those who do not look at outcomes without an entry."""
+        slots = self.slots
+        while slots and slots[-1].gone:
+            slots = slots[:-1]
+        return Log.of(slots, self.marks)
+
+    def claimed(self, version: int, slot: Slot) -> Log:
+        """Return the log with this entry; an outcome that is there already becomes the entry's."""
+        made = self._made.get((version, slot))
         if made is None:
-            made = self._made[slot] = Log.of((*self.slots, slot))
+            here = self.slots[version - 1 : version]
+            if here:
+                slot = slot._replace(outcome=here[0].outcome, settled_by=here[0].settled_by)
+            recovery = {version} if slot.operation is Operation.RECOVER else set()
+            marks = self.marks._replace(unverified=self.marks.unverified | recovery)
+            made = Log.of((*self.slots[: version - 1], slot, *self.slots[version:]), marks)
+            self._made[version, slot] = made
         return made
 
-    def settled(self, version: int, outcome: Outcome, write_id: str) -> Log:
+    def settled(self, version: int, outcome: Outcome, write_id: str, superseded: tuple[str, ...] = ()) -> Log:
         """Return the log with this outcome; the first one stands."""
-        key = (version, outcome, write_id)
+        key = (version, outcome, write_id, superseded)
         made = self._made.get(key)
         if made is None:
             slot = self.slots[version - 1]
             late = slot.timed_out and write_id != slot.write_id  # no matter once the claimant itself is done
-            new = slot if slot.outcome else slot._replace(outcome=outcome, settled_by=write_id, timed_out=late)
-            made = self._made[key] = self._with(version, new)
+            new = slot._replace(outcome=outcome, settled_by=write_id, timed_out=late, superseded=superseded)
+            made = self._made[key] = self._with(version, slot if slot.outcome else new)
         return made
+
+    def rebuilt(self, version: int, outcome: Outcome, write_id: str, superseded: tuple[str, ...]) -> Log:
+        """Return the log with an outcome that was lost."""
+        slot = self.slots[version - 1]
+        if slot.outcome is not None:
+            return self
+        new = slot._replace(outcome=outcome, settled_by=write_id, superseded=superseded)
+        marks = self.marks._replace(unverified=self.marks.unverified | {version})
+        return Log.of((*self.slots[: version - 1], new, *self.slots[version:]), marks)
 
     def timed_out(self, version: int) -> Log:
         made = self._made.get(version)
@@ -181,14 +241,30 @@ class Log:
             made = self._made[version] = self._with(version, self.slots[version - 1]._replace(timed_out=True))
         return made
 
+    def damaged(self, version: int) -> Log:
+        """Return the log without this outcome."""
+        slot = self.slots[version - 1]
+        none = slot._replace(outcome=None, settled_by="", superseded=(), old=False, lost=slot.lost or slot.outcome)
+        return self._with(version, none)
+
+    def without_entry(self, version: int) -> Log:
+        return self._with(version, self.slots[version - 1]._replace(gone=True))
+
+    def verified(self, versions: frozenset[int]) -> Log:
+        marks = self.marks
+        return Log.of(
+            self.slots, marks._replace(unverified=marks.unverified - versions, closed=marks.closed - versions)
+        )
+
     def all_timed_out(self) -> Log:
-        return Log.of(tuple(slot._replace(timed_out=True) for slot in self.slots))
+        return Log.of(tuple(slot._replace(timed_out=True) for slot in self.slots), self.marks)
 
     def a_day_later(self) -> Log:
-        return Log.of(tuple(slot._replace(timed_out=True, old=slot.outcome is not None) for slot in self.slots))
+        slots = tuple(slot._replace(timed_out=True, old=slot.outcome is not None) for slot in self.slots)
+        return Log.of(slots, self.marks._replace(closed=self.marks.unverified))
 
     def _with(self, version: int, slot: Slot) -> Log:
-        return Log.of((*self.slots[: version - 1], slot, *self.slots[version:]))
+        return Log.of((*self.slots[: version - 1], slot, *self.slots[version:]), self.marks)
 
 
 def entry_of(version: int, slot: Slot) -> LogEntry:
@@ -203,8 +279,10 @@ def entry_of(version: int, slot: Slot) -> LogEntry:
         base_version=slot.base,
         publish_timeout_seconds=TIMEOUT_SECONDS,
         partitions=tuple(entry_partition(change) for change in slot.changes),
-        replaced=() if slot.is_putting_right else tuple(_replaced(o) for _, o, _ in slot.changes if o and _is_kept(o)),
-        deletes=tuple(DeletedLocation(location=str(location(code)), replaced_by=by) for code, by in slot.deletes),
+        replaced=() if slot.is_putting_right else tuple(map(_replaced, _replaced_by(slot))),
+        deletes=tuple(
+            DeletedLocation(location=str(location(code)), replaced_by=by, kept=slot.kept) for code, by in slot.deletes
+        ),
         settles=slot.settles,
         rollback_to=slot.rollback_to,
         idempotency_key=slot.key,
@@ -221,8 +299,10 @@ def entry_partition(change: Change) -> EntryPartition:
     )
 
 
-def _is_kept(old: str) -> bool:
-    return not old.startswith(("@", "x:"))  # as the product: no placeholder, nothing outside the root
+def _replaced_by(slot: Slot) -> Iterable[str]:
+    """What stays for its retention; as in the product no placeholder, and nothing outside the root."""
+    old = (old for _, old, _ in slot.changes if old and not old.startswith(("@", "x:")))
+    return (*old, *slot.unused)
 
 
 def _replaced(old: str) -> ReplacedLocation:
@@ -238,6 +318,7 @@ def _record(version: int, slot: Slot) -> SlotRecord:
         age_seconds=TIMEOUT_SECONDS + 1 if slot.timed_out else 0.0,
         settled_by=slot.settled_by,
         settled_age_seconds=2 * RETENTION.total_seconds() if slot.old else 0.0,
+        superseded=frozenset((values,) for values in slot.superseded),
     )
 
 
@@ -252,15 +333,20 @@ class Budget(NamedTuple):
     days: int = 0  # a retention passes
     other_tool: int = 0  # another tool drops or moves a partition
     misreported: int = 0  # the metastore applies a call, and answers that it refuses
-    pauses: int = 0  # a publisher of a staged append is taken for dead
+    late_store: int = 0  # the store applies a request, and it, or its first sending, once more later
+    damaged: int = 0  # the outcome of an entry is lost
+    lost_entries: int = 0  # an entry is lost, and its outcome is there
+    inserts: int = 0  # another tool adds a row to where a partition is
+    resets: int = 0  # somebody deletes the log while nobody is at work
 
 
-class Turn(NamedTuple):
-    """The right of one process to publish a staged append."""
+class Insert(NamedTuple):
+    """A row that another tool has added."""
 
-    number: int
-    by: str
-    is_held: bool  # neither given back, nor its holder taken for dead
+    values: str
+    place: str
+    row: str
+    seen_by: frozenset[str]  # appends that are yet to list the location
 
 
 class World(NamedTuple):
@@ -275,7 +361,8 @@ class World(NamedTuple):
     rows: tuple[tuple[str, tuple[str, ...]], ...] = ()  # what lies at a location besides, or instead of, its own rows
     awake: frozenset[str] = frozenset()  # writes that give signs of life, or are staged for longer than a day
     staged: frozenset[str] = frozenset()  # writes whose registration says so
-    turns: tuple[Turn, ...] = ()  # of the publishers of a staged append
+    late_store: tuple[Any, ...] = ()  # requests that the store may yet apply once more
+    inserts: tuple[Insert, ...] = ()
 
 
 def apply(call: Call, metastore: Metastore) -> tuple[str, Metastore]:
@@ -319,4 +406,8 @@ def without(data: frozenset[str], code: str) -> frozenset[str]:
 def start(metastore: Metastore, slots: Iterable[Slot], data: Iterable[str] = (), late: Iterable[Call] = ()) -> World:
     """Make a first state; rows that the metastore shows exist."""
     shown = (found for found in map(rows_at, metastore) if found)
-    return World(Log.of(tuple(slots)), metastore, frozenset((*data, *shown)), late=tuple(sorted(late)))
+    slots = tuple(slots)
+    young = frozenset(
+        number for number, slot in enumerate(slots, 1) if slot.operation is Operation.RECOVER and not slot.old
+    )
+    return World(Log.of(slots, Marks(young)), metastore, frozenset((*data, *shown)), late=tuple(sorted(late)))

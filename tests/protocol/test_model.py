@@ -10,6 +10,7 @@ import pytest
 from .explorer import Explored, Explorer, Scenario
 from .invariants import newest_word
 from .keeping import Protocol
+from .late_scenarios import LATE_SCENARIOS
 from .mode_mutations import MODE_MUTATIONS
 from .mode_scenarios import MODES, OLD_ALTER_COMPARED, ONLY_REPEATED
 from .mutation import Mutation
@@ -19,11 +20,11 @@ from .requests import Phase
 from .scenarios import A_P, A_PQ, B_P, FULL, OLD_ALTER, ONLY_P, RECOVER, SCENARIOS, scenario
 from .staged_mutations import STAGED_MUTATIONS
 from .staged_scenarios import HANDED_OUT, STAGED_SCENARIOS
-from .state import PARTITIONS, Budget, Log, World, rows_at
-from .writes import Planned, Shown, Source
+from .state import PARTITIONS, Budget, World, rows_at
+from .writes import HALF, Brought, Planned
 
 EXPECTED = {"write": "success", "rollback": "success", "recover": "recovered"}
-EVERY = (*SCENARIOS, *MODES, *STAGED_SCENARIOS)
+EVERY = (*SCENARIOS, *MODES, *STAGED_SCENARIOS, *LATE_SCENARIOS)
 LARGER = tuple(replace(one, budget=one.larger) for one in EVERY if one.larger)
 KNOWN: dict[object, Explored] = {}
 EVERY_MUTATION = (*MUTATIONS, *MODE_MUTATIONS, *STAGED_MUTATIONS)
@@ -131,9 +132,9 @@ def test_nobody_publishes_or_discards_what_the_log_has_forgotten(explored: Scena
 
 
 class StopsAtAGoneSource(Protocol):
-    def copy(self, plan: Planned, log: Log, shown: Shown, wanted: tuple[Source, ...]) -> Phase:
-        phase = yield from super().copy(plan, log, shown, wanted)
-        return phase if phase[1].copied == wanted else ("end", "its source is gone")
+    def copy(self, plan: Planned, wanted: tuple[Brought, ...]) -> Phase:
+        phase = yield from super().copy(plan, wanted)
+        return ("end", "its source is gone") if any(one.source == HALF for one in phase[1].brought) else phase
 
 
 def test_a_vacuum_can_delete_what_an_append_is_about_to_copy() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from table_writer.model.entry import Outcome
 from table_writer.model.table import PartitionValues
@@ -51,15 +51,46 @@ class Write(NamedTuple):
         return frozenset(values for values in existing if values[0] in self.where)
 
 
+class Brought(NamedTuple):
+    """What an append has let the store copy for one partition."""
+
+    values: str
+    target: str
+    source: str  # empty: nothing was there
+    rows: tuple[str, ...]
+
+
+HALF: Final = "?"  # a source of which nobody knows what was copied
+
+
 class Planned(NamedTuple):
     """A write after its plan."""
 
     write: Write
     base: int
     in_doubt: frozenset[int]
-    copied: tuple[Source, ...] = ()  # what an append has brought along so far
-    turn: int = 0  # of a staged append
+    brought: tuple[Brought, ...] = ()
+    rounds: int = 0  # so often it has copied into a directory of its own
     seen: int = 0  # of a staged write: the newest version that its publisher knows
+    log_id: int = 1
+
+    def target(self, values: str) -> str:
+        """Where readers will look for a partition."""
+        return next((one.target for one in self.brought if one.values == values), self.own(values))
+
+    def own(self, values: str) -> str:
+        """Where the write's own rows are."""
+        return f"{self.write.write_id}/{values}"
+
+    @property
+    def who(self) -> str:
+        """Whose directories are numbered: those of one process."""
+        return self.write.by or self.write.write_id
+
+    @property
+    def fresh(self) -> tuple[str, ...]:
+        """Return the directories that this process has made."""
+        return tuple(f"{self.who}_{number}" for number in range(1, self.rounds + 1))
 
 
 class Job(NamedTuple):
@@ -74,6 +105,7 @@ class Job(NamedTuple):
     refused: Next
     unknown: Next
     unrecorded: Next  # carried out, but the log could not record it
+    superseded: tuple[str, ...] = ()  # partitions that another tool had moved
     expected: str = ""  # who had changed the table last, where the metastore compares that
 
 
