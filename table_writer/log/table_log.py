@@ -14,7 +14,7 @@ from typing import Final
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
 from table_writer.log.keys import comes_before, published_with_key
-from table_writer.log.stored import MAX_BYTES, MAX_MEMORY_BYTES, MAX_OUTCOME_BYTES, Allowance, packed, small_json
+from table_writer.log.stored import MAX_BYTES, MAX_MEMORY_BYTES, MAX_OUTCOME_BYTES, Allowance, TooMuchError, packed, small_json
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
@@ -161,6 +161,7 @@ class TableLog:
         """Return the state with the id that ``owner.json`` says the log has; put it back where only that was lost."""
         if not self._expected_id or self._expected_id in state.ids:
             return state
+        self._ids = frozenset()  # of which log the entries are is the question
         newest = max(state.versions, default=0)
         record = self.find(newest) if newest else None
         if record is None or record.entry.log_id != self._expected_id:
@@ -171,6 +172,7 @@ class TableLog:
                 " and all of log/."
             )
         self.store.put(self._mark("id", self._expected_id), b"")
+        self._ids = frozenset({self._expected_id})
         return replace(state, ids=state.ids | {self._expected_id})
 
     def _lost_message(self, lost: Collection[int]) -> str:
@@ -189,6 +191,10 @@ class TableLog:
         for version in sorted(() if dry_run else lost):
             self.store.put(self._mark("lost", version), b"")
         return lost
+
+    @property
+    def _log_id(self) -> str:
+        return self._expected_id or min(self._ids, default="")
 
     def _mark(self, kind: str, value: int | str) -> str:
         return f"{self._layout.log_prefix}{kind}-{value if isinstance(value, str) else format(value, '020d')}"
@@ -319,16 +325,24 @@ class TableLog:
         parse = partial(LogEntry.from_json, root=self._layout.root, version=version)
         try:
             entry = allowance.parsed(stored, parse)
-        except InvalidInputError:
-            raise
-        except ValueError as error:
+        except TooMuchError as error:
             raise InvalidInputError(f"log entry {version} below {self._layout.root} cannot be read: {error}") from error
+        except ValueError as error:
+            what = f"log entry {version} below {self._layout.root} cannot be read: {error}"
+            why = str(error) if isinstance(error, InvalidInputError) else what
+            raise InvalidInputError(f"{why}. {self._way_out_of_damage(version)}") from error
         if entry.log_id and self._ids and entry.log_id not in self._ids:
             raise InvalidInputError(
-                f"log entry {version} below {self._layout.root} is of another log: it was copied here. Put the table's"
-                " own entry back from an older version of the object, or a backup"
+                f"log entry {version} below {self._layout.root} is of another log: it was copied here."
+                f" {self._way_out_of_damage(version)}"
             )
         return entry
+
+    def _way_out_of_damage(self, version: int) -> str:
+        return (
+            f"Put {self._layout.entry_key(version)} back from an older version of the object, or a backup. If it is"
+            " damaged for good, delete it, and run `table-writer recover TABLE --accept-loss`"
+        )
 
     def outcome(self, version: int) -> Outcome | None:
         """Return how an entry ended, ``None`` while it is in doubt."""
@@ -383,7 +397,7 @@ class TableLog:
         InvalidInputError
             The entry is so long that nobody would read it again; nothing was stored.
         """
-        text = replace(entry, log_id=min(self._ids, default="")).to_json(self._layout.root)
+        text = replace(entry, log_id=self._log_id).to_json(self._layout.root)
         try:
             body = packed(text, self._memory_bytes)
         except ValueError as error:
@@ -423,7 +437,7 @@ class TableLog:
         """Save a hint that spares the next writers a long listing. Best effort: without it they list more."""
         if state.settled - state.listed_after < HINT_EVERY_VERSIONS:
             return
-        hint = {"version": state.settled, "log_id": min(self._ids, default="")}
+        hint = {"version": state.settled, "log_id": self._log_id}
         try:
             self.store.put(self._layout.settled_key, json.dumps(hint).encode())
         except StorageError as error:

@@ -158,6 +158,7 @@ class TableWorld:
         """Do what ``TableWriter`` does after the plan, with the upload step replaced."""
         services = self.services(config)
         plan = plan or self.plan()
+        services.log.expect(plan.log_id)
         with OpenWrite(services, plan) as write:
             messages = (self._upload(plan, rows),)
             write.complete(messages)
