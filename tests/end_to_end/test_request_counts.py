@@ -33,7 +33,7 @@ def two(rows: Rows) -> Any:
 
 
 @pytest.fixture
-def written(writer: TableWriter, orders: str, two: Any) -> str:
+def written(spark: SparkSession, writer: TableWriter, orders: str, two: Any) -> str:
     """A table whose first write, which asks and makes more than later ones, is done."""
     first = writer.overwrite_partitions(two, orders)
     assert first.storage_requests == {
@@ -47,10 +47,13 @@ def written(writer: TableWriter, orders: str, two: Any) -> str:
     }
     calls = dict(first.metastore_calls)
     calls.pop("set_ugi", None)  # of a new connection
+    databases = len(spark.catalog.listDatabases())
+    assert calls.pop("get_table_objects_by_name_req") in range(1, databases + 1)  # none of a database without tables
     assert calls == {
-        "get_table_req": 3,  # at plan, before the claim, and since no partition was there: is the table?
-        "get_all_tables": 1,  # is one inside the other?
-        "get_table_objects_by_name_req": 1,
+        "get_table_req": 4,  # at plan; are there no partitions, or is there no table; before the claim; the same again
+        "get_all_databases": 1,  # is one table inside another?
+        "get_all_tables": databases,
+        "get_partition_names": 1,  # are partitions below another root?
         "get_partitions_by_names": 1,
         "add_partitions_req": 1,
     }
