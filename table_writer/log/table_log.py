@@ -14,7 +14,15 @@ from typing import Final
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
 from table_writer.log.keys import comes_before, published_with_key
-from table_writer.log.stored import MAX_BYTES, MAX_MEMORY_BYTES, MAX_OUTCOME_BYTES, Allowance, TooMuchError, packed, small_json
+from table_writer.log.stored import (
+    MAX_BYTES,
+    MAX_MEMORY_BYTES,
+    MAX_OUTCOME_BYTES,
+    Allowance,
+    TooMuchError,
+    packed,
+    small_json,
+)
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout

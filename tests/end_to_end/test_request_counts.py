@@ -40,9 +40,9 @@ def written(spark: SparkSession, writer: TableWriter, orders: str, two: Any) -> 
         **dict.fromkeys(UPLOADS, 2),
         "GetObject": 4,  # of a log that is not there
         "HeadObject": 2,  # does the store do conditional puts?
-        "ListObjectsV2": 3,
+        "ListObjectsV2": 4,  # is there an id of a log?
         "ListMultipartUploads": 1,
-        "PutObject": 7,
+        "PutObject": 8,  # one is that id
         "DeleteObjects": 3,
     }
     calls = dict(first.metastore_calls)

@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Final
 
 import pytest
@@ -21,8 +20,12 @@ from table_writer.open_write import Claiming
 from tests.maintenance.damage import OTHER_ROWS, STATES, WEEKS_SECONDS, Damage, Damaged, every_damage, state
 
 REFUSALS: Final = (InvalidInputError, StorageError, ConflictError, MetastoreError)
-NAMES_SOMETHING: Final = re.compile(r"_table_writer/|table-writer |log entry [0-9]|run it again|Run it again|overwrite_p|discard it|has no version")
-DAMAGED: Final = re.compile(r"(?:dt=(?P<value>\w+)|) of mart\.orders is damaged|(?P<whole>mart\.orders) of .* is damaged")
+NAMES_SOMETHING: Final = re.compile(
+    r"_table_writer/|table-writer |log entry [0-9]|run it again|Run it again|overwrite_p|discard it|has no version"
+)
+DAMAGED: Final = re.compile(
+    r"(?:dt=(?P<value>\w+)|) of mart\.orders is damaged|(?P<whole>mart\.orders) of .* is damaged"
+)
 UNREADABLE: Final = re.compile(r"(?:the outcome at |Put )(?P<key>\S+_table_writer/log/[0-9]+\.(?:json|done))")
 MOST_WAYS_OUT: Final = 4
 FAST_SHARE: Final = 11  # one call after each damage in turn; the slow test makes all of them
@@ -247,7 +250,9 @@ def failures(chosen: list[tuple[Damage, str]]) -> tuple[list[str], Counter[tuple
 @pytest.mark.parametrize("name", STATES)
 def test_a_damaged_object_loses_no_row_that_was_acknowledged(name: str) -> None:
     every = list(cells([one for one in every_damage() if one.state == name]))
-    wrong, _ = failures([cell for place, cell in enumerate(every) if place % FAST_SHARE == place // len(CALLS) % FAST_SHARE])
+    wrong, _ = failures(
+        [cell for place, cell in enumerate(every) if place % FAST_SHARE == place // len(CALLS) % FAST_SHARE]
+    )
     assert not wrong, "\n".join(wrong[:20])
 
 
