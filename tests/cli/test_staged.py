@@ -150,7 +150,9 @@ def test_what_was_changed_after_it_was_staged_is_not_published(world: World, she
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"staged": {"expires_after_seconds": 5}}'])
-def test_a_staged_record_that_cannot_be_read_is_an_error_that_says_so(world: World, shell: Shell, damage: bytes) -> None:
+def test_a_staged_record_that_cannot_be_read_is_an_error_that_says_so(
+    world: World, shell: Shell, damage: bytes
+) -> None:
     write_id = world.stage(SECOND)
     world.store.put(world.layout.staged_key(write_id), damage)
     ran = shell.run("publish", TABLE, write_id)

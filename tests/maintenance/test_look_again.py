@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from table_writer.log.registration import put_check_results
 
 from table_writer.errors import InvalidInputError, LostResponseError, OutcomeUnknownError, StorageError
+from table_writer.log.registration import put_check_results
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import Outcome
 from tests.publish.world import TABLE, DeathError, Fault, World
