@@ -66,8 +66,8 @@ class Owner:
             if isinstance(error, InvalidInputError):
                 raise
             raise InvalidInputError(
-                f"{where} cannot be read: {error}. Put it back from an older version of the object; or, if the files are"
-                " this table's, run `table-writer adopt TABLE`, which writes it anew and keeps the log"
+                f"{where} cannot be read: {error}. Put it back from an older version of the object; or, if the files"
+                " are this table's, run `table-writer adopt TABLE`, which writes it anew and keeps the log"
             ) from error
 
 

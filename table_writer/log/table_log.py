@@ -14,7 +14,15 @@ from typing import Final
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
 from table_writer.log.keys import comes_before, published_with_key
-from table_writer.log.stored import MAX_BYTES, MAX_MEMORY_BYTES, MAX_OUTCOME_BYTES, Allowance, TooMuchError, packed, small_json
+from table_writer.log.stored import (
+    MAX_BYTES,
+    MAX_MEMORY_BYTES,
+    MAX_OUTCOME_BYTES,
+    Allowance,
+    TooMuchError,
+    packed,
+    small_json,
+)
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
@@ -111,7 +119,7 @@ class TableLog:
         if state.lost:  # look again: a file system may list while entries come
             state = self._identified(self._list(state.listed_after))
         if state.lost and not allow_lost:
-            raise InvalidInputError(self._lost_message(state.lost))
+            raise InvalidInputError(self.lost_message(state.lost))
         return state
 
     def _list(self, start: int) -> LogState:
@@ -169,7 +177,8 @@ class TableLog:
         self._ids = frozenset({self._expected_id})
         return replace(state, ids=state.ids | {self._expected_id})
 
-    def _lost_message(self, lost: Collection[int]) -> str:
+    def lost_message(self, lost: Collection[int]) -> str:
+        """Say which entries are lost, and what to do."""
         shown = ", ".join(map(str, sorted(lost)[:5])) + (", …" if len(lost) > 5 else "")
         return (
             f"{len(lost)} entries of the log below {self._layout.root} are lost (version {shown}): they are gone, and"

@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Final
 
 import pytest
@@ -21,8 +20,12 @@ from table_writer.open_write import Claiming
 from tests.maintenance.damage import OTHER_ROWS, STATES, WEEKS_SECONDS, Damage, Damaged, every_damage, state
 
 REFUSALS: Final = (InvalidInputError, StorageError, ConflictError, MetastoreError)
-NAMES_SOMETHING: Final = re.compile(r"_table_writer/|table-writer |log entry [0-9]|run it again|Run it again|overwrite_p|discard it|has no version")
-DAMAGED: Final = re.compile(r"(?:dt=(?P<value>\w+)|) of mart\.orders is damaged|(?P<whole>mart\.orders) of .* is damaged")
+NAMES_SOMETHING: Final = re.compile(
+    r"_table_writer/|table-writer |log entry [0-9]|run it again|Run it again|overwrite_p|discard it|has no version"
+)
+DAMAGED: Final = re.compile(
+    r"(?:dt=(?P<value>\w+)|) of mart\.orders is damaged|(?P<whole>mart\.orders) of .* is damaged"
+)
 UNREADABLE: Final = re.compile(r"(?:the outcome at |Put )(?P<key>\S+_table_writer/log/[0-9]+\.(?:json|done))")
 MOST_WAYS_OUT: Final = 4
 FAST_SHARE: Final = 11  # one call after each damage in turn; the slow test makes all of them
@@ -91,33 +94,25 @@ class Table:
 
     def take_way_out(self, text: str) -> bool:
         keeper, store, layout = self.world.keeper, self.world.store, self.world.layout
-        unreadable = UNREADABLE.search(text)
-        if unreadable and "elete it, and run" in text:
+        unreadable = UNREADABLE.search(text) if "elete it, and run" in text else None
+        if unreadable:
             store.delete([unreadable["key"].removeprefix("s3a://lake/")])
-            if unreadable["key"].endswith(".done"):
-                return self.settled(lambda: keeper.recover(self.name))
-            return self.settled(lambda: keeper.recover(self.name, accept_loss=True))
-        if "--accept-loss" in text:
-            return self.settled(lambda: keeper.recover(self.name, accept_loss=True))
-        if "forget the table's history" in text:
+        if unreadable or "--accept-loss" in text:
+            keeper.recover(self.name, accept_loss="--accept-loss" in text)
+        elif "forget the table's history" in text:
             log = [found.key for found in store.list(layout.log_prefix)]
             store.delete([layout.owner_key, layout.settled_key, *log])
-            return True
-        if "table-writer adopt" in text:
+        elif "table-writer adopt" in text:
             keeper.adopt(self.name)
-            return True
-        if "replace the partition" in text:
+        elif "replace the partition" in text:
             named = DAMAGED.search(text)
             value = (named and named["value"]) or ""
             whole = max(self.rows[value], key=len)
             mode = WriteMode.OVERWRITE_PARTITIONS if value else WriteMode.OVERWRITE_TABLE
             self.world.write({value: whole}, plan=self.world.plan(mode))
             self.replaced(value, whole)
-            return True
-        return False
-
-    def settled(self, call: Callable[[], object]) -> bool:
-        call()
+        else:
+            return False
         return True
 
 
@@ -247,7 +242,9 @@ def failures(chosen: list[tuple[Damage, str]]) -> tuple[list[str], Counter[tuple
 @pytest.mark.parametrize("name", STATES)
 def test_a_damaged_object_loses_no_row_that_was_acknowledged(name: str) -> None:
     every = list(cells([one for one in every_damage() if one.state == name]))
-    wrong, _ = failures([cell for place, cell in enumerate(every) if place % FAST_SHARE == place // len(CALLS) % FAST_SHARE])
+    wrong, _ = failures(
+        [cell for place, cell in enumerate(every) if place % FAST_SHARE == place // len(CALLS) % FAST_SHARE]
+    )
     assert not wrong, "\n".join(wrong[:20])
 
 
