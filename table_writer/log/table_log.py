@@ -55,6 +55,7 @@ class LogState:
     rolled_back: frozenset[int] = frozenset()  # rollbacks: after them batches of streams may come again
     trimmed: int = 0  # up to here vacuums may have deleted entries
     lost: frozenset[int] = frozenset()  # entries that are gone, though no vacuum has deleted them
+    given_up: frozenset[int] = frozenset()  # lost entries that the log goes on without
 
     @property
     def settled(self) -> int:
@@ -157,6 +158,7 @@ class TableLog:
             rolled_back=numbers.get("rolled-back", none),
             trimmed=trimmed,
             lost=frozenset(whole) - entries - numbers.get("lost", none) - {0},
+            given_up=numbers.get("lost", none),
         )
 
     def _identified(self, state: LogState) -> LogState:
@@ -221,7 +223,8 @@ class TableLog:
         state = state or self.read_state(listed_after=0)
         with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="log") as pool:
             records = pool.map(lambda version: self.find(version, allowance), sorted(state.versions))
-            return History(self._layout, [record for record in records if record is not None], state.unverified)
+            found = [record for record in records if record is not None]
+        return History(self._layout, found, state.unverified, lost=state.lost | state.given_up)
 
     def find_key(self, key: str, *, in_order: bool = False) -> LogEntry | None:
         """Return the published entry with an idempotency key, ``None`` if there is none that counts.

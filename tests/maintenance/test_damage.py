@@ -21,7 +21,8 @@ from tests.maintenance.damage import OTHER_ROWS, STATES, WEEKS_SECONDS, Damage, 
 
 REFUSALS: Final = (InvalidInputError, StorageError, ConflictError, MetastoreError)
 NAMES_SOMETHING: Final = re.compile(
-    r"_table_writer/|table-writer |log entry [0-9]|run it again|Run it again|overwrite_p|discard it|has no version"
+    r"_table_writer/|table-writer |log entry [0-9]|run it again|Run it again|overwrite_p|discard it"
+    r"|has no version|ame the partitions"
 )
 DAMAGED: Final = re.compile(
     r"(?:dt=(?P<value>\w+)|) of mart\.orders is damaged|(?P<whole>mart\.orders) of .* is damaged"
@@ -117,15 +118,19 @@ class Table:
 
 
 def append(table: Table) -> None:
-    ids = table.new()
-    table.world.write({table.first: ids}, plan=table.world.plan(WriteMode.APPEND))
-    table.added(table.first, ids)
+    append_to(table, table.first)
 
 
 def append_elsewhere(table: Table) -> None:
-    value, ids = ("d2" if table.first else ""), table.new()
+    append_to(table, "d2" if table.first else "")
+
+
+def append_to(table: Table, value: str) -> None:
+    ids, before = table.new(), table.rows.get(value, set())
     table.world.write({value: ids}, plan=table.world.plan(WriteMode.APPEND))
     table.added(value, ids)
+    whole = not before or any(one <= table.world.seen()[value] for one in before)
+    assert whole or not any(table.world.shrunk & one for one in before), "the loss of a file was made permanent"
 
 
 def overwrite_another(table: Table) -> None:
@@ -191,6 +196,22 @@ def publish_planned(table: Table) -> None:
     table.replaced(table.first, table.world.of(30))
 
 
+def publish_stale(table: Table) -> None:
+    """What a write does that was planned before newer ones: it must not replace their rows."""
+    assert table.world.early is not None
+    plan, staged = table.world.early
+    services = table.world.services()
+    services.log.expect(plan.log_id)
+    with Claiming(services, plan) as claiming:
+        try:
+            services.publisher().publish(staged, claiming)
+        except ConflictError:
+            return
+    seen = {rows.get(table.first) for rows in table.world.after.values()}
+    assert len(seen) == 1, "newer rows were replaced without a conflict"
+    table.replaced(table.first, table.world.of(40))
+
+
 CALLS: Final[Mapping[str, Callable[[Table], object]]] = {
     one.__name__: one
     for one in (
@@ -204,6 +225,7 @@ CALLS: Final[Mapping[str, Callable[[Table], object]]] = {
         discard_staged,
         restore,
         publish_planned,
+        publish_stale,
         append_elsewhere,
     )
 }
