@@ -201,12 +201,10 @@ class History:
         wanted = newest.partition.new_location
         older = [(record, named) for record, named in self._naming[values] if record.entry.version < newest.version]
         current = None if location is None else Location.parse_any(location)
-        if current is None and location is not None:
-            return Placement.MOVED
         if current is not None and wanted is not None and current.same_place(self._location(wanted)):
             return Placement.IN_PLACE
-        if current is not None and self.lost_after(newest.version):
-            return Placement.MOVED  # by the lost entry, for all that is known
+        if location is not None and (current is None or self.lost_after(newest.version)):
+            return Placement.MOVED  # if not by another tool, then by a lost entry, for all that is known
         unanswered = [named for record, named in older if record.settled_by in self._unverified_ids]
         ours = {place for record, named in older for place in self._places_of(record.entry, named)}
         theirs = {self._place(named.new_location) for named in unanswered}
