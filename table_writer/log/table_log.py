@@ -56,6 +56,7 @@ class LogState:
     rolled_back: frozenset[int] = frozenset()  # rollbacks: after them batches of streams may come again
     trimmed: int = 0  # up to here vacuums may have deleted entries
     lost: frozenset[int] = frozenset()  # entries that are gone, though no vacuum has deleted them
+    given_up: frozenset[int] = frozenset()  # lost entries that the log goes on without
 
     @property
     def settled(self) -> int:
@@ -120,7 +121,7 @@ class TableLog:
         if state.lost:  # look again: a file system may list while entries come
             state = self._identified(self._list(state.listed_after))
         if state.lost and not allow_lost:
-            raise InvalidInputError(self._lost_message(state.lost))
+            raise InvalidInputError(self.lost_message(state.lost))
         return state
 
     def _list(self, start: int) -> LogState:
@@ -163,6 +164,7 @@ class TableLog:
             rolled_back=numbers.get("rolled-back", none),
             trimmed=trimmed,
             lost=frozenset(whole) - entries - numbers.get("lost", none) - {0},
+            given_up=numbers.get("lost", none),
         )
 
     def _identified(self, state: LogState) -> LogState:
@@ -183,7 +185,8 @@ class TableLog:
         self._ids = frozenset({self._expected_id})
         return replace(state, ids=state.ids | {self._expected_id})
 
-    def _lost_message(self, lost: Collection[int]) -> str:
+    def lost_message(self, lost: Collection[int]) -> str:
+        """Say which entries are lost, and what to do."""
         shown = ", ".join(map(str, sorted(lost)[:5])) + (", …" if len(lost) > 5 else "")
         return (
             f"{len(lost)} entries of the log below {self._layout.root} are lost (version {shown}): they are gone, and"
@@ -226,7 +229,8 @@ class TableLog:
         state = state or self.read_state(listed_after=0)
         with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="log") as pool:
             records = pool.map(lambda version: self.find(version, allowance), sorted(state.versions))
-            return History(self._layout, [record for record in records if record is not None], state.unverified)
+            found = [record for record in records if record is not None]
+        return History(self._layout, found, state.unverified, lost=state.lost | state.given_up)
 
     def find_key(self, key: str, *, in_order: bool = False) -> LogEntry | None:
         """Return the published entry with an idempotency key, ``None`` if there is none that counts.

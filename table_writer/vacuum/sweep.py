@@ -360,8 +360,9 @@ class Vacuum:
             if record.entry.operation is Operation.VACUUM:
                 places = {left.location.place for left in history.outstanding(record.entry)}
                 if places <= done:
-                    self._log.settle(record.entry.version, Outcome.PUBLISHED, write_id=entry.write_id)
-        self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id)
+                    of = record.entry.write_id
+                    self._log.settle(record.entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=of)
+        self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
 
     def _tidied(self, plan: Vacuumed) -> Vacuumed:
         """Remove what needs no claim: late uploads of settled writes, stale registrations, entries."""

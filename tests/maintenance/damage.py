@@ -54,6 +54,8 @@ class Damaged(World):
     acknowledged: Rows = field(default_factory=dict)
     possible: Rows = field(default_factory=dict)  # of entries in doubt: readers may see them instead
     planned: tuple[WritePlan, StagedFiles] | None = None
+    early: tuple[WritePlan, StagedFiles] | None = None  # as planned, but after the first write
+    shrunk: frozenset[int] = frozenset()  # those of void whose loss the size of files shows
     void: frozenset[int] = frozenset()  # rows of the damaged object itself
     after: dict[int, Rows] = field(default_factory=dict)  # what readers saw after each version
 
@@ -63,6 +65,17 @@ class Damaged(World):
 
     def put(self, rows: Mapping[str, frozenset[int]], mode: WriteMode = WriteMode.OVERWRITE_PARTITIONS) -> None:
         self.write(rows, plan=self.plan(mode))
+        self.early = self.early or self.prepared(40)
+
+    def prepared(self, number: int) -> tuple[WritePlan, StagedFiles]:
+        """Do steps 1 to 3 of a write of the first partition, which goes on running."""
+        whole = not self.table.partition_columns
+        plan = self.plan(WriteMode.OVERWRITE_TABLE if whole else WriteMode.OVERWRITE_PARTITIONS)
+        message = self._upload(plan, {"" if whole else "d1": self.of(number)})
+        services = self.services()
+        services.completer().complete(plan.write_id, plan.data_location.key, [message], None)
+        self.store.put(self.layout.registration_key(plan.write_id), services.registration(plan)._body)
+        return plan, StagedFiles.from_messages(plan, [message])
 
     def copied(self) -> Damaged:
         """Return an independent world in the same state."""
@@ -148,6 +161,12 @@ def rolled_back(world: Damaged) -> None:
     world.write_once({"d1": world.of(12)}, WriteMode.APPEND, "stream/2")
 
 
+def rolled_back_last(world: Damaged) -> None:
+    world.put({"d1": world.of(1), "d2": world.of(2)})
+    world.put({"d1": world.of(3)})
+    world.keeper.rollback(str(world.name), version=1)
+
+
 def vacuumed(world: Damaged) -> None:
     """Entries trimmed, and a hint that is an older copy of a newer one."""
     for number in range(1, 5):
@@ -184,6 +203,7 @@ STATES: Final[Mapping[str, Callable[[Damaged], None]]] = {
         in_doubt,
         recovered,
         rolled_back,
+        rolled_back_last,
         vacuumed,
         unpartitioned,
     )
@@ -202,13 +222,7 @@ def state(name: str, *, of_another_table: bool = False) -> Damaged:
     world.store.settled = lambda key: world.after.update({int(key[-25:-5]): world.seen()})
     STATES[name](world)
     world.acknowledged = world.seen()
-    whole = "" in world.acknowledged
-    plan = world.plan(WriteMode.OVERWRITE_TABLE if whole else WriteMode.OVERWRITE_PARTITIONS)
-    message = world._upload(plan, {"" if whole else "d1": world.of(30)})
-    services = world.services()
-    services.completer().complete(plan.write_id, plan.data_location.key, [message], None)
-    world.store.put(world.layout.registration_key(plan.write_id), services.registration(plan)._body)
-    world.planned = plan, StagedFiles.from_messages(plan, [message])
+    world.planned = world.prepared(30)
     return world
 
 
@@ -254,6 +268,7 @@ class Damage:
             new_key = another_key(self.state, key)
         with suppress(ValueError, TypeError):
             world.void = frozenset(json.loads(body)) if "/data/" in key else frozenset()
+        world.shrunk = world.void if self.kind in {"absent", "empty", "truncated"} else frozenset()
         del world.store._objects[key]
         if new is not None:
             world.store._store(new_key, new)
