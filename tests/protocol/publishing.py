@@ -385,9 +385,7 @@ class Publishing(Rules):
         shown = dict(zip((values for values, _, _ in changes), now, strict=True))
         for values, _, new in changes:
             place = shown[values]
-            if (
-                place and rows_at(place) is None and not (yield from self.is_empty(place))
-            ):  # another tool has rows there
+            if place and rows_at(place) is None and not (yield from self.is_empty(place)):  # others have rows there
                 states[values] = PartitionState.SUPERSEDED if new else PartitionState.DONE
         todo = self.to_do(changes, states)
         job = Job(

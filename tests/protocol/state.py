@@ -2,8 +2,8 @@
 
 Locations are short texts here: ``A/p`` are the rows of write A in partition p, ``A`` all its rows, ``A_1`` a directory
 that it has copied into when somebody had changed what it had copied, ``@A/p`` its placeholder of p, ``dt=p`` rows that
-other tools wrote below the table root, ``dt=`` those in the root itself, ``x:p`` a place elsewhere. A location of a table
-whose server compares and sets has the write that came last: ``A/p~A``.
+other tools wrote below the table root, ``dt=`` those in the root itself, ``x:p`` a place elsewhere. A location of a
+table whose server compares and sets has the write that came last: ``A/p~A``.
 
 Rows are named by the location they were first written to: an append of A to ``I/p`` has the rows ``A/p`` and ``I/p``.
 A row that another tool has inserted into p is ``o/p``.
