@@ -31,7 +31,7 @@ from .state import (
     rows_at,
     tag_of,
 )
-from .writes import Job, Rollback
+from .writes import Corrected, Job, Rollback
 
 
 class Keeping(Staging):
@@ -52,11 +52,10 @@ class Keeping(Staging):
         """Put right what a late call has set back."""
         now = yield ReadMetastore(PARTITIONS)
         behind = self.behind(log, tuple(zip(PARTITIONS, now, strict=True)))
-        if not behind:
-            to_verify, told = self.to_verify(log), ("end", "recovered")
-            return ("forget_recoveries", told, to_verify) if to_verify else told
-        version = min(behind)
-        return self.doing_again(log, version, tuple(behind[version]), ("recover",), ("end", "failed"))
+        told, to_verify = ("end", "recovered"), self.to_verify(log)
+        nothing = ("forget_recoveries", told, to_verify) if to_verify else told
+        then = Corrected(again=("recover",), failed=("end", "failed"), nothing=nothing, written=told)
+        return ("correct", log, behind, then) if behind else nothing
 
     def rollback(self, rollback: Rollback) -> Phase:
         log: Log = yield ReadLog()

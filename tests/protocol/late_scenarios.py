@@ -27,8 +27,8 @@ from .scenarios import (
     scenario,
     write,
 )
-from .staged_scenarios import DISCARD, P1, STAGE, STAGED, STAGING, appender
-from .state import Budget, Slot, start
+from .staged_scenarios import DISCARD, P1, STAGE, STAGED, STAGING, appender, with_staged
+from .state import Budget, Log, Marks, Slot, start
 from .writes import Brought, Planned, Write
 
 SECOND_ROUND: Final[Next] = (
@@ -97,6 +97,10 @@ AT_PLACEHOLDER: Final = start(
     data=["D/p", "D/q"],
 )
 """A publish has added p without rows, and was refused then."""
+
+WRITTEN_ANEW: Final = with_staged(start(("B/p", None), [published("B", ("p", "I/p", "B/p"))], data=["I/p"]), "p")
+BEGUN_AGAIN: Final = WRITTEN_ANEW._replace(log=Log.of(WRITTEN_ANEW.log.slots, Marks(log_id=2)))
+"""X was staged; then somebody has deleted the log, and B was published in the new one."""
 
 LATE_STORE: Final = (
     scenario(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from table_writer.log.history import SlotRecord
+from table_writer.log.history import History, SlotRecord
 from table_writer.log.rules import PartitionState, Standing, standing
 from table_writer.model.entry import LogEntry, Operation, Outcome
 from table_writer.model.location import PlaceSet
@@ -28,11 +28,10 @@ from .mode_scenarios import (
 )
 from .mode_scenarios import where as replacing
 from .mutation import Mutation, where
-from .pending import History
 from .requests import MISSING, OK, Phase, ReadLog
 from .scenarios import A_P, B_P, BOTH, OLD_ALTER, OLD_DROP, ONLY_P, RECOVER, VACUUM, rollback, write
-from .state import Budget, Call, Change, Log, Metastore, location
-from .writes import Job, Planned, Shown, Write
+from .state import Budget, Call, Log, Metastore, location
+from .writes import Behind, Job, Planned, Shown, Write
 
 
 class ClaimsRightAfterCopying(Protocol):
@@ -66,8 +65,8 @@ class AppendsBesideOneInDoubt(Protocol):
 class TrustsTheMetastore(Protocol):
     """What a late call has brought back, or taken away, is built on."""
 
-    def in_the_way(self, plan: Planned, log: Log, shown: Shown) -> dict[int, list[Change]]:
-        return {}
+    def in_the_way(self, plan: Planned, log: Log, shown: Shown) -> tuple[Behind, ...]:
+        return ()
 
 
 class OverwritesWhatItHasNotSeen(Protocol):

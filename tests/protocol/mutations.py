@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from table_writer.log.history import Placement, SlotRecord
+from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.rules import Effect, PartitionState, Standing
 from table_writer.model.entry import LogEntry, Outcome
 from table_writer.vacuum.due import InUse
 
 from .keeping import Protocol
 from .mutation import Mutation, where
-from .pending import History
 from .requests import LOST, MISSING, OK, Claim, Next, Phase, ReadMetastore, Send, Settle
 from .scenarios import (
     A_P,

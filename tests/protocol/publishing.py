@@ -44,7 +44,7 @@ from .state import (
     rows_at,
     tag_of,
 )
-from .writes import HALF, Brought, Job, Planned, Shown, Write
+from .writes import HALF, Behind, Brought, Corrected, Job, Planned, Shown, Write
 
 TRIES: Final = 3
 
@@ -108,37 +108,58 @@ class Publishing(Rules):
 
     def looked(self, plan: Planned, log: Log, shown: Shown) -> Next:
         """Decide by what the metastore shows. What stays must be what the log says, and no late call's."""
-        if plan.write.appends or plan.write.creates:
-            to_verify = self.to_verify(log)
-            if to_verify:
-                return "verify", plan, log, to_verify
-            behind = self.in_the_way(plan, log, shown)
-            if behind:
-                return self.putting_right(plan, log, behind)
-        return self.build(plan, log, shown)
+        builds = plan.write.appends or plan.write.creates
+        to_verify = self.to_verify(log) if builds else frozenset()
+        return ("verify", plan, log, shown, to_verify) if to_verify else self.compared(plan, log, shown)
 
-    def verify(self, plan: Planned, log: Log, versions: frozenset[int]) -> Phase:
+    def compared(self, plan: Planned, log: Log, shown: Shown) -> Next:
+        builds, failed = plan.write.appends or plan.write.creates, ("discard", plan, "failed")
+        behind = self.in_the_way(plan, log, shown) if builds else ()
+        then = Corrected(again=("publish", plan), failed=failed, nothing=("build", plan, log, shown), written=failed)
+        return ("correct", log, behind, then) if behind else self.built(plan, log, shown)
+
+    def verify(self, plan: Planned, log: Log, shown: Shown, versions: frozenset[int]) -> Phase:
         """Compare all that the log knows: nobody has looked since the day in which a late call may have come."""
         looked_at = self.verified_by(plan)
-        shown = tuple(zip(looked_at, (yield ReadMetastore(looked_at)), strict=True))
-        behind = self.behind(log, shown)
-        if behind:
-            return self.putting_right(plan, log, behind)
-        return "forget_recoveries", ("publish", plan), versions
+        behind = self.behind(log, tuple(zip(looked_at, (yield ReadMetastore(looked_at)), strict=True)))
+        then = Corrected(
+            again=("publish", plan),
+            failed=("discard", plan, "failed"),
+            nothing=("forget_recoveries", ("publish", plan), versions),
+            written=("compare_own", plan, log, shown),
+        )
+        return ("correct", log, behind, then) if behind else then.nothing
 
     def forget_recoveries(self, then: Next, versions: frozenset[int]) -> Phase:
         yield Verify(versions)
         return then
 
-    def putting_right(self, plan: Planned, log: Log, behind: dict[int, list[Change]]) -> Next:
-        version, failed = min(behind), ("discard", plan, "failed")
-        return self.doing_again(log, version, tuple(behind[version]), ("publish", plan), failed)
+    def correct(self, log: Log, behind: tuple[Behind, ...], then: Corrected) -> Phase:
+        """Put right what late calls have set back, but for placeholders that another tool has written to since."""
+        places = tuple(old for _, (_, old, _) in behind if old is not None and rows_at(old) is None)
+        found = (yield ListFiles(places)) if places else ()
+        written = {place for place, rows in zip(places, found, strict=True) if rows}
+        left = [(version, change) for version, change in behind if change[1] not in written]
+        if left:
+            first = min(version for version, _ in left)
+            changes = tuple(change for version, change in left if version == first)
+            return self.doing_again(log, first, changes, then.again, then.failed)
+        return then.written if any(new for _, (_, _, new) in behind) else then.nothing
 
-    def in_the_way(self, plan: Planned, log: Log, shown: Shown) -> dict[int, list[Change]]:
+    def compare_own(self, plan: Planned, log: Log, shown: Shown) -> Phase:
+        """Somebody has written where a late call has put a partition: nobody forgets that it may have come."""
+        return self.compared(plan, log, shown)
+        yield
+
+    def build(self, plan: Planned, log: Log, shown: Shown) -> Phase:
+        return self.built(plan, log, shown)
+        yield
+
+    def in_the_way(self, plan: Planned, log: Log, shown: Shown) -> tuple[Behind, ...]:
         """What is to be put right before a write builds on it. In an unpartitioned table any call may be late."""
-        return self.behind(log, shown) if self.may_be_late(log) or plan.write.is_of_whole_table else {}
+        return self.behind(log, shown) if self.may_be_late(log) or plan.write.is_of_whole_table else ()
 
-    def build(self, plan: Planned, log: Log, shown: Shown) -> Next:
+    def built(self, plan: Planned, log: Log, shown: Shown) -> Next:
         if self.refuses(plan.write, shown):
             return "discard", plan, "failed"
         if plan.write.creates and any(code is not None for _, code in shown):
@@ -154,15 +175,15 @@ class Publishing(Rules):
         found = yield ListFiles(tuple(place for _, place in self.places(shown)))
         return ("discard", plan, "failed") if any(found) else ("claim", plan, log, shown)
 
-    def behind(self, log: Log, shown: Shown) -> dict[int, list[Change]]:
-        """What late calls have set back, by the version that is to be done again."""
-        found: dict[int, list[Change]] = {}
+    def behind(self, log: Log, shown: Shown) -> tuple[Behind, ...]:
+        """What late calls have set back, with the version that is to be done again."""
+        found: list[Behind] = []
         for values, code in shown:
             placed = log.history.current.get((values,))
             if placed and self.placement(log.history, values, code) is Placement.BEHIND:
                 wanted = code_of_text(placed.partition.new_location)
-                found.setdefault(placed.version, []).append((values, place_of(code), wanted))
-        return found
+                found.append((placed.version, (values, place_of(code), wanted)))
+        return tuple(found)
 
     def bring(self, plan: Planned, log: Log, shown: Shown) -> Phase:
         """Compare what is there with what was copied; after copying look at everything again."""
@@ -339,6 +360,7 @@ class Publishing(Rules):
             changes,
             log.newest,
             settles=version,
+            recovers=log.slots[version - 1].recovers or log.slots[version - 1].write_id,
             is_putting_right=log.slots[version - 1].outcome is not None,
             unused=log.slots[version - 1].unused if log.slots[version - 1].outcome is None else (),
             log_id=log.marks.log_id,
@@ -361,6 +383,10 @@ class Publishing(Rules):
                 for change, code in zip(changes, now, strict=True)
             }
         shown = dict(zip((values for values, _, _ in changes), now, strict=True))
+        for values, _, new in changes:
+            place = shown[values]
+            if place and rows_at(place) is None and not (yield from self.is_empty(place)):  # others have rows there
+                states[values] = PartitionState.SUPERSEDED if new else PartitionState.DONE
         todo = self.to_do(changes, states)
         job = Job(
             version=own,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from table_writer.log.history import Left, Placement, SlotRecord
+from table_writer.log.history import History, Left, Placement, SlotRecord
 from table_writer.log.keys import published_with_key
 from table_writer.log.rules import (
     Effect,
@@ -22,7 +22,7 @@ from table_writer.model.entry import LogEntry, Operation, Outcome
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.vacuum.due import Ages, InUse, due, in_use, is_used
 
-from .pending import History, covered, rebuilt_outcome
+from .pending import covered, rebuilt_outcome
 from .state import (
     LAYOUT,
     PARTITIONS,

@@ -80,7 +80,14 @@ TRIMMED: Final = (
     I_P,
     X_APPENDED._replace(outcome=Outcome.PUBLISHED, settled_by="R3", old=True, trimmed=True),
     published(
-        "R3", ("p", "I/p", "dead_1/p"), operation=Operation.RECOVER, base=2, settles=2, old=True, unused=("X/p",)
+        "R3",
+        ("p", "I/p", "dead_1/p"),
+        operation=Operation.RECOVER,
+        base=2,
+        settles=2,
+        recovers="X",
+        old=True,
+        unused=("X/p",),
     ),
 )
 APPENDED_AND_TRIMMED: Final = with_copies(start(("dead_1/p", None), TRIMMED, data=["I/p"]))

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from table_writer.log.history import SlotRecord
+from table_writer.log.history import History, SlotRecord
 from table_writer.model.entry import (
     DeletedLocation,
     EntryPartition,
@@ -28,8 +28,6 @@ from table_writer.model.entry import (
 )
 from table_writer.model.location import Location, Place
 from table_writer.model.write import TableLayout
-
-from .pending import History
 
 CHANGED: Final = "changed"  # answer: what the call was based on is not there any more
 PARTITIONS: Final = ("p", "q")
@@ -115,6 +113,7 @@ class Slot(NamedTuple):
     base: int = 0
     in_doubt_at_plan: frozenset[int] = frozenset()  # not stored by the product: what the check of lost updates needs
     settles: int | None = None
+    recovers: str = ""  # the write of the entry that it settles
     is_putting_right: bool = False  # a recover entry that undoes a late call
     deletes: tuple[tuple[str, int | None], ...] = ()
     outcome: Outcome | None = None
@@ -284,6 +283,7 @@ def entry_of(version: int, slot: Slot) -> LogEntry:
             DeletedLocation(location=str(location(code)), replaced_by=by, kept=slot.kept) for code, by in slot.deletes
         ),
         settles=slot.settles,
+        recovered_write_id=slot.recovers,
         rollback_to=slot.rollback_to,
         idempotency_key=slot.key,
     )

@@ -10,6 +10,7 @@ import pytest
 from .explorer import Explored, Explorer, Scenario
 from .invariants import newest_word
 from .keeping import Protocol
+from .late_mutations import LATE_MUTATIONS
 from .late_scenarios import LATE_SCENARIOS
 from .mode_mutations import MODE_MUTATIONS
 from .mode_scenarios import MODES, OLD_ALTER_COMPARED, ONLY_REPEATED
@@ -27,7 +28,7 @@ EXPECTED = {"write": "success", "rollback": "success", "recover": "recovered"}
 EVERY = (*SCENARIOS, *MODES, *STAGED_SCENARIOS, *LATE_SCENARIOS)
 LARGER = tuple(replace(one, budget=one.larger) for one in EVERY if one.larger)
 KNOWN: dict[object, Explored] = {}
-EVERY_MUTATION = (*MUTATIONS, *MODE_MUTATIONS, *STAGED_MUTATIONS)
+EVERY_MUTATION = (*MUTATIONS, *MODE_MUTATIONS, *STAGED_MUTATIONS, *LATE_MUTATIONS)
 
 
 def title(one: Scenario | Mutation) -> str:

@@ -13,7 +13,7 @@ from .requests import Next
 from .state import PARTITIONS, Change
 
 Shown = tuple[tuple[str, str | None], ...]  # partitions with where the metastore has them
-Source = tuple[str, str, tuple[str, ...]]  # a partition, the location that is copied, the rows that are there
+Behind = tuple[int, Change]  # a published version, and how it is brought about again
 
 
 class Write(NamedTuple):
@@ -115,3 +115,12 @@ class Rollback(NamedTuple):
     write_id: str
     version: int
     partitions: tuple[str, ...]
+
+
+class Corrected(NamedTuple):
+    """Where to go on after putting right what late calls have done."""
+
+    again: Next
+    failed: Next
+    nothing: Next  # nothing was to be put right
+    written: Next  # only what another tool has written to since
