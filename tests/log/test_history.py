@@ -1,0 +1,267 @@
+"""What a log says as a whole, from its records alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from table_writer.log.history import LATE_CALL_SECONDS, History, Placement, SlotRecord, StateThen, written_ids
+from table_writer.model.entry import DeletedLocation, LogEntry, Operation, Outcome, ReplacedLocation, ReplacedObject
+from table_writer.model.location import Location
+
+from .test_rules import D1, D2, EMPTY, LAYOUT, THEIRS, at, entry, published, rollback, vacuum
+
+OBJECT = ReplacedObject(key="t/dt=d1/part-0", size_bytes=7, etag="e")
+
+
+def history(*records: SlotRecord | LogEntry) -> History:
+    return History(LAYOUT, [one if isinstance(one, SlotRecord) else published(one) for one in records])
+
+
+def in_doubt(one: LogEntry) -> SlotRecord:
+    return SlotRecord(one, None, 0.0)
+
+
+def abandoned(one: LogEntry) -> SlotRecord:
+    return published(one, outcome=Outcome.ABANDONED)
+
+
+def left(of: History) -> dict[str, int]:
+    return {str(one.location): one.left_by for one in of.left.values()}
+
+
+def replacing(version: int, **changes: object) -> LogEntry:
+    one = entry(version, D1, old=THEIRS)
+    schedule = ReplacedLocation(location=THEIRS, delete_after=one.created_at + timedelta(hours=2), objects=(OBJECT,))
+    return replace(one, replaced=(replace(schedule, **changes),))
+
+
+def test_an_empty_log_says_nothing() -> None:
+    empty = history()
+    assert (empty.newest, empty.in_doubt, empty.published, empty.in_use()) == (0, (), (), frozenset())
+    assert empty.claimed_ids == empty.published_ids == empty.ids_in_doubt == frozenset()
+
+
+def test_entries_in_doubt_are_told_apart_and_a_vacuum_changes_no_partition() -> None:
+    records = (published(entry(1, D1)), in_doubt(entry(2, D1)), in_doubt(vacuum(3, at("w9"))), vacuum(4, at("w8")))
+    found = history(*records)
+    assert [one.entry.version for one in found.in_doubt] == [2, 3]
+    assert [one.entry.version for one in found.publishes_in_doubt] == [2]
+    assert [one.entry.version for one in found.published] == [1]
+    assert found.newest == 4
+
+
+def test_a_write_is_known_by_its_own_name_and_by_every_location_that_an_entry_names() -> None:
+    recovery = entry(3, D1, operation=Operation.RECOVER, settles=2, write_id="r3")
+    recovery = replace(recovery, partitions=(replace(recovery.partitions[0], new_location=at("w2")),))
+    found = history(
+        abandoned(entry(1)), abandoned(entry(2, D1, old=at("w0"))), in_doubt(recovery), vacuum(4, at("w8"))
+    )
+    assert found.claimed_ids == {"w0", "w1", "w2"}
+    assert found.published_ids == found.ids_in_doubt == {"w2"}
+    assert written_ids(LAYOUT, recovery) == {"r3", "w2"}
+    assert written_ids(LAYOUT, replace(entry(5, D1, old=at("w0")), partitions=())) == {"w5"}
+
+
+def test_the_publication_of_a_write_is_the_first_entry_that_showed_it_to_readers() -> None:
+    recovery = entry(2, D1, operation=Operation.RECOVER, settles=1, write_id="r2")
+    recovery = replace(recovery, partitions=entry(1, D1).partitions)
+    back = replace(rollback(4, 2, D1), partitions=entry(1, D1).partitions)
+    found = history(abandoned(entry(1, D1)), recovery, entry(3, D1), back)
+    publication = found.publication("w1")
+    assert publication is not None
+    assert publication.entry.version == 2
+    assert found.publication("w3") is found.records[2]
+    assert found.publication("w4") is None
+    assert found.publication("w9") is None
+
+
+def test_in_use_is_where_readers_look_and_where_they_may_look_once_all_is_settled() -> None:
+    found = history(entry(1, D1), entry(2, D2), abandoned(entry(3, D1)), in_doubt(entry(4, D1, old=at("w1"))))
+    assert found.in_use() == {Location.parse(at(*one)).place for one in (("w1",), ("w2", D2), ("w4",))}
+    dropped = replace(entry(2, D1, old=at("w1")).partitions[0], new_location=None)
+    gone = replace(rollback(2, 0, D1), partitions=(dropped,))
+    assert history(entry(1, D1), gone).in_use() == frozenset()
+    assert history(entry(1, D1), in_doubt(gone)).in_use() == {Location.parse(at("w1")).place}
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        (at("w2"), Placement.IN_PLACE),
+        (at("w2").replace("s3a", "s3n"), Placement.IN_PLACE),
+        (at("w1"), Placement.BEHIND),
+        (at("w3"), Placement.MOVED),
+        (THEIRS, Placement.MOVED),
+        ("not a location", Placement.MOVED),
+        (None, Placement.MISSING),
+        (EMPTY, Placement.MISSING),  # of a publish that was refused
+        (str(LAYOUT.empty("w1")), Placement.BEHIND),
+    ],
+)
+def test_where_a_partition_is_compared_with_where_the_log_has_put_it(now: str | None, expected: Placement) -> None:
+    found = history(entry(1, D1, D2), entry(2, D1, old=at("w1")))
+    assert found.placement(D1, now) is expected
+
+
+@pytest.mark.parametrize(
+    ("answered", "age_seconds", "expected"),
+    [(False, 0.0, Placement.BEHIND), (True, 0.0, None), (False, LATE_CALL_SECONDS, None)],
+    ids=["unanswered", "answered", "a day ago"],
+)
+def test_what_others_can_do_too_is_a_late_call_only_if_one_was_unanswered_within_a_day(
+    answered: bool, age_seconds: float, expected: Placement | None
+) -> None:
+    first = replace(rollback(1, 0, D1), partitions=(replace(entry(1, D1).partitions[0], new_location=THEIRS),))
+    second = replace(rollback(2, 0, D1), partitions=(replace(entry(2, D1).partitions[0], new_location=None),))
+    by = {} if answered else {"settled_by": "a recovery"}
+    newest = published(entry(3, D1), settled_age_seconds=age_seconds)
+    found = history(published(first, **by), published(second, **by), newest)
+    assert found.placement(D1, THEIRS) is (expected or Placement.MOVED)
+    assert found.placement(D1, None) is (expected or Placement.MISSING)
+    just_before = history(
+        published(first, **by), published(second, **by), replace(newest, settled_age_seconds=LATE_CALL_SECONDS - 1)
+    )
+    assert just_before.placement(D1, THEIRS) is (Placement.MOVED if answered else Placement.BEHIND)
+
+
+def test_a_partition_that_was_dropped_is_in_place_while_it_is_gone_or_empty() -> None:
+    dropped = replace(rollback(2, 0, D1), partitions=(replace(entry(2, D1).partitions[0], new_location=None),))
+    found = history(entry(1, D1), dropped)
+    assert found.placement(D1, None) is Placement.IN_PLACE
+    assert found.placement(D1, EMPTY) is Placement.IN_PLACE
+    assert found.placement(D1, at("w1")) is Placement.BEHIND
+    assert found.placement(D1, THEIRS) is Placement.MOVED
+
+
+def test_the_state_at_a_version_is_what_the_newest_entry_up_to_then_had_made() -> None:
+    found = history(
+        entry(1, D1), entry(2, D2, old=THEIRS), entry(3, D1, old=at("w1")), abandoned(entry(4, D1)), entry(5, D1)
+    )
+    assert found.state_at(0) == {D1: StateThen(None, known=True), D2: StateThen(THEIRS, known=True)}
+    assert found.state_at(1) == {D1: StateThen(at("w1"), known=True), D2: StateThen(THEIRS, known=True)}
+    assert found.state_at(2) == {D1: StateThen(at("w1"), known=True)}
+    assert found.state_at(3) == found.state_at(4) == {D1: StateThen(at("w3"), known=True)}
+    assert found.state_at(5) == {}
+
+
+def test_a_state_that_only_trimmed_entries_tell_is_not_known() -> None:
+    found = history(entry(1, D1), entry(4, D1, D2, old=at("w2")), entry(5, D1))
+    assert found.state_at(1) == {D1: StateThen(at("w1"), known=True), D2: StateThen(at("w2"), known=False)}
+    assert found.state_at(3)[D1] == StateThen(at("w1"), known=False), "2 or 3 may have moved it"
+    assert found.state_at(3)[D2] == StateThen(at("w2"), known=True)
+    assert found.state_at(4) == {D1: StateThen(at("w4"), known=True)}
+    borne_out = history(entry(1, D1), entry(4, D1, old=at("w1")))
+    assert borne_out.state_at(3) == {D1: StateThen(at("w1"), known=True)}
+
+
+def test_the_newest_word_on_the_files_of_a_location_is_returned() -> None:
+    first = replace(entry(1, D1), partitions=(replace(entry(1, D1).partitions[0], rows=5),))
+    again = replace(rollback(3, 1, D1), partitions=(replace(entry(1, D1).partitions[0], rows=6),))
+    found = history(first, entry(2, D1), again)
+    described = found.described(D1, Location.parse(at("w1").replace("s3a", "s3")))
+    assert described is not None
+    assert described.rows == 6
+    assert found.described(D1, Location.parse(THEIRS)) is None
+    assert found.described(D2, Location.parse(at("w1"))) is None
+
+
+def test_what_readers_have_left_is_scheduled_with_all_that_the_log_knows_of_it() -> None:
+    mine = replace(entry(1, D1), partitions=(replace(entry(1, D1).partitions[0], bytes=11),))
+    found = history(mine, published(entry(2, D1, old=at("w1")), settled_age_seconds=60.0))
+    (one,) = found.left.values()
+    assert (str(one.location), one.left_by, one.age_seconds) == (at("w1"), 2, 60.0)
+    assert (one.retention_seconds, one.objects, one.bytes) == (None, (), 11)
+    (theirs,) = history(replacing(1)).left.values()
+    assert (theirs.retention_seconds, theirs.objects, theirs.bytes) == (7200.0, (OBJECT,), 7)
+    past = replacing(1, delete_after=replacing(1).created_at - timedelta(days=1))
+    assert [left.retention_seconds for left in history(past).left.values()] == [0.0]
+
+
+def test_a_schedule_of_our_own_files_keeps_what_is_known_of_their_size() -> None:
+    mine = replace(entry(1, D1), partitions=(replace(entry(1, D1).partitions[0], bytes=11),))
+    second = entry(2, D1, old=at("w1"))
+    schedule = ReplacedLocation(location=at("w1"), delete_after=second.created_at + timedelta(days=3))
+    (one,) = history(mine, replace(second, replaced=(schedule,))).left.values()
+    assert (one.bytes, one.retention_seconds) == (11, 3 * 86_400.0)
+
+
+def test_a_location_to_which_readers_come_back_is_left_no_more() -> None:
+    back = replace(rollback(3, 1, D1), partitions=(replace(entry(1, D1).partitions[0], old_location=at("w2")),))
+    found = history(entry(1, D1), entry(2, D1, old=at("w1")), back)
+    assert left(found) == {at("w2"): 3}
+    assert left(history(abandoned(entry(1, D1)))) == {str(LAYOUT.data("w1")): 1}
+    recovery = replace(entry(2, operation=Operation.RECOVER, settles=1), partitions=entry(1, D1).partitions)
+    assert left(history(abandoned(entry(1, D1)), recovery)) == {}
+    assert left(history(abandoned(rollback(1, 0, D1)))) == {}, "its files are another write's"
+
+
+def test_a_partition_that_another_tool_had_moved_was_never_left_nor_come_to() -> None:
+    one = published(replacing(1), superseded=frozenset({D1}))
+    found = history(one)
+    assert left(found) == {at("w1"): 1}, "what was written for it is nobody's"
+    assert found.current == {}
+    half = entry(2, D1, D2, old=THEIRS)
+    schedule = replacing(2).replaced
+    found = history(published(replace(half, replaced=schedule), superseded=frozenset({D2})))
+    assert left(found) == {at("w2", D2): 2, THEIRS: 2}
+    assert set(found.current) == {D1}
+
+
+def test_what_a_vacuum_deleted_is_left_no_more_and_what_it_may_be_deleting_cannot_come_back() -> None:
+    first = (entry(1, D1), entry(2, D1, old=at("w1")))
+    place = Location.parse(at("w1")).place
+    deletes = (DeletedLocation(location=at("w1"), replaced_by=2),)
+    sweeps = entry(3, operation=Operation.VACUUM, deletes=deletes)
+    kept = replace(sweeps, deletes=(replace(deletes[0], kept=True),))
+    assert history(*first).restorable(Location.parse(at("w1")))
+    done, doubtful, given_up, spared = (
+        history(*first, one) for one in (sweeps, in_doubt(sweeps), abandoned(sweeps), kept)
+    )
+    assert (left(done), done.deleted, done.doomed) == ({}, {place: 3}, set())
+    assert (left(doubtful), doubtful.deleted, doubtful.doomed) == ({at("w1"): 2}, {}, {place})
+    assert (left(given_up), given_up.deleted, given_up.doomed) == ({at("w1"): 2}, {}, set())
+    assert (left(spared), spared.deleted, spared.doomed) == ({at("w1"): 2}, {}, set())
+    can_come_back = [one.restorable(Location.parse(at("w1"))) for one in (done, doubtful, given_up, spared)]
+    assert can_come_back == [False, False, True, True]
+
+
+def test_a_vacuum_of_what_was_left_once_deletes_nothing_that_was_left_again() -> None:
+    again = (
+        entry(1, D1),
+        entry(2, D1, old=at("w1")),
+        replace(rollback(3, 1, D1), partitions=(replace(entry(1, D1).partitions[0], old_location=at("w2")),)),
+        entry(4, D1, old=at("w1")),
+    )
+    sweeps = entry(5, operation=Operation.VACUUM, deletes=(DeletedLocation(location=at("w1"), replaced_by=2),))
+    found = history(*again, in_doubt(sweeps))
+    assert found.outstanding(sweeps) == ()
+    assert left(history(*again, sweeps)) == {at("w1"): 4, at("w2"): 3}
+    newer = replace(sweeps, deletes=(replace(sweeps.deletes[0], replaced_by=4),))
+    assert [str(one.location) for one in found.outstanding(newer)] == [at("w1")]
+    assert found.outstanding(replace(newer, deletes=(replace(newer.deletes[0], kept=True),))) == ()
+    assert not history(*again[:2], sweeps).restorable(Location.parse(at("w1")))
+    back = history(*again[:2], replace(sweeps, version=3, base_version=2), replace(again[3], version=4))
+    assert not back.restorable(Location.parse(at("w2", D2)))
+
+
+def test_entries_are_trimmed_only_when_settled_for_longer_than_asked_and_never_the_newest() -> None:
+    old = {"settled_age_seconds": 100.0}
+    first, second = published(entry(1), **old), published(entry(2), **old)
+    doubtful = replace(in_doubt(entry(3)), settled_age_seconds=100.0)
+    where_d1_is, newest = published(entry(4, D1), **old), published(entry(5), **old)
+    found = history(first, second, doubtful, where_d1_is, newest)
+    assert found.trimmable(99.0) == {1, 2}
+    assert found.trimmable(100.0) == frozenset()
+
+
+def test_the_newest_key_of_each_stream_stays_and_what_voids_a_key() -> None:
+    keys = ("a/1", "b/1", "a/2", "c", "", "", "")
+    records = [published(entry(n + 1, idempotency_key=key), settled_age_seconds=100.0) for n, key in enumerate(keys)]
+    assert history(*records).trimmable(99.0) == {1, 5, 6}
+    voids = replace(records[4], entry=replace(rollback(5, 3), write_id="w5"))
+    assert history(*records[:4], voids, *records[5:]).trimmable(99.0) == {1, 6}
+    voids_nothing = replace(voids, entry=replace(voids.entry, rollback_to=4))
+    assert history(*records[:4], voids_nothing, *records[5:]).trimmable(99.0) == {1, 5, 6}

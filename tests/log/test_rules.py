@@ -1,0 +1,274 @@
+"""The rules by which writers agree, one decision at a time; ``tests/protocol`` explores what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
+from table_writer.log.keys import comes_before, is_kept, published_with_key
+from table_writer.log.rules import (
+    Effect,
+    PartitionState,
+    Standing,
+    claim_is_over,
+    effect,
+    partition_state,
+    recovered_state,
+    standing,
+    to_switch,
+)
+from table_writer.model.entry import DeletedLocation, EntryPartition, LogEntry, Operation, Outcome
+from table_writer.model.location import Location
+from table_writer.model.table import PartitionValues
+from table_writer.model.write import TableLayout, every_partition
+
+LAYOUT = TableLayout(Location.parse("s3a://lake/t"))
+D1, D2, D3 = ("d1",), ("d2",), ("d3",)
+PUBLISHED, ABANDONED = Outcome.PUBLISHED, Outcome.ABANDONED
+
+
+def at(write_id: str, values: PartitionValues = D1) -> str:
+    return str(LAYOUT.data(write_id).child(f"dt={values[0]}"))
+
+
+def entry(version: int, *values: PartitionValues, old: str | None = None, **changes: Any) -> LogEntry:
+    write_id = str(changes.pop("write_id", f"w{version}"))
+    partitions = tuple(
+        EntryPartition(
+            values=one, old_location=old, new_location=at(write_id, one), rows=1, bytes=1, raw_bytes=1, files=1
+        )
+        for one in values
+    )
+    fields: dict[str, Any] = {
+        "table": "mart.t",
+        "version": version,
+        "write_id": write_id,
+        "operation": Operation.WRITE,
+        "mode": "m",
+        "created_at": datetime(2024, 1, 1, tzinfo=UTC),
+        "base_version": version - 1,
+        "publish_timeout_seconds": 300.0,
+        "partitions": partitions,
+    }
+    return LogEntry(**{**fields, **changes})
+
+
+def vacuum(version: int, *locations: Location | str) -> LogEntry:
+    deletes = tuple(DeletedLocation(location=str(one), replaced_by=None) for one in locations)
+    return entry(version, operation=Operation.VACUUM, deletes=deletes)
+
+
+def published(one: LogEntry, **changes: Any) -> SlotRecord:
+    fields = {"age_seconds": 0.0, "settled_by": one.write_id, **changes}
+    return SlotRecord(one, fields.pop("outcome", PUBLISHED), **fields)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "outcome", "expected"),
+    [
+        (entry(5, D1), PUBLISHED, Standing.EARLIER),
+        (entry(6, D1), PUBLISHED, Standing.CONFLICT),
+        (entry(6, D1, D3), PUBLISHED, Standing.CONFLICT),
+        (entry(6, D3), PUBLISHED, Standing.UNRELATED),
+        (entry(6, D1), ABANDONED, Standing.UNRELATED),
+        (entry(6, D1), None, Standing.IN_DOUBT),
+        (entry(5, D1), None, Standing.IN_DOUBT),
+        (entry(6, D3), None, Standing.UNRELATED),
+        (entry(4, D1), PUBLISHED, Standing.CONFLICT),  # it was in doubt at the plan
+        (entry(4, D1), ABANDONED, Standing.UNRELATED),
+        (entry(6, D3, idempotency_key="k"), None, Standing.IN_DOUBT),
+        (entry(6, D3, idempotency_key="k"), PUBLISHED, Standing.UNRELATED),
+        (entry(6, D3, idempotency_key="other"), None, Standing.UNRELATED),
+        (vacuum(6, LAYOUT.data("mine")), PUBLISHED, Standing.DELETED),
+        (vacuum(6, LAYOUT.data("mine")), None, Standing.DELETED),
+        (vacuum(6, LAYOUT.data("mine")), ABANDONED, Standing.UNRELATED),
+        (vacuum(6, at("mine", D2)), PUBLISHED, Standing.DELETED),
+        (vacuum(6, LAYOUT.data("others")), None, Standing.UNRELATED),
+        (vacuum(5, LAYOUT.data("mine")), PUBLISHED, Standing.UNRELATED),  # its writer had seen it
+        (vacuum(4, LAYOUT.data("mine")), PUBLISHED, Standing.DELETED),  # in doubt at the plan
+    ],
+    ids=str,
+)
+def test_what_another_entry_means_to_a_write_that_was_planned_at_version_5(
+    theirs: LogEntry, outcome: Outcome | None, expected: Standing
+) -> None:
+    draft = entry(7, D1, D2, write_id="mine", base_version=5, idempotency_key="k")
+    assert standing(theirs, outcome, draft, {4}, data=LAYOUT.data("mine")) is expected
+
+
+def test_a_write_without_a_key_has_no_key_in_common_with_another() -> None:
+    assert standing(entry(6, D3), None, entry(7, D1), ()) is Standing.UNRELATED
+    keyed = entry(7, D1, idempotency_key="k")
+    assert standing(entry(6, D3), None, keyed, ()) is Standing.UNRELATED
+    assert standing(replace(keyed, version=6), None, entry(7, D3), ()) is Standing.UNRELATED
+
+
+def test_a_write_that_builds_on_what_is_there_conflicts_with_nobody_and_waits_for_all() -> None:
+    draft = entry(7, D1, base_version=5)
+    assert standing(entry(6, D1), PUBLISHED, draft, (), appends=True) is Standing.EARLIER
+    assert standing(entry(6, D1), None, draft, (), appends=True) is Standing.IN_DOUBT
+    deletes_it = vacuum(6, LAYOUT.data("w7"))
+    assert standing(deletes_it, None, draft, (), appends=True) is Standing.DELETED
+
+
+def test_what_a_predicate_selects_counts_as_much_as_what_has_rows() -> None:
+    draft = entry(7, D1, base_version=5)
+
+    def only_d3(existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
+        return frozenset(existing) & {D3}
+
+    assert standing(entry(6, D3), PUBLISHED, draft, (), scope=only_d3) is Standing.CONFLICT
+    assert standing(entry(6, D2), PUBLISHED, draft, (), scope=only_d3) is Standing.UNRELATED
+    assert standing(entry(6, D2), None, draft, (), scope=every_partition) is Standing.IN_DOUBT
+
+
+def test_a_write_of_nothing_is_given_up_by_its_directory_alone() -> None:
+    nothing = entry(7, write_id="mine", base_version=5)
+    deletes_it = vacuum(6, LAYOUT.data("mine"))
+    assert standing(deletes_it, None, nothing, (), data=LAYOUT.data("mine")) is Standing.DELETED
+    assert standing(deletes_it, None, nothing, ()) is Standing.UNRELATED
+
+
+def test_a_claim_is_over_only_after_its_own_time() -> None:
+    assert not claim_is_over(entry(1), 300.0)
+    assert claim_is_over(entry(1), 300.1)
+
+
+EMPTY = str(LAYOUT.empty("w9"))
+THEIRS = "s3a://lake/t/dt=d1/"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "now", "expected"),
+    [
+        (None, "new", None, PartitionState.BEFORE),
+        (None, "new", EMPTY, PartitionState.BEFORE),
+        (None, "new", "new", PartitionState.DONE),
+        (None, "new", THEIRS, PartitionState.SUPERSEDED),
+        ("old", "new", "old", PartitionState.BEFORE),
+        ("old", "new", "new", PartitionState.DONE),
+        ("old", "new", None, PartitionState.SUPERSEDED),
+        ("old", "new", EMPTY, PartitionState.SUPERSEDED),
+        ("old", "new", THEIRS, PartitionState.SUPERSEDED),
+        ("old", "new", "no location at all", PartitionState.SUPERSEDED),
+        ("old", None, None, PartitionState.DONE),
+        ("old", None, EMPTY, PartitionState.EMPTIED),
+        ("old", None, "old", PartitionState.BEFORE),
+        ("old", None, THEIRS, PartitionState.SUPERSEDED),
+        (None, None, None, PartitionState.DONE),
+        (None, None, EMPTY, PartitionState.EMPTIED),
+        ("same", "same", "same", PartitionState.DONE),
+    ],
+)
+def test_where_a_partition_stands_is_told_by_its_location_alone(
+    old: str | None, new: str | None, now: str | None, expected: PartitionState
+) -> None:
+    def full(text: str | None) -> str | None:
+        return at(text) if text in {"old", "new", "same"} else text
+
+    wanted = replace(entry(1, D1).partitions[0], old_location=full(old), new_location=full(new))
+    assert partition_state(wanted, full(now), LAYOUT) is expected
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        ([PartitionState.DONE], Effect.ALL),
+        ([PartitionState.DONE, PartitionState.EMPTIED], Effect.ALL),
+        ([PartitionState.BEFORE], Effect.NONE),
+        ([PartitionState.BEFORE, PartitionState.SUPERSEDED], Effect.NONE),
+        ([PartitionState.DONE, PartitionState.BEFORE], Effect.SOME),
+        ([PartitionState.EMPTIED, PartitionState.SUPERSEDED], Effect.SOME),
+        ([], Effect.SOME),
+    ],
+)
+def test_a_call_took_effect_on_all_partitions_or_on_none_or_nobody_can_tell(
+    states: list[PartitionState], expected: Effect
+) -> None:
+    assert effect(states) is expected
+
+
+def test_a_recovery_sends_all_but_what_others_moved_and_nothing_where_nothing_is_left() -> None:
+    done, before, moved = PartitionState.DONE, PartitionState.BEFORE, PartitionState.SUPERSEDED
+    assert to_switch({D1: done, D2: before, D3: moved}) == {D1, D2}
+    assert to_switch({D1: done, D2: PartitionState.EMPTIED}) == {D1, D2}
+    assert to_switch({D1: done, D3: moved}) == frozenset()
+    assert to_switch({}) == frozenset()
+
+
+def test_a_recovery_rolls_forward_where_only_late_calls_of_this_library_have_been() -> None:
+    history = History(LAYOUT, [published(entry(1, D1)), published(entry(2, D1, old=at("w1")))])
+    wanted = entry(3, D1, old=at("w2")).partitions[0]
+    assert recovered_state(history, wanted, at("w2")) is PartitionState.BEFORE
+    assert recovered_state(history, wanted, at("w1")) is PartitionState.BEFORE
+    assert recovered_state(history, wanted, at("w3")) is PartitionState.DONE
+    assert recovered_state(history, wanted, THEIRS) is PartitionState.SUPERSEDED
+    unknown = entry(3, D3, old=THEIRS).partitions[0]
+    assert recovered_state(history, unknown, at("w1", D3)) is PartitionState.SUPERSEDED
+    assert recovered_state(history, unknown, THEIRS) is PartitionState.BEFORE
+
+
+@pytest.mark.parametrize(
+    ("key", "other", "expected"),
+    [
+        ("q/1", "q/2", True),
+        ("q/2", "q/2", False),
+        ("q/9", "q/10", True),
+        ("q/10", "q/9", False),
+        ("a/b/1", "a/b/2", True),
+        ("a/1/1", "a/2/2", False),
+        ("a/1", "b/2", False),
+        ("1", "2", False),
+        ("/1", "/2", False),
+        ("q/x", "q/2", False),
+        ("q/1", "q/x", False),
+        ("q/1", "q/", False),
+    ],
+)
+def test_batches_of_one_stream_come_in_the_order_of_their_numbers(key: str, other: str, expected: bool) -> None:
+    assert comes_before(key, other) is expected
+
+
+def rollback(version: int, to: int, *values: PartitionValues) -> LogEntry:
+    return entry(version, *values, operation=Operation.ROLLBACK, rollback_to=to)
+
+
+def test_a_key_counts_unless_all_of_its_partitions_were_rolled_back_before_it() -> None:
+    keyed = published(entry(2, D1, D2, idempotency_key="k"))
+    first = published(entry(1, D1))
+
+    def counts(*later: SlotRecord, one: SlotRecord = keyed) -> bool:
+        records = [first, one, *later]
+        assert is_kept(one, records) is (published_with_key(records, "k") is not None)
+        return is_kept(one, records)
+
+    assert counts()
+    assert not counts(one=replace(keyed, outcome=ABANDONED))
+    assert not counts(one=replace(keyed, outcome=None))
+    assert not counts(one=replace(keyed, superseded=frozenset({D1, D2})))
+    assert counts(published(rollback(3, 1, D1)))
+    assert not counts(published(rollback(3, 1, D1, D2)))
+    assert not counts(published(rollback(3, 1, D1)), one=replace(keyed, superseded=frozenset({D2})))
+    assert counts(published(rollback(3, 2, D1, D2)))
+    assert counts(replace(published(rollback(3, 1, D1, D2)), outcome=ABANDONED))
+    assert counts(published(rollback(3, 1, D1, D2)), published(rollback(4, 2, D1, D2)))
+    assert not counts(published(rollback(3, 1, D1, D2)), published(rollback(4, 3, D1, D2)))
+    assert counts(published(entry(3, D1)), published(rollback(4, 3, D1, D2)))
+
+
+def test_a_key_is_found_by_its_newest_write_and_never_by_what_recovered_or_rolled_back() -> None:
+    first, second = entry(1, D1, idempotency_key="k"), entry(2, D1, idempotency_key="k")
+    assert published_with_key([published(first), published(second)], "k") == second
+    assert published_with_key([published(first)], "other") is None
+    assert published_with_key([published(first), published(second, outcome=ABANDONED)], "k") == first
+    again = replace(second, operation=Operation.RECOVER, settles=1)
+    assert published_with_key([published(first), published(again)], "k") == first
+
+
+def test_no_call_comes_a_day_after_it_was_sent() -> None:
+    assert LATE_CALL_SECONDS == 24 * 3600
