@@ -6,7 +6,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-spark35 check bench bench-append bench-budget bench-memory bench-scale docs clean chromium versitygw
+.PHONY: help demo test test-slow test-spark35 mutants check bench bench-append bench-budget bench-memory bench-scale docs clean chromium versitygw
 
 help:  ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -81,5 +81,14 @@ $(VENV)-spark35/.ready: pyproject.toml
 test-spark35: $(VENV)-spark35/.ready  ## The smaller run on Spark 3.5
 	$(VENV)-spark35/bin/python -m pytest -m spark35 --lakehouse-s3=none tests/end_to_end tests/create_table
 
+$(VENV)-mutants/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-mutants
+	$(VENV)-mutants/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-mutants/bin/python -m pip install --quiet --editable '.[mutants]'
+	touch $@
+
+mutants: $(VENV)-mutants/.ready  ## Does a test notice a wrong line of the protocol? Options: MUTANTS="--mutants 200"
+	$(VENV)-mutants/bin/python tests/mutants/run.py $(MUTANTS)
+
 clean:  ## Remove what the targets above made
-	rm -rf $(VENV) $(VENV)-spark35 $(VENV)-bench docs/_build build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-spark35 $(VENV)-bench $(VENV)-mutants mutants docs/_build build dist *.egg-info

@@ -56,9 +56,7 @@ def test_entries_in_doubt_are_told_apart_and_a_vacuum_changes_no_partition() -> 
 def test_a_write_is_known_by_its_own_name_and_by_every_location_that_an_entry_names() -> None:
     recovery = entry(3, D1, operation=Operation.RECOVER, settles=2, write_id="r3")
     recovery = replace(recovery, partitions=(replace(recovery.partitions[0], new_location=at("w2")),))
-    found = history(
-        abandoned(entry(1)), abandoned(entry(2, D1, old=at("w0"))), in_doubt(recovery), vacuum(4, at("w8"))
-    )
+    found = history(abandoned(entry(1)), abandoned(entry(2, D1, old=at("w0"))), in_doubt(recovery), vacuum(4, at("w8")))
     assert found.claimed_ids == {"w0", "w1", "w2"}
     assert found.published_ids == found.ids_in_doubt == {"w2"}
     assert written_ids(LAYOUT, recovery) == {"r3", "w2"}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
-from table_writer.errors import InvalidInputError
-from table_writer.log.owner import Owner, claim_root, refuse_nested_roots
+from table_writer.errors import InvalidInputError, StorageError
+from table_writer.log.owner import Owner, claim_root, is_of_earlier_table, refuse_nested_roots
 from table_writer.model.location import Location
 from table_writer.model.table import Table, TableName
 from table_writer.model.write import TableLayout
@@ -74,3 +75,92 @@ def test_a_root_below_a_root_of_another_database_is_refused() -> None:
     claim_root(store, TableLayout(Location.parse("s3a://lake/mart")), OWNER)
     with pytest.raises(InvalidInputError, match="lies inside"):
         refuse_nested_roots(store, LAYOUT, table("orders", str(LAYOUT.root)), [])
+
+
+@pytest.mark.parametrize("above", ["s3a://lake/", "s3a://lake/a", "s3a://lake/a/b", "s3a://lake/a/b/c"])
+def test_every_directory_above_is_asked_whether_it_is_a_root(above: str) -> None:
+    store, inner = MemoryStore(), TableLayout(Location.parse("s3a://lake/a/b/c/d"))
+    if above != "s3a://lake/":
+        claim_root(store, TableLayout(Location.parse(above)), OWNER)
+        with pytest.raises(InvalidInputError, match=f"lies inside {above}/, which is another table's root"):
+            refuse_nested_roots(store, inner, table("orders", str(inner.root)), [])
+    else:
+        refuse_nested_roots(store, inner, table("orders", str(inner.root)), [])
+
+
+def test_the_root_itself_is_no_root_above_and_another_directory_name_is_another_librarys() -> None:
+    store = MemoryStore()
+    claim_root(store, LAYOUT, OWNER)
+    claim_root(store, TableLayout(Location.parse("s3a://lake/mart"), "_other"), OWNER)
+    refuse_nested_roots(store, LAYOUT, table("orders", str(LAYOUT.root)), [])
+
+
+def test_where_nobody_may_look_above_nothing_is_refused() -> None:
+    store = MemoryStore()
+
+    def denied(call: str, _phase: str, _key: str) -> None:
+        if call == "head":
+            raise StorageError("AccessDenied")
+
+    store.on_call = denied
+    refuse_nested_roots(store, LAYOUT, table("orders", str(LAYOUT.root)), [])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        table("orders", "s3a://lake/mart"),  # the table itself, as another metastore call spells it
+        table("nowhere", ""),
+        table("relative", "mart/orders"),
+        replace(table("view", "s3a://lake/mart"), kind="VIRTUAL_VIEW"),
+        replace(table("view", "s3a://lake/mart"), kind="MATERIALIZED_VIEW"),
+    ],
+    ids=str,
+)
+def test_what_has_no_files_of_its_own_there_is_passed_over_and_the_next_is_not(other: Table) -> None:
+    mine = table("orders", str(LAYOUT.root))
+    refuse_nested_roots(MemoryStore(), LAYOUT, mine, [other])
+    with pytest.raises(InvalidInputError, match=r"mart\.inner"):
+        refuse_nested_roots(MemoryStore(), LAYOUT, mine, [other, table("inner", "s3a://lake/mart/orders/x")])
+
+
+def test_a_hint_of_a_log_that_was_deleted_goes_with_the_first_write_and_not_with_later_ones() -> None:
+    store = MemoryStore()
+    store.put(LAYOUT.settled_key, b"{}")
+    claim_root(store, LAYOUT, OWNER)
+    assert store.head(LAYOUT.settled_key) is None
+    store.put(LAYOUT.settled_key, b"{}")
+    claim_root(store, LAYOUT, OWNER)
+    assert store.head(LAYOUT.settled_key) is not None
+
+
+def test_of_two_first_writes_of_two_tables_one_is_refused() -> None:
+    store = MemoryStore()
+
+    def claim_meanwhile() -> None:
+        claim_root(store, LAYOUT, replace(OWNER, name="other"))
+
+    with pytest.raises(InvalidInputError, match=r"belongs to mart\.other"):
+        claim_root(store, LAYOUT, OWNER, first_write=claim_meanwhile)
+
+
+def test_an_owner_survives_storage_and_what_is_none_is_refused_by_its_name() -> None:
+    assert Owner.from_json(OWNER.to_json(), "x") == OWNER
+    assert json.loads(OWNER.to_json())["format"] == 1
+    for body in (b"", b"[]", b"{}", b"null", b'{"format": 1}', b"[" * 100_000, OWNER.to_json()[:-1] + b', "more": 1}'):
+        with pytest.raises(InvalidInputError, match=r"owner\.json cannot be read"):
+            Owner.from_json(body, "owner.json")
+    with pytest.raises(InvalidInputError, match="upgrade"):
+        Owner.from_json(OWNER.to_json().replace(b'"format": 1', b'"format": 2'), "owner.json")
+
+
+def test_a_table_that_was_made_again_may_take_its_files_over_and_another_may_not() -> None:
+    store = MemoryStore()
+    again = replace(OWNER, created_at_seconds=2)
+    assert not is_of_earlier_table(store, LAYOUT, OWNER), "there is none"
+    claim_root(store, LAYOUT, OWNER)
+    assert not is_of_earlier_table(store, LAYOUT, replace(OWNER, metastore="elsewhere"))
+    assert is_of_earlier_table(store, LAYOUT, again)
+    for other in (replace(again, name="orders2"), replace(OWNER, database="mart2")):
+        with pytest.raises(InvalidInputError, match=r"belongs to mart\.orders created at 1"):
+            is_of_earlier_table(store, LAYOUT, other)

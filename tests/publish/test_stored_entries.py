@@ -140,7 +140,13 @@ def test_a_partition_of_other_tools_goes_back_with_the_figures_that_a_listing_sh
     world.write(NEW)
     world.keeper.rollback(T, version=0)
     (one,) = stored(world, 2)["partitions"]
-    assert (one["new_location"], one["rows"], one["bytes"], one["raw_bytes"], one["files"]) == ("dt=d1/", None, 6, None, 1)
+    assert (one["new_location"], one["rows"], one["bytes"], one["raw_bytes"], one["files"]) == (
+        "dt=d1/",
+        None,
+        6,
+        None,
+        1,
+    )
 
 
 @pytest.mark.parametrize("adds", [True, False])

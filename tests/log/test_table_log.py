@@ -1,0 +1,205 @@
+"""The log as objects: listings, hints, marks, and what is done where something of it is gone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from table_writer.errors import InvalidInputError, StorageError
+from table_writer.log.history import LATE_CALL_SECONDS
+from table_writer.log.table_log import HINT_EVERY_VERSIONS, TableLog
+from table_writer.model.entry import LogEntry, Outcome
+from table_writer.testing.memory_store import MemoryStore
+
+from .test_rules import D1, D2, LAYOUT, entry
+
+
+class Log:
+    """A log of so many entries, all but those in doubt settled."""
+
+    def __init__(self, count: int, *, in_doubt: tuple[int, ...] = (), keys: dict[int, str] | None = None) -> None:
+        self.now = 1_000_000.0
+        self.store = MemoryStore(clock=lambda: self.now)
+        self.log = TableLog(self.store, LAYOUT)
+        for version in range(1, count + 1):
+            self.add(entry(version, D1, idempotency_key=(keys or {}).get(version, "")), settled=version not in in_doubt)
+
+    def add(self, one: LogEntry, *, settled: bool = True) -> None:
+        assert self.log.claim(one)
+        if settled:
+            self.log.settle(one.version, Outcome.PUBLISHED, write_id=one.write_id)
+
+    def reads(self) -> int:
+        return self.store.request_counts().get("GetObject", 0)
+
+
+def test_a_listing_says_what_is_settled_in_doubt_and_orphaned() -> None:
+    of = Log(6, in_doubt=(3, 5))
+    of.store.delete([LAYOUT.entry_key(2)])
+    state = of.log.read_state(listed_after=0)
+    assert (state.newest, state.in_doubt, state.versions) == (6, {3, 5}, {1, 3, 4, 5, 6})
+    assert (state.orphans, state.settled, state.listed_after) == ({2}, 2, 0)
+    assert Log(6).log.read_state().settled == 6
+
+
+def test_an_empty_log_begins_at_0_and_what_is_no_slot_is_passed_over() -> None:
+    of = Log(0)
+    for name in ("readme", "1.json", f"{1:020}.json.bak", f"{1:020}.txt"):
+        of.store.put(f"{LAYOUT.log_prefix}{name}", b"x")
+    state = of.log.read_state()
+    assert (state.newest, state.settled, state.versions) == (0, 0, frozenset())
+
+
+def test_a_listing_from_a_settled_version_holds_it_and_what_came_after_it() -> None:
+    of = Log(9)
+    state = of.log.read_state(listed_after=7)
+    assert (state.versions, state.listed_after, state.orphans) == ({7, 8, 9}, 7, frozenset())
+
+
+def test_where_nothing_is_left_after_the_hint_the_whole_log_is_listed() -> None:
+    of = Log(3)
+    assert of.log.read_state(listed_after=50).versions == {1, 2, 3}
+    assert of.log.read_state(listed_after=50).listed_after == 0
+
+
+def test_a_hint_is_saved_every_so_many_versions_and_only_up_to_what_is_settled() -> None:
+    of = Log(HINT_EVERY_VERSIONS - 1)
+    of.log.remember_settled(of.log.read_state())
+    assert of.store.get(LAYOUT.settled_key) is None
+    of.add(entry(HINT_EVERY_VERSIONS, D1))
+    of.add(entry(HINT_EVERY_VERSIONS + 1, D1), settled=False)
+    of.log.remember_settled(of.log.read_state())
+    stored = of.store.get(LAYOUT.settled_key)
+    assert stored is not None
+    assert json.loads(stored.body) == {"version": HINT_EVERY_VERSIONS}
+    assert of.log.read_state().versions == {HINT_EVERY_VERSIONS, HINT_EVERY_VERSIONS + 1}
+    of.store.delete([LAYOUT.settled_key])
+    of.store.on_call = lambda call, *_: refuse() if call == "put" else None
+    of.log.remember_settled(of.log.read_state(listed_after=0))  # only slower
+
+
+def refuse() -> None:
+    raise StorageError("AccessDenied")
+
+
+@pytest.mark.parametrize(
+    ("body", "version"), [(b'{"version": 2}', 2), (b'{"version": -7}', 0), (b'{"version": 1e999}', 0), (b"[]", 0)]
+)
+def test_a_hint_that_is_none_counts_as_none(body: bytes, version: int) -> None:
+    of = Log(3)
+    of.store.put(LAYOUT.settled_key, body)
+    assert of.log.read_state().listed_after == version
+
+
+def test_a_recovery_is_recent_for_a_day() -> None:
+    of = Log(1)
+    assert not of.log.recovered_lately()
+    of.log.remember_recovery(1)
+    assert of.log.recovered_lately()
+    of.now += LATE_CALL_SECONDS - 1
+    assert of.log.recovered_lately()
+    of.now += 1
+    assert not of.log.recovered_lately()
+
+
+@pytest.mark.parametrize("mark", ["remember_recovery", "remember_rollback"])
+def test_what_must_be_noted_first_and_cannot_be_is_an_error(mark: str) -> None:
+    of = Log(1)
+    of.store.on_call = lambda call, *_: refuse() if call == "put" else None
+    with pytest.raises(StorageError):
+        getattr(of.log, mark)(1)
+
+
+def test_ages_and_who_settled_are_those_of_the_objects() -> None:
+    of = Log(1, in_doubt=(1,))
+    of.now += 10
+    assert of.log.read(1).age_seconds == 10
+    of.log.settle(1, Outcome.ABANDONED, write_id="somebody", superseded=[D2, D1])
+    of.now += 5
+    record = TableLog(of.store, LAYOUT).read(1)
+    assert (record.age_seconds, record.settled_age_seconds, record.settled_by) == (15, 5, "somebody")
+    assert (record.outcome, record.superseded) == (Outcome.ABANDONED, {D1, D2})
+    stored = of.store.get(LAYOUT.outcome_key(1))
+    assert stored is not None
+    said = {"outcome": "abandoned", "version": 1, "settled_by": "somebody", "superseded": [["d1"], ["d2"]]}
+    assert json.loads(stored.body) == said
+
+
+def test_what_is_settled_is_read_once_and_what_is_in_doubt_again() -> None:
+    of = Log(2, in_doubt=(2,))
+    of.log.read_history()
+    before = of.reads()
+    of.log.read_history()
+    assert of.reads() - before == 2, "the entry in doubt, and its outcome"
+
+
+def test_an_entry_that_is_gone_is_left_out_of_the_history_and_missed_where_it_is_asked_for() -> None:
+    of = Log(3)
+    state = of.log.read_state(listed_after=0)
+    of.store.delete([LAYOUT.entry_key(2)])
+    fresh = TableLog(of.store, LAYOUT)
+    assert [one.entry.version for one in fresh.read_history(state).records] == [1, 3]
+    assert fresh.find(2) is None
+    assert fresh.outcome(2) is Outcome.PUBLISHED
+    assert fresh.outcome(9) is None
+    with pytest.raises(InvalidInputError, match=r"log entry 2 .* is not there any more"):
+        fresh.read(2)
+
+
+def test_a_file_larger_than_any_entry_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = Log(2)
+    largest = max(info.size_bytes for info in of.store.list(LAYOUT.log_prefix))
+    monkeypatch.setattr("table_writer.log.table_log.MAX_ENTRY_BYTES", largest)
+    assert of.log.read_state().newest == 2
+    monkeypatch.setattr("table_writer.log.table_log.MAX_ENTRY_BYTES", largest - 1)
+    with pytest.raises(InvalidInputError, match="that is no log entry"):
+        of.log.read_state()
+
+
+def test_a_key_is_looked_for_from_the_newest_entry_on() -> None:
+    of = Log(40, keys={3: "k", 38: "new"})
+    newest = of.log.find_key("new")
+    assert newest is not None
+    assert newest.version == 38
+    assert TableLog(of.store, LAYOUT).find_key("absent") is None
+    before = of.reads()
+    assert TableLog(of.store, LAYOUT).find_key("new") == newest
+    assert of.reads() - before < 20
+    oldest = TableLog(of.store, LAYOUT).find_key("k")
+    assert oldest is not None
+    assert oldest.version == 3
+
+
+def test_a_stream_in_order_is_read_back_to_an_earlier_batch_unless_the_log_knows_a_rollback() -> None:
+    of = Log(40, keys={number: f"q/{number}" for number in range(1, 41)})
+
+    def reads_of(key: str) -> tuple[int | None, int]:
+        before = of.reads()
+        found = TableLog(of.store, LAYOUT).find_key(key, in_order=True)
+        return found and found.version, of.reads() - before
+
+    assert reads_of("q/40") == (40, 3)
+    assert reads_of("q/41") == (None, 3)
+    assert reads_of("other/1") == (None, 81)
+    assert reads_of("q/9")[0] == 9
+    of.log.remember_rollback(7)
+    assert reads_of("q/41") == (None, 81)
+    of.log.remember_rollback(41)  # its entry was never claimed, or is trimmed
+    assert reads_of("q/41") == (None, 3)
+
+
+def test_the_first_outcome_stands_and_is_returned_to_whoever_comes_second() -> None:
+    of = Log(1, in_doubt=(1,))
+    assert of.log.settle(1, Outcome.ABANDONED, write_id="a") is Outcome.ABANDONED
+    assert of.log.settle(1, Outcome.PUBLISHED, write_id="b") is Outcome.ABANDONED
+    assert of.log.read(1).settled_by == "a"
+
+
+def test_entries_go_before_their_outcomes_and_nothing_else_goes() -> None:
+    of = Log(4)
+    deleted: list[str] = []
+    of.store.on_call = lambda call, phase, key: deleted.append(key) if (call, phase) == ("delete", "after") else None
+    of.log.trim([2, 1])
+    expected = [LAYOUT.entry_key(1), LAYOUT.entry_key(2), LAYOUT.outcome_key(1), LAYOUT.outcome_key(2)]
+    assert deleted == expected

@@ -1,0 +1,1 @@
+collect_ignore = ["run.py"]  # it needs mutmut, which only `make mutants` has
