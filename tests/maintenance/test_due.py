@@ -186,7 +186,7 @@ def test_a_write_without_a_registration_is_as_old_as_its_youngest_trace(world: W
 def test_one_write_that_lives_hides_no_other_that_is_dead(world: World) -> None:
     writes = [given_up(world) for _ in range(3)]
     world.skipped_seconds += 2 * HOUR
-    alive = sorted(writes)[0]
+    alive = min(writes)
     world.store.put(f"{world.layout.data(alive).key}now", b"x")
     assert set(dead(world, HOUR)) == set(writes) - {alive}
     location = f"{world.layout.data(alive)}dt=d7/"

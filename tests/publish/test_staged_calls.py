@@ -1,0 +1,285 @@
+"""Every call on a staged write, in every state that the write can be in: what it says, and what it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from table_writer.display.staged_report import StagedDetail
+from table_writer.errors import (
+    CheckFailedError,
+    ConflictError,
+    InvalidInputError,
+    LostResponseError,
+    OutcomeUnknownError,
+    PartitionExistsError,
+    StorageError,
+)
+from table_writer.model.check_result import CheckResult
+from table_writer.model.table import Column
+from table_writer.model.write import WriteMode
+from table_writer.staged_writes import StagedWrites
+from tests.publish.world import DeathError, Fault, World
+
+T = "mart.orders"
+OLD = {"d1": frozenset({1}), "d2": frozenset({2})}
+NEW = {"d1": frozenset({10}), "d3": frozenset({30})}
+DIED = Fault("metastore", "alter_partitions", 1, "before", DeathError)
+FAILED = CheckResult(name="not_null(id)", severity="error", passed=False, message="1 of 2 rows has no id")
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.write(OLD)
+    return world
+
+
+def everything(world: World) -> dict[str, bytes]:
+    stored = {info.key: world.store.get(info.key) for info in world.store.list("")}
+    return {key: found.body for key, found in stored.items() if found is not None}
+
+
+def look(world: World, write_id: str) -> StagedDetail:
+    """Do a dry run, which must change nothing."""
+    before, rows = everything(world), world.rows()
+    try:
+        found = world.keeper.publish(T, write_id, dry_run=True)
+    finally:
+        assert (everything(world), world.rows()) == (before, rows)
+    assert isinstance(found, StagedDetail)
+    return found
+
+
+@pytest.mark.parametrize("mode", list(WriteMode))
+def test_a_dry_run_of_what_can_be_published_says_so(world: World, mode: WriteMode) -> None:
+    rows = {"d3": frozenset({3})} if mode is WriteMode.CREATE_PARTITIONS else NEW
+    write_id = world.stage(rows, plan=world.plan(mode))
+    assert "nothing seems to be in the way" in look(world, write_id).to_text()
+    world.keeper.publish(T, write_id)
+    assert world.rows().items() >= ({} if mode is WriteMode.APPEND else rows).items()
+
+
+def conflicting(world: World) -> None:
+    world.write({"d1": frozenset({5})})
+
+
+def trimmed(world: World) -> None:
+    world.write({"d7": frozenset({5})})
+    world.write({"d7": frozenset({6})})
+    world.services().log.trim([2])
+
+
+def with_a_stray(world: World) -> None:
+    world.store.put(f"{world.layout.data(world.staged_ids[-1]).key}dt=d1/stray.json", b"[7]")
+
+
+def with_a_file_less(world: World) -> None:
+    key = next(info.key for info in world.store.list(world.layout.data(world.staged_ids[-1]).key))
+    world.store.delete([key])
+
+
+def failed(world: World) -> None:
+    StagedWrites(world.services()).with_checks(world.staged_ids[-1], [FAILED])
+
+
+def dropped(world: World) -> None:
+    table, found = world.table, world.metastore.get_all_partitions(world.table)
+    world.metastore.drop_table(world.name)
+    world.metastore.create_table(replace(table, columns=(Column("id", "string"),)))
+    world.metastore.add_partitions(world.table, list(found.values()))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "text"),
+    [
+        (conflicting, ConflictError, "after this write was planned"),
+        (trimmed, ConflictError, "trimmed"),
+        (with_a_stray, StorageError, "."),
+        (with_a_file_less, StorageError, "is not as it was staged"),
+        (failed, CheckFailedError, "1 of 1 checks"),
+        (dropped, ConflictError, "columns or format"),
+    ],
+)
+def test_a_dry_run_raises_what_the_publish_raises_and_the_write_stays_staged(
+    world: World, change: Callable[[World], object], error: type[Exception], text: str
+) -> None:
+    write_id = world.stage(NEW)
+    change(world)
+    before = world.rows()
+    with pytest.raises(error, match=text):
+        look(world, write_id)
+    with pytest.raises(error, match=text):
+        world.keeper.publish(T, write_id)
+    assert world.rows() == before
+    assert [one.write_id for one in world.keeper.staged(T).staged] == [write_id]
+    world.keeper.discard(T, write_id)
+    assert world.keeper.staged(T).staged == ()
+
+
+def test_a_dry_run_of_a_creation_says_that_a_partition_exists_by_now(world: World) -> None:
+    write_id = world.stage({"d3": frozenset({3})}, plan=world.plan(WriteMode.CREATE_PARTITIONS))
+    world.written_by_another_tool("d3", frozenset({5}))
+    for _ in range(2):
+        with pytest.raises(PartitionExistsError, match="dt=d3"):
+            look(world, write_id)
+
+
+def test_a_dry_run_does_not_wait_for_what_is_in_doubt(world: World) -> None:
+    write_id = world.stage(NEW)
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.write({"d1": frozenset({5})})
+    look(world, write_id)
+
+
+def test_a_conflict_names_the_partitions_that_both_write_and_no_other(world: World) -> None:
+    write_id = world.stage(NEW)
+    world.write({"d1": frozenset({5}), "d2": frozenset({6})})
+    with pytest.raises(ConflictError, match=r"^1 partition\(s\).*: dt=d1\. The other write stays"):
+        world.keeper.publish(T, write_id)
+
+
+def test_of_many_partitions_three_are_named(world: World) -> None:
+    rows = {f"d{number}": frozenset({number}) for number in range(5, 9)}
+    write_id = world.stage(rows)
+    world.write(rows)
+    with pytest.raises(ConflictError, match=r"^4 partition\(s\).*: dt=d5, dt=d6, dt=d7, …\. The other"):
+        world.keeper.publish(T, write_id)
+    three = world.stage({value: ids for value, ids in rows.items() if value != "d8"})
+    world.write(rows)
+    with pytest.raises(ConflictError, match=r"^3 partition\(s\).*: dt=d5, dt=d6, dt=d7\. The other"):
+        world.keeper.publish(T, three)
+
+
+def test_staged_lists_what_waits_newest_first_and_not_what_readers_see_already(world: World) -> None:
+    assert world.keeper.staged(T).staged == ()
+    base = world.plan()
+    names = [f"2024010{number}T000000-0000000000000000" for number in (1, 2, 3)]
+    for number, name in enumerate(names):
+        world.stage({f"d{number + 5}": frozenset({number})}, plan=replace(base, write_id=name))
+    assert [one.write_id for one in world.keeper.staged(T).staged] == names[::-1]
+    with world.inject(Fault("store", "put_if_absent", 2, "after", DeathError)), pytest.raises(DeathError):
+        world.keeper.publish(T, names[1])
+    assert [one.write_id for one in world.keeper.staged(T).staged] == [names[2], names[0]]
+
+    def list_them() -> None:
+        assert [one.write_id for one in world.keeper.staged(T).staged] == [names[2], names[0]], "one is running"
+
+    world.write({"d9": frozenset({9})}, before_publish=list_them)
+
+
+def test_a_staged_write_whose_publish_is_in_doubt_is_listed_still(world: World) -> None:
+    write_id = world.stage(NEW)
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.keeper.publish(T, write_id)
+    assert [one.write_id for one in world.keeper.staged(T).staged] == [write_id]
+    with pytest.raises(ConflictError, match="is being published"):
+        world.keeper.discard(T, write_id)
+
+
+@pytest.mark.parametrize("call", ["publish", "discard", "staged_write"])
+def test_of_a_write_that_is_not_staged_the_reason_is_said(world: World, call: str) -> None:
+    def refused(write_id: str, why: str) -> None:
+        with pytest.raises(InvalidInputError, match=why) as error:
+            getattr(world.keeper, call)(T, write_id)
+        assert f"write {write_id!r} of {T} " in str(error.value)
+        assert f"`table-writer staged {T}` lists those that are staged." in str(error.value)
+
+    refused("../x", "no write has such a name")
+    refused("never", "it was discarded, has expired, or never was there")
+    plan = world.plan()
+    world.write({"d7": frozenset({7})}, plan=plan, before_publish=lambda: refused(plan.write_id, "still being written"))
+    gone = world.stage(NEW)
+    world.keeper.discard(T, gone)
+    refused(gone, "it was discarded")
+    if call != "publish":  # which says that it was published already
+        refused(plan.write_id, "it is version 2 of the log, published")
+        lost = world.plan()
+        unanswered = Fault("metastore", "alter_partitions", 1, "before", LostResponseError)
+        with world.inject(unanswered), pytest.raises(OutcomeUnknownError):
+            world.write({"d7": frozenset({8})}, plan=lost)
+        refused(lost.write_id, "it is version 4 of the log, in doubt")
+
+
+def test_after_a_publish_and_after_a_discard_nothing_lies_beside_the_write(world: World) -> None:
+    for end in (world.keeper.publish, world.keeper.discard):
+        write_id = world.stage({"d5": frozenset({1})})
+        StagedWrites(world.services()).with_checks(write_id, [replace(FAILED, passed=True)])
+        assert len(list(world.store.list(world.layout.registrations.key))) == 2
+        end(T, write_id)
+        assert list(world.store.list(world.layout.registrations.key)) == []
+
+
+def test_a_store_that_refuses_to_delete_what_lies_beside_it_fails_no_publish(world: World) -> None:
+    write_id = world.stage(NEW)
+
+    def refuse(call: str, phase: str, _key: str) -> None:
+        if (call, phase) == ("delete", "before"):
+            raise StorageError("AccessDenied")
+
+    world.store.on_call = refuse
+    world.keeper.publish(T, write_id)
+    world.store.on_call = None
+    assert world.rows() == {**OLD, **NEW}
+    assert world.keeper.staged(T).staged == ()
+
+
+def test_a_dry_run_of_a_discard_says_what_goes_and_leaves_it(world: World) -> None:
+    write_id = world.stage(NEW)
+    before = everything(world)
+    dry = world.keeper.discard(T, write_id, dry_run=True)
+    assert everything(world) == before
+    done = world.keeper.discard(T, write_id)
+    assert (done.deleted, dry.version, done.version) == (dry.deleted, None, 2)
+    named = {key for one in done.deleted for key in one.keys}
+    assert len(named) == 2
+    assert named == {key for key in set(before) - set(everything(world)) if "/data/" in key}
+
+
+def test_a_repeated_key_discards_the_staged_write_and_says_which_version_it_is(world: World) -> None:
+    write_id = world.stage(NEW, plan=world.plan(key="once"))
+    world.write({"d9": frozenset({9})}, plan=world.plan(key="once"))
+    result = world.keeper.publish(T, write_id)
+    assert (result.repeated, result.version) == (True, 2)  # type: ignore[union-attr]
+    assert list(world.store.list(world.layout.data(write_id).key)) == []
+    assert world.keeper.staged(T).staged == ()
+
+
+@pytest.mark.parametrize(
+    ("staged", "existing", "refused"),
+    [
+        ("1", "01", True),
+        ("1", "1", False),
+        ("2", "01", False),
+        ("1", "+1", True),
+        ("5", "__HIVE_DEFAULT_PARTITION__", False),
+    ],
+)
+def test_two_spellings_of_one_number_are_one_partition(staged: str, existing: str, refused: bool) -> None:
+    world = World()
+    table = world.table
+    world.metastore.drop_table(world.name)
+    world.metastore.create_table(replace(table, partition_columns=(Column("dt", "int"),)))
+    write_id = world.stage({staged: frozenset({10})})
+    world.written_by_another_tool(existing, frozenset({1}))
+    if refused:
+        for call in (look, lambda world, write_id: world.keeper.publish(T, write_id)):
+            with pytest.raises(ConflictError, match="readers would see both"):
+                call(world, write_id)
+        assert world.rows() == {existing: frozenset({1})}
+    else:
+        world.keeper.publish(T, write_id)
+        assert world.rows()[staged] == frozenset({10})
+
+
+def test_a_partition_that_was_planned_in_the_metastores_spelling_is_replaced() -> None:
+    world = World()
+    table = world.table
+    world.metastore.drop_table(world.name)
+    world.metastore.create_table(replace(table, partition_columns=(Column("dt", "int"),)))
+    world.written_by_another_tool("01", frozenset({1}))
+    write_id = world.stage({"1": frozenset({10})}, plan=replace(world.plan(), spellings={("1",): ("01",)}))
+    world.keeper.publish(T, write_id)
+    assert world.rows() == {"01": frozenset({10})}
