@@ -13,6 +13,7 @@ from table_writer.errors import (
     LostResponseError,
     MetastoreError,
     OutcomeUnknownError,
+    PartitionMissingError,
     StorageError,
 )
 from table_writer.model.entry import Outcome
@@ -206,3 +207,89 @@ def test_the_heartbeat_has_ended_before_a_write_is_registered_as_staged(world: W
     world.store.on_call = note
     world.stage(TWO, plan=plan)
     assert alive_at_put[-1] == []
+
+
+@pytest.mark.parametrize(("times", "switched"), [(1, True), (2, True), (3, False)])
+def test_a_partition_that_vanishes_again_and_again_is_added_again_three_times_at_most(
+    world: World, times: int, switched: bool
+) -> None:
+    before = world.rows()
+    left = [times]
+
+    def drop_before_the_alter(call: str, phase: str) -> None:
+        if (call, phase) == ("alter_partitions", "before") and left[0]:
+            left[0] -= 1
+            world.metastore.drop_partition(world.table, ("d2",))
+
+    world.metastore.on_call = drop_before_the_alter
+    if switched:
+        assert world.write(TWO).notes == ()
+        assert world.rows() == TWO
+    else:
+        with pytest.raises(PartitionMissingError, match="vanish as fast as they are added"):
+            world.write(TWO)
+        assert world.rows() == {"d1": before["d1"]}
+        assert world.services().log.outcome(2) is Outcome.ABANDONED
+
+
+def test_a_refusal_that_cannot_be_looked_behind_is_an_unknown_outcome(world: World) -> None:
+    def refuse_and_go_away() -> None:
+        at_metastore(world, "get_partitions", "before", lambda: fail(MetastoreError("gone")))
+        raise MetastoreError("refused")
+
+    at_metastore(world, "alter_partitions", "before", refuse_and_go_away)
+    with pytest.raises(OutcomeUnknownError):
+        world.write(TWO)
+    assert world.services().log.outcome(2) is None
+
+
+@pytest.mark.parametrize("phase", ["before", "after"])
+@pytest.mark.parametrize("lost", [True, False], ids=["lost answer", "error"])
+def test_what_an_error_of_the_switch_means_is_told_by_the_partitions(world: World, phase: str, lost: bool) -> None:
+    before = world.rows()
+    error = LostResponseError("lost") if lost else MetastoreError("refused")
+    at_metastore(world, "alter_partitions", phase, lambda: fail(error))
+    if phase == "after":
+        assert world.write(TWO).notes == ()
+        assert world.rows() == TWO
+        assert world.services().log.outcome(2) is Outcome.PUBLISHED
+        return
+    with pytest.raises(OutcomeUnknownError if lost else MetastoreError) as raised:
+        world.write(TWO)
+    assert isinstance(raised.value, OutcomeUnknownError) is lost
+    assert world.rows() == before
+    assert world.services().log.outcome(2) is (None if lost else Outcome.ABANDONED)
+
+
+def test_a_log_that_cannot_be_asked_after_a_refusal_leaves_the_refusal_as_it_is(world: World) -> None:
+    def refuse() -> None:
+        at_store(world, "get", "before", lambda: fail(StorageError("no")), f"{2:020}.json")
+        raise MetastoreError("refused")
+
+    at_metastore(world, "alter_partitions", "before", refuse)
+    with pytest.raises(MetastoreError, match="refused"):
+        world.write(TWO)
+    assert world.services().log.outcome(2) is Outcome.ABANDONED
+
+
+def test_a_refused_write_that_cannot_be_given_up_stays_in_doubt(world: World) -> None:
+    at_metastore(world, "alter_partitions", "before", lambda: fail(MetastoreError("refused")))
+    at_store(world, "put_if_absent", "before", lambda: fail(StorageError("no")), ".done")
+    with pytest.raises(OutcomeUnknownError):
+        world.write(TWO)
+    assert world.services().log.outcome(2) is None
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    assert world.rows() == TWO
+
+
+@pytest.mark.parametrize("phase", ["before", "after"])
+def test_a_claim_whose_answer_is_lost_is_an_unknown_outcome_and_its_files_stay(world: World, phase: str) -> None:
+    plan = world.plan()
+    at_store(world, "put_if_absent", phase, lambda: fail(StorageError("lost")), f"{2:020}.json")
+    with pytest.raises(OutcomeUnknownError):
+        world.write(TWO, plan=plan)
+    assert len(list(world.store.list(plan.data_location.key))) == 2
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    assert world.rows() == (TWO if phase == "after" else {**ONE, "d2": frozenset({10})})
