@@ -164,3 +164,6 @@ def test_a_table_that_was_made_again_may_take_its_files_over_and_another_may_not
     for other in (replace(again, name="orders2"), replace(OWNER, database="mart2")):
         with pytest.raises(InvalidInputError, match=r"belongs to mart\.orders created at 1"):
             is_of_earlier_table(store, LAYOUT, other)
+    store.put(LAYOUT.owner_key, b"{")
+    with pytest.raises(InvalidInputError, match=f"{LAYOUT.owner_key} cannot be read"):
+        is_of_earlier_table(store, LAYOUT, OWNER)

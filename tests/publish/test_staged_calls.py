@@ -283,3 +283,25 @@ def test_a_partition_that_was_planned_in_the_metastores_spelling_is_replaced() -
     write_id = world.stage({"1": frozenset({10})}, plan=replace(world.plan(), spellings={("1",): ("01",)}))
     world.keeper.publish(T, write_id)
     assert world.rows() == {"01": frozenset({10})}
+
+
+def test_files_that_readers_are_pointed_at_are_not_discarded(world: World) -> None:
+    write_id = world.stage(NEW)
+    world.pointed_by_another_tool("d7", f"{world.layout.data(write_id)}dt=d1/")
+    with pytest.raises(ConflictError, match="is not discarded"):
+        world.keeper.discard(T, write_id)
+    assert world.rows()["d7"] == NEW["d1"]
+
+
+def test_a_write_that_adds_columns_is_published_by_whoever_can_add_them_and_by_no_other(world: World) -> None:
+    write_id = world.stage(NEW)
+    staged = StagedWrites(world.services())
+    record = replace(staged.find(write_id).record, added_schema="[more]")
+    for refused in (staged.publish, staged.examine):
+        with pytest.raises(InvalidInputError, match="which takes Spark"):
+            refused(record)
+    staged.examine(record, with_spark=True)
+    prepared: list[object] = []
+    staged.publish(record, prepare=lambda files: prepared.append(files) or files)  # type: ignore[func-returns-value]
+    assert len(prepared) == 1
+    assert world.rows() == {**OLD, **NEW}
