@@ -6,7 +6,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-spark35 mutants check bench bench-append bench-budget bench-memory bench-scale docs clean chromium versitygw
+.PHONY: help demo test test-slow doubles real test-spark35 mutants check bench bench-append bench-budget bench-memory bench-scale docs clean chromium versitygw
 
 help:  ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -20,11 +20,20 @@ $(VENV)/.ready: pyproject.toml
 demo: $(VENV)/.ready  ## First load and an overwrite of real flights, while a reader loops over the table
 	$(BIN)/python -m table_writer.testing.demo
 
+# Tests over doubles take one core, those on real parts wait for servers half of the time: both run at once.
+DOUBLES := $(addprefix tests/,fuzz log maintenance model protocol publish test_calls.py test_complete.py test_run_all.py test_scale.py)
+
 test: $(VENV)/.ready versitygw chromium  ## All tests but the slow matrices
-	$(BIN)/python -m pytest -m "not slow"
+	$(MAKE) --no-print-directory -j2 --output-sync=target doubles real MARK="not slow"
 
 test-slow: $(VENV)/.ready versitygw  ## The slow matrices
-	$(BIN)/python -m pytest -m slow
+	$(MAKE) --no-print-directory -j2 --output-sync=target doubles real MARK=slow
+
+doubles:
+	$(BIN)/python -m pytest -m "$(MARK)" $(DOUBLES)
+
+real:
+	$(BIN)/python -m pytest -m "$(MARK)" $(addprefix --ignore=,$(DOUBLES))
 
 check: $(VENV)/.ready  ## Lint, types, import contracts
 	$(BIN)/ruff check .

@@ -332,9 +332,15 @@ def test_every_choice_is_a_setting(choice: Any) -> None:
     assert TableWriterConfig(progress=choice).progress == choice
 
 
-@pytest.mark.parametrize("choice", ["", "Bar", "rich", None, 3])
-def test_another_choice_is_a_wrong_setting(choice: Any) -> None:
-    with pytest.raises(InvalidInputError, match=r"progress=.*: expected one of auto, bar, log, off, or a listener"):
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        *((text, "one of auto, bar, log, off, or a listener") for text in ("", "Bar", "rich")),
+        *((value, "a text, or a function") for value in (None, 3)),
+    ],
+)
+def test_another_choice_is_a_wrong_setting(choice: Any, expected: str) -> None:
+    with pytest.raises(InvalidInputError, match=rf"progress=.*: expected {expected}"):
         TableWriterConfig(progress=choice)
 
 

@@ -90,8 +90,8 @@ def _text(value: object, kind: str) -> str:
         return NULL_PARTITION
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, datetime) and kind == "date" and value.time() == time():
-        return value.date().isoformat()  # as pandas has dates
+    if isinstance(value, datetime) and kind == "date":  # as pandas has dates; another time of a day is no date
+        return value.date().isoformat() if value.time() == time() else repr(value)
     if isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
     return str(value)

@@ -185,7 +185,11 @@ class RecoverReport(Report):
                 if done
                 else f"{self.table}: nothing is in doubt"
             )
-            + (f", {len(self.lost)} version(s) {'to give up as lost' if self.dry_run else 'given up as lost'}" if self.lost else ""),
+            + (
+                f", {len(self.lost)} version(s) {'to give up as lost' if self.dry_run else 'given up as lost'}"
+                if self.lost
+                else ""
+            ),
             headings=("version", "outcome"),
             rows=tuple((str(version), outcome) for version, outcome in sorted(self.settled.items())),
             lines=(

@@ -7,6 +7,7 @@ from typing import Final
 
 from table_writer.display.reports import Finding
 from table_writer.doctor.bucket import lifecycle, versioning
+from table_writer.doctor.damage import damage
 from table_writer.doctor.metastore import addresses, compare_and_set, switch_time
 from table_writer.doctor.partitions import files, forgotten, placement
 from table_writer.doctor.patient import Patient, error, note
@@ -41,6 +42,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "bucket versioning": versioning,
     "owner": owner,
     "location": location,
+    "damage of the log": damage,
     "log": in_doubt,
     "settled hint": settled_hint,
     "table properties": properties,
@@ -91,7 +93,9 @@ def examine(services: TableServices, spark_conf: Mapping[str, str] | None = None
         try:
             findings += check(patient)
         except TableWriterError as failure:  # the others still run
-            known = any(failure is one for one in failures)
+            known = any(str(failure) == str(one) for one in failures) or any(
+                str(failure) in one.message for one in findings
+            )
             findings.append(note(name, "not checked: see the error above") if known else _failed(name, failure))
             failures.append(failure)
     return tuple(sorted(findings, key=lambda finding: WORST_FIRST.index(finding.status)))

@@ -32,7 +32,11 @@ def owner(patient: Patient) -> Iterable[Finding]:
     if stored is None:
         yield note("owner", f"{patient.name} was never written by this library")
         return
-    found = Owner.from_json(stored.body, services.layout.owner_key)
+    try:
+        found = Owner.from_json(stored.body, services.layout.owner_key)
+    except InvalidInputError as damaged:
+        yield error("owner", damaged.message, f"table-writer adopt {patient.name}")
+        return
     expected = Owner.of(services.table, services.metastore.uri)
     if found.identity == expected.identity:
         yield ok("owner", f"the files below {services.layout.root} are this table's")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues
@@ -10,13 +12,23 @@ from table_writer.model.write import TableLayout
 from table_writer.storage import visible_files
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
-__all__ = ["existing_values", "files_at", "files_read_at", "why_not_copied", "written_placeholders"]
+__all__ = ["existing_values", "files_at", "files_read_at", "is_named_by_us", "why_not_copied", "written_placeholders"]
+
+WRITE_ID_IN_NAME: Final = re.compile("[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")
 
 
 def files_read_at(store: ObjectStore, layout: TableLayout, location: Location) -> Iterator[ObjectInfo]:
     """List what readers of a location read: nothing hidden, and nothing of this library's own directory below it."""
     beside = layout.own.key if location.contains(layout.own) else ""
     return visible_files(store, location.key, beside=beside)
+
+
+def is_named_by_us(key: str, location: Location, layout: TableLayout) -> bool:
+    """Whether a file's name carries the id of a write, as those of all files do that this library writes."""
+    write_id = layout.write_id_of(location)
+    return WRITE_ID_IN_NAME.search(key.removeprefix(location.key)) is not None or (
+        write_id is not None and write_id in key.removeprefix(location.key)
+    )
 
 
 def written_placeholders(

@@ -93,11 +93,14 @@ class History:
         Every record that is left in the log, by ascending version.
     unverified
         Recoveries after which nobody has looked yet whether a call came late; ``None``: all that the records show.
+    lost
+        Versions whose entries are lost: what they did to which partition is not known.
     """
 
     layout: TableLayout
     records: Sequence[SlotRecord]
     unverified: Collection[int] | None = None
+    lost: Collection[int] = ()
     current: dict[PartitionValues, Placed] = field(default_factory=dict, init=False)
     """The newest published entry's word on each partition that was ever published."""
     left: dict[Place, Left] = field(default_factory=dict, init=False)
@@ -198,10 +201,10 @@ class History:
         wanted = newest.partition.new_location
         older = [(record, named) for record, named in self._naming[values] if record.entry.version < newest.version]
         current = None if location is None else Location.parse_any(location)
-        if current is None and location is not None:
-            return Placement.MOVED
         if current is not None and wanted is not None and current.same_place(self._location(wanted)):
             return Placement.IN_PLACE
+        if location is not None and (current is None or self.lost_after(newest.version)):
+            return Placement.MOVED  # if not by another tool, then by a lost entry, for all that is known
         unanswered = [named for record, named in older if record.settled_by in self._unverified_ids]
         ours = {place for record, named in older for place in self._places_of(record.entry, named)}
         theirs = {self._place(named.new_location) for named in unanswered}
@@ -237,6 +240,10 @@ class History:
                     known = borne_out or present.issuperset(range(placed.version, version + 1))
                     states[partition.values] = StateThen(placed.partition.new_location, known=known)
         return states
+
+    def lost_after(self, version: int) -> int | None:
+        """Return the first lost version after another one, ``None`` if there is none."""
+        return min((one for one in self.lost if one > version), default=None)
 
     def described(self, values: PartitionValues, location: Location) -> EntryPartition | None:
         """Return what the log knows of the files at a location of ours, ``None`` if it names no such location."""

@@ -75,7 +75,10 @@ class Owner:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, InvalidInputError):
                 raise
-            raise InvalidInputError(f"{where} cannot be read: {error}") from error
+            raise InvalidInputError(
+                f"{where} cannot be read: {error}. Put it back from an older version of the object; or, if the files"
+                " are this table's, run `table-writer adopt TABLE`, which writes it anew and keeps the log"
+            ) from error
 
 
 def claim_root(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Mapping
 
-from table_writer.log.history import History, Placement
+from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location, PlaceSet
 from table_writer.model.table import PartitionValues
@@ -170,17 +170,17 @@ def recovered_state(history: History, partition: EntryPartition, current_locatio
 
 
 def is_covered(history: History, entry: LogEntry) -> bool:
-    """Whether a newer published entry names a partition of this one, or a vacuum its files: then it had ended before.
+    """Whether a newer entry names a partition of this one, or a vacuum its files: then it had ended before.
 
     Nobody claims over an entry in doubt. One that is covered and has no outcome has lost it: it is never done again,
-    since readers look at what came after it.
+    since readers look at what came after it, or will.
     """
-    deleted = {place for place, version in history.deleted.items() if version > entry.version}
-    gone = PlaceSet(deleted | history.doomed)
+    newer = [
+        one for one in history.records if one.entry.version > entry.version and one.outcome is not Outcome.ABANDONED
+    ]
+    deleted = PlaceSet(Location.parse(gone.location).place for one in newer for gone in one.entry.deletes)
     new = (Location.parse(one.new_location) for one in entry.partitions if one.new_location is not None)
-    return any(gone.holds(location.place) for location in new) or any(
-        _covering(history, entry.version, values) for values in entry.partition_values
-    )
+    return any(deleted.holds(location.place) for location in new) or any(_covers(one, entry) for one in newer)
 
 
 def rebuilt_outcome(
@@ -204,26 +204,27 @@ def rebuilt_outcome(
     for record in reversed(history.published):
         if record.entry.settles == entry.version:
             return Outcome.PUBLISHED, record.superseded
-    if any(_was_carried_out(history, entry, one, locations.get(one.values)) for one in entry.partitions):
-        return Outcome.PUBLISHED, frozenset()
+    covering = [one.entry for one in history.records if _covers(one, entry)]
+    present = {one.entry.version for one in history.records}
+    for partition in entry.partitions:
+        after = next((one for one in covering if partition.values in one.partition_values), None)
+        named = (one.old_location for one in after.partitions if one.values == partition.values) if after else ()
+        found = next(iter(named), None) if after else locations.get(partition.values)
+        state = partition_state(partition, found, history.layout)
+        is_known = after is None or present.issuperset(range(entry.version + 1, after.version))
+        if state in {PartitionState.DONE, PartitionState.EMPTIED} or not is_known:
+            return Outcome.PUBLISHED, frozenset()
     return Outcome.ABANDONED, frozenset()
 
 
-def _was_carried_out(history: History, entry: LogEntry, partition: EntryPartition, location: str | None) -> bool:
-    newer = _covering(history, entry.version, partition.values)
-    found = location if newer is None else newer[1].old_location
-    between = range(entry.version + 1, newer[0]) if newer else range(0)
-    state = partition_state(partition, found, history.layout)
-    is_known = {record.entry.version for record in history.records}.issuperset(between)
-    return state in {PartitionState.DONE, PartitionState.EMPTIED} or not is_known
-
-
-def _covering(history: History, version: int, values: PartitionValues) -> tuple[int, EntryPartition] | None:
-    """Return the next published entry after a version that names a partition, and what it says of it."""
-    for record in history.published:
-        if record.entry.version > version and values in record.entry.partition_values:
-            return record.entry.version, next(one for one in record.entry.partitions if one.values == values)
-    return None
+def _covers(record: SlotRecord, entry: LogEntry) -> bool:
+    """Whether a record is newer, and was claimed once the entry had ended; several processes may recover one entry."""
+    newer = record.entry
+    if newer.version <= entry.version or not newer.partition_values & entry.partition_values:
+        return False
+    if newer.operation is Operation.RECOVER:
+        return record.outcome is Outcome.PUBLISHED and (newer.settles or 0) > entry.version
+    return record.outcome is not Outcome.ABANDONED
 
 
 def to_switch(states: Mapping[PartitionValues, PartitionState]) -> frozenset[PartitionValues]:

@@ -14,7 +14,15 @@ from typing import Final
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
 from table_writer.log.keys import comes_before, published_with_key
-from table_writer.log.stored import MAX_BYTES, MAX_MEMORY_BYTES, MAX_OUTCOME_BYTES, Allowance, packed, small_json
+from table_writer.log.stored import (
+    MAX_BYTES,
+    MAX_MEMORY_BYTES,
+    MAX_OUTCOME_BYTES,
+    Allowance,
+    TooMuchError,
+    packed,
+    small_json,
+)
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
@@ -28,6 +36,7 @@ HINT_EVERY_VERSIONS: Final = 50  # one listing page holds 500 entries with their
 RECENT_ENTRIES: Final = 3  # among which the last write is looked for: after it come a vacuum, or a rollback
 READ_THREADS: Final = 16  # a whole log is read at once; each entry is two small requests
 MAX_ENTRY_BYTES: Final = MAX_BYTES
+MOST_LOST: Final = 100_000  # entries; a slot further away was never claimed by this library
 SLOT: Final = re.compile(r"([0-9]{20})\.(json|done)")
 MARK: Final = re.compile(r"(id|lost|recovered|rolled-back|trimmed)-([0-9a-zA-Z]+)")
 """A fact that every listing of the log shows at no cost: empty objects, whose names sort after all entries."""
@@ -47,6 +56,7 @@ class LogState:
     rolled_back: frozenset[int] = frozenset()  # rollbacks: after them batches of streams may come again
     trimmed: int = 0  # up to here vacuums may have deleted entries
     lost: frozenset[int] = frozenset()  # entries that are gone, though no vacuum has deleted them
+    given_up: frozenset[int] = frozenset()  # lost entries that the log goes on without
 
     @property
     def settled(self) -> int:
@@ -111,7 +121,7 @@ class TableLog:
         if state.lost:  # look again: a file system may list while entries come
             state = self._identified(self._list(state.listed_after))
         if state.lost and not allow_lost:
-            raise InvalidInputError(self._lost_message(state.lost))
+            raise InvalidInputError(self.lost_message(state.lost))
         return state
 
     def _list(self, start: int) -> LogState:
@@ -136,6 +146,11 @@ class TableLog:
         newest = max(entries | outcomes, default=start)
         trimmed = max(numbers.get("trimmed", ()), default=0)
         whole = range(max(start - 1, trimmed) + 1, newest + 1) if entries | outcomes else range(0)
+        if whole.stop - whole.start > len(entries) + len(marks.get("lost", ())) + MOST_LOST:
+            raise InvalidInputError(
+                f"{self._layout.entry_key(newest)}, or the outcome beside it, is none of this log, which has"
+                f" {len(entries)} entries: look at it, and move it away"
+            )
         none: frozenset[int] = frozenset()
         self._ids = frozenset(marks.get("id", ()))
         return LogState(
@@ -149,12 +164,14 @@ class TableLog:
             rolled_back=numbers.get("rolled-back", none),
             trimmed=trimmed,
             lost=frozenset(whole) - entries - numbers.get("lost", none) - {0},
+            given_up=numbers.get("lost", none),
         )
 
     def _identified(self, state: LogState) -> LogState:
         """Return the state with the id that ``owner.json`` says the log has; put it back where only that was lost."""
         if not self._expected_id or self._expected_id in state.ids:
             return state
+        self._ids = frozenset()  # of which log the entries are is the question
         newest = max(state.versions, default=0)
         record = self.find(newest) if newest else None
         if record is None or record.entry.log_id != self._expected_id:
@@ -165,9 +182,11 @@ class TableLog:
                 " and all of log/."
             )
         self.store.put(self._mark("id", self._expected_id), b"")
+        self._ids = frozenset({self._expected_id})
         return replace(state, ids=state.ids | {self._expected_id})
 
-    def _lost_message(self, lost: Collection[int]) -> str:
+    def lost_message(self, lost: Collection[int]) -> str:
+        """Say which entries are lost, and what to do."""
         shown = ", ".join(map(str, sorted(lost)[:5])) + (", …" if len(lost) > 5 else "")
         return (
             f"{len(lost)} entries of the log below {self._layout.root} are lost (version {shown}): they are gone, and"
@@ -183,6 +202,10 @@ class TableLog:
         for version in sorted(() if dry_run else lost):
             self.store.put(self._mark("lost", version), b"")
         return lost
+
+    @property
+    def _log_id(self) -> str:
+        return self._expected_id or min(self._ids, default="")
 
     def _mark(self, kind: str, value: int | str) -> str:
         return f"{self._layout.log_prefix}{kind}-{value if isinstance(value, str) else format(value, '020d')}"
@@ -206,7 +229,8 @@ class TableLog:
         state = state or self.read_state(listed_after=0)
         with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="log") as pool:
             records = pool.map(lambda version: self.find(version, allowance), sorted(state.versions))
-            return History(self._layout, [record for record in records if record is not None], state.unverified)
+            found = [record for record in records if record is not None]
+        return History(self._layout, found, state.unverified, lost=state.lost | state.given_up)
 
     def find_key(self, key: str, *, in_order: bool = False) -> LogEntry | None:
         """Return the published entry with an idempotency key, ``None`` if there is none that counts.
@@ -313,16 +337,24 @@ class TableLog:
         parse = partial(LogEntry.from_json, root=self._layout.root, version=version)
         try:
             entry = allowance.parsed(stored, parse)
-        except InvalidInputError:
-            raise
-        except ValueError as error:
+        except TooMuchError as error:
             raise InvalidInputError(f"log entry {version} below {self._layout.root} cannot be read: {error}") from error
+        except ValueError as error:
+            what = f"log entry {version} below {self._layout.root} cannot be read: {error}"
+            why = str(error) if isinstance(error, InvalidInputError) else what
+            raise InvalidInputError(f"{why}. {self._way_out_of_damage(version)}") from error
         if entry.log_id and self._ids and entry.log_id not in self._ids:
             raise InvalidInputError(
-                f"log entry {version} below {self._layout.root} is of another log: it was copied here. Put the table's"
-                " own entry back from an older version of the object, or a backup"
+                f"log entry {version} below {self._layout.root} is of another log: it was copied here."
+                f" {self._way_out_of_damage(version)}"
             )
         return entry
+
+    def _way_out_of_damage(self, version: int) -> str:
+        return (
+            f"Put {self._layout.entry_key(version)} back from an older version of the object, or a backup. If it is"
+            " damaged for good, delete it, and run `table-writer recover TABLE --accept-loss`"
+        )
 
     def outcome(self, version: int) -> Outcome | None:
         """Return how an entry ended, ``None`` while it is in doubt."""
@@ -377,7 +409,7 @@ class TableLog:
         InvalidInputError
             The entry is so long that nobody would read it again; nothing was stored.
         """
-        text = replace(entry, log_id=min(self._ids, default="")).to_json(self._layout.root)
+        text = replace(entry, log_id=self._log_id).to_json(self._layout.root)
         try:
             body = packed(text, self._memory_bytes)
         except ValueError as error:
@@ -417,7 +449,7 @@ class TableLog:
         """Save a hint that spares the next writers a long listing. Best effort: without it they list more."""
         if state.settled - state.listed_after < HINT_EVERY_VERSIONS:
             return
-        hint = {"version": state.settled, "log_id": min(self._ids, default="")}
+        hint = {"version": state.settled, "log_id": self._log_id}
         try:
             self.store.put(self._layout.settled_key, json.dumps(hint).encode())
         except StorageError as error:

@@ -206,7 +206,10 @@ class StagedRecord:
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             if isinstance(error, InvalidInputError):
                 raise
-            raise InvalidInputError(f"{where} cannot be read: {type(error).__name__}: {error}") from error
+            raise InvalidInputError(
+                f"{where} cannot be read: {type(error).__name__}: {error}. Put its record back from an older version of"
+                " the object, or discard it and write it again"
+            ) from error
         record.validate()
         return record
 

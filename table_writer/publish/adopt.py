@@ -6,7 +6,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.log.files import files_read_at
 from table_writer.log.history import History
 from table_writer.log.moved import home_of, is_moved, require_in_place
-from table_writer.log.owner import Owner, adopt_root
+from table_writer.log.owner import Owner, adopt_root, places_of
 from table_writer.log.table_log import TableLog
 from table_writer.model.entry import EntryPartition
 from table_writer.model.location import Location
@@ -34,7 +34,7 @@ def adopt(parts: PublishParts, table: Table, owner: Owner) -> None:
     """
     layout = parts.layout if table.partition_columns else home_of(parts.store, parts.layout, table)
     found = _owner(parts, layout)
-    _refuse_files_of_another(parts, found, owner)
+    _refuse_files_of_another(parts, layout, found, owner)
     if table.partition_columns:
         require_in_place(parts.store, layout, table)
         if found is not None and found.created_at_seconds != owner.created_at_seconds:
@@ -52,13 +52,14 @@ def _owner(parts: PublishParts, layout: TableLayout) -> Owner | None:
         return None
 
 
-def _refuse_files_of_another(parts: PublishParts, found: Owner | None, owner: Owner) -> None:
+def _refuse_files_of_another(parts: PublishParts, layout: TableLayout, found: Owner | None, owner: Owner) -> None:
     if found is None or (found.database, found.name) == (owner.database, owner.name):
         return
     other = parts.metastore.get_table(TableName(found.database, found.name))
-    if other is not None and other.created_at_seconds == found.created_at_seconds:
+    lives = other is not None and other.created_at_seconds == found.created_at_seconds
+    if other is not None and lives and any(place.same_place(layout.root) for place in places_of(other)):
         raise InvalidInputError(
-            f"{parts.layout.own}owner.json belongs to {other.name}, which exists: {owner.database}.{owner.name} cannot"
+            f"{layout.own}owner.json belongs to {other.name}, which exists: {owner.database}.{owner.name} cannot"
             " adopt its files. Move one of the two tables.",
             table=f"{owner.database}.{owner.name}",
         )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError
-from table_writer.log.files import files_read_at, why_not_copied
+from table_writer.log.files import files_read_at, is_named_by_us, why_not_copied
 from table_writer.model.entry import EntryPartition
 from table_writer.model.location import Location
 from table_writer.model.partition_name import shown_name
@@ -25,7 +24,6 @@ __all__ = ["Carried", "CarryOver", "Copies", "CopyFiles", "require_as_staged"]
 logger = logging.getLogger(__name__)
 
 LIST_THREADS: Final = 16
-WRITE_ID_IN_NAME: Final = re.compile("[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")  # in the names of all files we write
 MOST_ATTEMPTS: Final = 20  # of copying files that others replace meanwhile
 
 Copies = Mapping[str, ObjectInfo]
@@ -257,10 +255,11 @@ class CarryOver:
 
         Files without a write_id in their name are another tool's, which may have replaced ours with fewer.
         """
-        own = self.plan.layout.write_id_of(location)
+        layout = self.plan.layout
+        own = layout.write_id_of(location)
         count, size = (_figure(partition.parameters.get(name)) or 0 for name in ("numFiles", "totalSize"))
         whole = len(files) >= count and _bytes(files.values()) >= size
-        if own is None or whole or not all(own in name or WRITE_ID_IN_NAME.search(name) for name in files):
+        if own is None or whole or not all(is_named_by_us(one.key, location, layout) for one in files.values()):
             return
         raise StorageError(
             f"{shown_name(self.plan.table, partition.values)} of {self.plan.table.name} is damaged: of {count} file(s)"

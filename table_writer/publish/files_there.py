@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
-from table_writer.log.files import files_at, files_read_at
+from table_writer.log.files import files_at, files_read_at, is_named_by_us
 from table_writer.log.history import History
 from table_writer.model.entry import EntryPartition, ReplacedObject
 from table_writer.model.location import Location
@@ -15,7 +15,7 @@ from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
-__all__ = ["NotThereError", "check_each", "files_as_named", "files_there"]
+__all__ = ["NotThereError", "check_each", "files_as_named", "files_there", "require_not_fewer"]
 
 
 LIST_THREADS: Final = 16
@@ -102,6 +102,24 @@ def files_as_named(store: ObjectStore, layout: TableLayout, named: EntryPartitio
     location = Location.parse(named.new_location or "")
     found = list(files_read_at(store, layout, location))
     if (len(found), sum(one.size_bytes for one in found)) != (named.files, named.bytes):
+        raise NotThereError(_difference(location, found, f"{named.files} files with {named.bytes:,} bytes"))
+    return named
+
+
+def require_not_fewer(store: ObjectStore, layout: TableLayout, named: EntryPartition) -> EntryPartition:
+    """Return a partition of an entry that readers may be pointed at again: at its new location no file is missing.
+
+    More files are another tool's, which readers saw there as well; where it has replaced ours, nobody can tell.
+
+    Raises
+    ------
+    NotThereError
+        Files are missing.
+    """
+    location = Location.parse(named.new_location or "")
+    found = list(files_read_at(store, layout, location))
+    is_fewer = len(found) < named.files or sum(one.size_bytes for one in found) < named.bytes
+    if is_fewer and all(is_named_by_us(one.key, location, layout) for one in found):
         raise NotThereError(_difference(location, found, f"{named.files} files with {named.bytes:,} bytes"))
     return named
 

@@ -29,7 +29,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table
 from table_writer.model.write import TableLayout, new_write_id
 from table_writer.publish.claimed import ClaimedEntries
-from table_writer.publish.files_there import check_each, files_as_named
+from table_writer.publish.files_there import check_each, require_not_fewer
 from table_writer.publish.switch import PartitionsNow, locations, states
 
 __all__ = ["Recovered", "Recovery", "Settled", "placements"]
@@ -292,7 +292,7 @@ class Recovery:
         if not moved and not state.unverified:
             return False
         history, here = self._log.read_history(), locations(now)
-        if self._can_verify(history):
+        if self._can_verify(history) and not history.publishes_in_doubt:  # else two claims would be at one partition
             self._verify(table, history)
             return True
         known = [one for one in values if one in history.current]
@@ -399,7 +399,7 @@ class Recovery:
             and found[one.values] is PartitionState.BEFORE
             and self._layout.all_data.contains(Location.parse(one.new_location))
         }
-        _, lost = check_each(ours, lambda _, one: files_as_named(self._log.store, self._layout, one))
+        _, lost = check_each(ours, lambda _, one: require_not_fewer(self._log.store, self._layout, one))
         return lost
 
     def _look(self, table: Table, entry: LogEntry, deadline: Deadline) -> PartitionsNow:

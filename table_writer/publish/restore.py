@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -79,11 +79,13 @@ class Restore:
             now = self._parts.metastore.get_partitions(table, list(wanted))
             lost = {values: one for values, one in now.items() if self._was_made_again(values, one)}
             missing = {v: location for v, location in wanted.items() if v not in now or v in lost}
-            partitions, not_there = check_each(missing, partial(self._check, history, lost))
+            unsure = {} if chosen else _perhaps_dropped(history, missing)
+            sure = {values: location for values, location in missing.items() if values not in unsure}
+            partitions, not_there = check_each(sure, partial(self._check, history, lost))
             found = Restored(
                 version=None,
                 partitions=partitions,
-                not_there=not_there,
+                not_there=not_there | unsure,
                 present_count=len(now) - len(lost),
                 notes=settled,
             )
@@ -138,3 +140,13 @@ def _require_known(chosen: Collection[PartitionValues] | None, history: History,
             f"partition {shown_name(table, unknown[0])} of {table.name} is not in the log: this library never wrote it",
             table=str(table.name),
         )
+
+
+def _perhaps_dropped(history: History, missing: Iterable[PartitionValues]) -> dict[PartitionValues, str]:
+    """Return the partitions that a lost entry may have dropped or replaced: added, they would show rows again."""
+    after = {values: history.lost_after(history.current[values].version) for values in missing}
+    return {
+        values: f"version {lost}, which is lost, may have dropped or replaced it: name it if it is to be added"
+        for values, lost in after.items()
+        if lost is not None
+    }

@@ -75,6 +75,7 @@ class Rollback:
             history, notes = self._parts.recovery.history_for(table, dry_run=dry_run)
             settled += notes
             _require_version(history, version, table)
+            _require_known(history, version, chosen, table)
             targets = _targets(history, version, chosen, table)
             now = self._parts.metastore.get_partitions(table, list(targets))
             before = {values: locations(now).get(values) for values in targets}
@@ -221,6 +222,17 @@ def _require_version(history: History, version: int, table: Table) -> None:
     if version and by_version[version].outcome is Outcome.ABANDONED:
         raise InvalidInputError(
             f"version {version} of {table.name} was abandoned: it changed nothing; choose {version - 1} or another one",
+            table=str(table.name),
+        )
+
+
+def _require_known(history: History, version: int, chosen: Collection[PartitionValues] | None, table: Table) -> None:
+    """Refuse to put back all partitions that changed since, where nobody knows which ones a lost entry changed."""
+    lost = history.lost_after(version)
+    if chosen is None and lost is not None:
+        raise InvalidInputError(
+            f"version {lost} of {table.name} is lost: which partitions it changed after version {version} is not known."
+            " Nothing changed. Name the partitions that are to be put back, or replace them with overwrite_partitions",
             table=str(table.name),
         )
 

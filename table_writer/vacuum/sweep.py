@@ -230,7 +230,7 @@ class Vacuum:
     def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> None:
         """Take note that no late call has moved a partition, once none can come any more: nobody has to look again."""
         late = history.unverified
-        if not late or self._log.may_calls_come(max(late)):
+        if not late or history.publishes_in_doubt or self._log.may_calls_come(max(late)):
             return
         here = {values: one.location for values, one in partitions.items()}
         if all(history.placement(one, here.get(one)) is not Placement.BEHIND for one in history.current):
@@ -360,8 +360,9 @@ class Vacuum:
             if record.entry.operation is Operation.VACUUM:
                 places = {left.location.place for left in history.outstanding(record.entry)}
                 if places <= done:
-                    self._log.settle(record.entry.version, Outcome.PUBLISHED, write_id=entry.write_id)
-        self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id)
+                    of = record.entry.write_id
+                    self._log.settle(record.entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=of)
+        self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
 
     def _tidied(self, plan: Vacuumed) -> Vacuumed:
         """Remove what needs no claim: late uploads of settled writes, stale registrations, entries."""

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
 
@@ -83,10 +83,12 @@ class LateStore(MemoryStore):
                     self._objects.pop(key, None)
 
     def hold(self, uploads: Iterable[PendingUpload], *, complete: bool) -> None:
-        """Put uploads there, or the objects they become, without a request."""
+        """Put uploads there, or the objects they become, of the size that they say, without a request."""
         for upload in uploads:
             if complete:
                 self._store(upload.key, BODY)
+                body, info = self._objects[upload.key]
+                self._objects[upload.key] = (body, replace(info, size_bytes=upload.size_bytes))
             else:
                 self._uploads[upload.upload_id] = _Upload(
                     upload.key, self._now(), {part.number: (part, BODY) for part in upload.parts}

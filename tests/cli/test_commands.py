@@ -123,6 +123,22 @@ def test_recover_settles_what_is_in_doubt(world: World, shell: Shell) -> None:
     assert "nothing is in doubt" in shell.run("recover", TABLE).out
 
 
+def test_recover_goes_on_without_a_lost_entry_only_when_asked(world: World, shell: Shell) -> None:
+    world.store.delete([world.layout.entry_key(1)])
+    before = world.rows()
+    refused = shell.run("recover", TABLE)
+    assert refused.code == 2
+    assert "--accept-loss" in refused.err
+    looked = shell.run("recover", TABLE, "--accept-loss", "--dry-run", "--json")
+    assert (looked.code, looked.json["lost"]) == (1, [1])
+    assert shell.run("recover", TABLE).code == 2, "a dry run changes nothing"
+    ran = shell.run("recover", TABLE, "--accept-loss")
+    assert ran.code == 0
+    assert "version 1 is lost" in ran.out
+    assert "nothing is in doubt" in shell.run("recover", TABLE).out
+    assert world.rows() == before
+
+
 def test_recover_names_what_another_tool_has_dropped_and_leaves_nothing_to_do(world: World, shell: Shell) -> None:
     world.metastore.drop_partition(world.table, ("d2",))
     ran = shell.run("recover", TABLE)

@@ -145,14 +145,16 @@ def test_what_was_changed_after_it_was_staged_is_not_published(world: World, she
     world.store.put(stray, b"[77]")
     assert stray in shell.run("publish", TABLE, write_id).err
     world.store.delete([stray, next(info.key for info in world.store.list(f"{data}dt=d3/"))])
-    assert "not as it was staged" in shell.run("publish", TABLE, write_id).err
+    assert "not as it was written" in shell.run("publish", TABLE, write_id).err
     assert world.rows() == FIRST
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"state": "staged", "staged": {"expires_after_seconds": 5}}'])
-def test_a_registration_that_cannot_be_read_is_an_error_that_says_so(world: World, shell: Shell, damage: bytes) -> None:
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"staged": {"expires_after_seconds": 5}}'])
+def test_a_staged_record_that_cannot_be_read_is_an_error_that_says_so(
+    world: World, shell: Shell, damage: bytes
+) -> None:
     write_id = world.stage(SECOND)
-    world.store.put(world.layout.registration_key(write_id), damage)
+    world.store.put(world.layout.staged_key(write_id), damage)
     ran = shell.run("publish", TABLE, write_id)
     assert ran.code == 2
     assert write_id in ran.err

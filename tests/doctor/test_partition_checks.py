@@ -128,7 +128,7 @@ def test_many_names_are_shortened(world: World) -> None:
 
 def test_partitions_that_the_log_has_forgotten_are_an_error(world: World) -> None:
     assert status_of(world.services(), "forgotten partitions") == "ok"
-    world.store.delete([found.key for found in world.store.list(world.layout.log_prefix)])
+    world.store.delete([world.layout.owner_key, *(found.key for found in world.store.list(world.layout.log_prefix))])
     world.write({"3": frozenset({3})})
     (finding,) = of_check(world.services(), "forgotten partitions")
     assert finding.status == "error"

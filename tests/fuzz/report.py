@@ -19,7 +19,7 @@ def calls_made() -> Calls:
 
 def _calls_of(operation: str) -> dict[tuple[str, str], int]:
     most: Counter[tuple[str, str]] = Counter()
-    for seed in range(4):
+    for seed in range(2):
         simulation = Simulation()
         before = ("overwrite", "append", "overwrite", "create", *BEFORE.get(operation, ()), "wait")
         simulation.run([*(Step(one, seed) for one in before), Step(operation, seed)], ends=False)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from functools import cached_property
 from random import Random
-from typing import Any
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import (
@@ -23,15 +20,13 @@ from table_writer.errors import (
     TableWriterError,
 )
 from table_writer.model.entry import Operation
-from table_writer.model.table import PartitionValues
-from table_writer.model.write import Scope, WriteMode, WritePlan
-from table_writer.publish.publisher import RepeatedError
 from table_writer.services import Services
 from table_writer.testing.late import Late
 from tests.publish.world import DeathError, World
 
 from .history import CHANGING, WITHOUT_CALLS, Event, Step
-from .oracle import Ids, Oracle, Written
+from .operations import Operations
+from .oracle import Oracle
 from .puppet import strings_pulled
 
 START = 1_700_000_000.0
@@ -101,6 +96,7 @@ class Simulation:
         self.table = str(self.world.name)
         self.is_made_again = False  # the table was, and its files are not adopted yet
         self._applying = False
+        self._operations = Operations(self)
 
     def tell(self, text: str) -> None:
         """Add a line to the trace."""
@@ -125,7 +121,7 @@ class Simulation:
     def _end(self, *, recovers_first: bool) -> None:
         """Let everything late arrive, look weeks later, settle, build on all of it, and clean up."""
         self.advance(20 * DAY_SECONDS)
-        with self._unhooked():
+        with self.unhooked():
             self.world.keeper.adopt(self.table)  # who died over it has left that to do
         for operation in (
             ("recover", "append all", "recover", "vacuum", "append all")
@@ -148,9 +144,9 @@ class Simulation:
 
     def do(self, step: Step, *, must_succeed: bool = False) -> None:
         """Carry one operation out, as a process of its own."""
-        operation = getattr(self, f"_{step.operation.replace(' ', '_')}")
+        operation = getattr(self._operations, step.operation.replace(" ", "_"))
         if step.operation in WITHOUT_CALLS:
-            with self._unhooked():
+            with self.unhooked():
                 operation(Random(step.seed))
             self._look()
             return
@@ -174,8 +170,10 @@ class Simulation:
         self._look()
 
     def _refused(self, process: Process, error: BaseException) -> None:
-        """Take the error at its word: nothing was published."""
+        """Take the error at its word: nothing was published. An adoption has two steps, and promises nothing."""
         if not isinstance(error, TableWriterError) or isinstance(error, OutcomeUnknownError):
+            return
+        if process.step.operation == "adopt":
             return
         for version in process.claims:
             entry = self.oracle.entry(version)
@@ -183,7 +181,7 @@ class Simulation:
                 self.oracle.nothing_published(version, f"its caller was told {type(error).__name__}")
 
     def _look(self, *, at_rest: bool = False, decided: bool = False) -> None:
-        with self._unhooked():
+        with self.unhooked():
             self.oracle.check()
             waiting = [write_id for write_id, until in self.waiting.items() if until > self.now]
             if at_rest and waiting and not self.is_made_again:
@@ -217,7 +215,7 @@ class Simulation:
             self.tell(f"~ the late {one.name} is refused: {str(error)[:100]}")
         finally:
             self._applying = False
-        with self._unhooked():
+        with self.unhooked():
             if one.service == "metastore":
                 self.oracle.observe(one.claim, late=True)
             self.oracle.check()
@@ -240,7 +238,7 @@ class Simulation:
             self.world.store.on_call = self.world.metastore.on_call = None
 
     @contextmanager
-    def _unhooked(self) -> Iterator[None]:
+    def unhooked(self) -> Iterator[None]:
         store, metastore = self.world.store, self.world.metastore
         hooks, store.on_call, metastore.on_call = (store.on_call, metastore.on_call), None, None
         try:
@@ -277,7 +275,7 @@ class Simulation:
 
     def _took_effect(self, process: Process, service: str, call: str, key: str) -> None:
         if service == "metastore" and call in CHANGING:
-            with self._unhooked():
+            with self.unhooked():
                 self.oracle.observe(process.claim, late=process.is_overdue)
                 self.oracle.check()
             if process.is_overdue:
@@ -290,7 +288,7 @@ class Simulation:
         return int(name.removesuffix(".json")) if name != key and name.endswith(".json") else 0
 
     def _happen(self, process: Process, event: Event, key: str) -> None:
-        self.tell(f"* {event.what} {event.phase} {event.service}.{event.call} {key.removeprefix(self._root)}")
+        self.tell(f"* {event.what} {event.phase} {event.service}.{event.call} {key.removeprefix(self.root)}")
         if event.what == "nest" and event.step:
             self.do(event.step)
         elif event.what == "pause":
@@ -306,7 +304,7 @@ class Simulation:
             self._keep(process, event, key)
 
     def _keep(self, process: Process, event: Event, key: str) -> None:
-        name = f"{event.service}.{event.call} {key.removeprefix(self._root)}"
+        name = f"{event.service}.{event.call} {key.removeprefix(self.root)}"
         due, number = self.now + event.seconds, len(self.trace)
         self.kept[event.service].append(Pending(due, number, event.service, name, process.claim))
         if event.what == "twice":
@@ -321,196 +319,5 @@ class Simulation:
         return LostResponseError("injected") if lost else MetastoreError("injected")
 
     @property
-    def _root(self) -> str:
+    def root(self) -> str:
         return self.world.layout.root.key
-
-    # Operations
-
-    def _rows(self, values: Collection[str]) -> dict[str, Ids]:
-        self.next_id += 10
-        return {value: frozenset({self.next_id + int(value[1:])}) for value in values}
-
-    def _values(self, random: Random) -> list[str]:
-        return sorted(random.sample(self.partitions, random.randint(1, len(self.partitions))))
-
-    def _plan(self, rows: dict[str, Ids], mode: WriteMode, *, scope: Scope | None = None, key: str = "") -> WritePlan:
-        plan = self.world.plan(mode, scope=scope, key=key)
-        self.tell(f"  plans {plan.write_id[-3:]} {mode.value} { ({v: sorted(ids) for v, ids in rows.items()}) } {key}")
-        self.oracle.writes[plan.write_id] = Written(mode, rows, len(self.oracle.effects), key)
-        return plan
-
-    def _write(self, rows: dict[str, Ids], mode: WriteMode, *, scope: Scope | None = None, key: str = "") -> str:
-        plan = self._plan(rows, mode, scope=scope, key=key)
-        published = self.world.write(rows, plan=plan)
-        self.oracle.acknowledged(plan.write_id)
-        return f"published as {published.entry.version} {' '.join(published.notes)}"
-
-    def _append(self, random: Random) -> str:
-        return self._write(self._rows(self._values(random)), WriteMode.APPEND)
-
-    def _append_all(self, _: Random) -> str:
-        return self._write(self._rows(self.partitions), WriteMode.APPEND)
-
-    def _overwrite(self, random: Random) -> str:
-        return self._write(self._rows(self._values(random)), WriteMode.OVERWRITE_PARTITIONS)
-
-    def _overwrite_table(self, random: Random) -> str:
-        return self._write(self._rows(self._values(random)), WriteMode.OVERWRITE_TABLE)
-
-    def _overwrite_where(self, random: Random) -> str:
-        chosen = self._values(random)
-        wanted = {(value,) for value in chosen}
-
-        def selected(existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
-            return frozenset(existing) & wanted
-
-        return self._write(self._rows(chosen[:1]), WriteMode.OVERWRITE_PARTITIONS, scope=selected)
-
-    def _create(self, random: Random) -> str:
-        return self._write(self._rows(self._values(random)), WriteMode.CREATE_PARTITIONS)
-
-    def _append_once(self, random: Random) -> str:
-        return self._once(random, WriteMode.APPEND)
-
-    def _overwrite_once(self, random: Random) -> str:
-        return self._once(random, WriteMode.OVERWRITE_PARTITIONS)
-
-    def _once(self, random: Random, mode: WriteMode) -> str:
-        key = random.choice(("query/1", "query/2", "other"))
-        plan = self._plan(self._rows(self._values(random)), mode, key=key)
-        known = self.world.services().published_with_key(key)
-        if known is None:
-            try:
-                self.world.write(self.oracle.writes[plan.write_id].rows, plan=plan)
-            except RepeatedError as repeated:
-                known = repeated.entry
-        write_id = known.write_id if known else plan.write_id
-        self.oracle.acknowledged(write_id)
-        return f"published by {write_id[-3:]}"
-
-    def _stage(self, random: Random) -> str:
-        mode = random.choice((WriteMode.APPEND, WriteMode.APPEND, WriteMode.OVERWRITE_PARTITIONS))
-        mode = random.choice((mode, mode, mode, mode, WriteMode.CREATE_PARTITIONS, WriteMode.OVERWRITE_TABLE))
-        rows = self._rows(self._values(random))
-        plan = self._plan(rows, mode)
-        expires = random.choice((2_000.0, 600_000.0, 3_000_000.0))
-        try:
-            self.world.stage(rows, plan=plan, expires_after_seconds=expires)
-        finally:
-            self.staged.append(plan.write_id)
-        self.waiting[plan.write_id] = self.now + expires - 100.0
-        return f"staged {plan.write_id[-3:]} for {expires:.0f} s"
-
-    def _publish(self, random: Random) -> str:
-        if not self.staged:
-            return "nothing is staged"
-        write_id = random.choice(self.staged[-3:])
-        self.waiting.pop(write_id, None)
-        self.tell(f"  of {write_id[-3:]}")
-        result: Any = self.world.keeper.publish(self.table, write_id)
-        self.oracle.acknowledged(write_id)
-        return f"published as {result.version}{' before' if result.repeated else ''}"
-
-    def _discard(self, random: Random) -> str:
-        if not self.staged:
-            return "nothing is staged"
-        write_id = random.choice(self.staged[-3:])
-        self.waiting.pop(write_id, None)
-        self.world.keeper.discard(self.table, write_id)
-        return f"discarded {write_id[-3:]}"
-
-    def _recover(self, _: Random) -> str:
-        report = self.world.keeper.recover(self.table)
-        return f"settled {report.settled} put right {report.put_right} superseded {report.superseded}"
-
-    def _rollback(self, random: Random) -> str:
-        newest = self.oracle.newest()
-        version = random.randint(max(0, newest - 3), newest)
-        entry = self.oracle.entry(version)
-        if entry is not None and entry.operation is Operation.WRITE and random.random() < 0.3:
-            report = self.world.keeper.rollback(self.table, write_id=entry.write_id)
-        else:
-            report = self.world.keeper.rollback(self.table, version=version)
-        return f"rolled back to {report.to_version} as {report.version}"
-
-    def _restore(self, _: Random) -> str:
-        report = self.world.keeper.restore(self.table)
-        return f"restored {[one.name for one in report.partitions]} not there {report.not_there}"
-
-    def _adopt(self, random: Random) -> str:
-        """The table is made again; its files are adopted."""
-        if random.random() < 0.5:
-            with self._unhooked():
-                table = self.world.table
-                self.is_made_again = True
-                self.world.metastore.create_table(replace(table, created_at_seconds=table.created_at_seconds + 60))
-        self.world.keeper.adopt(self.table)
-        self.is_made_again = False
-        return "adopted"
-
-    def _vacuum(self, random: Random) -> str:
-        age = random.choice((None, None, timedelta(days=1)))
-        report = self.world.keeper.vacuum(self.table, older_than=age)
-        return f"deleted {len(report.deleted)} {report.failures}"
-
-    def _vacuum_all(self, random: Random) -> str:
-        """By force: the one who does it has made sure that nobody is at work."""
-        if len(self.processes) > 1 or self.pending:
-            return self._vacuum(random)
-        report = self.world.vacuum()
-        return f"deleted {len(report.deleted)} {report.failures}"
-
-    def _abort_uploads(self, _: Random) -> str:
-        report = self.world.keeper.uploads(self.table, abort=True, older_than=timedelta(days=1))
-        return f"aborted {len(report.aborted)}"
-
-    # Other tools, and time
-
-    def _raced(self, value: str) -> bool:
-        """Whether anybody of ours may be changing a partition at this moment."""
-        if self.processes or any(one.service == "metastore" for one in self.pending):
-            return True
-        in_doubt = self.world.history().publishes_in_doubt
-        return any((value,) in record.entry.partition_values for record in in_doubt)
-
-    def _insert(self, random: Random) -> None:
-        now = self.oracle.locations()
-        empty = [value for value, where in now.items() if where.startswith(self.world.layout.all_empty.key)]
-        value = random.choice(empty * 3 + self.partitions)
-        where = now.get(value)
-        if where is None:
-            return
-        ids = self._rows([value])[value]
-        raced = self._raced(value)
-        self.world.store.put(f"{where}other-{self.next_id}.json", json.dumps(sorted(ids)).encode())
-        self.tell(f"another tool inserts {set(ids)} into {where.removeprefix(self._root)}{' in a race' * raced}")
-        self.oracle.inserted(value, ids, raced=raced)
-
-    def _move(self, random: Random) -> None:
-        value = random.choice(self.partitions)
-        ids = self._rows([value])[value]
-        records = self.world.history().records
-        raced, looks_late = self._raced(value), any(one.entry.rollback_to is not None for one in records)
-        where = f"{self._root}dt={value}/"
-        self.world.store.delete([info.key for info in self.world.store.list(where)])
-        self.world.written_by_another_tool(value, ids)
-        self.tell(f"another tool puts {value} to dt={value} with {set(ids)}{' in a race' * raced}")
-        self.oracle.other_tool(value, ids, where, raced=raced, looks_late=looks_late)
-
-    def _drop(self, random: Random) -> None:
-        value = random.choice(self.partitions)
-        dropped = {
-            one.values[0]
-            for record in self.world.history().records
-            for one in record.entry.partitions
-            if one.new_location is None
-        }
-        raced = self._raced(value)
-        self.world.metastore.drop_partition(self.world.table, (value,))
-        self.tell(f"another tool drops {value}{' in a race' * raced}")
-        self.oracle.other_tool(value, frozenset(), None, raced=raced, looks_late=value in dropped)
-
-    def _wait(self, random: Random) -> None:
-        seconds = random.choice((400.0, 4_000.0, 50_000.0, 90_000.0, 300_000.0, 1_500_000.0))
-        self.tell(f"{seconds:.0f} s pass")
-        self.advance(seconds)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from table_writer.log.signs import put_check_results
 
 from table_writer.errors import InvalidInputError, LostResponseError, OutcomeUnknownError, StorageError
+from table_writer.log.registration import put_check_results
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import Outcome
 from tests.publish.world import TABLE, DeathError, Fault, World
@@ -153,7 +153,7 @@ def test_what_lies_beside_a_staged_write_stays_and_what_lies_beside_none_goes(wo
     for of in (write_id, "gone"):
         put_check_results(world.store, world.layout, of, [passed])
     world.vacuum()
-    left = [info.key for info in world.store.list(world.layout.registrations.key)]
+    left = [info.key for info in world.store.list(world.layout.all_staged.key)]
     assert len(left) == 2
     assert all(write_id in key for key in left)
 

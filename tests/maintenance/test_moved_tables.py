@@ -348,6 +348,21 @@ def test_the_files_of_a_table_that_exists_are_not_adopted_by_another() -> None:
     world.services().require_owner()
 
 
+@pytest.mark.parametrize("make", [published, partitioned])
+def test_a_copy_of_all_files_is_adopted_beside_the_table_that_it_was_made_of(make: Callable[[], World]) -> None:
+    world = make()
+    rows = world.rows()
+    moved_directory(world, keep=True)
+    copy = replace(world.table, name=RENAMED, location=NEW_ROOT, parameters={}, serde_parameters={})
+    world.metastore.create_table(replace(copy, created_at_seconds=7))
+    world.name = RENAMED
+    world.keeper.adopt(str(RENAMED))
+    world.vacuum()
+    assert world.rows() == rows
+    world.name = TABLE
+    assert world.rows() == rows
+
+
 WHOLE, PARTS = "d41d8cd98f00b204e9800998ecf8427e", "d41d8cd98f00b204e9800998ecf8427e-2"
 
 

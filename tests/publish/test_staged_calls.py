@@ -282,7 +282,9 @@ def test_a_partition_that_was_planned_in_the_metastores_spelling_is_replaced() -
     world.metastore.drop_table(world.name)
     world.metastore.create_table(replace(table, partition_columns=(Column("dt", "int"),)))
     world.written_by_another_tool("01", frozenset({1}))
-    write_id = world.stage({"1": frozenset({10})}, plan=replace(world.plan(), spellings=Spellings.of([("01",)], ["int"])))
+    write_id = world.stage(
+        {"1": frozenset({10})}, plan=replace(world.plan(), spellings=Spellings.of([("01",)], ["int"]))
+    )
     world.keeper.publish(T, write_id)
     assert world.rows() == {"01": frozenset({10})}
 

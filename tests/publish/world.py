@@ -130,6 +130,7 @@ class TableWorld:
     ) -> WritePlan:
         services = self.services()
         log_id = claim_root(self.store, self.layout, Owner.of(services.table, self.metastore.uri))
+        services.log.expect(log_id)
         state = services.log.read_state()
         return WritePlan(
             write_id=new_write_id(),
@@ -157,6 +158,7 @@ class TableWorld:
         """Do what ``TableWriter`` does after the plan, with the upload step replaced."""
         services = self.services(config)
         plan = plan or self.plan()
+        services.log.expect(plan.log_id)
         with OpenWrite(services, plan) as write:
             messages = (self._upload(plan, rows),)
             write.complete(messages)

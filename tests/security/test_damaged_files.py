@@ -54,16 +54,26 @@ def test_a_forged_outcome_deletes_nothing_that_readers_see(outcome: str, settled
 
 
 def test_an_outcome_without_an_entry_is_no_version_and_garbage_of_an_interrupted_trim() -> None:
-    key = "mart/orders/_table_writer/log/00000000000000000009.done"
+    key = "mart/orders/_table_writer/log/00000000000000000001.done"
 
     def orphaned() -> Attacked:
         world = Attacked()
+        world.services().log.trim([1])
         world.replace_body(key, b"not even JSON")
         world.garbage.add(key)
         return world
 
-    assert not any(survives_every_call(orphaned).values())
-    assert orphaned().keeper.history(T).versions[0].version == 2
+    ended = survives_every_call(orphaned)
+    assert "has no version 1 to go back to" in ended.pop("rollback"), "its entry was trimmed"
+    assert not any(ended.values()), ended
+    assert [one.version for one in orphaned().keeper.history(T).versions] == [2]
+
+
+def test_an_outcome_without_an_entry_that_nobody_has_trimmed_stops_everything() -> None:
+    """Its entry was claimed, and is lost: so are those before it."""
+    key = "mart/orders/_table_writer/log/00000000000000000009.done"
+    ended = after_putting(key, b'{"outcome": "published", "settled_by": "x"}')
+    assert all("7 entries" in text and "are lost" in text for text in ended.values()), ended
 
 
 @pytest.mark.parametrize(

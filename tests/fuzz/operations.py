@@ -1,0 +1,218 @@
+"""What can be done to a table, by this library and by other tools; each draws its arguments from its own seed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from table_writer.model.entry import Operation
+from table_writer.model.table import PartitionValues
+from table_writer.model.write import Scope, WriteMode, WritePlan
+from table_writer.publish.publisher import RepeatedError
+
+from .oracle import Ids, Written
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+
+
+class Operations:
+    """All operations, named as histories name them, on the table of one simulation."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._on = simulation
+
+    def _rows(self, values: Collection[str]) -> dict[str, Ids]:
+        self._on.next_id += 10
+        return {value: frozenset({self._on.next_id + int(value[1:])}) for value in values}
+
+    def _values(self, random: Random) -> list[str]:
+        return sorted(random.sample(self._on.partitions, random.randint(1, len(self._on.partitions))))
+
+    def _plan(self, rows: dict[str, Ids], mode: WriteMode, *, scope: Scope | None = None, key: str = "") -> WritePlan:
+        plan = self._on.world.plan(mode, scope=scope, key=key)
+        self._on.tell(
+            f"  plans {plan.write_id[-3:]} {mode.value} { ({v: sorted(ids) for v, ids in rows.items()}) } {key}"
+        )
+        self._on.oracle.writes[plan.write_id] = Written(mode, rows, len(self._on.oracle.effects), key)
+        return plan
+
+    def _write(self, rows: dict[str, Ids], mode: WriteMode, *, scope: Scope | None = None, key: str = "") -> str:
+        plan = self._plan(rows, mode, scope=scope, key=key)
+        published = self._on.world.write(rows, plan=plan)
+        self._on.oracle.acknowledged(plan.write_id)
+        return f"published as {published.entry.version} {' '.join(published.notes)}"
+
+    def append(self, random: Random) -> str:
+        return self._write(self._rows(self._values(random)), WriteMode.APPEND)
+
+    def append_all(self, _: Random) -> str:
+        return self._write(self._rows(self._on.partitions), WriteMode.APPEND)
+
+    def overwrite(self, random: Random) -> str:
+        return self._write(self._rows(self._values(random)), WriteMode.OVERWRITE_PARTITIONS)
+
+    def overwrite_table(self, random: Random) -> str:
+        return self._write(self._rows(self._values(random)), WriteMode.OVERWRITE_TABLE)
+
+    def overwrite_where(self, random: Random) -> str:
+        chosen = self._values(random)
+        wanted = {(value,) for value in chosen}
+
+        def selected(existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
+            return frozenset(existing) & wanted
+
+        return self._write(self._rows(chosen[:1]), WriteMode.OVERWRITE_PARTITIONS, scope=selected)
+
+    def create(self, random: Random) -> str:
+        return self._write(self._rows(self._values(random)), WriteMode.CREATE_PARTITIONS)
+
+    def append_once(self, random: Random) -> str:
+        return self._once(random, WriteMode.APPEND)
+
+    def overwrite_once(self, random: Random) -> str:
+        return self._once(random, WriteMode.OVERWRITE_PARTITIONS)
+
+    def _once(self, random: Random, mode: WriteMode) -> str:
+        key = random.choice(("query/1", "query/2", "other"))
+        plan = self._plan(self._rows(self._values(random)), mode, key=key)
+        known = self._on.world.services().published_with_key(key)
+        if known is None:
+            try:
+                self._on.world.write(self._on.oracle.writes[plan.write_id].rows, plan=plan)
+            except RepeatedError as repeated:
+                known = repeated.entry
+        write_id = known.write_id if known else plan.write_id
+        self._on.oracle.acknowledged(write_id)
+        return f"published by {write_id[-3:]}"
+
+    def stage(self, random: Random) -> str:
+        mode = random.choice((WriteMode.APPEND, WriteMode.APPEND, WriteMode.OVERWRITE_PARTITIONS))
+        mode = random.choice((mode, mode, mode, mode, WriteMode.CREATE_PARTITIONS, WriteMode.OVERWRITE_TABLE))
+        rows = self._rows(self._values(random))
+        plan = self._plan(rows, mode)
+        expires = random.choice((2_000.0, 600_000.0, 3_000_000.0))
+        try:
+            self._on.world.stage(rows, plan=plan, expires_after_seconds=expires)
+        finally:
+            self._on.staged.append(plan.write_id)
+        self._on.waiting[plan.write_id] = self._on.now + expires - 100.0
+        return f"staged {plan.write_id[-3:]} for {expires:.0f} s"
+
+    def publish(self, random: Random) -> str:
+        if not self._on.staged:
+            return "nothing is staged"
+        write_id = random.choice(self._on.staged[-3:])
+        self._on.waiting.pop(write_id, None)
+        self._on.tell(f"  of {write_id[-3:]}")
+        result: Any = self._on.world.keeper.publish(self._on.table, write_id)
+        self._on.oracle.acknowledged(write_id)
+        return f"published as {result.version}{' before' if result.repeated else ''}"
+
+    def discard(self, random: Random) -> str:
+        if not self._on.staged:
+            return "nothing is staged"
+        write_id = random.choice(self._on.staged[-3:])
+        self._on.waiting.pop(write_id, None)
+        self._on.world.keeper.discard(self._on.table, write_id)
+        return f"discarded {write_id[-3:]}"
+
+    def recover(self, _: Random) -> str:
+        report = self._on.world.keeper.recover(self._on.table)
+        return f"settled {report.settled} put right {report.put_right} superseded {report.superseded}"
+
+    def rollback(self, random: Random) -> str:
+        newest = self._on.oracle.newest()
+        version = random.randint(max(0, newest - 3), newest)
+        entry = self._on.oracle.entry(version)
+        if entry is not None and entry.operation is Operation.WRITE and random.random() < 0.3:
+            report = self._on.world.keeper.rollback(self._on.table, write_id=entry.write_id)
+        else:
+            report = self._on.world.keeper.rollback(self._on.table, version=version)
+        return f"rolled back to {report.to_version} as {report.version}"
+
+    def restore(self, _: Random) -> str:
+        report = self._on.world.keeper.restore(self._on.table)
+        return f"restored {[one.name for one in report.partitions]} not there {report.not_there}"
+
+    def adopt(self, random: Random) -> str:
+        """The table is made again; its files are adopted."""
+        if random.random() < 0.5:
+            with self._on.unhooked():
+                table = self._on.world.table
+                self._on.is_made_again = True
+                self._on.world.metastore.create_table(replace(table, created_at_seconds=table.created_at_seconds + 60))
+        self._on.world.keeper.adopt(self._on.table)
+        self._on.is_made_again = False
+        return "adopted"
+
+    def vacuum(self, random: Random) -> str:
+        age = random.choice((None, None, timedelta(days=1)))
+        report = self._on.world.keeper.vacuum(self._on.table, older_than=age)
+        return f"deleted {len(report.deleted)} {report.failures}"
+
+    def vacuum_all(self, random: Random) -> str:
+        """By force: the one who does it has made sure that nobody is at work."""
+        if len(self._on.processes) > 1 or self._on.pending:
+            return self.vacuum(random)
+        report = self._on.world.vacuum()
+        return f"deleted {len(report.deleted)} {report.failures}"
+
+    def abort_uploads(self, _: Random) -> str:
+        report = self._on.world.keeper.uploads(self._on.table, abort=True, older_than=timedelta(days=1))
+        return f"aborted {len(report.aborted)}"
+
+    # Other tools, and time
+
+    def _raced(self, value: str) -> bool:
+        """Whether anybody of ours may be changing a partition at this moment."""
+        if self._on.processes or any(one.service == "metastore" for one in self._on.pending):
+            return True
+        in_doubt = self._on.world.history().publishes_in_doubt
+        return any((value,) in record.entry.partition_values for record in in_doubt)
+
+    def insert(self, random: Random) -> None:
+        now = self._on.oracle.locations()
+        empty = [value for value, where in now.items() if where.startswith(self._on.world.layout.all_empty.key)]
+        value = random.choice(empty * 3 + self._on.partitions)
+        where = now.get(value)
+        if where is None:
+            return
+        ids = self._rows([value])[value]
+        raced = self._raced(value)
+        self._on.world.store.put(f"{where}other-{self._on.next_id}.json", json.dumps(sorted(ids)).encode())
+        self._on.tell(f"another tool inserts {set(ids)} into {where.removeprefix(self._on.root)}{' in a race' * raced}")
+        self._on.oracle.inserted(value, ids, raced=raced)
+
+    def move(self, random: Random) -> None:
+        value = random.choice(self._on.partitions)
+        ids = self._rows([value])[value]
+        records = self._on.world.history().records
+        raced, looks_late = self._raced(value), any(one.entry.rollback_to is not None for one in records)
+        where = f"{self._on.root}dt={value}/"
+        self._on.world.store.delete([info.key for info in self._on.world.store.list(where)])
+        self._on.world.written_by_another_tool(value, ids)
+        self._on.tell(f"another tool puts {value} to dt={value} with {set(ids)}{' in a race' * raced}")
+        self._on.oracle.other_tool(value, ids, where, raced=raced, looks_late=looks_late)
+
+    def drop(self, random: Random) -> None:
+        value = random.choice(self._on.partitions)
+        dropped = {
+            one.values[0]
+            for record in self._on.world.history().records
+            for one in record.entry.partitions
+            if one.new_location is None
+        }
+        raced = self._raced(value)
+        self._on.world.metastore.drop_partition(self._on.world.table, (value,))
+        self._on.tell(f"another tool drops {value}{' in a race' * raced}")
+        self._on.oracle.other_tool(value, frozenset(), None, raced=raced, looks_late=value in dropped)
+
+    def wait(self, random: Random) -> None:
+        seconds = random.choice((400.0, 4_000.0, 50_000.0, 90_000.0, 300_000.0, 1_500_000.0))
+        self._on.tell(f"{seconds:.0f} s pass")
+        self._on.advance(seconds)
