@@ -296,14 +296,16 @@ class Explorer:
                         State(world._replace(metastore=metastore, touched=touched), actors, less),
                     )
 
-        yield from self._inserted(state)
-        yield from self._damaged(state)
+        if budget.inserts:
+            yield from self._inserted(state)
+        if budget.damaged or budget.lost_entries or budget.resets:
+            yield from self._damaged(state)
 
     def _inserted(self, state: State) -> Iterator[Step]:
         """Another tool adds a row to where a partition is."""
         world, actors, budget = state
         for values, code in zip(PARTITIONS, world.metastore, strict=True):
-            if code is None or not budget.inserts:
+            if code is None:
                 continue
             place, row = place_of(code) or "", f"o/{values}"
             will_look = frozenset(filter(None, map(will_list, actors)))
@@ -316,8 +318,6 @@ class Explorer:
     def _damaged(self, state: State) -> Iterator[Step]:
         """Objects of the log are lost, or somebody deletes it while nobody is at work."""
         world, actors, budget = state
-        if not budget.damaged + budget.lost_entries + budget.resets:
-            return
         settled = [version for version, slot in enumerate(world.log.slots, 1) if slot.outcome and not slot.gone]
         for version in settled if budget.damaged else ():
             later = world._replace(log=world.log.damaged(version))

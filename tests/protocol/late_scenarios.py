@@ -128,12 +128,11 @@ LATE_STORE: Final = (
         vacuum=VACUUM,
     ),
     scenario(
-        "late requests to the store: 2 publishers of an append, write",
+        "late requests to the store: publisher of an append, write",
         STAGED,
         Budget(timeouts=0, late_store=1),
-        Budget(timeouts=1, late_store=1),
+        Budget(timeouts=1, late=1, late_store=2),
         P1=appender("P1"),
-        P2=appender("P2"),
         B=B_P,
     ),
     scenario(

@@ -28,7 +28,7 @@ from .mode_scenarios import (
 )
 from .mode_scenarios import where as replacing
 from .mutation import Mutation, where
-from .requests import MISSING, OK, Phase, ReadLog
+from .requests import MISSING, OK, Next, Phase, ReadLog
 from .scenarios import A_P, B_P, BOTH, OLD_ALTER, OLD_DROP, ONLY_P, RECOVER, VACUUM, rollback, write
 from .state import Budget, Call, Log, Metastore, location
 from .writes import Behind, Job, Planned, Shown, Write
@@ -84,8 +84,8 @@ class CreatesByAlter(Protocol):
 
 
 class CreatesWhatExists(Protocol):
-    def refuses(self, write: Write, shown: Shown) -> bool:
-        return False
+    def built(self, plan: Planned, log: Log, shown: Shown) -> Next:
+        return "claim", plan, log, shown
 
 
 class ConflictsOnlyWithItsRows(Protocol):
@@ -195,7 +195,7 @@ MODE_MUTATIONS: Final = (
         "an append waits for what is in doubt",
         AppendsBesideOneInDoubt,
         where("2 appends", ONLY_P, A=APPEND_P, B=append("B", "p")),
-        WRONG,
+        "after recover",
     ),
     Mutation(
         "no append to what a late alter has brought back",
@@ -242,7 +242,7 @@ MODE_MUTATIONS: Final = (
         "a replaced set of partitions conflicts with every newer entry of it",
         ConflictsOnlyWithItsRows,
         where("overwrite where q, write of q", SEPARATE, A=replacing("A", "", "q"), B=write("B", "q")),
-        "lost update",
+        "after recover",
     ),
     Mutation(
         "what a table loses is emptied in the same alter",

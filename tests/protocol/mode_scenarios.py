@@ -101,7 +101,7 @@ MODES: Final = (
     scenario(
         "2 appends, recover",
         ONLY_P,
-        Budget(timeouts=1, late=1),
+        Budget(timeouts=1),
         Budget(late=1),
         A=append("A", "pq"),
         B=append("B", "p"),

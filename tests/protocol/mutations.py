@@ -18,7 +18,7 @@ from .scenarios import (
     A_PQ,
     B_P,
     DIED,
-    GROWN,
+    HALF_DONE,
     OLD_ALTER,
     OLD_DROP,
     ONLY_P,
@@ -308,13 +308,13 @@ MUTATIONS: Final = (
     Mutation(
         "nothing is confirmed while its drop may still come",
         ConfirmsBeforeTheDrop,
-        where("rollback, write, recover", ONLY_P, K=rollback(0), B=B_P, recover=RECOVER),
+        where("rollback, write, recover", ONLY_P, Budget(timeouts=1), K=rollback(0), B=B_P, recover=RECOVER),
         "no entry in doubt wants",
     ),
     Mutation(
         "nothing is confirmed that a late call may have done",
         ConfirmsWhatALateCallDid,
-        where("old alter", OLD_ALTER, K=rollback(2), B=B_P, recover=RECOVER),
+        where("old alter", OLD_ALTER, Budget(timeouts=1), K=rollback(2), B=B_P, recover=RECOVER),
         "no entry in doubt wants",
     ),
     Mutation(
@@ -380,7 +380,7 @@ MUTATIONS: Final = (
     Mutation(
         "a recovery switches all partitions in one call, also what is done",
         SwitchesOnlyWhatIsNotDone,
-        where("half done", GROWN, Budget(late=1), K=rollback(1, "pq"), A=A_PQ, recover=RECOVER),
+        where("half done", HALF_DONE, Budget(timeouts=1), K=rollback(1, "pq"), recover=RECOVER),
         "without the others",
     ),
     Mutation("no vacuum without a claim", VacuumsWithoutClaim, BACK_AND_VACUUM, "data is gone"),

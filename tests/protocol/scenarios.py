@@ -91,6 +91,14 @@ GROWN: Final = start(
 )
 """J has replaced p and added q: a rollback moves one and drops the other."""
 
+HALF_DONE: Final = start(
+    ("J/p", "J/q"),
+    [*GROWN.log.slots, Slot(Operation.WRITE, "A", (("p", "J/p", "A/p"), ("q", "J/q", "A/q")), 2, timed_out=True)],
+    data=["I/p", "A/p", "A/q"],
+    late=[("alter", (("p", "A/p"), ("q", "A/q")))],
+)
+"""A has died, and its alter is pending."""
+
 DIED: Final = start(
     ("I/p", None), [I_P, Slot(Operation.WRITE, "X", (("p", "I/p", "X/p"),), 1, timed_out=True)], data=["X/p"]
 )
@@ -148,7 +156,7 @@ def scenario(title: str, begin: World, budget: Budget, larger: Budget | None = N
 SCENARIOS: Final = (
     scenario("write, recover", ONLY_P, FULL, A=A_PQ, recover=RECOVER),
     scenario("write, 2 recovers", ONLY_P, Budget(late=1), FULL, A=A_PQ, recover=RECOVER, again=RECOVER),
-    scenario("2 writes, recover", ONLY_P, Budget(late=1), FULL, A=A_PQ, B=B_P, recover=RECOVER),
+    scenario("2 writes, recover", ONLY_P, Budget(timeouts=1, late=1), FULL, A=A_PQ, B=B_P, recover=RECOVER),
     scenario(
         "write, recover, a refusal that is none",
         ONLY_P,
@@ -170,7 +178,7 @@ SCENARIOS: Final = (
     scenario(
         "2 writes, an outcome is not recorded",
         ONLY_P,
-        Budget(timeouts=1, late=1, unrecorded=1),
+        Budget(timeouts=1, unrecorded=1),
         Budget(late=1, unrecorded=1),
         A=A_PQ,
         B=B_P,
@@ -264,7 +272,7 @@ SCENARIOS: Final = (
     scenario(
         "rollback that moves p and drops q, write, vacuum, a day",
         GROWN,
-        Budget(timeouts=1, days=1),
+        Budget(timeouts=0, days=1),
         Budget(timeouts=1, late=1, days=1),
         K=rollback(1, "pq"),
         A=A_PQ,
@@ -273,7 +281,7 @@ SCENARIOS: Final = (
     scenario(
         "write, 2 vacuums, a day",
         TWICE,
-        Budget(timeouts=1, days=1),
+        Budget(timeouts=0, days=1),
         Budget(late=1, days=1),
         A=A_P,
         vacuum=VACUUM,
@@ -341,11 +349,11 @@ SCENARIOS: Final = (
         vacuum=VACUUM,
     ),
     scenario(
-        "half done, a late call in between: rollback that moves p and drops q, write, recover",
-        GROWN,
+        "half done, a late call in between: rollback that moves p and drops q, recover",
+        HALF_DONE,
+        Budget(timeouts=1),
         Budget(late=1),
         K=rollback(1, "pq"),
-        A=A_PQ,
         recover=RECOVER,
     ),
     scenario(
