@@ -280,8 +280,8 @@ class Recovery:
                 return Settled(recovered=tuple(done), put_right=tuple(put_right), placed=placed)
             put_right += again
         raise MetastoreError(
-            f"partitions of {table.name} were put right {MOST_ROUNDS} times, and are elsewhere again: another tool moves"
-            " them. Stop it, and call again.",
+            f"partitions of {table.name} were put right {MOST_ROUNDS} times, and are elsewhere again: another tool"
+            " moves them. Stop it, and call again.",
             table=str(table.name),
         )
 
@@ -304,8 +304,8 @@ class Recovery:
         placed, taken = self._placed(history, [one for one in values if one in history.current], now)
         if taken:
             raise ConflictError(
-                f"another tool has written to {len(taken)} partition(s) of {table.name} at {here[min(taken)]}, to which a"
-                " call that came late had taken them: readers see its rows, and not those that were published. Nothing"
+                f"another tool has written to {len(taken)} partition(s) of {table.name} at {here[min(taken)]}, to which"
+                " a call that came late had taken them: readers see its rows, and not those that were published. Nothing"
                 " was published. Keep its files elsewhere, point the partitions back with ALTER TABLE ... PARTITION ..."
                 " SET LOCATION, and write its rows as well; or replace them with overwrite_partitions.",
                 table=str(table.name),
