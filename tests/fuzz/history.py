@@ -31,9 +31,10 @@ OPERATIONS = {
     "insert": 3,
     "move": 1,
     "drop": 1,
+    "point_back": 1,
     "wait": 5,
 }
-WITHOUT_CALLS = {"insert", "move", "drop", "wait"}
+WITHOUT_CALLS = {"insert", "move", "drop", "point_back", "wait"}
 CALLS = {
     ("metastore", "get_partitions"): 4,
     ("metastore", "add_partitions"): 5,

@@ -145,10 +145,8 @@ class Operations:
         if random.random() < 0.5:
             with self._on.unhooked():
                 table = self._on.world.table
-                self._on.is_made_again = True
                 self._on.world.metastore.create_table(replace(table, created_at_seconds=table.created_at_seconds + 60))
         self._on.world.keeper.adopt(self._on.table)
-        self._on.is_made_again = False
         return "adopted"
 
     def vacuum(self, random: Random) -> str:
@@ -208,10 +206,28 @@ class Operations:
             for one in record.entry.partitions
             if one.new_location is None
         }
-        raced = self._raced(value)
+        raced, owner = self._raced(value), self._on.world.store._objects.get(self._on.world.layout.owner_key)
+        is_made_again = owner is not None and str(self._on.world.table.created_at_seconds).encode() not in owner[0]
+        looks_late = value in dropped or is_made_again  # a table that was made again gets its partitions when adopted
         self._on.world.metastore.drop_partition(self._on.world.table, (value,))
         self._on.tell(f"another tool drops {value}{' in a race' * raced}")
-        self._on.oracle.other_tool(value, frozenset(), None, raced=raced, looks_late=value in dropped)
+        self._on.oracle.other_tool(value, frozenset(), None, raced=raced, looks_late=looks_late)
+
+    def point_back(self, random: Random) -> None:
+        """Another tool points a partition at files that a publish of ours has replaced, as far as they are there."""
+        data = self._on.world.layout.all_data.key
+        old = [
+            (value, where)
+            for (value, where), ids in self._on.oracle.content.items()
+            if where and where.startswith(data) and ids and frozenset(self._on.oracle.rows_at(where)) == ids
+        ]
+        if not old:
+            return
+        value, where = random.choice(old)
+        self._on.world.pointed_by_another_tool(value, f"s3a://lake/{where}")
+        self._on.tell(f"another tool points {value} at {where.removeprefix(self._on.root)}")
+        ids = self._on.oracle.content[value, where]
+        self._on.oracle.other_tool(value, ids, where, raced=True, looks_late=True)
 
     def wait(self, random: Random) -> None:
         seconds = random.choice((400.0, 4_000.0, 50_000.0, 90_000.0, 300_000.0, 1_500_000.0))

@@ -230,7 +230,9 @@ class Oracle:
             rows, where = frozenset(listed), self._where(now.get(value))
             if len(rows) != len(listed):
                 self.blame(f"rows of {value} are there twice: {listed}")
-            if value in self.wild:
+            if value in self.wild:  # whose rows they are is open; that they are there is not
+                if gone := self.content.get((value, where), NONE) - rows - self.soft:
+                    self.blame(f"files were deleted where readers of {value} look: {sorted(gone)} are gone")
                 continue
             if value in self.stale and where != self.current.get(value):
                 self._found_there(value, where)

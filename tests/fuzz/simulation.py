@@ -13,6 +13,7 @@ from random import Random
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import (
+    InvalidInputError,
     LostResponseError,
     MetastoreError,
     OutcomeUnknownError,
@@ -100,7 +101,6 @@ class Simulation:
         self.calls: Counter[tuple[str, str]] = Counter()
         """Of the last operation that makes any."""
         self.table = str(self.world.name)
-        self.is_made_again = False  # the table was, and its files are not adopted yet
         self._applying = False
         self._operations = Operations(self)
 
@@ -194,15 +194,21 @@ class Simulation:
     def _look(self, *, at_rest: bool = False, decided: bool = False) -> None:
         with self.unhooked():
             self.oracle.check()
-            waiting = [write_id for write_id, until in self.waiting.items() if until > self.now]
-            if at_rest and waiting and not self.is_made_again:
-                here = {one.write_id for one in self.world.keeper.staged(self.table).staged}
-                for write_id in waiting:
-                    if write_id not in here:
-                        self.oracle.blame(f"{write_id} was staged, and is not there any more")
+            if at_rest:
+                self._require_staged()
             is_open = self.oracle.wild or self.oracle.soft
             if at_rest and is_open and not self.pending and not self.world.history().publishes_in_doubt:
                 self.oracle.settle_down(decided=decided)
+
+    def _require_staged(self) -> None:
+        """What was staged, and not touched since, is listed until it expires."""
+        waiting = {write_id for write_id, until in self.waiting.items() if until > self.now}
+        try:
+            here = {one.write_id for one in self.world.keeper.staged(self.table).staged} if waiting else set()
+        except InvalidInputError:  # the table was made again, and its files are not adopted yet
+            return
+        for write_id in sorted(waiting - here):
+            self.oracle.blame(f"{write_id} was staged, and is not there any more")
 
     # Time
 
