@@ -260,7 +260,8 @@ class Explorer:
             pending = world._replace(late=tuple(sorted((*world.late, request.call), key=repr)))
             yield (name, request, "no answer; still pending"), self._moved(state, number, LOST, pending, less)
 
-    def _environment(self, state: State) -> Iterator[Step]:  # noqa: C901  # one branch for each thing that can go wrong
+    def _late(self, state: State) -> Iterator[Step]:
+        """A request whose answer nobody waits for any more is carried out."""
         world, actors, budget = state
         for number, call in enumerate(world.late):
             answer, metastore = apply(call, world.metastore)
@@ -276,6 +277,11 @@ class Explorer:
                 ("the store", request, f"late: {answer}"),
                 State(later._replace(late_store=rest), actors, budget),
             )
+
+    def _environment(self, state: State) -> Iterator[Step]:
+        world, actors, budget = state
+        if world.late or world.late_store:
+            yield from self._late(state)
         if budget.timeouts:
             less = budget._replace(timeouts=budget.timeouts - 1)
             for version in world.log.in_doubt:
@@ -286,20 +292,21 @@ class Explorer:
         if budget.days:
             yield ("time", 0, "a day passes"), State(a_day_later(world), actors, budget._replace(days=budget.days - 1))
         if budget.other_tool:
-            less = budget._replace(other_tool=budget.other_tool - 1)
-            for call in self._scenario.other_tool:
-                answer, metastore = apply(call, world.metastore)
-                if answer == OK:
-                    touched = world.touched | {values for values, _ in call[1]}
-                    yield (
-                        ("another tool", call, ""),
-                        State(world._replace(metastore=metastore, touched=touched), actors, less),
-                    )
-
+            yield from self._moved_by_others(state)
         if budget.inserts:
             yield from self._inserted(state)
         if budget.damaged or budget.lost_entries or budget.resets:
             yield from self._damaged(state)
+
+    def _moved_by_others(self, state: State) -> Iterator[Step]:
+        world, actors, budget = state
+        less = budget._replace(other_tool=budget.other_tool - 1)
+        for call in self._scenario.other_tool:
+            answer, metastore = apply(call, world.metastore)
+            if answer == OK:
+                touched = world.touched | {values for values, _ in call[1]}
+                later = world._replace(metastore=metastore, touched=touched)
+                yield ("another tool", call, ""), State(later, actors, less)
 
     def _inserted(self, state: State) -> Iterator[Step]:
         """Another tool adds a row to where a partition is."""

@@ -6,7 +6,6 @@ from collections.abc import Generator
 from typing import Final
 
 from table_writer.log.history import History, SlotRecord
-from table_writer.log.rules import is_covered
 from table_writer.model.entry import Outcome
 
 from .keeping import Protocol
@@ -87,7 +86,8 @@ class CountsOnlyPublishes(Protocol):
     """What is in doubt, and claimed over the entry, says nothing of it."""
 
     def covered(self, history: History, record: SlotRecord) -> bool:
-        return is_covered(history, record.entry)
+        settled = [one for one in history.records if one.outcome is not None]
+        return super().covered(History(history.layout, settled, history.unverified), record)
 
 
 class IgnoresVacuums(Protocol):

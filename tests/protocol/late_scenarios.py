@@ -240,12 +240,11 @@ DAMAGED: Final = (
         vacuum=VACUUM,
     ),
     scenario(
-        "an outcome is lost, an old alter pending: append, recover",
+        "an outcome is lost, an old alter pending: append",
         OLD_ALTER,
         Budget(timeouts=1, damaged=1),
-        Budget(timeouts=1, damaged=1, days=1),
+        Budget(timeouts=1, late=1, damaged=1, days=1),
         A=append("A", "p"),
-        recover=RECOVER,
     ),
     scenario(
         "an outcome is lost, a recovery was refused: append, recover",

@@ -110,7 +110,7 @@ MODES: Final = (
     scenario(
         "append, write, recover",
         ONLY_P,
-        Budget(timeouts=1, late=1),
+        Budget(timeouts=1),
         Budget(late=1),
         A=append("A", "pq"),
         B=B_P,
@@ -234,7 +234,7 @@ MODES: Final = (
     scenario(
         "overwrite where q with nothing, write, recover",
         BOTH,
-        Budget(timeouts=1, late=1),
+        Budget(timeouts=1),
         Budget(late=1),
         A=where("A", "", "q"),
         B=write("B", "pq"),
@@ -254,14 +254,14 @@ MODES: Final = (
             (
                 "append, overwrite with nothing, recover",
                 twice,
-                Budget(timeouts=1, late=1),
+                Budget(timeouts=1, late=0 if how else 1),
                 Budget(late=1),
                 {"A": append("A", "p", whole=True), "B": table("B", "", whole=True), "recover": RECOVER},
             ),
             (
                 "append, rollback, vacuum, a day",
                 twice,
-                Budget(timeouts=0, days=1),
+                Budget(timeouts=0, days=0 if how else 1),
                 Budget(timeouts=1, refusals=1, days=1),  # nothing late: a day later it looks like another tool's move
                 {"A": append("A", "p", whole=True), "K": rollback(0), "vacuum": VACUUM},
             ),
@@ -284,7 +284,7 @@ MODES: Final = (
     scenario(
         "one key twice: 2 appends, recover",
         ONLY_P,
-        Budget(timeouts=1, late=1),
+        Budget(timeouts=1),
         Budget(late=1),
         A=append("A", "p", "k"),
         B=append("B", "p", "k"),

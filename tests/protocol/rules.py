@@ -13,7 +13,9 @@ from table_writer.log.rules import (
     Standing,
     claim_is_over,
     effect,
+    is_covered,
     partition_state,
+    rebuilt_outcome,
     recovered_state,
     standing,
     to_switch,
@@ -22,7 +24,6 @@ from table_writer.model.entry import LogEntry, Operation, Outcome
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.vacuum.due import Ages, InUse, due, in_use, is_used
 
-from .pending import covered, rebuilt_outcome
 from .state import (
     LAYOUT,
     PARTITIONS,
@@ -156,7 +157,7 @@ class Rules:
         return PARTITIONS
 
     def covered(self, history: History, record: SlotRecord) -> bool:
-        return covered(history, record.entry)
+        return is_covered(history, record.entry)
 
     def rebuilt(self, log: Log, version: int, shown: dict[str, str | None]) -> tuple[Outcome, tuple[str, ...]]:
         """Find out how an entry had ended, and which of its partitions another tool had moved."""

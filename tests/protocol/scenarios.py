@@ -156,7 +156,7 @@ def scenario(title: str, begin: World, budget: Budget, larger: Budget | None = N
 SCENARIOS: Final = (
     scenario("write, recover", ONLY_P, FULL, A=A_PQ, recover=RECOVER),
     scenario("write, 2 recovers", ONLY_P, Budget(late=1), FULL, A=A_PQ, recover=RECOVER, again=RECOVER),
-    scenario("2 writes, recover", ONLY_P, Budget(timeouts=1, late=1), FULL, A=A_PQ, B=B_P, recover=RECOVER),
+    scenario("2 writes, recover", ONLY_P, Budget(timeouts=1), FULL, A=A_PQ, B=B_P, recover=RECOVER),
     scenario(
         "write, recover, a refusal that is none",
         ONLY_P,
@@ -174,7 +174,7 @@ SCENARIOS: Final = (
         B=write("B", "pq"),
         recover=RECOVER,
     ),
-    scenario("3 writes", ONLY_P, Budget(timeouts=1), Budget(late=1), A=A_PQ, B=B_P, C=write("C", "q")),
+    scenario("3 writes", ONLY_P, Budget(timeouts=0), Budget(late=1), A=A_PQ, B=B_P, C=write("C", "q")),
     scenario(
         "2 writes, an outcome is not recorded",
         ONLY_P,
@@ -210,7 +210,7 @@ SCENARIOS: Final = (
     scenario(
         "rollback that drops, write, recover",
         ONLY_P,
-        Budget(timeouts=1, late=1),
+        Budget(timeouts=1),
         Budget(lost=1, late=1),
         K=rollback(0),
         A=A_PQ,
