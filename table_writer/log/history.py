@@ -154,6 +154,13 @@ class History:
             ""
         }
 
+    def _may_have_come_late(self, record: SlotRecord) -> bool:
+        """Whether a call of an entry was left unanswered, and nobody has looked since; an outcome may be rebuilt, too."""
+        if record.settled_by != record.entry.write_id:
+            return record.settled_by in self._unverified_ids
+        is_rebuilt = record.entry.operation is not Operation.RECOVER
+        return is_rebuilt and record.entry.version in (self.unverified or ())
+
     def publication(self, write_id: str) -> SlotRecord | None:
         """Return the entry that made readers see a write first, ``None`` if none did, or none is left."""
         made = (one for one in self.published if one.entry.operation in {Operation.WRITE, Operation.RECOVER})
@@ -205,7 +212,7 @@ class History:
             return Placement.IN_PLACE
         if location is not None and (current is None or self.lost_after(newest.version)):
             return Placement.MOVED  # if not by another tool, then by a lost entry, for all that is known
-        unanswered = [named for record, named in older if record.settled_by in self._unverified_ids]
+        unanswered = [named for record, named in older if self._may_have_come_late(record)]
         ours = {place for record, named in older for place in self._places_of(record.entry, named)}
         theirs = {self._place(named.new_location) for named in unanswered}
         if current is not None and (current.place in ours or current.place in theirs):

@@ -118,7 +118,6 @@ def test_a_restored_unpartitioned_table_says_where_it_was(world: World) -> None:
     world.write({"": frozenset({1})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
     world.lose_metastore()
     world.metastore.create_table(replace(world.table, location=ROOT))
-    world.keeper.adopt(T)
     world.keeper.restore(T)
     (one,) = stored(world, 2)["partitions"]
     assert one == {**moved("", None, 1, (1, 3, 0, 1)), "old_location": ""}  # type: ignore[dict-item]
