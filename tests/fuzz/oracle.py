@@ -157,7 +157,8 @@ class Oracle:
         if original.operation is Operation.WRITE:
             self._write(value, original, before)
         else:
-            self.expected[value] = self.content.get((value, where), NONE) if where else NONE
+            known = self.content.get((value, where))
+            self.expected[value] = known if known is not None else frozenset(self.rows_at(where)) if where else NONE
         if original.rollback_to is not None:
             self._voided |= {
                 one.original.write_id for one in self.effects if one.original.version > original.rollback_to
@@ -217,6 +218,9 @@ class Oracle:
         self.content[value, where] = self.content.get((value, where), NONE) | ids
         if raced or value in self.stale:
             self.soft |= ids
+        if raced and where is None:  # a placeholder: whoever settles its entry leaves it to that tool, or switches it
+            self.wild.add(value)
+            self._once_wild.add(value)
         if where == self.current.get(value):
             self.expected[value] = self.expected.get(value, NONE) | ids
 
