@@ -21,7 +21,7 @@ from table_writer.display.reports import (
 )
 from table_writer.display.versions import partition_details, summarised, upload_details, vacuum_report
 from table_writer.doctor import examine
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.history import Placement
 from table_writer.log.moved import require_in_place
 from table_writer.log.owner import adopt_root, is_of_earlier_table
@@ -337,15 +337,19 @@ class Maintenance(StagedMaintenance):
         require_in_place(services.store, services.layout, services.table)
         done = services.restore().run(services.table, chosen, dry_run=dry_run)
         hidden = not services.table.partition_columns and done.not_there  # a write would build on what others put there
+        notes = done.notes
         if is_new and not dry_run and not hidden:
-            adopt_root(services.store, services.layout, services.owner)
+            try:
+                adopt_root(services.store, services.layout, services.owner)
+            except StorageError as error:  # readers see the rows: an error would promise that they do not
+                notes = (*notes, f"the files still belong to the earlier table, run it again: {error.message}")
         return RestoreReport(
             table=str(services.table.name),
             version=done.version,
             partitions=partition_details(services.table, done.partitions),
             not_there={services.partition_names([values])[0]: reason for values, reason in done.not_there.items()},
             present_count=done.present_count,
-            notes=done.notes,
+            notes=notes,
             dry_run=dry_run,
         )
 
@@ -383,5 +387,7 @@ class Maintenance(StagedMaintenance):
         InvalidInputError
             Others have written where the table is now, its rows are not all there, or the files are those of another
             table that exists. Nothing changed.
+        MetastoreError, StorageError
+            It may have changed something; call it again.
         """
         self._services.open_table(TableName.parse(table)).adopt()

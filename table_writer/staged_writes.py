@@ -251,8 +251,13 @@ class StagedWrites:
     def _remove_record(self, write_id: str) -> None:
         """Say that nothing is left to do: the record first, without which nobody asks for results of checks."""
         store, layout = self._services.store, self._services.layout
-        keys = [layout.staged_key(write_id), *check_keys(store, layout, write_id)]
-        remove_registration(store, keys, write_id)
+        remove_registration(store, [layout.staged_key(write_id)], write_id)
+        try:
+            checks = check_keys(store, layout, write_id)
+        except StorageError as failure:  # readers may have switched already; a vacuum deletes them
+            logger.warning("write_id=%s results of its checks were not removed: %s", write_id, failure)
+        else:
+            remove_registration(store, checks, write_id)
 
     def _registered(self, write_id: str) -> Registered:
         """Return the registration of a staged write; refuse all others, and say what became of them."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from table_writer.errors import MetastoreError, StorageError
+from table_writer.errors import ConflictError, MetastoreError, StorageError
 from table_writer.log.deadline import Deadline
 from table_writer.log.files import written_placeholders
 from table_writer.log.history import History, Placement, SlotRecord
@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_WAIT_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 5.0
+MOST_ROUNDS = 20  # of putting right what moves again meanwhile
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -271,13 +272,18 @@ class Recovery:
         """Settle what is in doubt, and put right what the metastore has applied late, until nothing is left."""
         done: list[Recovered] = []
         put_right: list[Recovered] = []
-        while True:
+        for _ in range(MOST_ROUNDS):
             history, recovered = self.settled_history(table)
             done += recovered
             placed, again = self._verify(table, history)
             if again is None:
                 return Settled(recovered=tuple(done), put_right=tuple(put_right), placed=placed)
             put_right += again
+        raise MetastoreError(
+            f"partitions of {table.name} were put right {MOST_ROUNDS} times, and are elsewhere again: another tool"
+            " moves them. Stop it, and call again.",
+            table=str(table.name),
+        )
 
     def put_right(self, table: Table, values: Collection[PartitionValues], now: PartitionsNow, state: LogState) -> bool:
         """Put right what a late call has done to partitions that somebody is about to build on.
@@ -292,15 +298,38 @@ class Recovery:
         if not moved and not state.unverified:
             return False
         history, here = self._log.read_history(), locations(now)
-        if self._can_verify(history) and not history.publishes_in_doubt:  # else two claims would be at one partition
-            self._verify(table, history)
+        is_alone = not history.publishes_in_doubt  # else two claims would be at one partition
+        if is_alone and self._can_verify(history) and self._verify(table, history)[1] is not None:
             return True
-        known = [one for one in values if one in history.current]
-        placed = {one: history.placement(one, here.get(one)) for one in known}
+        placed, taken = self._placed(history, [one for one in values if one in history.current], now)
+        if taken:
+            raise ConflictError(
+                f"another tool has written to {len(taken)} partition(s) of {table.name} at {here[min(taken)]}, to which"
+                " a call that came late had taken them: readers see its rows, and not those that were published. Nothing"
+                " was published. Keep its files elsewhere, point the partitions back with ALTER TABLE ... PARTITION ..."
+                " SET LOCATION, and write its rows as well; or replace them with overwrite_partitions.",
+                table=str(table.name),
+            )
         if Placement.BEHIND not in placed.values():
             return False
         self._put_right(table, history, placed, now)
         return True
+
+    def _placed(
+        self, history: History, wanted: Iterable[PartitionValues], now: PartitionsNow
+    ) -> tuple[dict[PartitionValues, Placement], frozenset[PartitionValues]]:
+        """Compare partitions with the log; also return those at a placeholder to which another tool has written.
+
+        These are left alone: its rows are nowhere else.
+        """
+        here = locations(now)
+        placed = {one: history.placement(one, here.get(one)) for one in wanted}
+        behind = {one: now[one] for one, where in placed.items() if where is Placement.BEHIND and one in now}
+        written = written_placeholders(self._log.store, self._layout, behind)
+        for one in written:
+            is_gone = history.current[one].partition.new_location is None
+            placed[one] = Placement.IN_PLACE if is_gone else Placement.MOVED
+        return placed, frozenset(one for one in written if placed[one] is Placement.MOVED)
 
     def _verify(
         self, table: Table, history: History
@@ -310,11 +339,11 @@ class Recovery:
         ``None`` instead: nothing was behind. If no call can come late any more, nobody has to look again.
         """
         now = self._metastore.get_partitions(table, sorted(history.current))
-        placed = placements(history, now)
+        placed, taken = self._placed(history, history.current, now)
         if Placement.BEHIND in placed.values():
             again = self._put_right(table, history, placed, now)
             return placed, [again] if again else []
-        if self._can_verify(history):
+        if not taken and self._can_verify(history):
             self._log.forget_recoveries(history.unverified or ())
         return placed, None
 
@@ -385,8 +414,11 @@ class Recovery:
         if PartitionState.SUPERSEDED in found.values():
             history = self._log.read_history()
             found = {one.values: recovered_state(history, one, here.get(one.values)) for one in entry.partitions}
-        written = written_placeholders(self._log.store, self._layout, now)
-        return found | dict.fromkeys(written & found.keys(), PartitionState.SUPERSEDED)
+        for values in written_placeholders(self._log.store, self._layout, now) & found.keys():
+            # what another tool has put there is to stay: an entry that wants the partition gone has nothing left to do
+            wanted = next(one.new_location for one in entry.partitions if one.values == values)
+            found[values] = PartitionState.DONE if wanted is None else PartitionState.SUPERSEDED
+        return found
 
     def _lost_files(
         self, partitions: Iterable[EntryPartition], found: Mapping[PartitionValues, PartitionState]

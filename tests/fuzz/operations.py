@@ -95,12 +95,13 @@ class Operations:
         mode = random.choice((mode, mode, mode, mode, WriteMode.CREATE_PARTITIONS, WriteMode.OVERWRITE_TABLE))
         rows = self._rows(self._values(random))
         plan = self._plan(rows, mode)
+        begun = self._on.now
         expires = random.choice((2_000.0, 600_000.0, 3_000_000.0))
         try:
             self._on.world.stage(rows, plan=plan, expires_after_seconds=expires)
         finally:
             self._on.staged.append(plan.write_id)
-        self._on.waiting[plan.write_id] = self._on.now + expires - 100.0
+        self._on.waiting[plan.write_id] = begun + expires
         return f"staged {plan.write_id[-3:]} for {expires:.0f} s"
 
     def publish(self, random: Random) -> str:

@@ -116,20 +116,33 @@ class Oracle:
         if entry is None or named is None:
             self.blame(f"{value} was moved to {key} for an entry that does not name it: {entry and entry.version}")
             return
-        where = self._where(key)
-        if where is None and named.new_location is not None:  # a placeholder before the switch
+        where, applied = self._where(key), self._applied.get(value, 0)
+        if where is None and self._target(named) is not None:  # a placeholder before the switch
             self.stale |= {value} if late else set()
-        elif where == self.current.get(value):
-            self._applied[value] = max(self._applied.get(value, 0), entry.version)
-        elif entry.version <= self._applied.get(value, 0):
+        elif where == self.current.get(value) and (where is not None or entry.version <= applied):
+            self._applied[value] = max(applied, entry.version)
+        elif entry.version <= applied:
             if not late:
-                self.blame(f"{value} was moved for version {entry.version}, though {self._applied[value]} is there")
+                self.blame(f"{value} was moved for version {entry.version}, though {applied} is there")
             self.stale.add(value)
         else:
             self._applied[value] = entry.version
-            self._takes_effect(value, where, entry, named)
+            self._takes_effect(value, where, entry)
 
-    def _takes_effect(self, value: str, where: str | None, entry: LogEntry, named: EntryPartition) -> None:
+    def _target(self, named: EntryPartition) -> str | None:
+        return None if named.new_location is None else self._where(Location.parse(named.new_location).key)
+
+    def _found_there(self, value: str, where: str | None) -> None:
+        """See whether a late call has put a partition where a newer entry wants it: that has nothing left to do."""
+        for version in range(self.newest(), self._applied.get(value, 0), -1):
+            entry = self.entry(version)
+            named = [one for one in entry.partitions if one.values == (value,)] if entry else []
+            if entry and named and self._target(named[0]) == where:
+                self._applied[value] = version
+                self._takes_effect(value, where, entry)
+                return
+
+    def _takes_effect(self, value: str, where: str | None, entry: LogEntry) -> None:
         original = entry
         while original.operation is Operation.RECOVER and original.settles and (found := self.entry(original.settles)):
             original = found
@@ -219,6 +232,8 @@ class Oracle:
                 self.blame(f"rows of {value} are there twice: {listed}")
             if value in self.wild:
                 continue
+            if value in self.stale and where != self.current.get(value):
+                self._found_there(value, where)
             if where == self.current.get(value):
                 self.stale.discard(value)
                 self._compare(value, rows, self.expected.get(value, NONE))

@@ -224,7 +224,7 @@ LOST = entry(2, D1, D2, old=at("w1"))
         ([published(entry(3, D2))], True),
         ([published(entry(3, D3))], False),
         ([published(entry(3, D1), outcome=ABANDONED)], False),
-        ([SlotRecord(entry(3, D1), None, 0.0)], False),
+        ([SlotRecord(entry(3, D1), None, 0.0)], True),  # nobody claims over one in doubt
         ([published(vacuum(3, at("w2", D2)))], True),
         ([published(vacuum(3, LAYOUT.data("w2")))], True),
         ([SlotRecord(vacuum(3, LAYOUT.data("w2")), None, 0.0)], True),  # it may have deleted them already

@@ -124,6 +124,7 @@ def main() -> int:
     if not given.again:
         shutil.rmtree("mutants", ignore_errors=True)
     Path("mutants").mkdir(exist_ok=True)
+    Path("mutants/mutmut-stats.json").unlink(missing_ok=True)  # else new settings would make all mutants run
     prepare(given.mutants, seed=given.seed, again=given.again)
     mutmut._run((), given.children)
     return report()
