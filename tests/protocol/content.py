@@ -68,10 +68,10 @@ def shown_twice(world: World) -> str:
 
 
 def insert_is_dropped(before: World, after: World) -> str:
-    """(n) No partition is dropped that another tool has added rows to, before the placeholder was listed."""
+    """(n) No partition is dropped, or emptied again, that another tool has added rows to, before that was listed."""
     for one in before.inserts:
         was, now = before.metastore[INDEX[one.values]], after.metastore[INDEX[one.values]]
-        if was == one.place and was.startswith("@") and now is None and "drop" in one.seen_by:
+        if was == one.place and was.startswith("@") and rows_at(now) is None and was != now and "drop" in one.seen_by:
             return f"{one.values} is dropped with what was inserted there"
     return ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from table_writer.log.history import Placement
 from table_writer.model.entry import Operation, Outcome
 
-from .publishing import present_before
+from .publishing import at_placeholders, present_before
 from .requests import (
     LOST,
     Claim,
@@ -101,6 +101,7 @@ class Keeping(Staging):
             refused=("end", "failed"),
             unknown=("end", "unknown"),
             unrecorded=("end", "success"),
+            emptied=at_placeholders(changes),
             expected=expected,
         )
         return "switch", job, present_before(changes), 1

@@ -126,6 +126,13 @@ class DropsWithoutLooking(Protocol):
         yield
 
 
+class EmptiesAgain(Protocol):
+    """A recovery takes partitions from one placeholder to its own."""
+
+    def one_alter(self, job: Job, present: tuple[str, ...]) -> Call:
+        return super().one_alter(job._replace(emptied=()), present)
+
+
 class ForgetsWhichLog(Protocol):
     def is_same_log(self, plan: Planned, log: Log) -> bool:
         return True
@@ -205,6 +212,12 @@ LATE_MUTATIONS: Final = (
         "a placeholder is listed before it is dropped",
         DropsWithoutLooking,
         where("another tool inserts: rollback", ONLY_P, Budget(inserts=1), K=rollback(0)),
+        "is dropped with what was inserted there",
+    ),
+    Mutation(
+        "what is emptied already stays where it is",
+        EmptiesAgain,
+        where("another tool inserts: rollback", ONLY_P, Budget(inserts=1), K=rollback(0), recover=RECOVER),
         "is dropped with what was inserted there",
     ),
     Mutation(

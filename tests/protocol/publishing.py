@@ -240,6 +240,7 @@ class Publishing(Rules):
             refused=("end", "failed"),
             unknown=("end", "unknown"),
             unrecorded=("end", "success"),  # readers have switched: only a note
+            emptied=at_placeholders(slot.changes),
             expected=expected,
         )
         return "switch", job, present_before(slot.changes), 1
@@ -273,9 +274,9 @@ class Publishing(Rules):
         return "switch", job, shown, attempt + 1
 
     def one_alter(self, job: Job, present: tuple[str, ...]) -> Call:
-        changes = tuple(
-            (values, new or f"@{job.write_id}/{values}") for values, _, new in job.changes if values in present
-        )
+        """Change all at once. What is at a placeholder already stays there: another tool may have written to it."""
+        nowhere = {values: f"@{job.write_id}/{values}" for values in present} | dict(job.emptied)
+        changes = tuple((values, new or nowhere[values]) for values, _, new in job.changes if values in present)
         return ("alter", changes, job.write_id, job.expected) if job.expected else ("alter", changes)
 
     def call_failed(self, job: Job, answer: str) -> Phase:
@@ -385,8 +386,8 @@ class Publishing(Rules):
         shown = dict(zip((values for values, _, _ in changes), now, strict=True))
         for values, _, new in changes:
             place = shown[values]
-            if place and rows_at(place) is None and not (yield from self.is_empty(place)):  # others have rows there
-                states[values] = PartitionState.SUPERSEDED if new else PartitionState.DONE
+            if new and place and rows_at(place) is None and not (yield from self.is_empty(place)):
+                states[values] = PartitionState.SUPERSEDED  # what another tool has put there is to stay
         todo = self.to_do(changes, states)
         job = Job(
             version=own,
@@ -400,6 +401,7 @@ class Publishing(Rules):
             unknown=failed,
             unrecorded=failed,
             expected=tag_of(now[0]) if now else "",
+            emptied=tuple((values, place) for values, place in shown.items() if place and rows_at(place) is None),
         )
         present = tuple(values for values, _, _ in todo if shown[values] is not None)
         return ("switch", job, present, 1) if todo else ("settle", job, job.settles)
@@ -427,3 +429,7 @@ class Publishing(Rules):
 
 def present_before(changes: tuple[Change, ...]) -> tuple[str, ...]:
     return tuple(values for values, old, _ in changes if old is not None)
+
+
+def at_placeholders(changes: tuple[Change, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((values, old) for values, old, _ in changes if old is not None and rows_at(old) is None)

@@ -106,6 +106,7 @@ class Job(NamedTuple):
     unknown: Next
     unrecorded: Next  # carried out, but the log could not record it
     superseded: tuple[str, ...] = ()  # partitions that another tool had moved
+    emptied: tuple[tuple[str, str], ...] = ()  # partitions that are at a placeholder already
     expected: str = ""  # who had changed the table last, where the metastore compares that
 
 
