@@ -155,7 +155,7 @@ class History:
         }
 
     def _may_have_come_late(self, record: SlotRecord) -> bool:
-        """Whether a call of an entry was left unanswered and nobody has looked since; an outcome may be rebuilt, too."""
+        """Whether a call of an entry was left unanswered, unseen since; so it was where an outcome was rebuilt."""
         if record.settled_by != record.entry.write_id:
             return record.settled_by in self._unverified_ids
         is_rebuilt = record.entry.operation is not Operation.RECOVER

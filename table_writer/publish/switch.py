@@ -108,7 +108,9 @@ class Switch:
                 present |= {partition.values: partition for partition in placeholders}
             try:
                 changes = [
-                    self._changed(entry, one, one.new_location or empty[one.values], present[one.values])
+                    self._changed(
+                        entry, one, self._target(one, present[one.values], empty[one.values]), present[one.values]
+                    )
                     for one in entry.partitions
                     if one.values in present
                 ]
@@ -121,6 +123,11 @@ class Switch:
             table=str(table.name),
             write_id=entry.write_id,
         )
+
+    def _target(self, wanted: EntryPartition, present: Partition, empty: str) -> str:
+        """Return where a partition goes; one that is to be gone stays at its placeholder: others may have written there."""
+        is_empty = self._layout.is_placeholder(Location.parse(present.location))
+        return wanted.new_location or (present.location if is_empty else empty)
 
     def _drop(self, table: Table, entry: LogEntry, in_time: Callable[[], None]) -> tuple[str, ...]:
         """Drop what was emptied, if it is still empty. Readers see no rows there already: a failure is a note.
