@@ -214,14 +214,18 @@ class Operations:
         self._on.oracle.other_tool(value, frozenset(), None, raced=raced, looks_late=looks_late)
 
     def point_back(self, random: Random) -> None:
-        """Another tool points a partition at files that a publish of ours has replaced, as far as they are there."""
+        """Another tool points a partition at files that a publish of ours has replaced, as far as they are there.
+
+        Not in the last moment, when a vacuum has looked for the last time and is deleting them.
+        """
+        deleting = any(one.entry.operation is Operation.VACUUM for one in self._on.world.history().in_doubt)
         data = self._on.world.layout.all_data.key
         old = [
             (value, where)
             for (value, where), ids in self._on.oracle.content.items()
             if where and where.startswith(data) and ids and frozenset(self._on.oracle.rows_at(where)) == ids
         ]
-        if not old:
+        if not old or deleting:
             return
         value, where = random.choice(old)
         self._on.world.pointed_by_another_tool(value, f"s3a://lake/{where}")

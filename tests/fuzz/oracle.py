@@ -8,7 +8,7 @@ rows, whole ones, until somebody puts that right, and nothing else may be built 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
@@ -107,8 +107,11 @@ class Oracle:
         now = self.locations()
         entry = self.entry(version)
         for value in sorted(now.keys() | self._seen.keys()):
-            if now.get(value) != self._seen.get(value) and value not in self.wild:
-                self._moved(value, now.get(value), entry, late=late)
+            if now.get(value) != self._seen.get(value):
+                if value not in self.wild:
+                    self._moved(value, now.get(value), entry, late=late)
+                elif late:
+                    self.unclear.add(value)
         self._seen = now
 
     def _moved(self, value: str, key: str | None, entry: LogEntry | None, *, late: bool) -> None:
@@ -137,7 +140,7 @@ class Oracle:
         for version in range(self.newest(), self._applied.get(value, 0), -1):
             entry = self.entry(version)
             named = [one for one in entry.partitions if one.values == (value,)] if entry else []
-            if entry and named and self._target(named[0]) == where:
+            if entry and named and version not in self.refused and self._target(named[0]) == where:
                 self._applied[value] = version
                 self._takes_effect(value, where, entry)
                 return
@@ -157,8 +160,8 @@ class Oracle:
         if original.operation is Operation.WRITE:
             self._write(value, original, before)
         else:
-            known = self.content.get((value, where))
-            self.expected[value] = known if known is not None else frozenset(self.rows_at(where)) if where else NONE
+            known = self.content.get((value, where)) if where else NONE
+            self.expected[value] = frozenset(self.rows_at(str(where))) if known is None else known
         if original.rollback_to is not None:
             self._voided |= {
                 one.original.write_id for one in self.effects if one.original.version > original.rollback_to
@@ -253,9 +256,9 @@ class Oracle:
             lost, more = sorted(wanted - rows), sorted(rows - wanted)
             self.blame(f"{which}rows of {value}: {lost} lost, {more} never published there; {sorted(rows)} are seen")
 
-    def settle_down(self, *, decided: bool) -> None:
-        """Nobody is at work any more: what was open is what is seen now."""
-        self.unclear = set() if decided else self.unclear
+    def settle_down(self, decided: Collection[str]) -> None:
+        """Nobody is at work any more: what was open is what is seen now. A recover has just decided some of it."""
+        self.unclear -= set(decided)
         now = self.locations()
         for value in sorted(now.keys() | self.expected.keys()):
             rows = frozenset(self.rows_at(now[value])) if value in now else NONE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -116,8 +116,9 @@ class Simulation:
         """Carry a history out and end it; returns what was wrong."""
         with strings_pulled(lambda: self.now), self._hooked():
             for step in steps:
+                unclear = frozenset(self.oracle.unclear)
                 self.do(step)
-                self._look(at_rest=True, decided=step.operation == "recover")
+                self._look(at_rest=True, decided=unclear if step.operation == "recover" else ())
                 if self.oracle.wrong:
                     return self.oracle.wrong
             if ends:
@@ -140,8 +141,9 @@ class Simulation:
                 "append all",
             )
         ):
+            unclear = frozenset(self.oracle.unclear)
             self.do(Step(operation, 1), must_succeed=True)
-            self._look(at_rest=True, decided=operation == "recover")
+            self._look(at_rest=True, decided=unclear if operation == "recover" else ())
             self.advance(4 * DAY_SECONDS)
             if operation == "recover" and self.oracle.stale:
                 self.oracle.blame(f"{self.oracle.stale} are still behind after recover")
@@ -191,14 +193,14 @@ class Simulation:
             if entry is not None and entry.operation in {Operation.WRITE, Operation.ROLLBACK, Operation.RESTORE}:
                 self.oracle.nothing_published(version, f"its caller was told {type(error).__name__}")
 
-    def _look(self, *, at_rest: bool = False, decided: bool = False) -> None:
+    def _look(self, *, at_rest: bool = False, decided: Collection[str] = ()) -> None:
         with self.unhooked():
             self.oracle.check()
             if at_rest:
                 self._require_staged()
             is_open = self.oracle.wild or self.oracle.soft
             if at_rest and is_open and not self.pending and not self.world.history().publishes_in_doubt:
-                self.oracle.settle_down(decided=decided)
+                self.oracle.settle_down(decided)
 
     def _require_staged(self) -> None:
         """What was staged, and not touched since, is listed until it expires."""
