@@ -125,7 +125,7 @@ class Switch:
         )
 
     def _target(self, wanted: EntryPartition, present: Partition, empty: str) -> str:
-        """Return where a partition goes; one that is to be gone stays at its placeholder, where others may have written."""
+        """Return where a partition goes; one that is to be gone stays at its placeholder: others may have written."""
         is_empty = self._layout.is_placeholder(Location.parse(present.location))
         return wanted.new_location or (present.location if is_empty else empty)
 
