@@ -47,7 +47,7 @@ def test_a_dataframe_may_read_the_table_it_overwrites(
     ("second", "changing"),
     [
         ([(1, "a", "d1"), (2, "b", "d2")], {"alter_partitions_with_environment_context": 1}),
-        ([(1, "a", "d3")], {"add_partitions_req": 1}),
+        ([(1, "a", "d3")], {"add_partitions_req": 1, "get_table_req": 3}),  # none is there: is the table?
         ([(1, "a", "d1"), (3, "c", "d3")], {"add_partitions_req": 1, "alter_partitions_with_environment_context": 1}),
     ],
     ids=["replaces", "adds", "mixes"],
