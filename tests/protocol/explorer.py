@@ -369,5 +369,9 @@ BEFORE_LISTING: Final = frozenset({"write", "look_for_key", "upload", "publish",
 
 
 def is_dropping(actor: Actor) -> bool:
-    """Whether an actor has found a placeholder empty, and is about to drop it."""
-    return actor.key[1][0] == "drop" and len(actor.key[2]) > 1
+    """Whether an actor has looked at placeholders, and is about to drop them, or to point their partitions elsewhere.
+
+    Neither call has a condition.
+    """
+    phase, answers = actor.key[1][0], actor.key[2]
+    return phase in {"switch", "alter"} or (phase in {"roll_forward", "drop"} and bool(answers))

@@ -57,10 +57,10 @@ class Checks:
         if before.metastore == after.metastore:
             return ""
         late = len(after.late) < len(before.late)
-        if after.touched:
-            return "" if late else created_over(before.log, before.metastore, after.metastore)
         if not late and (dropped := insert_is_dropped(before, after)):
             return dropped
+        if after.touched or any(one.place.startswith("@") for one in after.inserts):  # what others wrote stays behind
+            return "" if late else created_over(before.log, before.metastore, after.metastore)
         key = (before.log, before.metastore, after.metastore, late)
         found = self._steps.get(key)
         self.closing = []

@@ -51,7 +51,7 @@ class StagedChecks:
                 slot = world.log.slots[version - 1]
                 if slot.lost is not Outcome.ABANDONED and (version <= known or slot.by == name):
                     return f"{name} told its user that nothing is visible, and version {version} is published"
-        if report == "vacuumed" and name in self._discarders:
+        if report == "vacuumed" and name in self._discarders and world.log.marks.log_id == self._log_id:
             write_id = self._discarders[name]
             for version in versions_published(world, write_id):
                 return f"{name} told its user that {write_id} is discarded, and version {version} is published"
