@@ -79,7 +79,7 @@ class _Server:
         """Keep another thread waiting for an answer to ``call`` as long as the block lasts; then it gets it."""
         answers: list[object] = []
         self.held[name] = threading.Event()
-        thread = threading.Thread(target=lambda: answers.append(call()))
+        thread = threading.Thread(target=lambda: answers.append(call()), daemon=True)
         thread.start()
         assert self.arrived[name].wait(PATIENCE_SECONDS)
         try:

@@ -195,7 +195,7 @@ def held_by_another_thread(lock: Any) -> Callable[[], None]:
             held.set()
             over.wait(60)
 
-    thread = threading.Thread(target=hold)
+    thread = threading.Thread(target=hold, daemon=True)
     thread.start()
     assert held.wait(60)
 

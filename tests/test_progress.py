@@ -191,7 +191,7 @@ def test_two_writes_at_once_are_two() -> None:
             both.wait(30)
             tellers[number].until(lambda one: one.total == 10 + number)
 
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(2)]
+    threads = [threading.Thread(target=write, args=(number,), daemon=True) for number in range(2)]
     for one in threads:
         one.start()
     for one in threads:

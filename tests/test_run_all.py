@@ -147,7 +147,7 @@ def test_ctrl_c_waits_for_items_in_flight_then_undoes_them(threads: int) -> None
             running.acquire()
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
-    press = threading.Thread(target=interrupt)
+    press = threading.Thread(target=interrupt, daemon=True)
     press.start()
     with pytest.raises(KeyboardInterrupt):
         run_all(range(50), do=do, undo=ledger.undo, skip=ledger.skip, threads=threads)

@@ -237,7 +237,7 @@ def measure(uri: str, root: str, partition_count: int, seconds: float) -> tuple[
     stop = threading.Event()
     timer = threading.Timer(seconds, stop.set)  # also if the writer hangs
     timer.start()
-    reader = threading.Thread(target=read_until, args=(stop, reads, results, partition_count))
+    reader = threading.Thread(target=read_until, args=(stop, reads, results, partition_count), daemon=True)
     reader.start()
     tried = refused = 0
     try:

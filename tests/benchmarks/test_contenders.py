@@ -67,7 +67,7 @@ def channel() -> Iterator[tuple[IO[str], IO[str]]]:
             with os.fdopen(its_lines) as given, os.fdopen(its_answers, "w") as said:
                 serve(Application(), given, said)  # type: ignore[arg-type]
 
-        thread = threading.Thread(target=run)
+        thread = threading.Thread(target=run, daemon=True)
         thread.start()
         undo.callback(thread.join)
         undo.callback(commands.close)

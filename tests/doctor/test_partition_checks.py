@@ -83,7 +83,7 @@ def test_rows_that_another_tool_has_added_are_a_warning(world: World) -> None:
 def test_files_that_another_tool_has_replaced_are_a_warning(world: World) -> None:
     directory = Location.parse(location(world, "1")).key
     world.store.delete([key(world, "1")])
-    world.store.put(f"{directory}part-0.json", b"[8]")
+    world.store.put(f"{directory}part-0.json", b"[888]")  # as many files of as many bytes would pass: none is read
     assert status_of(world.services(), "partition files") == "warning"
 
 

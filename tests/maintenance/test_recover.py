@@ -222,8 +222,8 @@ def test_recovers_and_writers_at_once_lose_nothing() -> None:
         except ConflictError:
             pass  # somebody else was first
 
-    threads = [threading.Thread(target=world.keeper.recover, args=(T,)) for _ in range(3)]
-    threads += [threading.Thread(target=write, args=(number,)) for number in range(1000, 1004)]
+    threads = [threading.Thread(target=world.keeper.recover, args=(T,), daemon=True) for _ in range(3)]
+    threads += [threading.Thread(target=write, args=(number,), daemon=True) for number in range(1000, 1004)]
     for thread in threads:
         thread.start()
     for thread in threads:

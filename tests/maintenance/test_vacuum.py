@@ -373,7 +373,7 @@ def test_many_vacuums_rollbacks_and_writers_at_once_end_in_one_state() -> None:
         lambda: world.write({"d9": frozenset({9})}),
         lambda: world.keeper.recover(T),
     ]
-    threads = [threading.Thread(target=run, args=(action,)) for action in actions]
+    threads = [threading.Thread(target=run, args=(action,), daemon=True) for action in actions]
     for thread in threads:
         thread.start()
     for thread in threads:

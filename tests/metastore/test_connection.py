@@ -228,14 +228,14 @@ def serve_one_framed_connection(listener: socket.socket, handler: object) -> Non
 
 def test_a_framed_metastore_that_knows_no_users_is_spoken_to() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = threading.Thread(target=serve_one_framed_connection, args=(listener, OldMetastore()))
+        server = threading.Thread(target=serve_one_framed_connection, args=(listener, OldMetastore()), daemon=True)
         server.start()
         metastore = connect(f"thrift://127.0.0.1:{listener.getsockname()[1]}", user="etl", framed=True)
         for _ in range(2):
             with pytest.raises(
                 MetastoreError, match=r"refused get_all_tables: MetaException: no mart; .* \[table=mart\.\*\]"
             ):
-                metastore.get_tables("mart")
+                list(metastore.get_tables("mart"))
         assert metastore.call_counts() == {"set_ugi": 1, "get_all_tables": 2}
         metastore.close()
         server.join()
@@ -243,7 +243,7 @@ def test_a_framed_metastore_that_knows_no_users_is_spoken_to() -> None:
 
 def test_a_host_name_that_is_none_is_not_reachable() -> None:
     with pytest.raises(MetastoreError, match="not reachable"):
-        connect(f"thrift://{'x' * 64}.invalid").get_tables("mart")
+        list(connect(f"thrift://{'x' * 64}.invalid").get_tables("mart"))
 
 
 @pytest.mark.slow

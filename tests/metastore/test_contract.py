@@ -355,7 +355,7 @@ class Server:
 )
 def test_servers_are_told_apart_by_what_they_know(server: Server, version: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=server.serve_one_connection, args=(listener,))
+        thread = threading.Thread(target=server.serve_one_connection, args=(listener,), daemon=True)
         thread.start()
         uri = f"thrift://127.0.0.1:{listener.getsockname()[1]}"
         with HiveMetastore(MetastoreSettings(uris=(uri,))) as metastore:

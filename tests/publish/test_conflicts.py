@@ -54,7 +54,7 @@ def test_a_writer_that_loses_the_slot_to_another_partition_takes_the_next() -> N
         rows = {f"d{number}": frozenset({number})}
         outcomes.append(world.write(rows, before_publish=barrier.wait).entry.version)
 
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(8)]
+    threads = [threading.Thread(target=one, args=(number,), daemon=True) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -76,7 +76,7 @@ def test_of_many_racing_writers_of_one_partition_exactly_one_wins() -> None:
         except ConflictError as error:
             lost.append(error)
 
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(8)]
+    threads = [threading.Thread(target=one, args=(number,), daemon=True) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from table_writer.errors import InvalidInputError
 from table_writer.testing import Lakehouse, LakehouseError
 from table_writer.testing import lakehouse as start_lakehouse
 
@@ -60,7 +61,7 @@ def test_a_second_lakehouse_in_one_process_is_refused(lakehouse: Lakehouse) -> N
 
 
 def test_an_unknown_storage_is_refused() -> None:
-    with pytest.raises(LakehouseError, match="choose s3 or file"):
+    with pytest.raises(InvalidInputError, match="expected one of s3, file"):
         start_lakehouse(storage="hdfs")  # type: ignore[arg-type]
 
 

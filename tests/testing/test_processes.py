@@ -81,7 +81,7 @@ def test_a_fork_that_exits_leaves_its_parents_children_and_directories_alone(tmp
 
 def test_a_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     child = ChildProcess("sleeper", tmp_path / "log")
-    thread = threading.Thread(target=child.launch, args=(SLEEP,), kwargs={"directory": tmp_path})
+    thread = threading.Thread(target=child.launch, args=(SLEEP,), kwargs={"directory": tmp_path}, daemon=True)
     thread.start()
     thread.join()
     time.sleep(0.3)

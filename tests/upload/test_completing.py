@@ -168,7 +168,7 @@ def test_ctrl_c_ends_the_tasks_and_undoes_the_write(
         asked.wait(60)
         os.kill(os.getpid(), signal.SIGINT)
 
-    threading.Thread(target=interrupt_when_asked).start()
+    threading.Thread(target=interrupt_when_asked, daemon=True).start()
     started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         Completer(store, threads=2, many=1).complete(

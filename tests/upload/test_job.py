@@ -112,7 +112,7 @@ def test_ctrl_c_ends_the_tasks_before_it_returns(lakehouse, caplog):
         time.sleep(1)
         os.kill(os.getpid(), signal.SIGINT)
 
-    threading.Thread(target=interrupt_when_running).start()
+    threading.Thread(target=interrupt_when_running, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         run_interruptibly(context, lambda: rows.write.format("noop").mode("overwrite").save(), tag="test-interrupt")
     assert list(context.statusTracker().getActiveStageIds()) == []
