@@ -12,6 +12,7 @@ from typing import Self
 
 from table_writer.complete import Completer, Spread
 from table_writer.errors import ConflictError, StorageError
+from table_writer.log.history import written_ids
 from table_writer.log.registration import put_staged, used_before
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
@@ -29,8 +30,7 @@ logger = logging.getLogger(__name__)
 class Claiming:
     """Whether a claim was sent: from then on the files may belong to a log entry, and are nobody's to delete.
 
-    On leaving, the fresh directories of a publish that has sent no claim are discarded. Of others a vacuum deletes
-    those that no entry names.
+    On leaving, the fresh directories that no claim has named are discarded.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Claiming:
     """
 
     def __init__(self, services: TableServices, plan: WritePlan) -> None:
-        self.is_sent = False
+        self._named: frozenset[str] = frozenset()  # writes whose files the claim that was sent points readers at
         self._process = this_process()
         self._services = services
         self._plan = plan
@@ -57,9 +57,14 @@ class Claiming:
         """Whether this process began the write, and is no fork of the one that did."""
         return self._process is this_process()
 
+    @property
+    def is_sent(self) -> bool:
+        """Whether a claim was sent that was not certainly lost."""
+        return bool(self._named)
+
     @contextmanager
-    def __call__(self) -> Iterator[Callable[[], None]]:
-        """Enter around the sending of a claim; the value is called when it was certainly lost.
+    def __call__(self, entry: LogEntry) -> Iterator[Callable[[], None]]:
+        """Enter around the sending of the claim of an entry; the value is called when it was certainly lost.
 
         Raises
         ------
@@ -68,23 +73,23 @@ class Claiming:
         """
         if not self.is_ours:
             raise ConflictError("another process began this write, and publishes it; this one, a fork of it, must not")
-        self.is_sent = True
+        self._named = written_ids(self._plan.layout, entry)
         yield self._lost
 
     def fresh_directory(self) -> Location:
         """Return a directory that nobody has used before, registered as that of a running write."""
         round_of_it = replace(self._plan, write_id=new_write_id(), named_by_caller=False)
         self._exit.enter_context(self._services.registration(round_of_it))
-        self._exit.callback(self._discard, round_of_it.data_location)
+        self._exit.callback(self._discard, round_of_it)
         logger.info("write_id=%s copies to %s", self._plan.write_id, round_of_it.data_location)
         return round_of_it.data_location
 
-    def _discard(self, directory: Location) -> None:
-        if not self.is_sent:
-            self._services.completer().discard(directory.key)
+    def _discard(self, round_of_it: WritePlan) -> None:
+        if round_of_it.write_id not in self._named:
+            self._services.completer().discard(round_of_it.data_location.key)
 
     def _lost(self) -> None:
-        self.is_sent = False
+        self._named = frozenset()
 
 
 class OpenWrite:

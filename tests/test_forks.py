@@ -311,7 +311,7 @@ def leave(ending: type[BaseException], write: OpenWrite) -> None:
 
 def test_a_child_never_publishes_its_parents_write(world: MetastoreDouble) -> None:
     def publish_in_child() -> object:
-        with pytest.raises(ConflictError, match="fork"), write.claiming():
+        with pytest.raises(ConflictError, match="fork"), write.claiming(None):  # type: ignore[arg-type]
             pass
         return "refused"
 

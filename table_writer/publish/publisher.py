@@ -52,14 +52,14 @@ class RepeatedError(Exception):
 class Claims(Protocol):
     """Who owns the files of a write that is being published."""
 
-    def __call__(self) -> AbstractContextManager[Callable[[], None]]:
-        """Enter around the sending of a claim: from then on the log owns the files.
+    def __call__(self, entry: LogEntry) -> AbstractContextManager[Callable[[], None]]:
+        """Enter around the sending of the claim of an entry: from then on the log owns the files that it names.
 
         The value is called when the claim was certainly lost.
         """
 
     def fresh_directory(self) -> Location:
-        """Return a directory below ``data/`` that nobody has used before; discarded unless a claim is sent."""
+        """Return a directory below ``data/`` that nobody has used before; discarded unless a claim names it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,7 +141,7 @@ class Publisher:
                 self._settle_other(waiting_for, staged.plan, state)
             elif look := self._look(staged.plan, replace(draft, version=state.newest + 1), carry_over, state):
                 deadline = Deadline(self._parts.publish_timeout_seconds)
-                with claiming() as lost:
+                with claiming(look.entry) as lost:
                     if self._parts.claimed.claim(look.entry):
                         published = self._carry_out(look, staged.plan, deadline, state)
                         return replace(published, carried=carry_over.carried)

@@ -80,6 +80,7 @@ def run_tests_of(namespace: dict[str, Any], lakehouse: Lakehouse) -> None:
 def steady(text: str) -> list[str]:
     """Blank out what differs from run to run: ids, seconds, sizes and counts of requests; and the columns' widths."""
     text = re.sub(r"\d{8}T\d{6}-[0-9a-f]{16}", "WRITE_ID", text)
+    text = re.sub(r"\bid-[0-9a-f]{16}\b", "id-LOG_ID", text)
     text = re.sub(r"\d+\.\d\d s\b", "N s", text)
     text = re.sub(r"\d+(\.\d)? (B|KiB|MiB)\b", "SIZE", text)
     text = re.sub(r"\d+ storage requests, \d+ metastore calls", "N storage requests, N metastore calls", text)

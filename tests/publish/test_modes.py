@@ -20,6 +20,7 @@ from table_writer.errors import (
     StorageError,
     TableWriterError,
 )
+from table_writer.log.history import written_ids
 from table_writer.model.entry import Outcome
 from table_writer.model.partition_name import NULL_PARTITION
 from table_writer.model.partition_value import Spellings
@@ -103,6 +104,9 @@ def test_eight_appenders_of_one_partition_all_succeed() -> None:
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(one, range(10, 18))) == [None] * 8
     assert world.rows() == {"d1": frozenset({1, *range(10, 18)})}
+    made = set(world.store.list_directories(world.layout.all_data.key))
+    named = [written_ids(world.layout, record.entry) for record in world.history().records]
+    assert made == frozenset().union(*named), "copies of rounds that were overtaken are deleted at once"
 
 
 def test_an_overwrite_that_was_planned_before_an_append_is_a_conflict() -> None:
