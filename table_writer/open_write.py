@@ -100,6 +100,7 @@ class OpenWrite:
         self._services = services
         self._plan = plan
         self._exit = ExitStack()
+        self._is_handed_over = False
         self._registration = services.registration(plan)
         self.claiming = Claiming(services, plan)
 
@@ -159,7 +160,7 @@ class OpenWrite:
         StorageError
             It may be staged or not: nothing is deleted.
         """
-        self.claiming.is_sent = True  # if the answer is lost, others may publish it
+        self._is_handed_over = True  # if the answer is lost, others may publish it
         try:
             put_staged(self._services.store, record)
         except StorageError as error:
@@ -172,6 +173,6 @@ class OpenWrite:
             ) from error
 
     def _discard(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and not self.claiming.is_sent:
+        if kind is not None and not (self.claiming.is_sent or self._is_handed_over):
             logger.info("write_id=%s failed before its claim; discarding its files", self._plan.write_id)
             self._completer.discard(self._plan.data_location.key)
