@@ -24,10 +24,10 @@ demo: $(VENV)/.ready  ## First load and an overwrite of real flights, while a re
 DOUBLES := $(addprefix tests/,fuzz log maintenance model protocol publish test_calls.py test_complete.py test_run_all.py test_scale.py)
 
 test: $(VENV)/.ready versitygw chromium  ## All tests but the slow matrices
-	$(MAKE) --no-print-directory -j2 --output-sync=line doubles real MARK="not slow"
+	$(MAKE) --no-print-directory -j2 doubles real MARK="not slow"
 
 test-slow: $(VENV)/.ready versitygw  ## The slow matrices
-	$(MAKE) --no-print-directory -j2 --output-sync=line doubles real MARK=slow
+	$(MAKE) --no-print-directory -j2 doubles real MARK=slow
 
 doubles:
 	$(BIN)/python -m pytest -m "$(MARK)" $(DOUBLES)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from table_writer.errors import InvalidInputError, StorageError
+from table_writer.errors import ConflictError, InvalidInputError, StorageError
 from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
 from table_writer.log.keys import comes_before, published_with_key
 from table_writer.log.stored import (
@@ -112,6 +112,8 @@ class TableLog:
         ------
         InvalidInputError
             The log was deleted, or entries of it are lost; the message names the ways out.
+        ConflictError
+            It was deleted since :meth:`expect` was told which one it is.
         """
         start, of_log = self._read_hint() if listed_after is None else (listed_after, "")
         state = self._list(start)
@@ -175,6 +177,11 @@ class TableLog:
         newest = max(state.versions, default=0)
         record = self.find(newest) if newest else None
         if record is None or record.entry.log_id != self._expected_id:
+            if self._owned_log_id() != self._expected_id:
+                raise ConflictError(
+                    f"the log below {self._layout.root} was deleted since this call began: what happened since cannot be"
+                    " told. This call changed nothing. Run it again"
+                )
             raise InvalidInputError(
                 f"{self._layout.log_prefix} is not the log that {self._layout.owner_key} names: it was deleted, or is"
                 " another table's. Nothing was changed. Put the log back from older versions of the bucket's objects,"
@@ -184,6 +191,14 @@ class TableLog:
         self.store.put(self._mark("id", self._expected_id), b"")
         self._ids = frozenset({self._expected_id})
         return replace(state, ids=state.ids | {self._expected_id})
+
+    def _owned_log_id(self) -> str:
+        """Return which log ``owner.json`` names now, empty if it names none."""
+        stored = self.store.get(self._layout.owner_key)
+        try:
+            return "" if stored is None else str(small_json(stored.body).get("log_id", ""))
+        except (ValueError, AttributeError, RecursionError):
+            return ""
 
     def lost_message(self, lost: Collection[int]) -> str:
         """Say which entries are lost, and what to do."""

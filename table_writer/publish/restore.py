@@ -16,7 +16,7 @@ from table_writer.model.location import Location
 from table_writer.model.partition_name import shown_name
 from table_writer.model.table import Partition, PartitionValues, Table
 from table_writer.model.write import new_write_id
-from table_writer.publish.files_there import NotThereError, check_each, files_there
+from table_writer.publish.files_there import NotThereError, check_each, files_there, there_under_other_names
 from table_writer.publish.parts import PublishParts
 from table_writer.publish.switch import locations
 from table_writer.storage.object_store import ObjectStore
@@ -80,6 +80,7 @@ class Restore:
             lost = {values: one for values, one in now.items() if self._was_made_again(values, one)}
             missing = {v: location for v, location in wanted.items() if v not in now or v in lost}
             unsure = {} if chosen else _perhaps_dropped(history, missing)
+            unsure |= there_under_other_names(self._parts.metastore, table, missing)
             sure = {values: location for values, location in missing.items() if values not in unsure}
             partitions, not_there = check_each(sure, partial(self._check, history, lost))
             found = Restored(

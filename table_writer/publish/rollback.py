@@ -15,7 +15,7 @@ from table_writer.model.location import Location
 from table_writer.model.partition_name import shown_name
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.write import new_write_id
-from table_writer.publish.files_there import NotThereError, check_each, files_there
+from table_writer.publish.files_there import NotThereError, check_each, files_there, there_under_other_names
 from table_writer.publish.parts import PublishParts
 from table_writer.publish.replaced import replaced_locations
 from table_writer.publish.switch import PartitionsNow, locations
@@ -121,6 +121,8 @@ class Rollback:
             elif not _same(current, target.location):
                 changed[values] = target.location
         checked, not_there = check_each(changed, partial(self._check, history))
+        added = [values for values in changed if values not in now]
+        not_there |= there_under_other_names(self._parts.metastore, table, added)
         wrong += [f"{shown_name(table, values)}: {reason}" for values, reason in not_there.items()]
         if wrong:
             shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from table_writer.errors import InvalidInputError, StorageError
+from table_writer.errors import ConflictError, InvalidInputError, StorageError
 from table_writer.log.history import LATE_CALL_SECONDS
 from table_writer.log.table_log import HINT_EVERY_VERSIONS, TableLog
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
@@ -108,6 +108,12 @@ def test_a_log_that_is_not_the_one_that_is_expected_is_refused_and_a_lost_mark_i
     of.store.delete([f"{LAYOUT.log_prefix}id-abc"])
     fresh = TableLog(of.store, LAYOUT)
     fresh.expect("other")
+    for owner in (None, b"{}", b"[", b'{"log_id": "abc"}'):
+        if owner is not None:
+            of.store.put(LAYOUT.owner_key, owner)
+        with pytest.raises(ConflictError, match="was deleted since this call began"):
+            fresh.read_state()
+    of.store.put(LAYOUT.owner_key, b'{"log_id": "other"}')
     with pytest.raises(InvalidInputError, match="is not the log that"):
         fresh.read_state()
     fresh.expect("abc")

@@ -9,6 +9,8 @@ import pytest
 
 from table_writer.errors import InvalidInputError
 from table_writer.log.owner import Owner
+from table_writer.model.table import Column
+from table_writer.model.write import WriteMode
 from tests.publish.world import TABLE, DeathError, Fault, World
 
 T = str(TABLE)
@@ -167,3 +169,24 @@ def test_a_wrong_call_of_restore_adopts_nothing(world: World) -> None:
     assert before is not None
     assert after is not None
     assert before.body == after.body
+
+
+def test_a_partition_that_is_there_in_another_spelling_is_not_added_beside_it() -> None:
+    world = World()
+    table = replace(world.table, partition_columns=(Column("dt", "int"),))
+    world.metastore.drop_table(TABLE)
+    world.metastore.create_table(table)
+    world.write({"1": frozenset({1}), "2": frozenset({2})})
+    world.metastore.drop_partition(world.table, ("1",))
+    world.written_by_another_tool("01", frozenset({5}))
+    report = world.keeper.restore(T)
+    assert report.not_there == {"dt=1": "the metastore has it as dt=01: readers would see both"}
+    world.metastore.drop_partition(world.table, ("01",))
+    world.keeper.restore(T)
+    version = world.history().newest
+    world.write({"3": frozenset({3})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    world.written_by_another_tool("02", frozenset({6}))
+    with pytest.raises(InvalidInputError, match="dt=2: the metastore has it as dt=02: readers would see both"):
+        world.keeper.rollback(T, version=version)
+    world.keeper.rollback(T, version=version, partitions=["dt=1"])
+    assert world.rows() == {"1": frozenset({1}), "3": frozenset({3}), "02": frozenset({6})}
