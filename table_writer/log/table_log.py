@@ -179,8 +179,8 @@ class TableLog:
         if record is None or record.entry.log_id != self._expected_id:
             if self._owned_log_id() != self._expected_id:
                 raise ConflictError(
-                    f"the log below {self._layout.root} was deleted since this call began: what happened since cannot be"
-                    " told. This call changed nothing. Run it again"
+                    f"the log below {self._layout.root} was deleted since this call began: what happened since cannot"
+                    " be told. This call changed nothing. Run it again"
                 )
             raise InvalidInputError(
                 f"{self._layout.log_prefix} is not the log that {self._layout.owner_key} names: it was deleted, or is"
