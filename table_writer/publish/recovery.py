@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -38,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_WAIT_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 5.0
-MOST_ROUNDS = 20  # of putting right what moves again meanwhile
+MOST_ROUNDS = 20  # of putting one partition right, which moves again meanwhile
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -272,13 +273,15 @@ class Recovery:
         """Settle what is in doubt, and put right what the metastore has applied late, until nothing is left."""
         done: list[Recovered] = []
         put_right: list[Recovered] = []
-        for _ in range(MOST_ROUNDS):
+        rounds: Counter[PartitionValues] = Counter()  # a metastore that was set back has many versions to put right
+        while max(rounds.values(), default=0) < MOST_ROUNDS:
             history, recovered = self.settled_history(table)
             done += recovered
             placed, again = self._verify(table, history)
             if again is None:
                 return Settled(recovered=tuple(done), put_right=tuple(put_right), placed=placed)
             put_right += again
+            rounds.update((again[0].partitions if again else ()) or list(placed))  # of a mapping it would add values
         raise MetastoreError(
             f"partitions of {table.name} were put right {MOST_ROUNDS} times, and are elsewhere again: another tool"
             " moves them. Stop it, and call again.",

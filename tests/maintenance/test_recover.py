@@ -154,6 +154,19 @@ def test_a_metastore_set_back_to_a_backup_is_put_right() -> None:
     assert world.rows() == {**TWO, **THREE}
 
 
+def test_a_backup_that_is_many_versions_old_is_put_right_at_once() -> None:
+    world = World()
+    for number in range(25):
+        world.write({f"d{number}": frozenset({number})})
+    backup = world.partitions()
+    for number in range(25):
+        world.write({f"d{number}": frozenset({100 + number})})
+    for value, partition in backup.items():
+        world.pointed_by_another_tool(value, partition.location)
+    assert len(world.keeper.recover(T).put_right) == 25
+    assert world.rows() == {f"d{number}": frozenset({100 + number}) for number in range(25)}
+
+
 @pytest.mark.parametrize("call", ["put_if_absent", "put", "list_page", "get", "delete"])
 def test_trino_29428_a_failure_after_the_switch_deletes_no_live_rows(call: str) -> None:
     """Trino deleted new files when collecting statistics failed after the switch had taken effect."""
