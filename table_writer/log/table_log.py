@@ -55,6 +55,7 @@ class LogState:
     unverified: frozenset[int] = frozenset()  # recoveries after which nobody has looked yet whether a call came late
     rolled_back: frozenset[int] = frozenset()  # rollbacks: after them batches of streams may come again
     trimmed: int = 0  # up to here vacuums may have deleted entries
+    older_trims: frozenset[int] = frozenset()  # the same of earlier trims: their marks say nothing more
     lost: frozenset[int] = frozenset()  # entries that are gone, though no vacuum has deleted them
     given_up: frozenset[int] = frozenset()  # lost entries that the log goes on without
 
@@ -146,7 +147,8 @@ class TableLog:
                 marks.setdefault(mark[1], set()).add(mark[2])
         numbers = {kind: frozenset(map(int, filter(str.isdecimal, found))) for kind, found in marks.items()}
         newest = max(entries | outcomes, default=start)
-        trimmed = max(numbers.get("trimmed", ()), default=0)
+        trims = numbers.get("trimmed", frozenset())
+        trimmed = max(trims, default=0)
         whole = range(max(start - 1, trimmed) + 1, newest + 1) if entries | outcomes else range(0)
         if whole.stop - whole.start > len(entries) + len(marks.get("lost", ())) + MOST_LOST:
             raise InvalidInputError(
@@ -165,6 +167,7 @@ class TableLog:
             unverified=numbers.get("recovered", none),
             rolled_back=numbers.get("rolled-back", none),
             trimmed=trimmed,
+            older_trims=trims - {trimmed},
             lost=frozenset(whole) - entries - numbers.get("lost", none) - {0},
             given_up=numbers.get("lost", none),
         )
@@ -413,7 +416,11 @@ class TableLog:
         state = self.read_state(listed_after=0)
         orphans = (version for version in sorted(state.orphans) if version <= state.trimmed)  # of earlier trims, too
         gone = [version for version in orphans if self.store.head(self._layout.entry_key(version)) is None]
-        useless = [self._mark("rolled-back", version) for version in state.rolled_back - state.versions if ordered]
+        undone = (one for one in state.rolled_back - state.versions if one <= state.trimmed)  # a later one is to come
+        useless = [
+            *(self._mark("rolled-back", version) for version in sorted(undone)),
+            *(self._mark("trimmed", version) for version in sorted(state.older_trims)),
+        ]
         self.store.delete([*(self._layout.outcome_key(version) for version in gone), *useless])
 
     def claim(self, entry: LogEntry) -> bool:

@@ -99,3 +99,29 @@ def test_the_outcome_of_a_lost_entry_is_kept_by_a_trim() -> None:
     log.trim([1])
     assert log.outcome(3) is Outcome.PUBLISHED
     assert log.outcome(1) is None
+
+
+def test_only_the_newest_mark_of_a_trim_stays() -> None:
+    """Each listing of the log reads the marks: their number must not grow with the number of vacuums."""
+    world = World()
+    for number in range(4):
+        world.write({"d1": frozenset({number})})
+        world.skipped_seconds += LONG
+        world.vacuum()
+    state = world.services().log.read_state(listed_after=0)
+    marks = [info.key for info in world.store.list(f"{world.layout.log_prefix}trimmed-")]
+    assert marks == [f"{world.layout.log_prefix}trimmed-{state.trimmed:020}"]
+    assert state.trimmed > 1
+
+
+def test_the_mark_of_a_rollback_that_is_about_to_claim_is_kept_by_a_trim() -> None:
+    world = World()
+    for number in range(3):
+        world.write({"d1": frozenset({number})})
+    log = world.services().log
+    log.remember_rollback(4)
+    log.trim([1])
+    assert log.read_state(listed_after=0).rolled_back == {4}
+    log.remember_rollback(1)
+    log.trim([2])
+    assert log.read_state(listed_after=0).rolled_back == {4}
