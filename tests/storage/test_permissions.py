@@ -254,7 +254,12 @@ def steps(role: str, store: S3Store, on: Ground) -> list[Step]:
             ("mark success", lambda: store.put(f"{on.root}_SUCCESS", b"")),
         ],
         "executor": [("upload", upload), abort, *copies],
-        "maintenance": [*read, *change, ("delete other tools' files", lambda: store.delete([f"{on.root}dt=1/part-0"]))],
+        "maintenance": [
+            *read,
+            *change,
+            ("look for another table's root", lambda: store.head(f"{on.root}dt=1/_table_writer/owner.json")),
+            ("delete other tools' files", lambda: store.delete([f"{on.root}dt=1/part-0"])),
+        ],
         "reader": [
             ("list", lambda: list(store.list(f"{on.root}dt=1/"))),
             ("get", lambda: store.get(f"{on.root}dt=1/part-0")),
