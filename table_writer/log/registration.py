@@ -241,7 +241,10 @@ def read_check_results(store: ObjectStore, keys: Collection[str]) -> tuple[Check
         try:
             results += map(CheckResult.from_json, allowance.parsed(found.body, json.loads))
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise InvalidInputError(f"the results of checks at {found.info.key} cannot be read: {error}") from error
+            raise InvalidInputError(
+                f"the results of checks at {found.info.key} cannot be read: {error}. Put the object back from an older"
+                " version; or delete it, and run the checks again"
+            ) from error
     return tuple(results)
 
 

@@ -8,6 +8,7 @@
 ``recovery``      finishing an entry whose writer is gone
 ``rollback``      partitions back at an earlier version
 ``restore``       partitions that the metastore has lost
+``adopt``         files of a table that was renamed, moved or created again
 ``files_there``   whether a location still holds what the log says
 ``replaced``      which files of other tools a publish replaces
 ``parameters``    statistics and marks set on partitions

@@ -23,7 +23,7 @@ BAD: dict[str, list[Any]] = {
     "max_copied_bytes": [-1, "1GB"],
     "idempotency_key": [None, "k" * 501, "\ud800"],
     "tags": [{"run": 42}, {1: "a"}, None, ["run"]],
-    "write_uuid": ["a/b", "", " ", "x" * 81, "../x", "a.json", "a.turn-00001"],
+    "write_uuid": ["a/b", "", " ", "x" * 81, "../x", "a.json", "a.checks-1"],
     "checks": [None, "not_null", 5, iter([len])],
 }
 
