@@ -82,7 +82,7 @@ class ClaimedEntries:
         """Whether others have published all of an entry in its claimant's place."""
         try:
             record = self._log.read(entry.version)
-        except StorageError as error:
+        except TableWriterError as error:  # also where the entry itself is lost or damaged
             logger.warning("write_id=%s its outcome cannot be read: %s", entry.write_id, error)
             return False
         return record.outcome is Outcome.PUBLISHED and not record.superseded

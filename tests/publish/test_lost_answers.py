@@ -34,6 +34,19 @@ def test_an_answer_that_never_comes_is_an_unknown_outcome_that_the_next_write_se
     assert world.keeper.recover(str(world.name)).put_right == ()
 
 
+def test_a_lost_answer_is_an_unknown_outcome_also_where_the_entry_is_lost() -> None:
+    world = started()
+
+    def lose(call: str, phase: str) -> None:
+        if (call, phase) == ("alter_partitions", "before"):
+            world.store.delete([world.layout.entry_key(2)])
+            raise LostResponseError("no answer")
+
+    world.metastore.on_call = lose
+    with pytest.raises(OutcomeUnknownError, match="recover"):
+        world.write(REPLACED)
+
+
 @pytest.mark.parametrize("kind", [Exception, KeyboardInterrupt])
 def test_a_failure_before_the_claim_leaves_nothing_of_the_write(kind: type[BaseException]) -> None:
     world = started()
