@@ -25,13 +25,13 @@ from pyspark.sql.types import (
 )
 
 from table_writer.errors import InvalidInputError, MetastoreError
+from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.new_table import HIVE_COMPRESSION, NewTable
 from table_writer.model.table import TableName
 from table_writer.sql_text import garbled, literal, quoted, spark_reason
 
 __all__ = ["create_table", "create_table_statement"]
 
-CHAR_VARCHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's metadata key: the type is string, its limit is kept here
 DEFAULT_VALUE: Final = "CURRENT_DEFAULT"  # Spark's metadata key: the column's default, as SQL
 EXISTS: Final = re.compile("TABLE_OR_VIEW_ALREADY_EXISTS|AlreadyExistsException")
 METASTORE: Final = re.compile("MetaException|TTransportException|TApplicationException|SessionHiveMetaStoreClient")

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import StructField
 
+from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.partition_name import NULL_PARTITION
 from table_writer.model.table import PartitionValues
 from table_writer.sql_text import quoted
 
 __all__ = ["in_partitions"]
-
-DECLARED_TYPE: Final = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's metadata key of columns that are strings to it
 
 
 def in_partitions(fields: Sequence[StructField], partitions: Collection[PartitionValues]) -> Column:
@@ -34,7 +32,7 @@ def in_partitions(fields: Sequence[StructField], partitions: Collection[Partitio
         return F.lit(True)
 
     def comparable(column: Column, field: StructField) -> Column:  # char(n) is read with blanks, and may lie without
-        return F.rtrim(column) if str(field.metadata.get(DECLARED_TYPE)).startswith("char(") else column
+        return F.rtrim(column) if str(field.metadata.get(CHAR_VARCHAR)).startswith("char(") else column
 
     def value(text: str, field: StructField) -> Column:
         return comparable(F.lit(None if text == NULL_PARTITION else text).cast(field.dataType), field)

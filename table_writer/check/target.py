@@ -14,11 +14,11 @@ from pyspark.sql.types import CharType, DataType, StringType, StructField, Struc
 
 from table_writer.check.wording import listed, printable, shown
 from table_writer.errors import InvalidInputError
+from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.sql_text import quoted
 
 __all__ = ["Place", "Target", "declared_type", "is_text"]
 
-CHAR_VARCHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's metadata key: where a string column keeps its limit
 PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
 KNOWN: Final = 10  # columns that a message lists
 

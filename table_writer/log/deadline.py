@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from table_writer.boot_clock import boot_seconds
 
-__all__ = ["Deadline", "boot_seconds"]
+__all__ = ["Deadline"]
 
 
 class Deadline:

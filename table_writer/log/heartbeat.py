@@ -6,7 +6,6 @@ import logging
 import threading
 
 from table_writer.errors import StorageError
-from table_writer.log.deadline import boot_seconds
 from table_writer.per_process import this_process
 from table_writer.storage.object_store import ObjectStore
 
@@ -17,9 +16,6 @@ logger = logging.getLogger(__name__)
 
 class Heartbeat:
     """Renews an object from :meth:`start` to :meth:`stop`; no two hosts' clocks are ever compared.
-
-    It is made before the object is put. ``renewed_at`` is when the last renewal that succeeded was sent, on this
-    process's own clock: others cannot take it for dead earlier than some heartbeats after that.
 
     Parameters
     ----------
@@ -32,7 +28,6 @@ class Heartbeat:
     """
 
     def __init__(self, store: ObjectStore, key: str, body: bytes, *, every_seconds: float, write_id: str) -> None:
-        self.renewed_at = boot_seconds()
         self._store = store
         self._key = key
         self._body = body
@@ -59,9 +54,7 @@ class Heartbeat:
 
     def _renew(self) -> None:
         while not self._stopped.wait(self._every_seconds):
-            sent_at = boot_seconds()
             try:
                 self._store.put(self._key, self._body)
-                self.renewed_at = sent_at
             except StorageError as error:
                 logger.warning("write_id=%s heartbeat failed, trying again: %s", self._write_id, error)

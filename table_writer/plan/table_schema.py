@@ -23,12 +23,11 @@ from pyspark.sql.types import (
     _parse_datatype_string,
 )
 
+from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.table import Column, Table
 from table_writer.plan.table_check import provider_of
 
 __all__ = ["CHAR_VARCHAR", "exact_type", "plain_type", "stored_field", "table_schema"]
-
-CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's metadata key: the type has string, its limit is kept here
 
 
 def table_schema(table: Table) -> StructType:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
+from table_writer.boot_clock import boot_seconds
 from table_writer.errors import ConflictError, MetastoreError, TableWriterError
-from table_writer.log.deadline import Deadline, boot_seconds
+from table_writer.log.deadline import Deadline
 from table_writer.log.files import files_at
 from table_writer.log.history import History, Left, Placement
 from table_writer.log.registration import check_keys
