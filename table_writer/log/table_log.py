@@ -152,8 +152,10 @@ class TableLog:
         whole = range(max(start - 1, trimmed) + 1, newest + 1) if entries | outcomes else range(0)
         if whole.stop - whole.start > len(entries) + len(marks.get("lost", ())) + MOST_LOST:
             raise InvalidInputError(
-                f"{self._layout.entry_key(newest)}, or the outcome beside it, is none of this log, which has"
-                f" {len(entries)} entries: look at it, and move it away"
+                f"{self._layout.entry_key(newest)}, or the outcome beside it, is far beyond the {len(entries)} entries"
+                f" of this log. If vacuums have trimmed the log, its mark {self._layout.log_prefix}trimmed-… is lost:"
+                " bring that back from an older version of the object. If not, it is none of this log: look at it, and"
+                " move it away"
             )
         none: frozenset[int] = frozenset()
         self._ids = frozenset(marks.get("id", ()))
