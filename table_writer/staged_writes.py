@@ -260,7 +260,7 @@ class StagedWrites:
             remove_registration(store, checks, write_id)
 
     def _registered(self, write_id: str) -> Registered:
-        """Return the registration of a staged write; refuse all others, and say what became of them."""
+        """Return the record of a staged write; refuse all others, and say what became of them."""
         if not WRITE_ID.fullmatch(write_id):
             raise self._refusal(write_id, "is not staged: no write has such a name")
         registered = read_registration(self._services.store, self._services.layout, write_id)

@@ -246,7 +246,8 @@ class VacuumReport(Report):
     aborted
         Pending uploads of dead writes and late attempts.
     removed_registrations
-        Keys of registrations whose writers are dead.
+        Keys of registrations whose writers are dead, of records of staged writes that have expired, and of results of
+        their checks.
     trimmed_versions
         Entries that nothing depends on any more.
     kept

@@ -111,7 +111,7 @@ def vacuum_report(table: Table, layout: TableLayout, found: Vacuumed, *, dry_run
         deleted=(*replaced, *dead),
         aborted=tuple(AbortedUpload(key=upload.key, upload_id=upload.upload_id) for upload in uploads),
         removed_registrations=(
-            *(layout.registration_key(write.write_id) for write in found.dead_writes),
+            *(key for write in found.dead_writes for key in write.registered),
             *found.stale_registrations,
         ),
         trimmed_versions=found.trimmed,

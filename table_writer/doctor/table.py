@@ -173,7 +173,7 @@ def dead_writes(patient: Patient) -> Iterable[Finding]:
     stale = traces.stale_registrations(history, seconds)
     foreign = sum(traces.write_id_of(found) is None for found in services.store.list_uploads(services.layout.root.key))
     uploads = sum(map(len, traces.uploads.values()))
-    gone = {services.layout.registration_key(write.write_id) for write in dead} | set(stale)
+    gone = {key for write in dead for key in write.registered} | set(stale)
     left = [one for one in traces.registered.values() if one.key not in gone]
     staged = sum(one.is_staged for one in left)
     if dead or leftover or stale:

@@ -151,7 +151,7 @@ class StagedRecord:
             )
 
     def to_fields(self) -> dict[str, Any]:
-        """Return what a registration holds beside its own fields; a record that does not validate is never stored."""
+        """Return what is stored of the staged write itself; a record that does not validate is never stored."""
         self.validate()
         plan, prefix = self.plan, self.plan.data_location.key
         return {

@@ -25,6 +25,7 @@ class DeadWrite:
     reason: str
     objects: tuple[ObjectInfo, ...]
     uploads: tuple[UploadInfo, ...]
+    registered: tuple[str, ...] = ()  # keys of what says that it is running or staged, and of results of its checks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,7 +100,11 @@ class Traces:
                     continue
                 reason = f"it has no registration and is {age_seconds / 3600:.1f} hours old"
             if objects or uploads or registered is not None:
-                dead.append(DeadWrite(write_id=write_id, reason=reason, objects=objects, uploads=uploads))
+                checks = (key for key in self.checks if write_id_of_check(self.layout, key) == write_id)
+                keys = () if registered is None else (registered.key, *checks)
+                dead.append(
+                    DeadWrite(write_id=write_id, reason=reason, objects=objects, uploads=uploads, registered=keys)
+                )
         return tuple(dead)
 
     def _youngest_age_seconds(self, objects: Iterable[ObjectInfo], uploads: Iterable[UploadInfo]) -> float | None:

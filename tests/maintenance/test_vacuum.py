@@ -11,6 +11,8 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, StorageError
+from table_writer.log.registration import put_check_results
+from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import Outcome
 from table_writer.vacuum.due import Ages
 from table_writer.vacuum.sweep import LOOK_SECONDS, Vacuum
@@ -73,6 +75,19 @@ def test_a_dry_run_lists_exactly_what_the_real_run_deletes(world: World) -> None
     gone = before - everything(world)
     named = {key for path in planned.deleted for key in path.keys} | {one.upload_id for one in planned.aborted}
     assert gone == named | set(planned.removed_registrations)
+
+
+def test_a_dry_run_names_the_record_of_a_staged_write_that_has_expired(world: World) -> None:
+    write_id = world.stage({"d1": frozenset({7})})
+    found = CheckResult(name="row_count(min=1)", severity="warn", passed=True, message="1 row")
+    put_check_results(world.store, world.layout, write_id, [found])
+    world.wait_out_claims()
+    before = everything(world)
+    planned = world.keeper.vacuum(T, older_than=timedelta(0), dry_run=True, force=True)
+    assert world.layout.staged_key(write_id) in planned.removed_registrations
+    world.vacuum()
+    named = {key for path in planned.deleted for key in path.keys} | set(planned.removed_registrations)
+    assert before - everything(world) == named
 
 
 @pytest.mark.parametrize("age", [timedelta(hours=23), timedelta(0)])
