@@ -121,8 +121,11 @@ class TableLog:
         if start and (not state.versions or (of_log and of_log not in state.ids)):
             state = self._list(0)  # somebody deleted the log, but not the hint; or the hint is another log's
         state = self._identified(state)
-        if state.lost:  # look again: a file system may list while entries come
-            state = self._identified(self._list(state.listed_after))
+        missed: frozenset[int] = frozenset()
+        while state.lost and not missed:  # look again: a file system may list while entries come, and miss some
+            again = self._identified(self._list(state.listed_after))
+            missed = again.lost & state.lost
+            state = replace(again, lost=missed or again.lost)
         if state.lost and not allow_lost:
             raise InvalidInputError(self.lost_message(state.lost))
         return state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,27 @@ def test_a_listing_shows_the_marks_of_the_log() -> None:
     of.store.put(f"{LAYOUT.log_prefix}id-abc", b"")
     state = of.log.read_state()
     assert (state.unverified, state.rolled_back, state.ids, state.newest) == ({2}, {3}, {"abc"}, 3)
+
+
+def test_an_entry_is_lost_only_if_two_listings_in_a_row_miss_it() -> None:
+    of = Log(6)
+    missed = iter([3, 4, 5])
+    found_page = of.store.list_page
+
+    def list_page(prefix: str, *arguments: Any, **named: Any) -> Any:
+        """As a file system does while entries come."""
+        found, more = found_page(prefix, *arguments, **named)
+        gone = LAYOUT.entry_key(next(missed, 0))
+        return [one for one in found if one.key != gone], more
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(of.store, "list_page", list_page)
+        assert of.log.read_state(listed_after=0).versions == frozenset(range(1, 7))
+    of.store.delete([LAYOUT.entry_key(3)])
+    missed = iter([4, 5])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(of.store, "list_page", list_page)
+        assert of.log.accept_loss() == {3}
 
 
 @pytest.mark.parametrize("since", [0, 2, 4])
