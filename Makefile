@@ -6,7 +6,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow doubles real test-spark35 mutants check bench bench-append bench-budget bench-memory bench-scale docs clean chromium versitygw
+.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 mutants check bench bench-append bench-budget bench-memory bench-scale docs clean chromium versitygw
 
 help:  ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -20,20 +20,27 @@ $(VENV)/.ready: pyproject.toml
 demo: $(VENV)/.ready  ## First load and an overwrite of real flights, while a reader loops over the table
 	$(BIN)/python -m table_writer.testing.demo
 
-# Tests over doubles take one core, those on real parts wait for servers half of the time: both run at once.
+# Two processes at once, a core each: of the fast tests those on Spark and all others, of the slow ones doubles and servers.
 DOUBLES := $(addprefix tests/,fuzz log maintenance model protocol publish test_calls.py test_complete.py test_run_all.py test_scale.py)
+PYTEST := $(BIN)/python -u -m pytest
 
 test: $(VENV)/.ready versitygw chromium  ## All tests but the slow matrices
-	$(MAKE) --no-print-directory -j2 doubles real MARK="not slow"
+	$(MAKE) --no-print-directory -j2 test-on-spark test-others
 
-test-slow: $(VENV)/.ready versitygw  ## The slow matrices
-	$(MAKE) --no-print-directory -j2 doubles real MARK=slow
+test-on-spark:
+	$(PYTEST) -m "not slow and lakehouse"
 
-doubles:
-	$(BIN)/python -m pytest -m "$(MARK)" $(DOUBLES)
+test-others:
+	$(PYTEST) -m "not slow and not lakehouse"
 
-real:
-	$(BIN)/python -m pytest -m "$(MARK)" $(addprefix --ignore=,$(DOUBLES))
+test-slow: $(VENV)/.ready versitygw chromium  ## The slow matrices
+	$(MAKE) --no-print-directory -j2 test-slow-servers test-slow-doubles
+
+test-slow-servers:
+	$(PYTEST) -m slow $(addprefix --ignore=,$(DOUBLES))
+
+test-slow-doubles:
+	$(PYTEST) -m slow $(DOUBLES)
 
 check: $(VENV)/.ready  ## Lint, types, import contracts
 	$(BIN)/ruff check .

@@ -19,9 +19,13 @@ def pytest_configure() -> None:
             signal.signal(number, lambda *_: None)
 
 
+@pytest.hookimpl(tryfirst=True)  # before options such as -m choose by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run what needs no lakehouse first: most mistakes show in seconds."""
-    items.sort(key=lambda item: "lakehouse" in getattr(item, "fixturenames", ()))
+    """Mark what needs the lakehouse, and run it last: most mistakes show in seconds."""
+    for item in items:
+        if "lakehouse" in getattr(item, "fixturenames", ()):
+            item.add_marker("lakehouse")
+    items.sort(key=lambda item: item.get_closest_marker("lakehouse") is not None)
 
 
 @pytest.fixture(scope="session")
