@@ -271,6 +271,7 @@ class History:
         needed = {self.newest}
         needed |= {placed.version for placed in self.current.values()}
         needed |= {left.left_by for left in self.left.values() if left.objects or self._is_ours(left.location)}
+        needed |= {self.deleted[place] for place in self.left if place in self.deleted}  # it is left, and gone
         keys = {
             r.entry.idempotency_key.rpartition("/")[0]: r.entry.version for r in self.records if r.entry.idempotency_key
         }

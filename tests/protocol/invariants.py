@@ -270,7 +270,7 @@ def lost_update(log: Log) -> str:
             if slot.operation is Operation.WRITE and unseen:
                 return f"version {later} is published over version {earlier}, which it never saw: a lost update"
             over = slot.settles is not None and earlier > slot.settles and other.operation is not Operation.RECOVER
-            if over:
+            if over and _partitions(slot) & _partitions(other) - {*other.superseded}:
                 return f"version {later} does version {slot.settles} again, over version {earlier}: a lost update"
     return ""
 
