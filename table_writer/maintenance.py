@@ -25,10 +25,12 @@ from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.history import Placement
 from table_writer.log.moved import require_in_place
 from table_writer.log.owner import adopt_root, is_of_earlier_table
-from table_writer.model.table import HISTORY_PROPERTY, TableName
+from table_writer.model.table import HISTORY_PROPERTY, PartitionValues, TableName
 from table_writer.publish.recovery import placements
+from table_writer.publish.restore import Restored
 from table_writer.publish.rollback import version_of
 from table_writer.retention import SAFE_AGE, require_safe, vacuum_age
+from table_writer.services import TableServices
 from table_writer.staged_maintenance import StagedMaintenance
 from table_writer.vacuum.dead_writes import look_for_traces
 from table_writer.vacuum.due import Ages
@@ -138,8 +140,10 @@ class Maintenance(StagedMaintenance):
         MetastoreError, StorageError, OutcomeUnknownError
             It could not be settled yet; call again.
         """
-        services = self._open(table)
+        services = self._services.open_table(TableName.parse(table))
+        is_of_earlier_table(services.store, services.layout, services.owner)  # refuses those of another name
         lost = services.log.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
+        services.require_owner()  # after that: a table that was created again adopts no log of which entries are lost
         before = services.log.read_history(services.log.read_state(listed_after=0, allow_lost=bool(lost)))
         in_doubt = [record.entry.version for record in before.publishes_in_doubt]
         vacuum = services.vacuum()
@@ -162,7 +166,7 @@ class Maintenance(StagedMaintenance):
             table=str(services.table.name),
             settled={version: outcome.value for version, outcome in outcomes.items() if outcome},
             put_right=services.partition_names({values for one in done.put_right for values in one.partitions}),
-            superseded=services.partition_names({values for one in every for values in one.superseded}),
+            superseded=services.partition_names(done.taken.union(*(one.superseded for one in every))),
             missing=services.partition_names([v for v, where in done.placed.items() if where is Placement.MISSING]),
             finished_vacuums=finished,
             unfinished_vacuums=vacuum.interrupted(services.log.read_history()),
@@ -319,8 +323,9 @@ class Maintenance(StagedMaintenance):
         """Add the partitions that the log knows and the metastore does not, in one metastore call.
 
         For a metastore whose database was lost: create the table again at its location, then restore. Partitions that
-        the metastore has stay as they are; a partition whose files are not all there is named and left out. What this
-        library never wrote is not in its log: ``MSCK REPAIR TABLE`` finds it afterwards.
+        the metastore has stay as they are; a partition whose files are not all there is named and left out. Writes to a
+        table that was created again are refused until no partition is missing: they would take it for dropped. What
+        this library never wrote is not in its log: ``MSCK REPAIR TABLE`` finds it afterwards.
 
         Parameters
         ----------
@@ -336,9 +341,10 @@ class Maintenance(StagedMaintenance):
         is_new = is_of_earlier_table(services.store, services.layout, services.owner)
         require_in_place(services.store, services.layout, services.table)
         done = services.restore().run(services.table, chosen, dry_run=dry_run)
-        hidden = not services.table.partition_columns and done.not_there  # a write would build on what others put there
         notes = done.notes
-        if is_new and not dry_run and not hidden:
+        if is_new and not dry_run and (missing := self._missing(services, done, chosen)):
+            notes = (*notes, missing)
+        elif is_new and not dry_run:
             try:
                 adopt_root(services.store, services.layout, services.owner)
             except StorageError as error:  # readers see the rows: an error would promise that they do not
@@ -351,6 +357,21 @@ class Maintenance(StagedMaintenance):
             present_count=done.present_count,
             notes=notes,
             dry_run=dry_run,
+        )
+
+    def _missing(self, services: TableServices, done: Restored, chosen: Collection[PartitionValues] | None) -> str:
+        """Say which partitions of a table that was created again are not back yet, whose rows a write would forget."""
+        if chosen is not None:
+            done = services.restore().run(services.table, None, dry_run=True)
+        added = () if chosen is None else done.partitions
+        missing = services.partition_names({*done.not_there, *(one.values for one in added)})
+        if not missing:
+            return ""
+        name, shown = services.table.name, ", ".join(missing[:5]) + (", …" if missing[5:] else "")
+        without = f"; or go on without them: `table-writer adopt {name} --accept-loss`"
+        return (
+            f"{len(missing)} partition(s) of the log are still missing, and writes are refused until they are back:"
+            f" {shown}. Run `table-writer restore {name}` again{without if services.table.partition_columns else ''}"
         )
 
     def doctor(self, table: str, *, spark_conf: Mapping[str, str] | None = None) -> DoctorReport:
@@ -371,7 +392,7 @@ class Maintenance(StagedMaintenance):
         services = self._services.open_table(TableName.parse(table))
         return DoctorReport(table=str(services.table.name), findings=examine(services, spark_conf))
 
-    def adopt(self, table: str) -> None:
+    def adopt(self, table: str, *, accept_loss: bool = False) -> None:
         """Declare that the files below a table's root are this table's, after it was renamed, moved or created again.
 
         The log and all files stay. An unpartitioned table that a rename has left without its rows is pointed at them
@@ -381,13 +402,15 @@ class Maintenance(StagedMaintenance):
         ----------
         table
             ``database.table``.
+        accept_loss
+            Partitions that the log knows, and a table that was created again does not have, were dropped on purpose.
 
         Raises
         ------
         InvalidInputError
-            Others have written where the table is now, its rows are not all there, or the files are those of another
-            table that exists. Nothing changed.
+            Others have written where the table is now, its rows are not all there, some of its partitions are not in
+            the metastore, or the files are those of another table that exists. The table is not adopted.
         MetastoreError, StorageError
             It may have changed something; call it again.
         """
-        self._services.open_table(TableName.parse(table)).adopt()
+        self._services.open_table(TableName.parse(table)).adopt(accept_loss=accept_loss)

@@ -136,9 +136,9 @@ class TableServices:
         """The table, as ``owner.json`` is to name it."""
         return Owner.of(self.table, self.metastore.uri)
 
-    def adopt(self) -> None:
+    def adopt(self, *, accept_loss: bool = False) -> None:
         """Take over the files below the root."""
-        adopt(self._publish_parts(), self.table, self.owner)
+        adopt(self._publish_parts(), self.table, self.owner, accept_loss=accept_loss)
 
     def published_with_key(self, key: str, *, in_order: bool = False) -> LogEntry | None:
         """Return the published entry with an idempotency key, ``None`` for none and for no key.

@@ -101,7 +101,7 @@ class MaintenanceCalls(SessionBound):
         spark_conf = dict(self._spark.sparkContext.getConf().getAll())
         return self._keeper.doctor(str(self._services.table_name(table)), spark_conf=spark_conf)
 
-    def adopt(self, table: str) -> None:
+    def adopt(self, table: str, *, accept_loss: bool = False) -> None:
         """Declare that the files below a table's root are this table's, after it was renamed or created again.
 
         The log and all files stay. Needed only when a write says so.
@@ -110,5 +110,7 @@ class MaintenanceCalls(SessionBound):
         ----------
         table
             ``database.table``.
+        accept_loss
+            As for :meth:`Maintenance.adopt`.
         """
-        self._keeper.adopt(str(self._services.table_name(table)))
+        self._keeper.adopt(str(self._services.table_name(table)), accept_loss=accept_loss)

@@ -126,7 +126,7 @@ def _restore(keeper: Maintenance, arguments: Namespace) -> Report:
 
 
 def _adopt(keeper: Maintenance, arguments: Namespace) -> Report:
-    keeper.adopt(arguments.table)
+    keeper.adopt(arguments.table, accept_loss=arguments.accept_loss)
     return Adopted(str(TableName.parse(arguments.table)))
 
 
@@ -197,6 +197,13 @@ def _recover_arguments(parser: ArgumentParser) -> None:
         "--accept-loss", action="store_true", help="go on without entries of the log that are lost for good"
     )
     _dry_run_argument(parser)
+    _yes_argument(parser)
+
+
+def _adopt_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--accept-loss", action="store_true", help="partitions that the metastore does not have were dropped on purpose"
+    )
     _yes_argument(parser)
 
 
@@ -314,8 +321,9 @@ COMMANDS: Final = (
     Command(
         name="adopt",
         help="Declare that the files below a table's root are this table's, after it was renamed or created again.",
-        add_arguments=_no_arguments,
+        add_arguments=_adopt_arguments,
         run=_adopt,
+        asks=lambda arguments: bool(arguments.accept_loss),
     ),
     Command(
         name="doctor",

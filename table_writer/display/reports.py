@@ -155,7 +155,7 @@ class RecoverReport(Report):
     put_right
         Partitions that a late call had put back to older rows.
     superseded
-        Partitions of entries in doubt that another tool has moved since: left alone.
+        Partitions that another tool has moved since, or written to where a late call had taken them: left alone.
     missing
         Partitions that the log has published and the metastore does not have: dropped by another tool, or lost.
     finished_vacuums

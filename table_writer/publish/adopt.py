@@ -10,6 +10,7 @@ from table_writer.log.owner import Owner, adopt_root, places_of
 from table_writer.log.table_log import TableLog
 from table_writer.model.entry import EntryPartition
 from table_writer.model.location import Location
+from table_writer.model.partition_name import shown_name
 from table_writer.model.table import ROOT_PARAMETER, PartitionChange, Table, TableName
 from table_writer.model.write import TableLayout
 from table_writer.publish.files_there import NotThereError
@@ -19,12 +20,13 @@ from table_writer.publish.restore import Restore, refuse_new_files
 __all__ = ["adopt"]
 
 
-def adopt(parts: PublishParts, table: Table, owner: Owner) -> None:
+def adopt(parts: PublishParts, table: Table, owner: Owner, *, accept_loss: bool = False) -> None:
     """Make the files this table's, once readers look at its rows again; the log stays.
 
     An unpartitioned table is pointed at the location of the newest published entry, if its files are there and nobody
     has written where the table is now. A partitioned one that was created again, and has none of its partitions, gets
-    them as by a restore.
+    them as by a restore; if it has some, the others may have been dropped on purpose: that is for a person to say.
+    ``accept_loss`` says so.
 
     Raises
     ------
@@ -37,8 +39,8 @@ def adopt(parts: PublishParts, table: Table, owner: Owner) -> None:
     _refuse_files_of_another(parts, layout, found, owner)
     if table.partition_columns:
         require_in_place(parts.store, layout, table)
-        if found is not None and found.created_at_seconds != owner.created_at_seconds:
-            _restore_if_all_are_lost(parts, table)
+        if found is not None and found.created_at_seconds != owner.created_at_seconds and not accept_loss:
+            _restore_all_or_refuse(parts, table)
     else:
         _bring_back(parts, layout, table)
     adopt_root(parts.store, layout, owner)
@@ -65,12 +67,24 @@ def _refuse_files_of_another(parts: PublishParts, layout: TableLayout, found: Ow
         )
 
 
-def _restore_if_all_are_lost(parts: PublishParts, table: Table) -> None:
+def _restore_all_or_refuse(parts: PublishParts, table: Table) -> None:
     """Add the partitions of a table that was created again: to a write they would be ones that somebody dropped."""
-    current = parts.log.read_history().current
-    known = [values for values, placed in current.items() if placed.partition.new_location is not None]
-    if known and not parts.metastore.get_partitions(table, known):
-        Restore(parts).run(table, None, dry_run=False)
+    restore = Restore(parts)
+    done = restore.run(table, None, dry_run=True)
+    if done.present_count == 0 and done.partitions:
+        done = restore.run(table, None, dry_run=False)
+        missing = sorted(done.not_there)
+    else:
+        missing = sorted({*done.not_there, *(one.values for one in done.partitions)})
+    if missing:
+        shown = ", ".join(shown_name(table, values) for values in missing[:5]) + (", …" if missing[5:] else "")
+        raise InvalidInputError(
+            f"{len(missing)} partition(s) that the log of {table.name} knows are not in the metastore: {shown}. A write"
+            f" would take them for dropped, and forget their rows. Add them: `table-writer restore {table.name}`. Or if"
+            f" they were dropped on purpose, adopt the table without them: `table-writer adopt {table.name}"
+            " --accept-loss`; a restore before the next write still brings them back.",
+            table=str(table.name),
+        )
 
 
 def _bring_back(parts: PublishParts, layout: TableLayout, table: Table) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
+from table_writer.errors import InvalidInputError
 from table_writer.log.files import files_at, files_read_at, is_named_by_us
 from table_writer.log.history import History
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.partition_name import shown_name
-from table_writer.model.partition_value import Spellings, has_spellings
+from table_writer.model.partition_value import Spellings, canonical, has_spellings
 from table_writer.model.table import PartitionValues, Table
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
@@ -106,21 +107,27 @@ def there_under_other_names(
 ) -> dict[PartitionValues, str]:
     """Return the partitions that must not be added: another tool has added them in another spelling, say 01 for 1.
 
-    Raises
-    ------
-    InvalidInputError
-        Which values a name stands for depends on a time zone that is not known.
+    A timestamp with a zone is passed over: which one it is depends on a session, and there is none here.
     """
     types = [column.type for column in table.partition_columns]
     if not missing or not has_spellings(types):
         return {}
-    spelled = Spellings.of(metastore.get_partition_names(table.name), types, table=str(table.name))
+    names = [values for values in metastore.get_partition_names(table.name) if _is_clear(values, types)]
+    spelled = Spellings.of(names, types, table=str(table.name))
     others = {values: sorted(set(spelled.all(values)) - {values}) for values in missing}
     return {
         values: f"the metastore has it as {shown_name(table, found[0])}: readers would see both"
         for values, found in others.items()
         if found
     }
+
+
+def _is_clear(values: PartitionValues, types: Sequence[str]) -> bool:
+    try:
+        canonical(values, types)
+    except InvalidInputError:
+        return False
+    return True
 
 
 def files_as_named(store: ObjectStore, layout: TableLayout, named: EntryPartition) -> EntryPartition:

@@ -60,6 +60,7 @@ class Settled:
     recovered: tuple[Recovered, ...]
     put_right: tuple[Recovered, ...]
     placed: Mapping[PartitionValues, Placement]
+    taken: frozenset[PartitionValues]  # a late call took them to a placeholder, where another tool has written since
 
 
 class Recovery:
@@ -277,9 +278,9 @@ class Recovery:
         while max(rounds.values(), default=0) < MOST_ROUNDS:
             history, recovered = self.settled_history(table)
             done += recovered
-            placed, again = self._verify(table, history)
+            placed, taken, again = self._verify(table, history)
             if again is None:
-                return Settled(recovered=tuple(done), put_right=tuple(put_right), placed=placed)
+                return Settled(recovered=tuple(done), put_right=tuple(put_right), placed=placed, taken=taken)
             put_right += again
             rounds.update((again[0].partitions if again else ()) or list(placed))  # of a mapping it would add values
         raise MetastoreError(
@@ -302,7 +303,7 @@ class Recovery:
             return False
         history, here = self._log.read_history(), locations(now)
         is_alone = not history.publishes_in_doubt  # else two claims would be at one partition
-        if is_alone and self._can_verify(history) and self._verify(table, history)[1] is not None:
+        if is_alone and self._can_verify(history) and self._verify(table, history)[2] is not None:
             return True
         placed, taken = self._placed(history, [one for one in values if one in history.current], now)
         if taken:
@@ -336,8 +337,10 @@ class Recovery:
 
     def _verify(
         self, table: Table, history: History
-    ) -> tuple[Mapping[PartitionValues, Placement], list[Recovered] | None]:
+    ) -> tuple[Mapping[PartitionValues, Placement], frozenset[PartitionValues], list[Recovered] | None]:
         """Compare all partitions of the log with the metastore; returns where they are, and what was put right.
+
+        In between are those that are left alone: at a placeholder to which another tool has written.
 
         ``None`` instead: nothing was behind. If no call can come late any more, nobody has to look again.
         """
@@ -345,10 +348,10 @@ class Recovery:
         placed, taken = self._placed(history, history.current, now)
         if Placement.BEHIND in placed.values():
             again = self._put_right(table, history, placed, now)
-            return placed, [again] if again else []
+            return placed, taken, [again] if again else []
         if not taken and self._can_verify(history):
             self._log.forget_recoveries(history.unverified or ())
-        return placed, None
+        return placed, taken, None
 
     def _can_verify(self, history: History) -> bool:
         """Whether calls may have come late, and none can any more."""

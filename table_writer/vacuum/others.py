@@ -6,12 +6,13 @@ another metastore only. So a vacuum looks again before it deletes files of other
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from table_writer.errors import StorageError
 from table_writer.log.history import Left
 from table_writer.log.owner import other_tables, places_of
 from table_writer.metastore.protocol import Metastore
@@ -54,12 +55,12 @@ class Others:
         foreign = [left for left in locations if left.objects]
         directories = {one for left in foreign for found in left.objects for one in self._above(found.key)}
         with ThreadPoolExecutor(THREADS, thread_name_prefix="vacuum-look") as pool:
-            answers = zip(directories, pool.map(partial(self._is_root, store), directories), strict=True)
-            roots = {directory for directory, is_root in answers if is_root}
+            answers = zip(directories, pool.map(partial(self._why_root, store), directories), strict=True)
+            roots = {directory: why for directory, why in answers if why}
         found = ((left.location.place, self._reason(left, roots)) for left in foreign)
         return {place: reason for place, reason in found if reason}
 
-    def _reason(self, left: Left, roots: Collection[str]) -> str:
+    def _reason(self, left: Left, roots: Mapping[str, str]) -> str:
         store, bucket, _ = left.location.place
         for found in left.objects:
             holder = self._places.holder((store, bucket, found.key))
@@ -67,7 +68,7 @@ class Others:
                 return f"files there may be those of table {self.tables[holder]}, whose location holds them"
             inner = next((one for one in self._above(found.key) if one in roots), None)
             if inner is not None:
-                return f"files there may be those of another table, whose root is {self._location(inner)}"
+                return f"files there may be those of another table: {roots[inner]}"
         return ""
 
     def _above(self, key: str) -> Iterable[str]:
@@ -76,9 +77,14 @@ class Others:
         below = key.removeprefix(root).split("/")[:-1]
         return (f"{root}{'/'.join(below[:depth])}/" for depth in range(1, len(below) + 1))
 
-    def _is_root(self, store: ObjectStore, directory: str) -> bool:
+    def _why_root(self, store: ObjectStore, directory: str) -> str:
+        """Say why a directory may be another table's root; empty: it is none."""
         owner_key = TableLayout(self._location(directory), self.layout.directory_name).owner_key
-        return store.head(owner_key) is not None
+        try:
+            is_root = store.head(owner_key) is not None
+        except StorageError as error:  # a policy may not allow to look
+            return f"whether {self._location(directory)} is a root cannot be seen: {error.message}"
+        return f"{self._location(directory)} is a root" if is_root else ""
 
     def _location(self, key: str) -> Location:
         return Location(self.layout.root.scheme, self.layout.root.bucket, key)

@@ -320,13 +320,51 @@ def test_a_table_created_again_without_partitions_has_them_once_it_is_adopted(na
     assert world.rows() == {"d1": frozenset({10}), "d2": frozenset({20, 21})}
 
 
-def test_partitions_that_were_dropped_on_purpose_do_not_come_back_by_adopting() -> None:
+@pytest.mark.parametrize("name", [TABLE, RENAMED])
+def test_whether_missing_partitions_were_dropped_on_purpose_is_for_a_person_to_say(name: TableName) -> None:
     world = partitioned()
     kept = world.partitions()["d1"]
-    made_again(world, RENAMED)
-    world.metastore.put_partition(RENAMED, kept)
-    world.keeper.adopt(str(RENAMED))
+    made_again(world, name)
+    world.metastore.put_partition(name, kept)
+    with pytest.raises(InvalidInputError, match=r"1 partition.s. .* not in the metastore: dt=d2\. .*--accept-loss"):
+        world.keeper.adopt(str(name))
+    with pytest.raises(InvalidInputError, match="adopt"):
+        world.write({"d2": frozenset({21})}, plan=world.plan(WriteMode.APPEND))
+    world.keeper.adopt(str(name), accept_loss=True)
     assert world.rows() == {"d1": frozenset({10})}
+    world.keeper.restore(str(name))
+    assert world.rows() == {"d1": frozenset({10}), "d2": frozenset({20})}
+
+
+def test_writes_are_refused_until_a_restore_has_brought_all_partitions_back() -> None:
+    world = partitioned()
+    made_again(world, TABLE)
+    (note,) = world.keeper.restore(str(TABLE), partitions=["dt=d1"]).notes
+    assert "1 partition(s) of the log are still missing, and writes are refused until they are back: dt=d2" in note
+    with pytest.raises(InvalidInputError, match="restore"):
+        world.write({"d2": frozenset({21})}, plan=world.plan(WriteMode.APPEND))
+    assert world.keeper.restore(str(TABLE)).notes == ()
+    world.write({"d2": frozenset({21})}, plan=world.plan(WriteMode.APPEND))
+    assert world.rows() == {"d1": frozenset({10}), "d2": frozenset({20, 21})}
+
+
+def test_a_table_created_again_whose_log_has_lost_an_entry_has_a_way_out() -> None:
+    world = partitioned()
+    world.write({"d3": frozenset({30})})
+    world.write({"d3": frozenset({31})})
+    made_again(world, TABLE)
+    world.store.delete([world.layout.entry_key(world.history().newest - 1)])
+    for call in (world.keeper.adopt, world.keeper.restore):
+        with pytest.raises(InvalidInputError, match="recover TABLE --accept-loss"):
+            call(str(TABLE))
+    with pytest.raises(InvalidInputError, match="adopt"):
+        world.keeper.recover(str(TABLE), accept_loss=True)
+    assert list(world.keeper.restore(str(TABLE)).not_there) == ["dt=d1", "dt=d2"], (
+        "the lost entry may have dropped them"
+    )
+    assert world.keeper.restore(str(TABLE), partitions=["dt=d1", "dt=d2"]).notes == ()
+    world.write({"d4": frozenset({4})})
+    assert world.rows() == {"d1": frozenset({10}), "d2": frozenset({20}), "d3": frozenset({31}), "d4": frozenset({4})}
 
 
 def test_an_unpartitioned_table_created_again_at_its_root_has_its_rows_once_it_is_adopted() -> None:
