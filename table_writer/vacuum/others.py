@@ -68,7 +68,7 @@ class Others:
                 return f"files there may be those of table {self.tables[holder]}, whose location holds them"
             inner = next((one for one in self._above(found.key) if one in roots), None)
             if inner is not None:
-                return f"files there may be those of another table: {roots[inner]}"
+                return f"files there may be those of another table, {roots[inner]}"
         return ""
 
     def _above(self, key: str) -> Iterable[str]:
@@ -78,13 +78,13 @@ class Others:
         return (f"{root}{'/'.join(below[:depth])}/" for depth in range(1, len(below) + 1))
 
     def _why_root(self, store: ObjectStore, directory: str) -> str:
-        """Say why a directory may be another table's root; empty: it is none."""
+        """Say of what a directory is, or may be, the root; empty: it is none."""
         owner_key = TableLayout(self._location(directory), self.layout.directory_name).owner_key
         try:
             is_root = store.head(owner_key) is not None
         except StorageError as error:  # a policy may not allow to look
-            return f"whether {self._location(directory)} is a root cannot be seen: {error.message}"
-        return f"{self._location(directory)} is a root" if is_root else ""
+            return f"whose root may be {self._location(directory)}: {error.message}"
+        return f"whose root is {self._location(directory)}" if is_root else ""
 
     def _location(self, key: str) -> Location:
         return Location(self.layout.root.scheme, self.layout.root.bucket, key)
