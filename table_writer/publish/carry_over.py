@@ -80,7 +80,7 @@ class CarryOver:
     carried: dict[PartitionValues, Carried] = field(default_factory=dict, init=False)
     _placed: dict[PartitionValues, _Placed] = field(default_factory=dict, init=False)
     _directories: list[Location] = field(default_factory=list, init=False)
-    _unseen: set[str] = field(default_factory=set, init=False)  # keys of directories that another one has replaced
+    _unseen: dict[str, Location] = field(default_factory=dict, init=False)  # by key: another one has replaced them
     _attempts: int = field(default=0, init=False)
 
     @property
@@ -92,6 +92,11 @@ class CarryOver:
         """Return where readers will look for a partition, whose new files are at its ``new_location``."""
         placed = self._placed.get(partition.values)
         return partition.new_location if placed is None else str(placed.location)
+
+    @property
+    def unseen(self) -> tuple[Location, ...]:
+        """Return where the write has files that no reader will look at: others are elsewhere in their place."""
+        return tuple(self._unseen.values())
 
     def bring(self, now: PartitionsNow, targets: Mapping[PartitionValues, str]) -> bool:
         """Copy all files of these partitions, unless the last round has copied exactly these.
@@ -144,7 +149,7 @@ class CarryOver:
                 if own.keys() & files.keys():
                     raise self._seen_already()
                 sources = {**own, **files}
-                self._unseen.add(placed.location.key)
+                self._unseen[placed.location.key] = placed.location
             copies |= {f"{location.key}{name}": source for name, source in sources.items()}
             self._placed[values] = _Placed(location, files)
         return copies

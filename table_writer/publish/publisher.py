@@ -236,16 +236,15 @@ class Publisher:
             draft,
             created_at=datetime.now(UTC),
             partitions=partitions,
-            replaced=(*replaced.locations, *self._left_over(draft, placed)),
+            replaced=(*replaced.locations, *self._left_over(carry_over)),
         )
         return _Look(table, now, entry, replaced.notes)
 
-    def _left_over(self, draft: LogEntry, placed: Iterable[EntryPartition]) -> Iterator[ReplacedLocation]:
-        """Schedule the new files of partitions where readers will not look: copies of them are elsewhere."""
+    def _left_over(self, carry_over: CarryOver) -> Iterator[ReplacedLocation]:
+        """Schedule the files of rounds that were overtaken, beside which others of the same round may be published."""
         delete_after = datetime.now(UTC) + self._parts.retention
-        for before, after in zip(draft.partitions, placed, strict=True):
-            if before.new_location != after.new_location and before.new_location is not None:
-                yield ReplacedLocation(location=before.new_location, delete_after=delete_after)
+        for location in carry_over.unseen:
+            yield ReplacedLocation(location=str(location), delete_after=delete_after)
 
     def _with_emptied(self, plan: WritePlan, draft: LogEntry, table: Table) -> LogEntry:
         """Add the partitions that the write replaces with nothing: they are dropped.

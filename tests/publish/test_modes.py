@@ -109,6 +109,29 @@ def test_eight_appenders_of_one_partition_all_succeed() -> None:
     assert made == frozenset().union(*named), "copies of rounds that were overtaken are deleted at once"
 
 
+def test_a_round_of_which_one_partition_is_overtaken_leaves_nothing_for_ever() -> None:
+    world = World()
+    both = {"d1": frozenset({1}), "d2": frozenset({2})}
+    world.write(both)
+    plan = world.plan(WriteMode.APPEND)
+    others = [both, {"d1": frozenset({3})}]
+    original, one_at_a_time = world.store.copy, threading.Lock()
+
+    def copy_while_others_write(source: ObjectInfo, key: str) -> None:
+        original(source, key)
+        is_first_round = key.startswith(plan.data_location.key)
+        with one_at_a_time:
+            if len(others) == 2 if is_first_round else len(others) == 1:
+                world.write(others.pop(0))
+
+    world.store.copy = copy_while_others_write  # type: ignore[method-assign]
+    world.write({"d1": frozenset({8}), "d2": frozenset({9})}, plan=plan)
+    assert world.rows() == {"d1": frozenset({3, 8}), "d2": frozenset({2, 9})}
+    world.wait_out_claims()
+    world.vacuum()
+    assert world.leftovers() == []
+
+
 def test_an_overwrite_that_was_planned_before_an_append_is_a_conflict() -> None:
     world = World()
     world.write(ONE)
