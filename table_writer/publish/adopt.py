@@ -7,7 +7,6 @@ from table_writer.log.files import files_read_at
 from table_writer.log.history import History
 from table_writer.log.moved import home_of, is_moved, require_in_place
 from table_writer.log.owner import Owner, adopt_root, places_of
-from table_writer.log.table_log import TableLog
 from table_writer.model.entry import EntryPartition
 from table_writer.model.location import Location
 from table_writer.model.partition_name import shown_name
@@ -92,7 +91,7 @@ def _bring_back(parts: PublishParts, layout: TableLayout, table: Table) -> None:
     strayed = is_moved(parts.layout, table)
     if not strayed:
         require_in_place(parts.store, parts.layout, table)
-    history = TableLog(parts.store, layout).read_history()
+    history = parts.log.at(layout).read_history()
     placed = history.current.get(())
     now = Location.parse(table.location)
     newest = placed.partition if placed else None
