@@ -336,6 +336,27 @@ def test_whether_missing_partitions_were_dropped_on_purpose_is_for_a_person_to_s
     assert world.rows() == {"d1": frozenset({10}), "d2": frozenset({20})}
 
 
+@pytest.mark.parametrize(("count", "shown"), [(5, "dt=d5. A write"), (6, "dt=d5, …. A write")])
+def test_of_many_missing_partitions_five_are_named(count: int, shown: str) -> None:
+    world = World()
+    world.write({f"d{number}": frozenset({number}) for number in range(count + 1)})
+    kept = world.partitions()["d0"]
+    made_again(world, TABLE)
+    world.metastore.put_partition(TABLE, kept)
+    with pytest.raises(InvalidInputError, match=rf"^{count} partition.s. .*: dt=d1, dt=d2, dt=d3, dt=d4, {shown}"):
+        world.keeper.adopt(str(TABLE))
+
+
+def test_an_unpartitioned_table_without_a_publish_is_adopted_where_it_is() -> None:
+    world = World()
+    world.become_unpartitioned()
+    world.written_by_another_tool("", THEIRS)
+    made_again(world, RENAMED)
+    world.keeper.adopt(str(RENAMED))
+    append(world, 4)
+    assert world.rows() == {"": THEIRS | {4}}
+
+
 def test_writes_are_refused_until_a_restore_has_brought_all_partitions_back() -> None:
     world = partitioned()
     made_again(world, TABLE)

@@ -11,8 +11,16 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from table_writer.errors import ConflictError, InvalidInputError, LostResponseError, OutcomeUnknownError
-from table_writer.model.entry import Operation
+from table_writer.errors import (
+    ConflictError,
+    InvalidInputError,
+    LostResponseError,
+    MetastoreError,
+    OutcomeUnknownError,
+)
+from table_writer.model.entry import Operation, Outcome
+from table_writer.model.write import WriteMode
+from table_writer.publish.recovery import Recovered
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 
 T = str(TABLE)
@@ -52,7 +60,7 @@ def test_a_call_that_is_applied_after_newer_rows_is_put_right() -> None:
     assert report.put_right == ("dt=d1",)
     assert world.rows() == {**TWO, **THREE}
     record = world.services().log.read(world.services().log.read_state().newest)
-    assert (record.entry.operation, record.entry.settles) == (Operation.RECOVER, 4)
+    assert (record.entry.operation, record.entry.settles, record.entry.replaced) == (Operation.RECOVER, 4, ())
     assert world.keeper.recover(T).put_right == ()
 
 
@@ -394,3 +402,127 @@ def test_a_late_rollback_to_other_tools_rows_is_put_right() -> None:
     assert world.rows()["d1"] == frozenset({1})
     assert world.keeper.recover(T).put_right == ("dt=d1",)
     assert world.rows()["d1"] == frozenset({3})
+
+
+def replaced_since(world: World) -> None:
+    world.write(TWO)
+    world.write(THREE)
+
+
+def there_still(world: World) -> None:
+    world.write(TWO)
+    world.write({"d2": frozenset({200})})
+    world.written_by_another_tool("d2", frozenset({9}))
+
+
+def deleted_since(world: World) -> None:
+    """A vacuum has deleted what readers had left: of the entry itself nothing but the log is there."""
+    world.write(TWO)
+    world.write({**THREE, "d2": frozenset({200})})
+    world.vacuum()
+
+
+def given_up(world: World) -> None:
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", Exception)), pytest.raises(MetastoreError):
+        world.write(TWO)
+    world.write(THREE)
+
+
+def done_again(world: World) -> None:
+    late_call(world, TWO)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    world.write(THREE)
+
+
+def done_again_in_part(world: World) -> None:
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write(TWO)
+    world.written_by_another_tool("d2", frozenset({9}))
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    world.write(THREE)
+
+
+@pytest.mark.parametrize("past", [replaced_since, there_still, deleted_since, given_up, done_again, done_again_in_part])
+def test_an_outcome_that_is_lost_is_found_again_and_nothing_is_switched(past: Callable[[World], None]) -> None:
+    world = World()
+    world.write(ONE)
+    past(world)
+    world.wait_out_claims()
+    key = world.layout.outcome_key(2)
+    before, seen, newest = world.store.get(key), world.partitions(), world.history().newest
+    assert before is not None
+    outcome = json.loads(before.body)["outcome"]
+    world.store.delete([key])
+    assert world.keeper.recover(T, dry_run=True).settled == {2: "in doubt"}
+    report = world.keeper.recover(T)
+    assert (report.settled, report.put_right) == ({2: outcome}, ())
+    again = world.store.get(key)
+    assert again is not None
+    assert json.loads(again.body) == json.loads(before.body)
+    assert (world.partitions(), world.history().newest) == (seen, newest)
+    assert 2 in world.services().log.read_state(listed_after=0).unverified, "its claimant may have died in a call"
+
+
+def test_a_write_goes_on_over_an_entry_that_has_lost_its_outcome() -> None:
+    world = World()
+    world.write(ONE)
+    replaced_since(world)
+    world.store.delete([world.layout.outcome_key(2)])
+    world.wait_out_claims()
+    assert world.write({"d2": frozenset({200})}, plan=world.plan(WriteMode.APPEND)).entry.version == 4
+    assert world.rows() == {**THREE, "d2": frozenset({20, 200})}
+    assert world.services().log.outcome(2) is Outcome.PUBLISHED
+
+
+@pytest.mark.parametrize("lost", ["all files", "one file is shorter"])
+def test_a_write_whose_files_are_gone_is_given_up_and_readers_keep_what_they_see(lost: str) -> None:
+    world = World()
+    world.write(ONE)
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        plan = world.plan()
+        world.write(TWO, plan=plan)
+    for found in list(world.store.list(world.layout.data(plan.write_id).key)):
+        if lost == "all files":
+            world.store.delete([found.key])
+        elif "dt=d1" in found.key:
+            world.store.put(found.key, b"[1")
+    world.wait_out_claims()
+    services = world.services()
+    done = services.recovery().recover(services.log.read(2), world.table, newest=2)
+    assert done == Recovered(
+        version=2, recovered_as=3, outcome=Outcome.ABANDONED, partitions=(), superseded=(("d1",), ("d2",))
+    )
+    assert world.rows() == ONE
+    assert world.history().in_doubt == ()
+
+
+def test_fewer_files_than_were_written_are_switched_to_where_another_tool_has_put_its_own() -> None:
+    world = World()
+    with world.inject(Fault("metastore", "add_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        plan = world.plan()
+        world.write({"d1": frozenset({10, 11})}, plan=plan)
+    (written,) = world.store.list(world.layout.data(plan.write_id).key)
+    world.store.delete([written.key])
+    world.store.put(f"{written.key.rpartition('/')[0]}/part-0.json", b"[7]")
+    world.wait_out_claims()
+    assert world.keeper.recover(T).settled == {1: "published"}
+    assert world.rows() == {"d1": frozenset({7})}
+
+
+def test_once_no_call_can_come_any_more_an_append_puts_all_partitions_right() -> None:
+    world = World()
+    world.write(ONE)
+    apply = late_call(world, TWO)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    world.write(THREE)
+    apply()
+    world.skipped_seconds += 2 * 86_400 + 1
+    world.write({"d2": frozenset({200})}, plan=world.plan(WriteMode.APPEND))
+    assert world.rows() == {**THREE, "d2": frozenset({20, 200})}, "d1 as well, to which it did not append"
+    world.skipped_seconds += 2 * 86_400 + 1
+    world.write({"d2": frozenset({201})}, plan=world.plan(WriteMode.APPEND))
+    assert world.rows() == {**THREE, "d2": frozenset({20, 200, 201})}
+    assert world.services().log.read_state(listed_after=0).unverified == frozenset()

@@ -14,7 +14,7 @@ from table_writer.log.deadline import Deadline
 from table_writer.log.owner import Owner, claim_root, require_owner
 from table_writer.model.entry import Operation, Outcome
 from table_writer.model.table import Column
-from table_writer.publish.recovery import Recovery
+from table_writer.publish.recovery import Recovered, Recovery
 from table_writer.publish.switch import Switch
 
 from .world import ROOT, TABLE, DeathError, Fault, Rows, World
@@ -96,7 +96,7 @@ def test_an_abandoned_entry_conflicts_with_nobody() -> None:
     assert world.write(TWO, plan=plan).entry.version == 2
 
 
-def test_a_claim_of_a_dead_writer_is_waited_for_then_recovered() -> None:
+def test_a_claim_of_a_dead_writer_is_waited_for_then_recovered(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     world.write(ONE)
     with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
@@ -104,7 +104,8 @@ def test_a_claim_of_a_dead_writer_is_waited_for_then_recovered() -> None:
     assert world.rows() == ONE
     recovery, waits = settling(world)
     recovery.settle(2, world.table, newest=2)
-    assert waits, "a claim is left alone until it has timed out"
+    assert waits[:4] == [0.05, 0.1, 0.2, 0.4], "a claim is left alone until it has timed out"
+    assert caplog.text.count("is being published by") == 1
     assert world.rows() == TWO
     log = world.services().log
     record = log.read(3)
@@ -141,7 +142,8 @@ def test_a_switch_of_a_dead_writer_that_readers_see_is_confirmed_without_a_wait(
     with world.inject(Fault("metastore", "alter_partitions", 1, "after", DeathError)), pytest.raises(DeathError):
         world.write(rows)
     recovery, waits = settling(world)
-    assert recovery.settle(2, world.table, newest=2) is not None
+    done = recovery.settle(2, world.table, newest=2)
+    assert done == Recovered(version=2, recovered_as=2, outcome=Outcome.PUBLISHED, partitions=(), superseded=())
     assert waits == []
     history = world.history()
     assert [(record.entry.version, record.outcome) for record in history.records] == [

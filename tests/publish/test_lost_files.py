@@ -41,7 +41,9 @@ def append(world: World) -> None:
 def test_an_append_to_a_partition_that_has_lost_files_is_refused(damage: Callable[..., None]) -> None:
     world, keys = appended_twice()
     damage(world.store, keys)
-    with pytest.raises(StorageError, match=r"dt=d1 of mart.orders is damaged: .*overwrite_partitions"):
+    with pytest.raises(
+        StorageError, match=r"dt=d1 of mart.orders is damaged: of 2 file\(s\) with 12 .*overwrite_partitions"
+    ):
         append(world)
     assert world.history().newest == 2
     world.write({"d1": frozenset({1, 2, 3, 4})})

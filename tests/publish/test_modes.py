@@ -555,6 +555,25 @@ def test_an_append_notices_that_an_alter_table_took_an_old_location_back() -> No
     assert world.rows() == {"": frozenset({2, 3, 4})}
 
 
+def test_an_append_to_an_unpartitioned_table_passes_over_entries_that_were_given_up_or_trimmed() -> None:
+    world = unpartitioned()
+    world.write({"": frozenset({2})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", Exception)), pytest.raises(MetastoreError):
+        append(world, {"": frozenset({3})})
+    with world.recording() as calls:
+        append(world, {"": frozenset({4})})
+    listings = sum(call == "list_page" for _, call in calls)
+    with world.recording() as calls:
+        append(world, {"": frozenset({5})})
+    assert listings == sum(call == "list_page" for _, call in calls), "the log is not read for that"
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", Exception)), pytest.raises(MetastoreError):
+        append(world, {"": frozenset({6})})
+    world.vacuum()
+    world.services().log.trim([5])
+    append(world, {"": frozenset({7})})
+    assert world.rows() == {"": frozenset({2, 4, 5, 7})}
+
+
 def test_a_late_copy_is_noticed_also_where_nothing_is_left_to_copy() -> None:
     world = World()
     world.written_by_another_tool("d1", frozenset({1}))

@@ -149,10 +149,13 @@ def test_the_same_where_the_publisher_died_before_it_removed_the_registration(wo
     write_id = world.stage(NEW)
     with world.inject(Fault("store", "put_if_absent", 2, "after", DeathError)), pytest.raises(DeathError):
         world.keeper.publish(T, write_id)
+    looked = world.keeper.publish(T, write_id, dry_run=True)
+    assert isinstance(looked, WriteResult)
+    assert (looked.repeated, looked.version) == (True, 2)
     world.keeper.rollback(T, version=1)
-    for _ in range(2):
+    for dry_run in (True, False, False):
         with pytest.raises(InvalidInputError, match="rolled back since"):
-            world.keeper.publish(T, write_id)
+            world.keeper.publish(T, write_id, dry_run=dry_run)
     assert world.rows() == OLD
 
 
@@ -175,6 +178,7 @@ def test_what_readers_see_is_published_at_once_though_its_publisher_died(world: 
     again = world.keeper.publish(T, write_id)
     assert isinstance(again, WriteResult)
     assert (again.repeated, again.version) == (True, 2)
+    assert list(world.store.list(world.layout.all_staged.key)) == []
     assert world.rows() == seen
     assert world.history().in_doubt == ()
 
@@ -201,7 +205,7 @@ def test_copies_are_not_deleted_where_the_metastore_looks_whatever_the_log_says(
     world.keeper.recover(T)
     world.apply_kept_call()
     before = world.rows()
-    with pytest.raises(ConflictError, match="recover"):
+    with pytest.raises(ConflictError, match=r"readers of mart\.orders .* `table-writer recover mart\.orders`"):
         world.keeper.publish(T, write_id)
     assert world.rows() == before
 
@@ -324,4 +328,13 @@ def test_discarding_reads_only_what_came_after_the_write_was_planned(world: Worl
     write_id = world.stage(NEW)
     with world.recording() as calls:
         world.keeper.discard(T, write_id)
+    assert sum(call == "get" for _, call in calls) < 15
+
+
+def test_listing_reads_only_what_came_after_the_oldest_of_them_was_planned(world: World) -> None:
+    for number in range(20):
+        world.write({"d7": frozenset({number})})
+    write_id = world.stage(NEW)
+    with world.recording() as calls:
+        assert [one.write_id for one in world.keeper.staged(T).staged] == [write_id]
     assert sum(call == "get" for _, call in calls) < 15

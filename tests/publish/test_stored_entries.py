@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from table_writer.config import TableWriterConfig
+from table_writer.errors import MetastoreError
 from table_writer.log.registration import writer_identity
 from table_writer.model.table import Partition
 from table_writer.model.write import WriteMode
@@ -98,6 +99,34 @@ def test_a_recovery_says_what_it_settles_and_has_no_key(world: World) -> None:
     fields = stored(world, 3)
     says(fields, operation="recover", mode="overwrite_partitions", settles=2, base_version=2, idempotency_key="")
     says(fields, partitions=[moved("d1", 1, 2, ONE_ROW)], replaced={"_table_writer/data/<1>/dt=d1/": DAYS})
+    with world.inject(dies), pytest.raises(DeathError):
+        world.keeper.rollback(T, version=1)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    says(stored(world, 5), operation="recover", mode="rollback to version 1", settles=4, rollback_to=None)
+
+
+def test_every_outcome_names_its_entry_and_who_has_recorded_it(world: World) -> None:
+    """An outcome of another table that lies here by mistake is recognised by that."""
+    world.write(OLD)
+    refused = Fault("metastore", "alter_partitions", 1, "before", Exception)
+    with world.inject(refused), pytest.raises(MetastoreError):
+        world.write(NEW)
+    with world.inject(replace(refused, kind=DeathError)), pytest.raises(DeathError):
+        world.write(NEW)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    entries = {version: world.services().log.read(version).entry.write_id for version in (1, 2, 3, 4)}
+    ends = {1: ("published", 1), 2: ("abandoned", 2), 3: ("published", 4), 4: ("published", 4)}
+    for version, (outcome, by) in ends.items():
+        found = world.store.get(world.layout.outcome_key(version))
+        assert found is not None
+        assert json.loads(found.body) == {
+            "outcome": outcome,
+            "version": version,
+            "settled_by": entries[by],
+            "of": entries[version],
+        }
 
 
 def test_a_restore_and_a_vacuum_say_what_they_bring_back_and_delete(world: World) -> None:
