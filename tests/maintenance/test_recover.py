@@ -526,3 +526,37 @@ def test_once_no_call_can_come_any_more_an_append_puts_all_partitions_right() ->
     world.write({"d2": frozenset({201})}, plan=world.plan(WriteMode.APPEND))
     assert world.rows() == {**THREE, "d2": frozenset({20, 200, 201})}
     assert world.services().log.read_state(listed_after=0).unverified == frozenset()
+
+
+def test_of_several_in_doubt_every_one_is_settled_and_named() -> None:
+    world = World()
+    world.write(ONE)
+    for value in ONE:
+        with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+            world.write({value: TWO[value]})
+    world.wait_out_claims()
+    report = world.keeper.rollback(T, version=1)
+    assert report.notes[:2] == ("version 2 was in doubt: published now", "version 3 was in doubt: published now")
+    assert world.rows() == ONE
+
+
+@pytest.mark.parametrize("times", [18, 20])
+def test_partitions_that_another_tool_takes_back_again_and_again_are_put_right_twenty_times_at_most(times: int) -> None:
+    world = World()
+    world.write(ONE)
+    backup = world.partitions()["d1"].location
+    world.write(TWO)
+    world.pointed_by_another_tool("d1", backup)
+    left = [backup] * times
+
+    def take_back(call: str, phase: str) -> None:
+        if (call, phase) == ("alter_partitions", "after") and left:
+            world.pointed_by_another_tool("d1", left.pop())
+
+    world.metastore.on_call = take_back
+    if times == 20:
+        with pytest.raises(MetastoreError, match="were put right 20 times, and are elsewhere again"):
+            world.keeper.recover(T)
+    else:
+        assert world.keeper.recover(T).put_right == ("dt=d1",)
+        assert world.rows() == TWO
