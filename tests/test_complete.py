@@ -12,6 +12,7 @@ import pytest
 from table_writer.complete import MANY_UPLOADS, Completer
 from table_writer.errors import InvalidInputError, StorageError, TableWriterError
 from table_writer.model.message import CommitMessage, PendingUpload, UploadedPart, names_of_task
+from table_writer.progress import WriteProgress, reported
 from table_writer.storage.object_store import UploadInfo
 from table_writer.testing.memory_store import MemoryStore
 
@@ -80,6 +81,17 @@ def test_completing_makes_every_upload_an_object(threads: int) -> None:
 
 def test_a_write_without_files_completes() -> None:
     Completer(MemoryStore(), threads=8).complete(WRITE_ID, PREFIX, [])
+
+
+def test_uploads_and_copies_are_counted_by_their_names() -> None:
+    store, progress = MemoryStore(), WriteProgress(None)
+    completer = Completer(store, threads=2)
+    with reported(progress):
+        completer.complete(WRITE_ID, PREFIX, messages(store, 2, 3))
+        assert (progress.now.done, progress.now.total, progress.now.unit) == (6, 6, "uploads")
+        completer.copy({f"{found.key}-copy": found for found in list(store.list(PREFIX))[:4]})
+        assert (progress.now.done, progress.now.total, progress.now.unit) == (4, 4, "copies")
+    assert progress.now.write_id == WRITE_ID
 
 
 def test_after_the_fifth_of_twelve_completions_five_are_deleted_and_seven_aborted() -> None:

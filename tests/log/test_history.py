@@ -124,6 +124,18 @@ def test_what_others_can_do_too_is_a_late_call_only_if_one_was_unanswered_and_no
     assert found.placement(D1, None) is (Placement.BEHIND if late else Placement.MISSING)
 
 
+def test_a_call_of_an_entry_may_come_late_where_its_outcome_was_rebuilt_and_a_recoverys_own_may_not() -> None:
+    first = replace(rollback(1, 0, D1), partitions=(replace(entry(1, D1).partitions[0], new_location=THEIRS),))
+    recovery = replace(first, operation=Operation.RECOVER)
+    for one, unverified, expected in (
+        (first, {1}, Placement.BEHIND),
+        (first, {2}, Placement.MOVED),
+        (recovery, {1}, Placement.MOVED),
+    ):
+        found = History(LAYOUT, [published(one), published(entry(2, D1))], unverified)
+        assert found.placement(D1, THEIRS) is expected
+
+
 def test_nothing_is_trimmed_while_a_call_may_have_come_late_unseen() -> None:
     records = [published(entry(number), settled_age_seconds=100.0) for number in (1, 2, 3)]
     assert History(LAYOUT, records, frozenset()).trimmable(99.0) == {1, 2}

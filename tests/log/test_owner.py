@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.log.owner import Owner, claim_root, is_of_earlier_table, refuse_nested_roots
+from table_writer.log.owner import Owner, adopt_root, claim_root, is_of_earlier_table, refuse_nested_roots
 from table_writer.model.location import Location
 from table_writer.model.table import Table, TableName
 from table_writer.model.write import TableLayout
@@ -134,6 +134,18 @@ def test_a_hint_of_a_log_that_was_deleted_goes_with_the_first_write_and_not_with
     store.put(LAYOUT.settled_key, b"{}")
     claim_root(store, LAYOUT, OWNER)
     assert store.head(LAYOUT.settled_key) is not None
+
+
+def test_an_adopted_root_keeps_the_id_of_its_log_though_the_mark_is_lost_and_an_empty_one_gets_one() -> None:
+    store = MemoryStore()
+    adopt_root(store, LAYOUT, OWNER)
+    (mark,) = (info.key for info in store.list(LAYOUT.log_prefix))
+    log_id = mark.removeprefix(f"{LAYOUT.log_prefix}id-")
+    assert json.loads(store.get(LAYOUT.owner_key).body)["log_id"] == log_id
+    store.delete([mark])
+    adopt_root(store, LAYOUT, replace(OWNER, name="orders2"))
+    stored = Owner.from_json(store.get(LAYOUT.owner_key).body, LAYOUT.owner_key)
+    assert stored == replace(OWNER, name="orders2", log_id=log_id)
 
 
 def test_of_two_first_writes_of_two_tables_one_is_refused() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from table_writer.log.registration import Registered, read_registration, writer_identity
-from tests.publish.world import DeathError, Fault, World
+from tests.publish.world import DeathError, Fault, World, plain
 
 DAY = 86_400.0
 
@@ -69,8 +69,9 @@ def test_a_writer_whose_process_lives_is_dead_only_after_five_missed_heartbeats(
         lambda writer: writer.update(process=""),
         lambda writer: writer.pop("process"),
         lambda writer: writer.update(process=writer["process"] + "0", pid="x"),
+        lambda writer: [writer.update(process=writer["process"] + "0"), writer.pop("pid")],
     ],
-    ids=["another machine", "another container", "not Linux", "unknown", "no number"],
+    ids=["another machine", "another container", "not Linux", "unknown", "no number", "no PID"],
 )
 def test_of_a_process_elsewhere_nobody_says_that_it_is_gone(
     world: World, change: Callable[[dict[str, Any]], object]
@@ -103,6 +104,13 @@ def test_a_staged_write_is_dead_once_it_has_expired_whatever_age_is_asked_for(wo
     assert not found(world, write_id).is_dead(0.0)
     world.skipped_seconds += 2
     assert found(world, write_id).is_dead(1_000.0)
+
+
+def test_the_record_of_a_staged_write_spells_values_as_people_do(world: World) -> None:
+    write_id = world.stage({"größe": frozenset({1})})
+    stored = world.store.get(world.layout.staged_key(write_id))
+    assert stored is not None
+    assert "größe".encode() in plain(stored.body)
 
 
 def test_who_writes_is_said_in_full() -> None:

@@ -99,6 +99,22 @@ def test_entries_that_are_gone_and_were_not_trimmed_are_an_error_until_their_los
     assert fresh.read_state(listed_after=since).newest == 6
 
 
+def test_a_loss_is_accepted_where_no_listing_from_the_hint_on_shows_it() -> None:
+    of = Log(6)
+    of.store.put(LAYOUT.settled_key, b'{"version": 5}')
+    of.store.delete([LAYOUT.entry_key(2)])
+    assert of.log.read_state().lost == frozenset()
+    assert of.log.accept_loss() == {2}
+    assert of.log.read_history().lost == {2}
+
+
+def test_of_many_lost_entries_five_are_named() -> None:
+    log = Log(0).log
+    assert "5 entries" in log.lost_message(range(1, 6))
+    assert "(version 1, 2, 3, 4, 5)" in log.lost_message(range(1, 6))
+    assert "(version 1, 2, 3, 4, 5, …)" in log.lost_message(range(1, 7))
+
+
 def test_an_entry_that_comes_while_the_log_is_listed_is_not_lost() -> None:
     """A file system may list a later name and not an earlier one that was put in between."""
     of = Log(3)
@@ -317,6 +333,14 @@ def test_a_stream_in_order_is_read_back_to_an_earlier_batch_unless_the_log_knows
     assert reads_of("q/41") == (None, 80)
     of.log.trim([1, 2, 3, 7])
     assert reads_of("q/41") == (None, 2)
+
+
+def test_a_key_that_only_looks_like_a_streams_is_found_behind_an_earlier_batch() -> None:
+    of = Log(2, keys={1: "day/5", 2: "day/3"})
+    found = of.log.find_key("day/5")
+    assert found is not None
+    assert found.version == 1
+    assert of.log.find_key("day/5", in_order=True) is None
 
 
 def test_the_first_outcome_stands_and_is_returned_to_whoever_comes_second() -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from table_writer.errors import InvalidInputError, MetastoreError
+from table_writer.errors import InvalidInputError, MetastoreError, StorageError
 from table_writer.log.owner import Owner, claim_root, other_tables, places_of, refuse_nested_roots
 from table_writer.model.entry import ReplacedObject
 from table_writer.model.location import Location
@@ -91,12 +91,27 @@ def test_a_table_that_lies_elsewhere_keeps_nothing(harmless: Table) -> None:
     assert world.rows() == NEW
 
 
-def test_a_root_that_only_another_metastore_knows_protects_what_lies_below_it() -> None:
+@pytest.mark.parametrize("root", [INNER, f"{ROOT}dt=d1/"])
+def test_a_root_that_only_another_metastore_knows_protects_what_lies_below_it(root: str) -> None:
     world = replaced_by_ours(INNER_FILE)
-    inner = TableLayout(Location.parse(INNER))
+    inner = TableLayout(Location.parse(root))
     claim_root(world.store, inner, Owner(database="x", name="y", created_at_seconds=1, metastore="thrift://other"))
     assert stays(world, INNER_FILE, "mart/orders/dt=d1/part-0.json")
-    assert INNER in world.vacuum().kept[0].reason
+    assert f"whose root is {root}" in world.vacuum().kept[0].reason
+
+
+def test_a_directory_that_nobody_may_look_into_may_be_another_tables_root() -> None:
+    world = replaced_by_ours(INNER_FILE)
+
+    def denied(call: str, _phase: str, key: str) -> None:
+        if call == "head" and key.startswith("mart/orders/dt=d1/inner/"):
+            raise StorageError("AccessDenied")
+
+    world.store.on_call = denied
+    (kept,) = world.vacuum().kept
+    assert kept.reason == f"files there may be those of another table, whose root may be {INNER}: AccessDenied"
+    world.store.on_call = None
+    assert world.store.head(INNER_FILE)
 
 
 @pytest.mark.parametrize("name", ["owner.json", "log/00000000000000000001.json", "data/w/part-0"])

@@ -11,9 +11,10 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, StorageError
+from table_writer.log.history import LATE_CALL_SECONDS
 from table_writer.log.registration import put_check_results
 from table_writer.model.check_result import CheckResult
-from table_writer.model.entry import Outcome
+from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Outcome
 from table_writer.vacuum.due import Ages
 from table_writer.vacuum.sweep import LOOK_SECONDS, Vacuum
 from tests.publish.world import TABLE, DeathError, Fault, World
@@ -253,6 +254,53 @@ def test_a_dead_write_goes_after_a_day_with_all_its_traces(world: World, registe
     assert not any(write_id in key for key in everything(world) if "/log/" not in key)
     assert list(world.store.list_uploads("mart/")) == []
     assert world.rows() == {**ONE, **TWO}
+
+
+@pytest.mark.parametrize("refused", ["abort_upload", "delete"])
+def test_a_dead_write_of_which_something_stays_is_registered_until_all_is_gone(
+    world: World, refused: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_id = dead_writer(world)
+    world.wait_out_claims()
+    directory = world.layout.data(write_id).key
+
+    def refuse(call: str, phase: str, key: str) -> None:
+        if (call, phase) == (refused, "before") and key.startswith(directory):
+            raise StorageError("AccessDenied")
+
+    world.store.on_call = refuse
+    assert world.vacuum().failures == ("AccessDenied",)
+    world.store.on_call = None
+    assert world.store.head(world.layout.registration_key(write_id))
+    vacuum = world.services().log.read(3)
+    assert vacuum.outcome is None
+    if refused == "delete":
+        assert f"write_id={vacuum.entry.write_id}: not all deleted: AccessDenied" in caplog.text
+    assert world.vacuum().failures == ()
+    assert world.leftovers() == []
+
+
+def test_what_a_discard_deletes_says_why(world: World) -> None:
+    write_id = world.stage({"d3": frozenset({3})})
+    (gone,) = world.keeper.discard(T, write_id).deleted
+    assert (gone.location, gone.reason) == (str(world.layout.data(write_id)), "discarded")
+
+
+def test_a_vacuum_takes_note_that_no_call_came_late_once_none_can_come_and_nothing_is_in_doubt(world: World) -> None:
+    def unverified_after_a_vacuum() -> frozenset[int]:
+        world.vacuum()
+        return world.services().log.read_state(listed_after=0).unverified
+
+    world.services().log.remember_recovery(2)
+    assert unverified_after_a_vacuum() == {2}
+    world.skipped_seconds += MAX_TIMEOUT_SECONDS + LATE_CALL_SECONDS
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write({"d2": frozenset({20})})
+    assert unverified_after_a_vacuum() == {2}
+    (doubtful,) = world.history().publishes_in_doubt
+    written_by = doubtful.entry.write_id
+    world.services().log.settle(doubtful.entry.version, Outcome.ABANDONED, write_id=written_by, of=written_by)
+    assert unverified_after_a_vacuum() == frozenset()
 
 
 def test_a_running_write_is_left_alone_even_by_force(world: World) -> None:
