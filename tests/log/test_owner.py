@@ -148,6 +148,14 @@ def test_an_adopted_root_keeps_the_id_of_its_log_though_the_mark_is_lost_and_an_
     assert stored == replace(OWNER, name="orders2", log_id=log_id)
 
 
+def test_a_first_write_goes_on_with_the_log_that_is_there_though_the_owner_is_lost() -> None:
+    store = MemoryStore()
+    log_id = claim_root(store, LAYOUT, OWNER)
+    store.delete([LAYOUT.owner_key])
+    assert claim_root(store, LAYOUT, OWNER) == log_id
+    assert [info.key for info in store.list(LAYOUT.log_prefix)] == [f"{LAYOUT.log_prefix}id-{log_id}"]
+
+
 def test_of_two_first_writes_of_two_tables_one_is_refused() -> None:
     store = MemoryStore()
 

@@ -280,6 +280,20 @@ def test_a_dead_write_of_which_something_stays_is_registered_until_all_is_gone(
     assert world.leftovers() == []
 
 
+def test_writes_that_stay_keep_no_dead_one_from_going(world: World) -> None:
+    dead = dead_writer(world)
+    world.skipped_seconds += 86_400 * 1.1
+    staying = [f"{world.layout.data(name).key}dt=d7/part-0.json" for name in ("0-read", "0-running", "0-young")]
+    for key in staying:
+        world.store.put(key, b"[7]")
+    world.pointed_by_another_tool("d7", f"{world.layout.data('0-read')}dt=d7/")
+    world.store.put(world.layout.registration_key("0-running"), b"{}")
+    deleted = world.keeper.vacuum(T, older_than=DAY).deleted
+    given_up = [one.location for one in deleted if one.reason.startswith("dead write")]
+    assert given_up == [str(world.layout.data(dead))]
+    assert set(staying) <= data(world)
+
+
 def test_what_a_discard_deletes_says_why(world: World) -> None:
     write_id = world.stage({"d3": frozenset({3})})
     (gone,) = world.keeper.discard(T, write_id).deleted
