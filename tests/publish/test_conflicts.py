@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -343,6 +344,36 @@ def test_the_hint_is_kept_up_with_so_that_the_log_is_not_listed_from_its_start()
     assert world.services().log.read_state().listed_after >= 50
 
 
+def test_a_hint_that_is_ahead_of_what_a_write_has_seen_hides_nothing_from_it() -> None:
+    world = World()
+    world.write(ONE)
+    late, later = world.plan(), world.plan()
+    world.write(OTHER)
+    world.write(OTHER)
+    hint = {"version": 3, "log_id": late.log_id}
+    world.store.put(world.layout.settled_key, json.dumps(hint).encode())
+    assert world.services().log.read_state().listed_after == 3
+    assert world.write(TWO, plan=late).entry.version == 4
+    with pytest.raises(ConflictError, match=r"version 4, .* planned at version 1: dt=d1"):
+        world.write(TWO, plan=later)
+
+
+def test_a_write_that_lost_its_slot_and_gives_up_leaves_no_files() -> None:
+    world = World()
+    plan = world.plan()
+
+    def take_the_slot(call: str, phase: str, key: str) -> None:
+        if (call, phase, key) == ("put_if_absent", "before", world.layout.entry_key(1)):
+            world.store.on_call = None
+            world.write(TWO)
+
+    world.store.on_call = take_the_slot
+    with pytest.raises(ConflictError):
+        world.write(ONE, plan=plan)
+    assert world.rows() == TWO
+    assert list(world.store.list(world.layout.data(plan.write_id).key)) == []
+
+
 def test_a_table_that_took_the_place_of_another_is_not_recovered_into() -> None:
     world = World()
     services = world.services()
@@ -371,6 +402,27 @@ def test_a_call_that_waited_past_its_claim_is_not_sent() -> None:
             world.table, late, {("d1",): world.partitions()["d1"]}, deadline
         )
     assert world.rows() == TWO
+
+
+def test_a_drop_that_waited_past_its_claim_is_not_sent() -> None:
+    world = World()
+    world.write(ONE)
+    now = [0.0]
+    deadline = Deadline(100, clock=lambda: now[0])
+    draft = world.write(TWO).entry
+    gone = replace(draft, partitions=(replace(draft.partitions[0], new_location=None),))
+    send = world.metastore.drop_partition
+
+    def slow(*arguments: object, **named: object) -> None:
+        now[0] = 99
+        send(*arguments, **named)  # type: ignore[arg-type]
+
+    world.metastore.drop_partition = slow  # type: ignore[method-assign]
+    (note,) = Switch(world.metastore, world.store, world.layout, call_timeout_seconds=2).apply(
+        world.table, gone, {("d1",): world.partitions()["d1"]}, deadline
+    )
+    assert "1 partition(s) without rows are still to be dropped" in note
+    assert (world.rows(), set(world.partitions())) == ({}, {"d1"})
 
 
 def test_partitions_that_a_refused_mix_added_empty_stay_and_show_no_rows() -> None:

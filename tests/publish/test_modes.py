@@ -7,6 +7,7 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -125,8 +126,9 @@ def test_a_round_of_which_one_partition_is_overtaken_leaves_nothing_for_ever() -
                 world.write(others.pop(0))
 
     world.store.copy = copy_while_others_write  # type: ignore[method-assign]
-    world.write({"d1": frozenset({8}), "d2": frozenset({9})}, plan=plan)
+    entry = world.write({"d1": frozenset({8}), "d2": frozenset({9})}, plan=plan).entry
     assert world.rows() == {"d1": frozenset({3, 8}), "d2": frozenset({2, 9})}
+    assert {round((one.delete_after - entry.created_at) / timedelta(days=1)) for one in entry.replaced} == {3}
     world.wait_out_claims()
     world.vacuum()
     assert world.leftovers() == []
