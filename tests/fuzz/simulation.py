@@ -129,7 +129,7 @@ class Simulation:
         """Let everything late arrive, look weeks later, settle, build on all of it, and clean up."""
         self.advance(20 * DAY_SECONDS)
         with self.unhooked():
-            self.world.keeper.adopt(self.table)  # who died over it has left that to do
+            self.world.keeper.adopt(self.table, accept_loss=True)  # who died over it has left that to do
         for operation in (
             ("recover", "append all", "recover", "vacuum", "append all")
             if recovers_first
