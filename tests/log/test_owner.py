@@ -8,7 +8,14 @@ from dataclasses import replace
 import pytest
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.log.owner import Owner, adopt_root, claim_root, is_of_earlier_table, refuse_nested_roots
+from table_writer.log.owner import (
+    Owner,
+    adopt_root,
+    claim_root,
+    is_of_earlier_table,
+    refuse_nested_roots,
+    require_owner,
+)
 from table_writer.model.location import Location
 from table_writer.model.table import Table, TableName
 from table_writer.model.write import TableLayout
@@ -189,3 +196,10 @@ def test_a_table_that_was_made_again_may_take_its_files_over_and_another_may_not
     store.put(LAYOUT.owner_key, b"{")
     with pytest.raises(InvalidInputError, match=f"{LAYOUT.owner_key} cannot be read"):
         is_of_earlier_table(store, LAYOUT, OWNER)
+
+
+def test_an_owner_that_cannot_be_read_is_named() -> None:
+    store = MemoryStore()
+    store.put(LAYOUT.owner_key, b"{")
+    with pytest.raises(InvalidInputError, match=r"s3a://lake/mart/orders/_table_writer/owner\.json"):
+        require_owner(store, LAYOUT, OWNER)
