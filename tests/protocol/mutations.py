@@ -363,7 +363,7 @@ MUTATIONS: Final = (
         "recover does not tear an entry over a late drop",
         TakesLateCallsForAnotherTool,
         where("old drop", OLD_DROP, A=A_PQ, recover=RECOVER),
-        "lost update",
+        "without the others",
     ),
     Mutation(
         "a placeholder is as good as no partition",
