@@ -30,16 +30,15 @@ from table_writer.errors import (
 from table_writer.version import __version__
 
 if TYPE_CHECKING:
-    from table_writer.config import TableWriterConfig
+    from table_writer.config import TableWriterConfig, WriteOptions
     from table_writer.display.plan_report import PlanReport
     from table_writer.display.write_result import PartitionResult, WriteResult
     from table_writer.maintenance import Maintenance
     from table_writer.model.check_result import CheckResult
     from table_writer.model.column_statistics import ColumnStatistics
     from table_writer.model.new_table import NewTable
-    from table_writer.options import WriteOptions
-    from table_writer.staged import StagedFile, StagedWrite
     from table_writer.storage import S3Overrides
+    from table_writer.write.staged_write import StagedFile, StagedWrite
     from table_writer.writer import TableWriter
 
 __all__ = [
@@ -77,11 +76,11 @@ _ON_FIRST_USE = {
     "PartitionResult": "table_writer.display.write_result",
     "PlanReport": "table_writer.display.plan_report",
     "S3Overrides": "table_writer.storage",
-    "StagedFile": "table_writer.staged",
-    "StagedWrite": "table_writer.staged",
+    "StagedFile": "table_writer.write.staged_write",
+    "StagedWrite": "table_writer.write.staged_write",
     "TableWriter": "table_writer.writer",
     "TableWriterConfig": "table_writer.config",
-    "WriteOptions": "table_writer.options",
+    "WriteOptions": "table_writer.config",
     "WriteResult": "table_writer.display.write_result",
 }
 

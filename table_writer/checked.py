@@ -16,8 +16,7 @@ from inspect import Parameter, Signature, isfunction, signature
 from types import FunctionType, NoneType, UnionType
 from typing import Any, Final, Literal, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints, is_typeddict
 
-from table_writer.errors import InvalidInputError
-from table_writer.printable import printable
+from table_writer.errors import InvalidInputError, printable
 
 __all__ = ["LONGEST_AGE", "checked", "nearest", "require_age"]
 

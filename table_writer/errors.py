@@ -22,9 +22,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-if TYPE_CHECKING:
-    from table_writer.model.check_result import CheckResult
-
 __all__ = [
     "CheckFailedError",
     "ConflictError",
@@ -37,7 +34,12 @@ __all__ = [
     "SchemaMismatchError",
     "StorageError",
     "TableWriterError",
+    "printable",
 ]
+
+
+if TYPE_CHECKING:
+    from table_writer.model.check_result import CheckResult
 
 
 class TableWriterError(Exception):
@@ -140,3 +142,14 @@ class OutcomeUnknownError(TableWriterError):
     """It could not be found out whether the publish took effect. Do not retry, do not delete: recover."""
 
     code = "outcome_unknown"
+
+
+def printable(text: str) -> str:
+    r"""Escape what is no picture of itself: control characters, overrides of direction, invisible ones, surrogates.
+
+    Examples
+    --------
+    >>> printable("dt=\u202e1\x00")
+    'dt=\\u202e1\\x00'
+    """
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

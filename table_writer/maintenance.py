@@ -6,9 +6,10 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Final
+from typing import Final, Self
 
 from table_writer.checked import checked, require_age
+from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.display.reports import (
     DoctorReport,
     HistoryReport,
@@ -19,29 +20,41 @@ from table_writer.display.reports import (
     VacuumReport,
     VersionReport,
 )
+from table_writer.display.staged_report import (
+    DiscardReport,
+    StagedDetail,
+    StagedReport,
+    discard_report,
+    staged_detail,
+    staged_summary,
+)
 from table_writer.display.versions import partition_details, summarised, upload_details, vacuum_report
+from table_writer.display.write_result import WriteResult
 from table_writer.doctor import examine
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.history import Placement
-from table_writer.log.moved import require_in_place
-from table_writer.log.owner import adopt_root, is_of_earlier_table
-from table_writer.model.table import HISTORY_PROPERTY, PartitionValues, TableName
+from table_writer.log.owner import adopt_root, is_of_earlier_table, require_in_place
+from table_writer.model.table import HISTORY_PROPERTY, RETENTION_PROPERTY, PartitionValues, TableName
+from table_writer.progress import Stopwatch
+from table_writer.publish.publisher import RepeatedError
 from table_writer.publish.recovery import placements
 from table_writer.publish.restore import Restored
 from table_writer.publish.rollback import version_of
-from table_writer.retention import SAFE_AGE, require_safe, vacuum_age
-from table_writer.services import TableServices
-from table_writer.staged_maintenance import StagedMaintenance
 from table_writer.vacuum.dead_writes import look_for_traces
-from table_writer.vacuum.due import Ages
+from table_writer.vacuum.due import SAFE_AGE, Ages
+from table_writer.write.results import mark_success, repeated_result, write_result
+from table_writer.write.services import Services, TableServices
+from table_writer.write.staged_writes import StagedWrites
 
 __all__ = ["Maintenance"]
 
 HISTORY_RETENTION: Final = timedelta(days=30)
+NOTHING_IN_THE_WAY: Final = "dry run: nothing was published, and nothing seems to be in the way"
+AWS_CHAIN: Final = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 
 
 @checked
-class Maintenance(StagedMaintenance):
+class Maintenance:
     """Looks after tables that this library writes: from any machine, without Spark, safe while writers are at work.
 
     Parameters
@@ -65,6 +78,30 @@ class Maintenance(StagedMaintenance):
     >>> keeper.history("mart.orders").versions[0].rows
     2
     """
+
+    def __init__(
+        self,
+        metastore_uri: str | None = None,
+        *,
+        config: TableWriterConfig | None = None,
+        services: Services | None = None,
+    ) -> None:
+        if services is None:
+            config = config or TableWriterConfig()
+            if metastore_uri is not None:
+                config = replace(config, metastore_uris=tuple(metastore_uri.split(",")))
+            services = Services(SessionSettings(hadoop=_with_credentials(config.hadoop)), config)
+        self._services = services
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection to the metastore; a later call opens a new one."""
+        self._services.metastore.close()
 
     def history(self, table: str, *, limit: int | None = None) -> HistoryReport:
         """List the versions of a table, newest first: who, when, what, rows, bytes, state.
@@ -260,7 +297,7 @@ class Maintenance(StagedMaintenance):
             The age is too low and ``force`` was not given.
         """
         services = self._open(table)
-        age = vacuum_age(services, older_than, force=force)
+        age = _vacuum_age(services, older_than, force=force)
         history = services.hours_property(HISTORY_PROPERTY)
         ages = Ages(
             replaced_seconds=None if age is None else age.total_seconds(),
@@ -300,7 +337,7 @@ class Maintenance(StagedMaintenance):
         require_age("older_than", older_than)
         services = self._open(table)
         if abort:
-            require_safe(services, older_than, SAFE_AGE, force=force)
+            _require_safe(services, older_than, SAFE_AGE, force=force)
         seconds = older_than.total_seconds()
         traces = look_for_traces(services.store, services.layout)
         uploads = tuple(services.store.list_uploads(services.layout.root.key))
@@ -414,3 +451,146 @@ class Maintenance(StagedMaintenance):
             It may have changed something; call it again.
         """
         self._services.open_table(TableName.parse(table)).adopt(accept_loss=accept_loss)
+
+    def staged(self, table: str) -> StagedReport:
+        """List the writes of a table that are staged, newest first: who, when, rows, checks, until when.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+
+        Examples
+        --------
+        >>> keeper.staged("mart.orders").staged
+        ()
+        """
+        services = self._open(table)
+        found, unreadable = StagedWrites(services).find_all()
+        return StagedReport(
+            table=str(services.table.name),
+            staged=tuple(map(staged_summary, reversed(found))),
+            unreadable=unreadable,
+        )
+
+    def staged_write(self, table: str, write_id: str) -> StagedDetail:
+        """Show one staged write: its partitions, its checks, and what the footers of its files say of the columns.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+        write_id
+            As :meth:`staged` lists it.
+
+        Raises
+        ------
+        InvalidInputError
+            It is not staged any more, or not yet; the message says which.
+        """
+        return staged_detail(StagedWrites(self._open(table)).find(write_id))
+
+    def publish(self, table: str, write_id: str, *, dry_run: bool = False) -> WriteResult | StagedDetail:
+        """Make readers see a staged write: all its partitions in one metastore call.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+        write_id
+            As :meth:`staged` lists it.
+        dry_run
+            Check everything, and change nothing.
+
+        Returns
+        -------
+        WriteResult
+            As of every write; ``repeated`` if it was published already, by whatever process, or its idempotency key:
+            a job that runs again may call this again. A dry run that finds nothing in the way returns what
+            :meth:`staged_write` returns.
+
+        Raises
+        ------
+        CheckFailedError
+            A check of severity ``"error"`` has failed.
+        ConflictError
+            Somebody else published one of its partitions since it was planned; it stays staged.
+        InvalidInputError
+            It is not staged any more, and was not published, or was rolled back; or it adds columns to the table, which
+            takes Spark.
+        StorageError, MetastoreError, OutcomeUnknownError
+            As of every write. Unless the outcome is unknown, it stays staged.
+        """
+        services = self._open(table)
+        staged_writes = StagedWrites(services)
+        watch = Stopwatch(services.metastore)
+        watch.follow(services.store)
+        try:
+            found = staged_writes.find_unpublished(write_id, dry_run=dry_run)
+            if dry_run:
+                staged_writes.examine(found.record)
+                return staged_detail(found, notes=(NOTHING_IN_THE_WAY,))
+            with watch.step("publish"):
+                published = staged_writes.publish(found.record)
+        except RepeatedError as repeated:
+            return repeated_result(repeated.entry, watch, write_id=write_id)
+        files = found.record.files
+        notes = (*files.plan.notes, *published.notes, *mark_success(services, files, published))
+        return replace(write_result(files, published, notes, watch), checks=files.checks)
+
+    def discard(self, table: str, write_id: str, *, dry_run: bool = False) -> DiscardReport:
+        """Delete a staged write, so that nobody can publish it any more.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+        write_id
+            As :meth:`staged` lists it.
+        dry_run
+            Return what would be deleted, and delete nothing.
+
+        Raises
+        ------
+        InvalidInputError
+            It is not staged any more, or not yet; the message says which.
+        ConflictError
+            Another process has published it, or is about to.
+        """
+        services = self._open(table)
+        done = StagedWrites(services).discard(write_id, dry_run=dry_run)
+        return discard_report(services.table, services.layout, write_id, done, dry_run=dry_run)
+
+    def _open(self, table: str) -> TableServices:
+        services = self._services.open_table(TableName.parse(table))
+        services.require_owner()
+        return services
+
+
+def _with_credentials(hadoop: Mapping[str, str]) -> Mapping[str, str]:
+    """Without any word on credentials take what the AWS SDK finds: profiles and SSO too, as the AWS CLI does."""
+    named = any(name.endswith((".access.key", ".aws.credentials.provider")) for name in hadoop)
+    return hadoop if named else {**hadoop, "fs.s3a.aws.credentials.provider": AWS_CHAIN}
+
+
+def _vacuum_age(services: TableServices, older_than: timedelta | None, *, force: bool) -> timedelta | None:
+    """Return the age that is asked for, else the table's; ``None``: each location's own retention."""
+    services.require_properties()  # a retention that is spelled wrong would let files go too early
+    of_table = services.hours_property(RETENTION_PROPERTY)
+    if older_than is None:
+        if of_table is not None:
+            _require_safe(services, of_table, SAFE_AGE, force=force)
+        return of_table
+    _require_safe(services, older_than, max(SAFE_AGE, of_table or SAFE_AGE), force=force)
+    return older_than
+
+
+def _require_safe(services: TableServices, age: timedelta, least: timedelta, *, force: bool) -> None:
+    """Refuse an age that is too low, unless it is forced."""
+    require_age("older_than", age)
+    if age < least and not force:
+        raise InvalidInputError(
+            f"an age of {age} is less than {least}: running queries, and calls that the metastore has not applied yet,"
+            f" could lose their files. If none is left of {services.table.name}, force it.",
+            table=str(services.table.name),
+        )

@@ -10,25 +10,42 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol
 
-from table_writer.per_process import PerProcess, this_process
-from table_writer.printable import printable
+from table_writer.errors import printable
+from table_writer.metastore.protocol import Metastore
+from table_writer.model.process import PerProcess, this_process
+from table_writer.storage.object_store import ObjectStore
 
-__all__ = ["PROGRESS_CHOICES", "Ask", "Progress", "ProgressListener", "WriteProgress", "current", "reported"]
+__all__ = [
+    "PROGRESS_CHOICES",
+    "Ask",
+    "Progress",
+    "ProgressListener",
+    "Stopwatch",
+    "WriteProgress",
+    "current",
+    "reported",
+]
+
 
 logger = logging.getLogger("table_writer")
 
 PROGRESS_CHOICES: Final = ("auto", "bar", "log", "off")
+
 QUIET_SECONDS: Final = 1.0  # a shorter write shows nothing
+
 TICK_SECONDS: Final = 0.5
+
 LAST_TICK_SECONDS: Final = 2.0  # how long the end of a write waits for a listener that is at work
 
 State = Literal["running", "done", "failed"]
+
 Ask = Callable[[], tuple[int, int, str]]
 """Returns how many are done, how many there are, and of what."""
 
@@ -205,6 +222,7 @@ class WriteProgress:
 
 
 NOBODY: Final = WriteProgress(None)  # counts what nobody looks at
+
 _current: ContextVar[WriteProgress] = ContextVar("table_writer_progress", default=NOBODY)
 
 
@@ -227,3 +245,48 @@ def reported(progress: WriteProgress) -> Iterator[None]:
         progress.end("done")
     finally:
         _current.reset(token)
+
+
+class Stopwatch:
+    """Counts from the moment it is made.
+
+    Parameters
+    ----------
+    metastore
+        Counts all it ever sent; other writes of this session that run at the same time are counted along.
+    """
+
+    def __init__(self, metastore: Metastore) -> None:
+        self._metastore = metastore
+        self._calls_before = Counter(metastore.call_counts())
+        self._request_counts: Callable[[], Mapping[str, int]] = dict
+        self._requests_before: Counter[str] = Counter()
+        self._executor_requests: Counter[str] = Counter()
+        self.seconds: dict[str, float] = {}
+
+    def follow(self, store: ObjectStore) -> None:
+        """Count the driver's requests to this store from now on."""
+        self._request_counts = store.request_counts
+        self._requests_before = Counter(store.request_counts())
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time one step, and show that it is this one."""
+        current().begin(name)
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def add_requests(self, counts: Mapping[str, int]) -> None:
+        """Add what executors sent, by kind."""
+        self._executor_requests.update(counts)
+
+    def storage_requests(self) -> Mapping[str, int]:
+        """Requests sent so far, by kind, driver and executors together."""
+        return dict(Counter(self._request_counts()) - self._requests_before + self._executor_requests)
+
+    def metastore_calls(self) -> Mapping[str, int]:
+        """Calls sent so far, by Thrift method."""
+        return dict(Counter(self._metastore.call_counts()) - self._calls_before)

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import Unpack
+from datetime import UTC, datetime, timedelta
+from typing import Protocol, Unpack
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from table_writer.batches import batch_writer
 from table_writer.checked import checked
-from table_writer.create_table import create_table
+from table_writer.config import NewTableKeywords, TableWriterConfig, WriteKeywords, WriteOptions, write_mode
 from table_writer.display.plan_report import PlanReport
+from table_writer.display.reports import DoctorReport, RecoverReport
+from table_writer.display.staged_report import StagedReport
 from table_writer.display.write_result import WriteResult
+from table_writer.errors import InvalidInputError
+from table_writer.maintenance import Maintenance
 from table_writer.model.new_table import NewTable
+from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, FoundStaged
 from table_writer.model.write import WriteMode
-from table_writer.options import NewTableKeywords, WriteKeywords, WriteOptions, write_mode
 from table_writer.plan.planner import require_mode
-from table_writer.preview import Preview
-from table_writer.session_calls import MaintenanceCalls
-from table_writer.staging import StagingCalls
+from table_writer.spark.create_table import create_table
+from table_writer.write.preview import Preview
+from table_writer.write.session_services import SessionServices
+from table_writer.write.staged_write import StagedWrite
+from table_writer.write.staged_writes import StagedWrites
+from table_writer.write.steps import Steps
 
-__all__ = ["TableWriter"]
+__all__ = ["TableWriter", "batch_writer"]
+
+
+logger = logging.getLogger(__name__)
 
 
 @checked
-class TableWriter(StagingCalls, MaintenanceCalls):
+class TableWriter:
     """Writes DataFrames into Hive tables so that readers see all old rows or all new rows.
 
     Parameters
@@ -48,6 +59,17 @@ class TableWriter(StagingCalls, MaintenanceCalls):
     >>> TableWriter(spark).overwrite_partitions(df, "mart.orders").rows
     2
     """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        *,
+        config: TableWriterConfig | None = None,
+        services: SessionServices | None = None,
+    ) -> None:
+        self._spark = spark
+        self._services = services or SessionServices(spark, config or TableWriterConfig())
+        self._steps = Steps(spark, self._services)
 
     def overwrite_partitions(self, df: DataFrame, table: str, **options: Unpack[WriteKeywords]) -> WriteResult:
         """Replace exactly the partitions that the DataFrame has rows for, or that ``where`` selects.
@@ -291,6 +313,89 @@ class TableWriter(StagingCalls, MaintenanceCalls):
         scope = planner.scope(df, chosen, given)
         return Preview(services=services, planner=planner, mode=chosen, options=given, scope=scope).report(df)
 
+    def stage(
+        self,
+        df: DataFrame,
+        table: str,
+        mode: str = WriteMode.OVERWRITE_PARTITIONS.value,
+        *,
+        expires_in: timedelta = timedelta(days=1),
+        **options: Unpack[WriteKeywords],
+    ) -> StagedWrite:
+        """Write the files where no reader looks, and leave it to you, or to others, to publish or discard them.
+
+        ======================================  ==========================================
+        used as                                 without :meth:`StagedWrite.publish`
+        ======================================  ==========================================
+        ``with writer.stage(...) as staged:``   is discarded at the end of the block
+        ``staged = writer.stage(...)``          stays until it is discarded, or expires
+        ======================================  ==========================================
+
+        Parameters
+        ----------
+        df, table
+            As for the write.
+        mode
+            The name of the method, as for :meth:`plan`.
+        expires_in
+            How long it stays if nobody publishes or discards it; at most a year. After that a vacuum deletes it.
+        **options
+            As for the write. With ``checks`` that fail nothing is staged. A table that ``if_missing`` describes is made
+            now, though nothing is published yet.
+
+        Returns
+        -------
+        StagedWrite
+            The files, with their statistics; another process finds it by its ``write_id``.
+
+        Raises
+        ------
+        CheckFailedError
+            A check failed; nothing is left.
+        InvalidInputError
+            Also when the DataFrame has no rows, or the idempotency key was published before.
+        SchemaMismatchError, StorageError, MetastoreError
+            As for the write.
+
+        Examples
+        --------
+        >>> with TableWriter(spark).stage(df, "mart.orders") as staged:
+        ...     print(staged.rows, staged.dataframe().where("id < 0").count())
+        2 0
+        """
+        if not 0 < expires_in.total_seconds() <= LONGEST_EXPIRY_SECONDS:
+            raise InvalidInputError(f"expires_in={expires_in!r}: expected a timedelta, of a year at most")
+        services, record = self._steps.stage(
+            df, table, write_mode(mode), WriteOptions(**options), expires_in=expires_in
+        )
+        found = FoundStaged(record, put_at=datetime.now(UTC), age_seconds=0.0)
+        return StagedWrite(self._spark, self._steps, services, found)
+
+    def staged_write(self, table: str, write_id: str) -> StagedWrite:
+        """Return a write that was staged before, by any process.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+        write_id
+            As :meth:`staged` lists it.
+
+        Raises
+        ------
+        InvalidInputError
+            It is not staged any more, or not yet; the message says which.
+
+        Examples
+        --------
+        >>> staged = TableWriter(spark).stage(df, "mart.orders")
+        >>> TableWriter(spark).staged_write("mart.orders", staged.write_id).publish().rows
+        2
+        """
+        services = self._services.open_table(table, engine="spark")
+        services.require_owner()
+        return StagedWrite(self._spark, self._steps, services, StagedWrites(services).find(write_id))
+
     def for_each_batch(
         self, table: str, mode: str, query_name: str, **options: Unpack[WriteKeywords]
     ) -> Callable[[DataFrame, int], None]:
@@ -322,5 +427,122 @@ class TableWriter(StagingCalls, MaintenanceCalls):
         """
         return batch_writer(self._steps.write, table, mode, query_name, options)
 
+    @property
+    def maintenance(self) -> Maintenance:
+        """The calls that need no Spark, with the session's settings: history, rollback, restore, vacuum and others."""
+        return Maintenance(services=self._services.services)
+
+    def staged(self, table: str) -> StagedReport:
+        """List the writes of a table that are staged.
+
+        The same as :meth:`Maintenance.staged`, with the session's settings.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+
+        Examples
+        --------
+        >>> TableWriter(spark).staged("mart.orders")
+        mart.orders: nothing is staged
+        """
+        return self.maintenance.staged(str(self._services.table_name(table)))
+
+    def recover(self, table: str) -> RecoverReport:
+        """Settle every publish of a table that was left in doubt, and put right what the metastore applied late.
+
+        The same as :meth:`Maintenance.recover`, with the session's settings.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+
+        Returns
+        -------
+        RecoverReport
+            ``settled`` has the versions that were in doubt, with how they ended.
+
+        Raises
+        ------
+        MetastoreError, StorageError, OutcomeUnknownError
+            It could not be settled yet; call again.
+
+        Examples
+        --------
+        >>> TableWriter(spark).recover("mart.orders").settled
+        {}
+        """
+        return self.maintenance.recover(str(self._services.table_name(table)))
+
+    def doctor(self, table: str) -> DoctorReport:
+        """Examine metastore, store, bucket, table and this session's settings; say what to change.
+
+        The same as :meth:`Maintenance.doctor`, with the session's settings.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+
+        Examples
+        --------
+        >>> {finding.check: finding.status for finding in TableWriter(spark).doctor("mart.orders").findings}["owner"]
+        'ok'
+        """
+        spark_conf = dict(self._spark.sparkContext.getConf().getAll())
+        return self.maintenance.doctor(str(self._services.table_name(table)), spark_conf=spark_conf)
+
+    def adopt(self, table: str, *, accept_loss: bool = False) -> None:
+        """Declare that the files below a table's root are this table's, after it was renamed or created again.
+
+        The log and all files stay. Needed only when a write says so.
+
+        Parameters
+        ----------
+        table
+            ``database.table``.
+        accept_loss
+            As for :meth:`Maintenance.adopt`.
+        """
+        self.maintenance.adopt(str(self._services.table_name(table)), accept_loss=accept_loss)
+
     def _write(self, df: DataFrame, table: str, mode: WriteMode, keywords: WriteKeywords) -> WriteResult:
         return self._steps.write(df, table, mode, WriteOptions(**keywords))
+
+
+class Write(Protocol):
+    """Steps 1 to 5 of one write."""
+
+    def __call__(
+        self, df: DataFrame, table: str, mode: WriteMode, options: WriteOptions, *, is_batch: bool
+    ) -> WriteResult:
+        """Write, and say what was done."""
+
+
+def batch_writer(
+    write: Write, table: str, mode: str, query_name: str, keywords: WriteKeywords
+) -> Callable[[DataFrame, int], None]:
+    """Return a function for ``foreachBatch``: each batch is one write, with a key of its own.
+
+    Raises
+    ------
+    InvalidInputError
+        An option cannot be used.
+    """
+    chosen = write_mode(mode)
+    if not query_name or "idempotency_key" in keywords or "write_uuid" in keywords:
+        raise InvalidInputError(
+            "for_each_batch makes the idempotency key of each batch out of query_name, which must not be empty, and the"
+            " batch id: leave idempotency_key and write_uuid out"
+        )
+    every = WriteKeywords(if_empty="ignore") | keywords
+    WriteOptions(**every).require_fit(chosen)
+
+    @checked
+    def write_batch(batch: DataFrame, batch_id: int) -> None:
+        options = WriteOptions(**every | {"idempotency_key": f"{query_name}/{batch_id}"})
+        logger.info("query %s batch %d: %r", query_name, batch_id, write(batch, table, chosen, options, is_batch=True))
+
+    return write_batch

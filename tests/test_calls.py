@@ -30,10 +30,10 @@ from table_writer import (
     WriteOptions,
     check,
 )
-from table_writer.batches import batch_writer
-from table_writer.services import Services
-from table_writer.spark_services import SessionServices
 from table_writer.testing import lakehouse
+from table_writer.write.services import Services
+from table_writer.write.session_services import SessionServices
+from table_writer.writer import batch_writer
 from tests.publish.world import TABLE, World
 
 T: Final = str(TABLE)

@@ -16,22 +16,22 @@ import pytest
 
 import table_writer
 from table_writer.config import SessionSettings, TableWriterConfig
+from table_writer.display.listeners import BarListener
 from table_writer.errors import ConflictError
-from table_writer.listeners import BarListener
 from table_writer.maintenance import Maintenance
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
+from table_writer.model.process import PerProcess
 from table_writer.model.table import Column, Table, TableName
-from table_writer.open_write import OpenWrite
-from table_writer.per_process import PerProcess
 from table_writer.progress import Progress, WriteProgress, current, reported
-from table_writer.services import Services
 from table_writer.storage import S3Settings
 from table_writer.storage.local import LocalStore
 from table_writer.storage.s3 import S3Store
 from table_writer.storage.settings import StaticKeys
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.memory_store import MemoryStore
+from table_writer.write.running_write import OpenWrite
+from table_writer.write.services import Services
 from tests.forked import MetastoreOfNames, StoreOfNames, in_child, serving
 from tests.publish.world import MetastoreDouble
 

@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 
-from table_writer import listeners, progress
+from table_writer import progress
 from table_writer.complete import Completer
 from table_writer.config import TableWriterConfig
+from table_writer.display import listeners
+from table_writer.display.listeners import BarListener, LogListener, listener, showing
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.listeners import BarListener, LogListener, listener, showing
 from table_writer.model.message import PendingUpload
-from table_writer.progress import Progress, WriteProgress, current, reported
-from table_writer.stopwatch import Stopwatch
+from table_writer.progress import Progress, Stopwatch, WriteProgress, current, reported
+from table_writer.spark.executors import ITEMS_PER_TASK, Executors
+from table_writer.spark.jobs import run_interruptibly
 from table_writer.testing.lakehouse import Lakehouse
 from table_writer.testing.memory_metastore import MemoryMetastore
-from table_writer.upload.interrupt import run_interruptibly
-from table_writer.upload.on_executors import ITEMS_PER_TASK, Executors
 from table_writer.writer import TableWriter
 
 HOSTILE = "db.\x1b[2J\u202e{n}%|x\nname"

@@ -10,15 +10,21 @@ What is known without a read is judged without one. The rest of one call is one 
 """
 
 from table_writer.check.check import Check
-from table_writer.check.of_rows import allowed_values, expression, in_range, matches, not_null, references, unique
-from table_writer.check.of_writes import (
+from table_writer.check.functions import (
+    allowed_values,
     expected_partitions,
+    expression,
     fresh,
     function_check,
     has_schema,
+    in_range,
+    matches,
+    not_null,
     only_partitions,
+    references,
     row_count,
     row_count_change,
+    unique,
 )
 
 __all__ = [

@@ -9,15 +9,22 @@ from typing import Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
-from table_writer.check.audit import Facts
-from table_writer.check.check import METADATA, SPARK, Check, CountIf, Question
-from table_writer.check.expression import analyze
-from table_writer.check.partition_text import PartitionKey, comparable, partition_key
-from table_writer.check.target import Target, declared_type
-from table_writer.check.wording import counted, listed, printable, row_count_text, shown
+from table_writer.check.check import METADATA, SPARK, Check, CountIf, Facts, Question
+from table_writer.check.columns import (
+    PartitionKey,
+    Target,
+    comparable,
+    counted,
+    declared_type,
+    listed,
+    partition_key,
+    row_count_text,
+    shown,
+)
+from table_writer.check.sql import analyze
+from table_writer.errors import printable
 from table_writer.model.check_result import CheckResult
-from table_writer.model.partition_name import NULL_PARTITION, partition_name
-from table_writer.model.table import PartitionValues
+from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name
 
 __all__ = ["ExpectedPartitions", "OnlyPartitions", "OnlyWhere"]
 

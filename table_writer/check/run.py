@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from table_writer.check import of_rows, of_writes
-from table_writer.check.audit import Audit, Facts
-from table_writer.check.check import Check, Question
-from table_writer.check.examples import with_examples
-from table_writer.check.function import FunctionCheck, function_name
-from table_writer.check.query import Questions, answered
-from table_writer.check.report import failure_text
-from table_writer.check.target import Target
-from table_writer.check.wording import shown
-from table_writer.errors import CheckFailedError, InvalidInputError
+from table_writer.check import functions
+from table_writer.check.check import Audit, Check, Facts, Question
+from table_writer.check.columns import Target, shortened, shown
+from table_writer.check.query import Questions, answered, with_examples
+from table_writer.check.writes import FunctionCheck, function_name
+from table_writer.errors import CheckFailedError, InvalidInputError, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import Column
 
-__all__ = ["as_checks", "require_passed", "require_valid", "run_checks"]
+__all__ = ["as_checks", "failure_text", "require_passed", "require_valid", "run_checks"]
+
+
+LONGEST_VALUE: Final = 32
+
+LONGEST_LINE: Final = 120
+
+LONGEST_SENTENCE: Final = 500
+
+BORDER: Final = "  "
 
 
 def as_checks(given: Iterable[object]) -> tuple[Check, ...]:
@@ -51,7 +57,7 @@ def as_checks(given: Iterable[object]) -> tuple[Check, ...]:
 def _wrapped(given: object, taken: Collection[str]) -> Check:
     if not callable(given):
         raise InvalidInputError(f"{shown(given)} is no check: use those of table_writer.check, or a callable")
-    if getattr(given, "__module__", "") in {of_rows.__name__, of_writes.__name__}:
+    if getattr(given, "__module__", "") in {functions.__name__, functions.__name__}:
         raise InvalidInputError(f"{function_name(given)} is what makes a check: call it, with its columns")
     name, number = function_name(given), 1
     while (unique := name if number == 1 else f"{name} {number}") in taken:
@@ -144,3 +150,59 @@ def require_passed(results: Sequence[CheckResult], table: str, write_id: str) ->
     if any(result.stops for result in results):
         text = failure_text(results, table, write_id)
         raise CheckFailedError(text, table=table, write_id=write_id, results=tuple(results))
+
+
+def failure_text(results: Sequence[CheckResult], table: str, write_id: str) -> str:
+    """Say which checks failed, and show some of the rows.
+
+    Examples
+    --------
+    >>> wrong = CheckResult(name="not_null(id)", severity="error", passed=False, message="1 of 2 rows have no id",
+    ...                     failed_rows=1, examples=({"id": "null", "note": "a"},))
+    >>> print(failure_text([wrong], "mart.orders", "w1"))
+    1 of 1 checks of write w1 failed; nothing was published to mart.orders:
+      not_null(id): 1 of 2 rows have no id
+          id    note
+          null  a
+    Correct the data and write again. A check of severity="warn" lets a write pass.
+    """
+    failed = sorted((one for one in results if not one.passed), key=lambda one: not one.stops)
+    lines = [line for one in failed for line in _lines(one)]
+    return "\n".join(
+        [
+            f"{len(failed)} of {len(results)} checks of write {write_id} failed; nothing was published to {table}:",
+            *lines,
+            'Correct the data and write again. A check of severity="warn" lets a write pass.',
+        ]
+    )
+
+
+def _lines(result: CheckResult) -> Iterator[str]:
+    warning = "" if result.stops else " (warning)"
+    yield f"{BORDER}{printable(result.name)}{warning}: {printable(shortened(result.message, LONGEST_SENTENCE))}"
+    if result.failed_rows is None:  # not about rows: texts of errors
+        texts = (text for example in result.examples for text in example.values())
+        yield from (f"{BORDER * 3}{printable(line)}" for text in texts for line in text.splitlines())
+        return
+    several = {frozenset(example) for example in result.examples}
+    for names in sorted(several, key=sorted):
+        rows = [example for example in result.examples if frozenset(example) == names]
+        yield from (f"{BORDER * 3}{line}" for line in _table(rows))
+
+
+def _table(rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """Align rows of the same columns; those that a line has no room for are counted."""
+    names = list(rows[0])
+    cells = [[_cell(name) for name in names], *([_cell(row[name]) for name in names] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    fitting = max(1, sum(sum(widths[: at + 1]) + 2 * at <= LONGEST_LINE for at in range(len(widths))))
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line[:fitting], widths, strict=False)).rstrip()
+        for line in cells
+    ]
+    hidden = len(names) - fitting
+    return [*lines, f"… and {hidden:,} more columns"] if hidden else lines
+
+
+def _cell(text: str) -> str:
+    return shortened(printable(shortened(text, LONGEST_VALUE)), LONGEST_VALUE)

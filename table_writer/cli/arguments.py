@@ -6,22 +6,46 @@ import argparse  # no click, no typer: a layer this thin is not worth a dependen
 import math
 import re
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from enum import IntEnum
 from typing import Final, NoReturn, Protocol
 
-from table_writer.cli.configuration import METASTORE_VARIABLE
-from table_writer.cli.exit_codes import exit_codes_text
-from table_writer.cli.secrets import USER_INFO, is_secret
+from table_writer.cli.configuration import METASTORE_VARIABLE, USER_INFO, is_secret
 from table_writer.config import TableWriterConfig
+from table_writer.errors import (
+    CheckFailedError,
+    ConflictError,
+    InvalidInputError,
+    LostResponseError,
+    MetastoreError,
+    OutcomeUnknownError,
+    SchemaMismatchError,
+    StorageError,
+)
 from table_writer.version import __version__
 
-__all__ = ["UsageError", "age", "build_parser", "parse", "version_number"]
+__all__ = [
+    "MEANINGS",
+    "ExitCode",
+    "UsageError",
+    "age",
+    "build_parser",
+    "exit_code_of",
+    "exit_codes_text",
+    "parse",
+    "version_number",
+]
+
 
 PROGRAM: Final = "table-writer"
+
 AGE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([dhm])")
+
 UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}
+
 LONGEST_TIMEOUT_SECONDS: Final = 43_000  # a claim lasts twice as long, and at most a day
+
 CREDENTIALS_HINT: Final = (
     "options show in process lists; use the variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, --profile NAME,"
     " or a file in --conf-dir"
@@ -212,3 +236,54 @@ def _timeout(text: str) -> float:
     if not 0 < seconds <= LONGEST_TIMEOUT_SECONDS:
         raise ArgumentTypeError(f"{text!r} is no number of seconds from above 0 to {LONGEST_TIMEOUT_SECONDS:,}")
     return seconds
+
+
+class ExitCode(IntEnum):
+    """What a script can tell from ``$?``."""
+
+    DONE = 0
+    LEFT = 1
+    WRONG_CALL = 2
+    CONFLICT = 3
+    FAILED = 4
+    UNKNOWN = 5
+    INTERRUPTED = 130
+
+
+MEANINGS: Final[Mapping[ExitCode, str]] = {
+    ExitCode.DONE: "done",
+    ExitCode.LEFT: "done, but something is left to look at: the report names it",
+    ExitCode.WRONG_CALL: "wrong usage, or it cannot be done as asked; nothing changed",
+    ExitCode.CONFLICT: "somebody else published the same partitions; nothing changed",
+    ExitCode.FAILED: "storage or metastore failed; what was not done can be tried again",
+    ExitCode.UNKNOWN: "it is not known whether it took effect: run `table-writer recover TABLE`",
+    ExitCode.INTERRUPTED: "Ctrl-C, or the question was not answered with yes",
+}
+
+EXIT_CODES: Final[Mapping[type[BaseException], ExitCode]] = {
+    InvalidInputError: ExitCode.WRONG_CALL,
+    SchemaMismatchError: ExitCode.WRONG_CALL,
+    CheckFailedError: ExitCode.WRONG_CALL,
+    ConflictError: ExitCode.CONFLICT,
+    StorageError: ExitCode.FAILED,
+    MetastoreError: ExitCode.FAILED,
+    LostResponseError: ExitCode.UNKNOWN,  # a MetastoreError whose call may have been applied
+    OutcomeUnknownError: ExitCode.UNKNOWN,
+    KeyboardInterrupt: ExitCode.INTERRUPTED,
+}
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """Return the code of the nearest class that has one; a bug of ours leaves the outcome unknown.
+
+    Examples
+    --------
+    >>> exit_code_of(LostResponseError("no answer")), exit_code_of(KeyError("bug"))
+    (<ExitCode.UNKNOWN: 5>, <ExitCode.UNKNOWN: 5>)
+    """
+    return next((EXIT_CODES[kind] for kind in type(error).__mro__ if kind in EXIT_CODES), ExitCode.UNKNOWN)
+
+
+def exit_codes_text() -> str:
+    """Return the list that ``--help`` ends with."""
+    return "\n".join(["exit codes:", *(f"  {code.value:>3}  {MEANINGS[code]}" for code in ExitCode)])

@@ -13,7 +13,7 @@ from table_writer.display.reports import DoctorReport, RecoverReport, RestoreRep
 from table_writer.display.staged_report import DiscardReport
 from table_writer.maintenance import Maintenance
 from table_writer.model.table import TableName
-from table_writer.retention import SAFE_AGE
+from table_writer.vacuum.due import SAFE_AGE
 
 __all__ = ["COMMANDS", "Command", "Report"]
 

@@ -12,20 +12,38 @@ from typing import Any, Final, NoReturn
 from xml.etree import ElementTree as ET
 from xml.parsers.expat import ErrorString
 
-from table_writer.cli.secrets import is_secret
 from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError
 from table_writer.storage import S3Overrides
 
-__all__ = ["METASTORE_VARIABLE", "Configuration", "read_configuration", "read_spark_conf"]
+__all__ = ["METASTORE_VARIABLE", "Configuration", "Redaction", "is_secret", "read_configuration", "read_spark_conf"]
+
 
 METASTORE_VARIABLE: Final = "TABLE_WRITER_METASTORE_URI"
+
 DIRECTORY_VARIABLES: Final = ("HADOOP_CONF_DIR", "HIVE_CONF_DIR", "SPARK_CONF_DIR")
+
 SITE_FILES: Final = ("core-site.xml", "hdfs-site.xml", "hive-site.xml")  # a later one wins, as in Hive's client
+
 MAX_SUBSTITUTIONS: Final = 20  # Hadoop's Configuration.MAX_SUBST
+
 MAX_EXPANDED_CHARS: Final = 65_536  # a setting that names itself twice would double each time
+
 VARIABLE: Final = re.compile(r"\$\{([^}$\s]+)\}")
+
 PUBLISH_TIMEOUT_SECONDS: Final = TableWriterConfig().publish_timeout_seconds
+
+SECRET_NAME: Final = re.compile(r"secret|password|passphrase|session\.token", re.IGNORECASE)
+
+NOT_A_VALUE: Final = re.compile(r"credential\.provider|\.file$|\.path$", re.IGNORECASE)  # these say where a secret lies
+
+SECRET_VARIABLES: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+
+USER_INFO: Final = re.compile(r"(?<=://)[^/\s'\"]+(?=@)|[^\s/:'\"]+:[^\s/'\"]+(?=@)")  # also without the scheme
+
+SHORTEST_SECRET: Final = 4  # a shorter one would blank out ordinary words
+
+MASK: Final = "***"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -189,3 +207,44 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ET.ParseError):
         return f"{ErrorString(error.code)} in line {error.position[0]}"  # its own text names what it met there
     return str(error) if isinstance(error, InvalidInputError) else type(error).__name__
+
+
+def is_secret(name: str) -> bool:
+    """Whether a setting's value is a secret, going by its name.
+
+    Examples
+    --------
+    >>> is_secret("fs.s3a.bucket.lake.secret.key"), is_secret("fs.s3a.endpoint")
+    (True, False)
+    """
+    return bool(SECRET_NAME.search(name)) and not NOT_A_VALUE.search(name)
+
+
+class Redaction:
+    """Blanks out the secrets that were read, and logins inside addresses.
+
+    Examples
+    --------
+    >>> redaction = Redaction()
+    >>> redaction.hide({"fs.s3a.secret.key": "hush-hush"})
+    >>> redaction.of("key hush-hush at https://me:pw@proxy")
+    'key *** at https://***@proxy'
+    """
+
+    def __init__(self) -> None:
+        self._values: set[str] = set()
+        self._hide(os.environ.get(name, "") for name in SECRET_VARIABLES)
+
+    def hide(self, settings: Mapping[str, str]) -> None:
+        """Keep the secrets among these settings out."""
+        self._hide(value for name, value in settings.items() if is_secret(name))
+
+    def _hide(self, values: Iterable[str]) -> None:
+        stripped = (value.strip() for value in values)
+        self._values |= {value for value in stripped if len(value) >= SHORTEST_SECRET}
+
+    def of(self, text: str) -> str:
+        """Return the text without secrets; the longest first, for one may be part of another."""
+        for value in sorted(self._values, key=len, reverse=True):
+            text = text.replace(value, MASK)
+        return USER_INFO.sub(MASK, text)

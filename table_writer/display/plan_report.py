@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from table_writer.display.render import Summary, size
 from table_writer.display.report import Report
-from table_writer.model.partition_name import WHOLE_TABLE
-from table_writer.model.table import PartitionValues
+from table_writer.model.table import WHOLE_TABLE, PartitionValues
 
 __all__ = ["PlanReport", "PlannedAction", "PlannedPartition", "SchemaVerdict"]
 

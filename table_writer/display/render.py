@@ -6,7 +6,7 @@ import unicodedata
 from dataclasses import dataclass, replace
 from typing import Final
 
-from table_writer.printable import printable
+from table_writer.errors import printable
 
 __all__ = ["Grid", "Summary", "counted", "size", "summary_text"]
 

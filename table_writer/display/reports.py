@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from table_writer.display.check_results import check_grids, checks_in_short
-from table_writer.display.plot import plot_versions
 from table_writer.display.render import Summary, size
-from table_writer.display.report import Report
-from table_writer.display.report_parts import (
+from table_writer.display.report import (
     AbortedUpload,
     DeletedPath,
     Finding,
     KeptPath,
     PartitionDetail,
+    Report,
     UploadDetail,
     VersionSummary,
+    plot_versions,
 )
+from table_writer.display.write_result import check_grids, checks_in_short
 from table_writer.model.check_result import CheckResult
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from table_writer.display.reports import (
 )
 from table_writer.log.history import History, SlotRecord
 from table_writer.model.entry import EntryPartition
-from table_writer.model.partition_name import shown_name
-from table_writer.model.table import Table
+from table_writer.model.table import Table, shown_name
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import UploadInfo
 from table_writer.vacuum.dead_writes import Traces

@@ -6,26 +6,44 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from table_writer.display.reports import Finding
-from table_writer.doctor.bucket import lifecycle, versioning
-from table_writer.doctor.damage import damage
-from table_writer.doctor.metastore import addresses, compare_and_set, switch_time
-from table_writer.doctor.partitions import files, forgotten, placement
-from table_writer.doctor.patient import Patient, error, note
-from table_writer.doctor.spark_safety import abort_pending_uploads, multipart_purge, partition_source, speculation
-from table_writer.doctor.spark_speed import buffer_size, memory, part_size, socket_timeout, unix_socket
-from table_writer.doctor.store import clock, conditional_put, permissions
+from table_writer.doctor.servers import (
+    addresses,
+    clock,
+    compare_and_set,
+    conditional_put,
+    lifecycle,
+    permissions,
+    switch_time,
+    versioning,
+)
+from table_writer.doctor.spark import (
+    abort_pending_uploads,
+    buffer_size,
+    memory,
+    multipart_purge,
+    part_size,
+    partition_source,
+    socket_timeout,
+    speculation,
+    unix_socket,
+)
+from table_writer.doctor.subject import Patient, error, note
 from table_writer.doctor.table import (
+    damage,
     dead_writes,
+    files,
+    forgotten,
     in_doubt,
     location,
     owner,
+    placement,
     properties,
     retention,
     settled_hint,
     waiting,
 )
 from table_writer.errors import MetastoreError, StorageError, TableWriterError
-from table_writer.services import TableServices
+from table_writer.write.services import TableServices
 
 __all__ = ["examine"]
 

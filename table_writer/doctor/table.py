@@ -2,27 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Final
 
 from table_writer.display.render import size
 from table_writer.display.reports import Finding
-from table_writer.doctor.patient import Patient, error, note, ok, warning
+from table_writer.doctor.subject import Patient, error, note, ok, warning
 from table_writer.errors import InvalidInputError
-from table_writer.log.moved import require_in_place
-from table_writer.log.owner import Owner
-from table_writer.log.rules import claim_is_over
-from table_writer.log.table_log import HINT_EVERY_VERSIONS
-from table_writer.model.table import RETENTION_PROPERTY
-from table_writer.retention import SAFE_AGE
+from table_writer.log.history import History, Placement, SlotRecord
+from table_writer.log.owner import Owner, require_in_place
+from table_writer.log.registration import read_registrations
+from table_writer.log.rules import claim_is_over, is_covered
+from table_writer.log.stored import small_json
+from table_writer.log.table_log import HINT_EVERY_VERSIONS, READ_THREADS, LogState
+from table_writer.model.location import Location
+from table_writer.model.table import RETENTION_PROPERTY, PartitionValues
+from table_writer.storage.object_store import ObjectInfo
 from table_writer.vacuum.dead_writes import look_for_traces
-from table_writer.vacuum.due import Ages, due, in_use
+from table_writer.vacuum.due import SAFE_AGE, Ages, due, in_use
 
-__all__ = ["dead_writes", "in_doubt", "location", "owner", "properties", "retention", "settled_hint", "waiting"]
+__all__ = [
+    "LISTED_PARTITIONS",
+    "damage",
+    "dead_writes",
+    "files",
+    "forgotten",
+    "in_doubt",
+    "location",
+    "owner",
+    "placement",
+    "properties",
+    "retention",
+    "settled_hint",
+    "waiting",
+]
+
 
 LATE_SECONDS: Final = 2 * 86_400.0  # a vacuum that runs daily has been there by then
+
 MANY_ENTRIES: Final = 5_000  # read in whole by every maintenance call, two requests an entry
+
+LISTED_PARTITIONS: Final = 1_000
+
+LIST_THREADS: Final = 16
+
+CHECK = "damage of the log"
 
 
 def owner(patient: Patient) -> Iterable[Finding]:
@@ -194,3 +220,222 @@ def dead_writes(patient: Patient) -> Iterable[Finding]:
             f"{foreign:,} pending upload(s) of other tools lie below {services.layout.root}; this library leaves them",
             f"table-writer uploads {patient.name} lists them; a lifecycle rule aborts them",
         )
+
+
+def placement(patient: Patient) -> Iterable[Finding]:
+    """Compare where the metastore points with where the log has put each partition."""
+    by_placement = _placed(patient)
+    if by_placement[Placement.BEHIND] or by_placement[Placement.MOVED]:
+        patient.look_again()  # somebody may have published between the two looks
+        by_placement = _placed(patient)
+    behind, moved, missing = (by_placement[one] for one in (Placement.BEHIND, Placement.MOVED, Placement.MISSING))
+    if behind:
+        yield error(
+            "partition locations",
+            f"{len(behind):,} partition(s) show older rows than were published, since a call was applied late or the"
+            f" metastore was set back: {patient.names(behind)}",
+            f"table-writer recover {patient.name}",
+        )
+    if moved:
+        yield note(
+            "partition locations",
+            f"{len(moved):,} partition(s) were moved by another tool and are left alone: {patient.names(moved)}",
+            "the next overwrite takes them over; rollback refuses them until then",
+        )
+    if missing:
+        yield note(
+            "partition locations",
+            f"{len(missing):,} published partition(s) are not in the metastore: {patient.names(missing)}",
+            f"if nobody dropped them on purpose: table-writer restore {patient.name}",
+        )
+    if not (behind or moved or missing):
+        others = len(patient.partitions().keys() - patient.history().current.keys())
+        placed = len(by_placement[Placement.IN_PLACE])
+        yield ok(
+            "partition locations",
+            f"{placed:,} partition(s) are where the log has put them; {others:,} were never written by this library",
+        )
+
+
+def forgotten(patient: Patient) -> Iterable[Finding]:
+    """Look for partitions that lie in this library's directory and that the log knows nothing of."""
+    layout, now = patient.services.layout, patient.partitions()
+    claimed = patient.services.log.read_history().claimed_ids  # read after the partitions: claims come first
+    ids = {values: layout.write_id_of(Location.parse(partition.location)) for values, partition in now.items()}
+    unknown = sorted(values for values, write_id in ids.items() if write_id and write_id not in claimed)
+    if unknown:
+        yield error(
+            "forgotten partitions",
+            f"readers look at {len(unknown):,} partition(s) below {layout.own} that the log knows nothing of, as if"
+            f" its files were deleted by hand: {patient.names(unknown)}. A vacuum may take them for a dead write's",
+            f"do not vacuum {patient.name}; put the log back, or overwrite these partitions with what they hold now",
+        )
+    else:
+        yield ok("forgotten partitions", "the log knows all partitions below this library's directory")
+
+
+def _placed(patient: Patient) -> dict[Placement, list[PartitionValues]]:
+    history, now = patient.history(), patient.partitions()
+    unsettled = {values for record in history.publishes_in_doubt for values in record.entry.partition_values}
+    by_placement: dict[Placement, list[PartitionValues]] = {one: [] for one in Placement}
+    for values in sorted(history.current.keys() - unsettled):
+        location = now[values].location if values in now else None
+        by_placement[history.placement(values, location)].append(values)
+    return by_placement
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    values: PartitionValues
+    foreign: int  # files whose name has not the write_id
+    lost: int  # files of ours that are gone
+    changed: bool  # same count, other bytes
+
+
+def files(patient: Patient) -> Iterable[Finding]:
+    """List the newest partitions of ours, and compare the files there with those that were published."""
+    history = patient.history()
+    ours = [values for values in _placed(patient)[Placement.IN_PLACE] if _is_ours(history, values)]
+    newest = sorted(ours, key=lambda values: history.current[values].version, reverse=True)[:LISTED_PARTITIONS]
+    with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="doctor-list") as pool:
+        listed = list(pool.map(lambda values: _look(patient, history, values), newest))
+    findings = [*_mixed(patient, listed), *_lost(patient, listed)]
+    if len(newest) < len(ours):
+        findings.append(
+            note("partition files", f"only the {len(newest):,} newest of {len(ours):,} partitions were listed")
+        )
+    return findings or [
+        ok("partition files", f"{len(newest):,} partition(s) hold exactly the files that were published")
+    ]
+
+
+def _mixed(patient: Patient, listed: Iterable[_Listed]) -> Iterator[Finding]:
+    mixed = sorted(one.values for one in listed if one.foreign or (one.changed and not one.lost))
+    if mixed:
+        yield warning(
+            "partition files",
+            f"another tool has written into {len(mixed):,} partition(s) of this library: {patient.names(mixed)}. The"
+            " next overwrite replaces its rows, and a rollback to this state is refused",
+            "find the tool (INSERT INTO or INSERT OVERWRITE of Spark or Hive) and let it write by table_writer; to make"
+            f" these rows safe, overwrite the partitions with what they hold now. {patient.name} stays readable",
+        )
+
+
+def _lost(patient: Patient, listed: Iterable[_Listed]) -> Iterator[Finding]:
+    lost = sorted(one.values for one in listed if one.lost and not one.foreign)
+    if lost:
+        yield error(
+            "partition files",
+            f"files that readers need are gone from {len(lost):,} partition(s): {patient.names(lost)}",
+            f"table-writer history {patient.name}, then table-writer rollback {patient.name} --to-version N to one"
+            " whose files are still there, or write them again; look for a lifecycle expiration or a TRUNCATE",
+        )
+
+
+def _is_ours(history: History, values: PartitionValues) -> bool:
+    location = history.current[values].partition.new_location
+    return location is not None and history.layout.write_id_of(Location.parse(location)) is not None
+
+
+def _look(patient: Patient, history: History, values: PartitionValues) -> _Listed:
+    location = Location.parse(str(history.current[values].partition.new_location))
+    write_id = str(history.layout.write_id_of(location))
+    found: list[ObjectInfo] = list(patient.services.store.list(location.key))
+    known = None if history.layout.is_placeholder(location) else history.described(values, location)
+    is_whole = known is not None and (len(found), sum(one.size_bytes for one in found)) == (known.files, known.bytes)
+    named = [
+        one for one in found if is_whole or write_id in one.key.removeprefix(location.key)
+    ]  # copies keep their names
+    expected = known.files if known else 0
+    differs = known is not None and sum(one.size_bytes for one in named) != known.bytes
+    foreign = len(found) - len(named)
+    return _Listed(values, foreign, lost=max(0, expected - len(named)), changed=differs or len(named) > expected)
+
+
+def damage(patient: Patient) -> Iterable[Finding]:
+    """Look for entries, outcomes and records that are lost or cannot be read."""
+    state = patient.services.log.read_state(listed_after=0, allow_lost=True)
+    found = [
+        *_of_identity(patient, state),
+        *_of_hint(patient, state),
+        *_of_entries(patient, state),
+        *_of_registrations(patient),
+    ]
+    yield from found or [ok(CHECK, "nothing is lost, and all of it can be read")]
+
+
+def _of_identity(patient: Patient, state: LogState) -> Iterable[Finding]:
+    services = patient.services
+    stored, key = services.store.get(services.layout.owner_key), services.layout.owner_key
+    if stored is None:
+        if state.versions:
+            yield warning(CHECK, f"{key} is lost", "bring it back from an older version, or let the next write do it")
+        return
+    try:
+        log_id = Owner.from_json(stored.body, key).log_id
+    except InvalidInputError:
+        return  # the check of the owner says so
+    if log_id and not state.ids:
+        mark = f"{services.layout.log_prefix}id-{log_id}"
+        yield warning(CHECK, f"the mark {mark} is lost", "nothing: the next write, or call, puts it back")
+    elif log_id and log_id not in state.ids:
+        yield error(
+            CHECK,
+            f"{services.layout.log_prefix} is the log {', '.join(sorted(state.ids))}, and {key} names {log_id}",
+            f"bring the log back from older versions of the objects; or table-writer recover {patient.name}, whose"
+            " refusal says how to begin a new one",
+        )
+
+
+def _of_hint(patient: Patient, state: LogState) -> Iterable[Finding]:
+    key = patient.services.layout.settled_key
+    stored = patient.services.store.get(key)
+    try:
+        hint = {} if stored is None else small_json(stored.body)
+        known = stored is None or (int(hint["version"]) >= 0 and hint.get("log_id", "") in {"", *state.ids})
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        known = False
+    if not known:
+        yield warning(
+            CHECK, f"{key} cannot be read, or is of another log: every plan lists the whole log", f"delete {key}"
+        )
+
+
+def _of_entries(patient: Patient, state: LogState) -> Iterable[Finding]:
+    log = patient.services.log
+    recover = f"table-writer recover {patient.name}"
+    if state.lost:
+        back = f"bring them back from older versions of the objects; or {recover} --accept-loss"
+        yield error(CHECK, log.lost_message(state.lost), back)
+
+    def read(version: int) -> SlotRecord | InvalidInputError | None:
+        try:
+            return log.find(version)
+        except InvalidInputError as unreadable:
+            return unreadable
+
+    with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="doctor") as pool:
+        answers = list(pool.map(read, sorted(state.versions)))
+    for unreadable in (one for one in answers if isinstance(one, InvalidInputError)):
+        yield error(CHECK, unreadable.message, "bring it back from an older version; or do what the message says")
+    history = History(patient.services.layout, [one for one in answers if isinstance(one, SlotRecord)])
+    for record in history.publishes_in_doubt:
+        if is_covered(history, record.entry):
+            key = patient.services.layout.outcome_key(record.entry.version)
+            yield warning(CHECK, f"{key} is lost; newer entries tell how that version ended", recover)
+
+
+def _of_registrations(patient: Patient) -> Iterable[Finding]:
+    layout = patient.services.layout
+    for write_id, found in sorted(read_registrations(patient.services.store, layout).items()):
+        if found.is_staged:
+            try:
+                found.record(layout)
+            except InvalidInputError as unreadable:
+                yield error(CHECK, unreadable.message, f"table-writer discard {patient.name} {write_id}")
+        elif not found.writer:
+            yield warning(
+                CHECK,
+                f"{found.key} cannot be read: only its age tells whether the write is alive",
+                "nothing: its writer, if it is alive, puts it again; if not, a vacuum deletes it",
+            )

@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import socket
+import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -21,17 +22,18 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.log.heartbeat import Heartbeat
 from table_writer.log.stored import Allowance, TooMuchError, packed
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.location import Location
+from table_writer.model.process import this_process
 from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, StagedRecord, expiry_seconds
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.storage.object_store import ObjectStore, StoredObject
 from table_writer.version import __version__
 
 __all__ = [
+    "Heartbeat",
     "Registered",
     "Registration",
     "check_keys",
@@ -46,11 +48,15 @@ __all__ = [
     "writer_identity",
 ]
 
+
 logger = logging.getLogger(__name__)
 
 MISSED_HEARTBEATS: Final = 5  # so many in a row and the writer is taken for dead, if it is old enough as well
+
 PID: Final = re.compile("[0-9]{1,10}")  # Linux: at most 4,194,304
+
 CHECK: Final = re.compile(r"(?P<write_id>.+)\.checks-[0-9]{8}T[0-9]{12}-[0-9a-f]{16}")
+
 LONGEST_HEARTBEAT_SECONDS: Final = 3600.0  # what a registration may claim, and what one that cannot be read gets
 
 
@@ -326,3 +332,49 @@ def remove_registration(store: ObjectStore, keys: Collection[str], write_id: str
         store.delete(list(keys))
     except StorageError as failure:
         logger.warning("write_id=%s what is registered of it was not removed: %s", write_id, failure)
+
+
+class Heartbeat:
+    """Renews an object from :meth:`start` to :meth:`stop`; no two hosts' clocks are ever compared.
+
+    Parameters
+    ----------
+    store, key, body
+        What is put.
+    every_seconds
+        How often.
+    write_id
+        For log lines and the thread's name.
+    """
+
+    def __init__(self, store: ObjectStore, key: str, body: bytes, *, every_seconds: float, write_id: str) -> None:
+        self._store = store
+        self._key = key
+        self._body = body
+        self._every_seconds = every_seconds
+        self._write_id = write_id
+        self._process = this_process()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name=f"heartbeat-{write_id}", daemon=True)
+
+    def start(self) -> None:
+        """Begin; the object is there already."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; afterwards nothing is put any more. More than once is as good; in a fork there is nothing to end."""
+        if self.is_ours:
+            self._stopped.set()
+            self._thread.join()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process made it: only then what it shows to be alive is this process's to end."""
+        return self._process is this_process()
+
+    def _renew(self) -> None:
+        while not self._stopped.wait(self._every_seconds):
+            try:
+                self._store.put(self._key, self._body)
+            except StorageError as error:
+                logger.warning("write_id=%s heartbeat failed, trying again: %s", self._write_id, error)

@@ -13,7 +13,7 @@ from typing import Final
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError
 from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
-from table_writer.log.keys import comes_before, published_with_key
+from table_writer.log.rules import comes_before, published_with_key
 from table_writer.log.stored import (
     MAX_BYTES,
     MAX_MEMORY_BYTES,

@@ -12,34 +12,41 @@ from hmsclient.genthrift.hive_metastore import ttypes
 from thrift.Thrift import TApplicationException
 
 from table_writer.errors import PartitionExistsError, PartitionMissingError
-from table_writer.metastore.answers import (
+from table_writer.metastore.connection import Connection, RefusedError
+from table_writer.metastore.hive_objects import (
+    WHOLE_TABLE,
+    altered_partition,
+    altered_table,
+    expectation,
+    new_partition,
+    partition_from,
+    table_from,
+    table_was_changed,
+    whole_table,
+)
+from table_writer.metastore.protocol import (
+    nothing,
     read_all,
     require_asked,
     require_kept,
     require_listed,
     require_same,
     require_there,
-)
-from table_writer.metastore.connection import Connection, RefusedError
-from table_writer.metastore.hive_objects import (
-    altered_partition,
-    altered_table,
-    new_partition,
-    partition_from,
-    table_from,
-    whole_table,
-)
-from table_writer.metastore.protocol import nothing
-from table_writer.metastore.settings import MetastoreSettings
-from table_writer.metastore.validation import (
     validate_additions,
     validate_changes,
     validate_drop,
     validate_values,
 )
-from table_writer.metastore.whole_table import WHOLE_TABLE, expectation, table_was_changed
-from table_writer.model.partition_name import partition_name, partition_values
-from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table, TableName
+from table_writer.metastore.settings import MetastoreSettings
+from table_writer.model.table import (
+    Partition,
+    PartitionChange,
+    PartitionValues,
+    Table,
+    TableName,
+    partition_name,
+    partition_values,
+)
 
 __all__ = ["HiveMetastore"]
 

@@ -4,27 +4,76 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Final
 
 from hmsclient.genthrift.hive_metastore import ttypes
 from thrift.Thrift import TType
 
-from table_writer.errors import InvalidInputError
-from table_writer.logins import without_s3_login
-from table_writer.metastore.descriptions import differences
-from table_writer.metastore.whole_table import (
-    WHOLE_TABLE,
-    changed_parameters,
-    hive_location,
-    moved_location,
-    moved_serde_parameters,
-    true_location,
-    whole_table_parameters,
+from table_writer.errors import InvalidInputError, MetastoreError
+from table_writer.model.location import without_s3_login
+from table_writer.model.table import (
+    WRITE_ID_PARAMETER,
+    Column,
+    Partition,
+    PartitionChange,
+    PartitionValues,
+    Table,
+    TableName,
 )
-from table_writer.model.table import Column, Partition, PartitionChange, Table, TableName
 
-__all__ = ["altered_partition", "altered_table", "new_partition", "partition_from", "table_from", "whole_table"]
+__all__ = [
+    "DDL_TIME",
+    "WHOLE_TABLE",
+    "altered_partition",
+    "altered_table",
+    "changed_parameters",
+    "differences",
+    "expectation",
+    "hive_location",
+    "moved_location",
+    "moved_serde_parameters",
+    "new_partition",
+    "partition_from",
+    "table_from",
+    "table_was_changed",
+    "true_location",
+    "whole_table",
+    "whole_table_parameters",
+]
+
+
+READERS_IGNORE: Final = frozenset(
+    {
+        "path",  # Spark repeats the table's location here
+        "compression",  # these are for writers: a file says itself how it is compressed
+        "parquet.compression",
+        "orc.compress",
+    }
+)
+
+COLUMNAR: Final = ("ParquetHiveSerDe", "OrcSerde")
+"""For these Hive sets ``serialization.format`` to 1 and nobody reads it; for text it can be the delimiter."""
+
+
+MAX_NAMED: Final = 3  # a table of 1,000 columns must not become a message of 1,000 lines
+
+NAME_AND_TYPE: Final = attrgetter("name", "type")
+
+WHOLE_TABLE: Final[PartitionValues] = ()
+"""The values of the one partition that an unpartitioned table is."""
+
+
+DDL_TIME: Final = "transient_lastDdlTime"
+
+PATH: Final = "path"
+
+PLACEHOLDER: Final = (
+    "-__PLACEHOLDER__"  # Spark's HiveExternalCatalog: Hive must have some location, readers use ``path``
+)
+
+PROVIDER: Final = "spark.sql.sources.provider"
 
 
 def table_from(native: Any) -> Table:
@@ -178,3 +227,160 @@ def _read_skewed_locations_as_tuples() -> None:
 
 
 _read_skewed_locations_as_tuples()
+
+
+def differences(storage: Any, described: Any, columns: Sequence[Column]) -> str:
+    """Say how one ``StorageDescriptor`` differs from the table's; empty when files of both are read alike.
+
+    Parameters
+    ----------
+    storage
+        The partition's.
+    described
+        The table's.
+    columns
+        The table's columns.
+
+    Notes
+    -----
+    The output format is left out: it makes files and reads none. Of columns only those count that the table does not
+    have, or has with another type: Parquet and ORC find columns by name, and one that is missing is null.
+    """
+    if _same_serde(storage.serdeInfo, described.serdeInfo):
+        columnar = str(storage.serdeInfo.serializationLib).endswith(COLUMNAR)
+        ignored = READERS_IGNORE | {"serialization.format"} if columnar else READERS_IGNORE
+        found = _parameters(storage.serdeInfo.parameters or {}, described.serdeInfo.parameters or {}, ignored)
+    else:
+        found = [f"is stored as {storage.serdeInfo.serializationLib}"]
+    if storage.inputFormat != described.inputFormat:
+        found.append(f"is read by {storage.inputFormat}, the table by {described.inputFormat}")
+    # 5,000 partitions of 100 columns: equal lists are the rule, and comparing them is all that happens then
+    if list(map(NAME_AND_TYPE, storage.cols)) != list(map(NAME_AND_TYPE, columns)):
+        found += _shown_columns(storage.cols, columns)
+    rest = len(found) - MAX_NAMED
+    return "; ".join(found[:MAX_NAMED]) + (f"; and {rest} more differences" if rest > 0 else "")
+
+
+def _same_serde(one: Any, other: Any) -> bool:
+    return bool(one.serializationLib == other.serializationLib)
+
+
+def _parameters(theirs: Mapping[str, str], tables: Mapping[str, str], ignored: Collection[str]) -> list[str]:
+    """Name the SerDe parameters that are others; their values may be secret and stay out of messages."""
+    names = sorted(theirs.keys() | tables.keys()) if theirs != tables else []
+    return [
+        f"has another SerDe parameter {name} than the table"
+        for name in names
+        if theirs.get(name) != tables.get(name) and name.lower() not in ignored
+    ]
+
+
+def _shown_columns(theirs: Sequence[Any], tables: Sequence[Column]) -> list[str]:
+    types = {column.name.lower(): column.type for column in tables}
+    found = []
+    for column in theirs:
+        type_in_table = types.get(column.name.lower())
+        if type_in_table is None:
+            found.append(f"has column {column.name}, which the table does not have")
+        elif type_in_table.lower() != column.type.lower():
+            found.append(f"has column {column.name} as {column.type}, the table as {type_in_table}")
+    return found
+
+
+def true_location(location: str, parameters: Mapping[str, str], serde_parameters: Mapping[str, str]) -> str:
+    """Return where Spark looks for a table: of one made with ``USING`` at the SerDe parameter ``path``."""
+    paths = [value for name, value in serde_parameters.items() if name.lower() == PATH]
+    return paths[0] if paths and PROVIDER in parameters else location
+
+
+def hive_location(location: str, parameters: Mapping[str, str], serde_parameters: Mapping[str, str]) -> str:
+    """Return where Hive looks if Spark looks elsewhere: a tool that knows one of the two has moved it. Else empty.
+
+    Examples
+    --------
+    >>> spark = {"spark.sql.sources.provider": "parquet"}
+    >>> hive_location("s3://mart/new", spark, {"path": "s3://mart/old"})
+    's3://mart/new'
+    >>> hive_location("s3://mart/orders-__PLACEHOLDER__", spark, {"path": "s3://mart/orders"})
+    ''
+    """
+    sparks = true_location(location, parameters, serde_parameters)
+    is_placeholder = location.rstrip("/").endswith(PLACEHOLDER)
+    return "" if is_placeholder or location.rstrip("/") == sparks.rstrip("/") else location
+
+
+def moved_location(old: str, serde_parameters: Mapping[str, str], location: str) -> str:
+    """Return the location that the metastore is to keep: Spark's placeholder for the one in ``path`` stays.
+
+    Examples
+    --------
+    >>> moved_location("s3://mart/orders-__PLACEHOLDER__", {"path": "s3://mart/a"}, "s3://mart/b")
+    's3://mart/orders-__PLACEHOLDER__'
+    >>> moved_location("s3://mart/a", {"path": "s3://mart/a"}, "s3://mart/b")
+    's3://mart/b'
+    """
+    has_path = any(name.lower() == PATH for name in serde_parameters)
+    return old if has_path and old.rstrip("/").endswith(PLACEHOLDER) else location
+
+
+def moved_serde_parameters(serde_parameters: Mapping[str, str], location: str) -> dict[str, str]:
+    """Return the SerDe's parameters with ``path``, in whatever case and where there is one, at the new location.
+
+    Examples
+    --------
+    >>> moved_serde_parameters({"Path": "s3://mart/a", "serialization.format": "1"}, "s3://mart/b")
+    {'Path': 's3://mart/b', 'serialization.format': '1'}
+    """
+    return {name: location if name.lower() == PATH else value for name, value in serde_parameters.items()}
+
+
+def changed_parameters(change: PartitionChange) -> dict[str, str]:
+    """Return what was read with the change's parameters set and removed.
+
+    ``transient_lastDdlTime`` is left out, as Hive's own client does: the server then sets its own clock's time.
+    """
+    left_out = change.removed_parameters | {DDL_TIME}
+    kept = {name: value for name, value in change.partition.parameters.items() if name not in left_out}
+    return {**kept, **change.set_parameters}
+
+
+def whole_table_parameters(change: PartitionChange) -> dict[str, str]:
+    """Return the same for a table; ``transient_lastDdlTime`` is there where it is what changes in any case.
+
+    A server compares and sets one parameter, which must have an old and a new value. The first publish has no old
+    write_id: then it is the time, one second later than the old one at least, since two values that are equal would let
+    both of two writers pass.
+    """
+    wanted = changed_parameters(change)
+    old = change.partition.parameters
+    if _is_changed(WRITE_ID_PARAMETER, old, wanted) or not old.get(DDL_TIME, "").isdigit():
+        return wanted
+    return {DDL_TIME: str(max(int(time.time()), int(old[DDL_TIME]) + 1)), **wanted}
+
+
+def expectation(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameter, with its value, that the server shall still find; none if there is none to compare.
+
+    Examples
+    --------
+    >>> expectation({"table_writer.write_id": "a"}, {"table_writer.write_id": "b"})
+    {'table_writer.write_id': 'a'}
+    >>> expectation({}, {"table_writer.write_id": "b"})
+    {}
+    """
+    usable = [name for name in (WRITE_ID_PARAMETER, DDL_TIME) if _is_changed(name, old, new)]
+    return {name: old[name] for name in usable[:1]}
+
+
+def table_was_changed(table: TableName, uri: str) -> MetastoreError:
+    """Return the error of a compare-and-set that was refused."""
+    return MetastoreError(
+        f"somebody else changed table {table} in the metastore at {uri} between this write's look at it and its switch;"
+        " nothing was changed, run it again",
+        table=str(table),
+    )
+
+
+def _is_changed(name: str, old: Mapping[str, str], new: Mapping[str, str]) -> bool:
+    """Whether a parameter has two values to tell apart: an absent one can be neither expected nor set."""
+    return name in old and name in new and old[name] != new[name]

@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from table_writer.errors import InvalidInputError
-from table_writer.logins import without_login
+from table_writer.model.location import without_login
 
 __all__ = ["MetastoreSettings"]
 

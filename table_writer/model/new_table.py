@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,11 +12,15 @@ from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import unknown_properties
 
-__all__ = ["HIVE_COMPRESSION", "NewTable"]
+__all__ = ["HIVE_COMPRESSION", "NewTable", "SchemaMode"]
+
 
 HIVE_COMPRESSION: Final = {"parquet": "parquet.compression", "orc": "orc.compress"}  # Hive's own table properties
+
 HIVE_OPTIONS: Final = frozenset({"fieldDelim", "escapeDelim", "collectionDelim", "mapkeyDelim", "lineDelim"})
 """Spark spells all others in lower case, where SerDes do not find them."""
+
+
 OTHERS_FORMATS: Final = frozenset({"delta", "iceberg", "hudi"})  # tables that only their own writers can write
 
 
@@ -104,3 +109,30 @@ class NewTable:
         """All options, among them Hive's file format or a data source's compression."""
         said = {"fileFormat": self.file_format, "compression": "" if self.file_format else self.compression}
         return {**self.options, **{key: value for key, value in said.items() if value}}
+
+
+class SchemaMode(enum.Enum):
+    """What happens to columns that only the table has, or only the DataFrame.
+
+    ==================  =========================  =======================
+    mode                only the table has it      only the DataFrame does
+    ==================  =========================  =======================
+    ``STRICT``          an error                   an error
+    ``ALLOW_MISSING``   null, if it may be null    an error
+    ``EVOLVE``          null, if it may be null    added to the table
+    ==================  =========================  =======================
+
+    Examples
+    --------
+    >>> SchemaMode("allow_missing")
+    <SchemaMode.ALLOW_MISSING: 'allow_missing'>
+    """
+
+    STRICT = "strict"
+    ALLOW_MISSING = "allow_missing"
+    EVOLVE = "evolve"
+
+    @property
+    def fills(self) -> bool:
+        """Whether what is missing in the DataFrame becomes null."""
+        return self is not SchemaMode.STRICT

@@ -22,8 +22,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from table_writer.errors import InvalidInputError
-from table_writer.model.partition_name import NULL_PARTITION
-from table_writer.model.table import PartitionValues
+from table_writer.model.table import NULL_PARTITION, PartitionValues
 
 __all__ = ["Spellings", "canonical", "has_spellings"]
 

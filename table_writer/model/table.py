@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,9 +13,11 @@ from table_writer.errors import InvalidInputError
 __all__ = [
     "HISTORY_PROPERTY",
     "HOURS_PROPERTIES",
+    "NULL_PARTITION",
     "RETENTION_PROPERTY",
     "ROOT_PARAMETER",
     "VERSION_PARAMETER",
+    "WHOLE_TABLE",
     "WRITE_ID_PARAMETER",
     "Column",
     "Partition",
@@ -22,33 +25,58 @@ __all__ = [
     "PartitionValues",
     "Table",
     "TableName",
+    "escape",
+    "name_in",
+    "partition_name",
+    "partition_values",
+    "shown_name",
+    "unescape",
     "unknown_properties",
 ]
 
+
 ROOT_PARAMETER: Final = "table_writer.root"
 """Table parameter that keeps the root of an unpartitioned table, whose location moves with each write."""
+
 
 PREFIX: Final = "table_writer."  # of the table properties of this library
 
 WRITE_ID_PARAMETER: Final = "table_writer.write_id"
 """Parameter that names the write that last published a partition or an unpartitioned table."""
 
+
 RETENTION_PROPERTY: Final = "table_writer.retention"
+
 HISTORY_PROPERTY: Final = "table_writer.history_retention"
+
 HOURS_PROPERTIES: Final = (RETENTION_PROPERTY, HISTORY_PROPERTY)
 """Table properties that a user sets, in hours."""
+
 
 VERSION_PARAMETER: Final = "table_writer.version"
 """Parameter with the version of the log that last published a partition or an unpartitioned table."""
 
+
 PROPERTIES: Final = (*HOURS_PROPERTIES, ROOT_PARAMETER, WRITE_ID_PARAMETER, VERSION_PARAMETER)
 """All table properties of this library, those that it sets itself too."""
+
 
 PartitionValues = tuple[str, ...]
 """The values of one partition in the order of the table's partition columns, as the metastore spells them.
 
 A table without partition columns is its own single partition, of values ``()``.
 """
+
+
+NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+"""How Hive spells a partition value that is null or an empty string."""
+
+
+WHOLE_TABLE: Final = "(whole table)"
+"""What people read for the one partition of an unpartitioned table, which has no name."""
+
+
+ESCAPED: Final = {code: f"%{code:02X}" for code in (*range(0x01, 0x20), 0x7F, *map(ord, "\"#%'*/:=?\\{[]^"))}
 
 
 def unknown_properties(names: Iterable[str]) -> dict[str, str]:
@@ -175,3 +203,62 @@ class PartitionChange:
     location: str
     set_parameters: Mapping[str, str]
     removed_parameters: frozenset[str] = frozenset()
+
+
+def escape(value: str) -> str:
+    """Escape one column name or value for a partition name.
+
+    Examples
+    --------
+    >>> escape("a/b c:d%")
+    'a%2Fb c%3Ad%25'
+    """
+    return value.translate(ESCAPED)
+
+
+def unescape(text: str) -> str:
+    """Undo :func:`escape`; a ``%`` that no two hex digits follow stays, as in Hive.
+
+    Examples
+    --------
+    >>> unescape("a%2Fb c%3Ad%25 100%")
+    'a/b c:d% 100%'
+    """
+    return re.sub("%([0-9A-Fa-f]{2})", lambda match: chr(int(match[1], 16)), text)
+
+
+def partition_name(columns: Sequence[str], values: PartitionValues) -> str:
+    """Return ``dt=2024-01-01/country=de``: Hive's name of the partition, and its directory.
+
+    Examples
+    --------
+    >>> partition_name(["dt", "country"], ("2024-01-01", NULL_PARTITION))
+    'dt=2024-01-01/country=__HIVE_DEFAULT_PARTITION__'
+    """
+    if len(columns) != len(values):
+        raise InvalidInputError(f"the table is partitioned by {list(columns)}; {list(values)} names no partition of it")
+    return "/".join(f"{escape(column)}={escape(value)}" for column, value in zip(columns, values, strict=True))
+
+
+def name_in(table: Table, values: PartitionValues) -> str:
+    """Return Hive's name of a table's partition."""
+    return partition_name([column.name for column in table.partition_columns], values)
+
+
+def shown_name(table: Table, values: PartitionValues) -> str:
+    """Return the name of a table's partition for people."""
+    return name_in(table, values) or WHOLE_TABLE
+
+
+def partition_values(name: str) -> PartitionValues:
+    """Read the values out of a partition name.
+
+    Examples
+    --------
+    >>> partition_values("dt=2024-01-01/path=a%2Fb")
+    ('2024-01-01', 'a/b')
+    """
+    pairs = [part.partition("=") for part in name.split("/")]
+    if not all(separator for _, separator, _ in pairs):
+        raise InvalidInputError(f"{name!r} is not a partition name; expected column=value/column=value")
+    return tuple(unescape(value) for _, _, value in pairs)

@@ -13,9 +13,8 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics, as_spark_orders
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage, PendingUpload
-from table_writer.model.partition_name import escape
 from table_writer.model.partition_value import Spellings
-from table_writer.model.table import PartitionValues, Table
+from table_writer.model.table import PartitionValues, Table, escape
 
 __all__ = [
     "FileKeys",

@@ -22,9 +22,8 @@ from pyspark.sql.types import (
 from table_writer.errors import InvalidInputError, MetastoreError, SchemaMismatchError
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.table import Table
-from table_writer.plan.table_schema import exact_type, stored_field
-from table_writer.plan.type_pairs import unstorable
-from table_writer.sql_text import garbled, literal, quoted, spark_reason
+from table_writer.plan.types import exact_type, stored_field, unstorable
+from table_writer.spark.sql import garbled, literal, quoted, spark_reason
 
 __all__ = ["add_columns", "added_field", "addition_problems", "require_spellable"]
 

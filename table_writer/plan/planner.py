@@ -10,15 +10,21 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from table_writer.config import SessionSettings, TableWriterConfig
+from table_writer.config import SessionSettings, TableWriterConfig, WriteOptions
 from table_writer.errors import InvalidInputError
 from table_writer.log.files import existing_values
-from table_writer.log.moved import refuse_left_log, require_in_place
-from table_writer.log.owner import Owner, claim_root, other_tables, refuse_nested_roots
+from table_writer.log.owner import (
+    Owner,
+    claim_root,
+    other_tables,
+    refuse_left_log,
+    refuse_nested_roots,
+    require_in_place,
+)
 from table_writer.log.table_log import LogState, TableLog
 from table_writer.metastore.protocol import Metastore
+from table_writer.model.new_table import SchemaMode
 from table_writer.model.partition_value import Spellings, has_spellings
-from table_writer.model.schema_mode import SchemaMode
 from table_writer.model.table import PartitionValues, Table, TableName
 from table_writer.model.upload_spec import UploadSpec
 from table_writer.model.write import (
@@ -30,13 +36,11 @@ from table_writer.model.write import (
     new_write_id,
     no_partition,
 )
-from table_writer.options import WriteOptions
-from table_writer.plan.batches import batch_rows, fixed_row_bytes, runs_other_python
+from table_writer.plan.distribution import batch_rows, fixed_row_bytes, laid_out, runs_other_python
 from table_writer.plan.evolve import require_spellable
 from table_writer.plan.file_options import file_options
 from table_writer.plan.fit import Fitted, fit
-from table_writer.plan.layout import laid_out
-from table_writer.plan.table_schema import exact_type, partition_schema, table_schema
+from table_writer.plan.types import exact_type, partition_schema, table_schema
 from table_writer.plan.where import Where
 from table_writer.storage import ObjectStore, StoreSettings, part_bytes
 

@@ -12,11 +12,10 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import CharType, LongType, StringType, StructField, StructType
 
 from table_writer.errors import InvalidInputError
-from table_writer.model.partition_name import NULL_PARTITION, partition_name
-from table_writer.model.table import PartitionValues
+from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name
 from table_writer.model.write import StagedFiles
-from table_writer.plan.table_schema import exact_type
-from table_writer.sql_text import quoted, spark_reason
+from table_writer.plan.types import exact_type
+from table_writer.spark.sql import quoted, spark_reason
 
 __all__ = ["Where", "require_inside"]
 

@@ -9,9 +9,9 @@ from datetime import timedelta
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.write import TableLayout
-from table_writer.publish.carry_over import CopyFiles
-from table_writer.publish.claimed import ClaimedEntries
+from table_writer.publish.append import CopyFiles
 from table_writer.publish.recovery import Recovery
+from table_writer.publish.switch import ClaimedEntries
 from table_writer.storage.object_store import ObjectStore
 
 __all__ = ["PublishParts"]

@@ -16,21 +16,17 @@ from table_writer.errors import (
     PartitionExistsError,
     TableWriterError,
 )
-from table_writer.log.deadline import Deadline
 from table_writer.log.files import existing_values
 from table_writer.log.history import SlotRecord, written_ids
-from table_writer.log.keys import published_with_key
-from table_writer.log.rules import Standing, standing
+from table_writer.log.rules import Deadline, Standing, published_with_key, standing
 from table_writer.log.table_log import LogState
 from table_writer.model.entry import DISCARD, EntryPartition, LogEntry, Operation, Outcome, ReplacedLocation
 from table_writer.model.location import Location
-from table_writer.model.partition_name import shown_name
-from table_writer.model.table import PartitionValues, Table
+from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.write import StagedFiles, WriteMode, WritePlan, no_partition
-from table_writer.publish.carry_over import Carried, CarryOver
-from table_writer.publish.draft import completed, drafted
+from table_writer.publish.append import Carried, CarryOver
+from table_writer.publish.entry import Replaced, completed, drafted, replaced_locations
 from table_writer.publish.parts import PublishParts
-from table_writer.publish.replaced import Replaced, replaced_locations
 from table_writer.publish.switch import PartitionsNow, locations, outcome_unknown
 
 __all__ = ["Claims", "Published", "Publisher", "RepeatedError"]

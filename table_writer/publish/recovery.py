@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from table_writer.errors import ConflictError, MetastoreError, StorageError
-from table_writer.log.deadline import Deadline
 from table_writer.log.files import written_placeholders
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.rules import (
+    Deadline,
     Effect,
     PartitionState,
     claim_is_over,
@@ -29,9 +29,8 @@ from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcom
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table
 from table_writer.model.write import TableLayout, new_write_id
-from table_writer.publish.claimed import ClaimedEntries
-from table_writer.publish.files_there import check_each, require_not_fewer
-from table_writer.publish.switch import PartitionsNow, locations, states
+from table_writer.publish.entry import check_each, require_not_fewer
+from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, states
 
 __all__ = ["Recovered", "Recovery", "Settled", "placements"]
 

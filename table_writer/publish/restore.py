@@ -8,20 +8,28 @@ from datetime import UTC, datetime
 from functools import partial
 
 from table_writer.errors import InvalidInputError
-from table_writer.log.deadline import Deadline
 from table_writer.log.files import files_read_at
 from table_writer.log.history import History
+from table_writer.log.owner import Owner, adopt_root, home_of, is_moved, places_of, require_in_place
+from table_writer.log.rules import Deadline
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
 from table_writer.model.location import Location
-from table_writer.model.partition_name import shown_name
-from table_writer.model.table import Partition, PartitionValues, Table
-from table_writer.model.write import new_write_id
-from table_writer.publish.files_there import NotThereError, check_each, files_there, there_under_other_names
+from table_writer.model.table import (
+    ROOT_PARAMETER,
+    Partition,
+    PartitionChange,
+    PartitionValues,
+    Table,
+    TableName,
+    shown_name,
+)
+from table_writer.model.write import TableLayout, new_write_id
+from table_writer.publish.entry import NotThereError, check_each, files_there, there_under_other_names
 from table_writer.publish.parts import PublishParts
 from table_writer.publish.switch import locations
 from table_writer.storage.object_store import ObjectStore
 
-__all__ = ["Restore", "Restored", "refuse_new_files"]
+__all__ = ["Restore", "Restored", "adopt", "refuse_new_files"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,3 +159,121 @@ def _perhaps_dropped(history: History, missing: Iterable[PartitionValues]) -> di
         for values, lost in after.items()
         if lost is not None
     }
+
+
+def adopt(parts: PublishParts, table: Table, owner: Owner, *, accept_loss: bool = False) -> None:
+    """Make the files this table's, once readers look at its rows again; the log stays.
+
+    An unpartitioned table is pointed at the location of the newest published entry, if its files are there and nobody
+    has written where the table is now. A partitioned one that was created again, and has none of its partitions, gets
+    them as by a restore; if it has some, the others may have been dropped on purpose: that is for a person to say.
+    ``accept_loss`` says so.
+
+    Raises
+    ------
+    InvalidInputError
+        Whose rows readers would see cannot be told, or the files are those of another table that exists; nothing
+        changed.
+    """
+    layout = parts.layout if table.partition_columns else home_of(parts.store, parts.layout, table)
+    found = _owner(parts, layout)
+    _refuse_files_of_another(parts, layout, found, owner)
+    if table.partition_columns:
+        require_in_place(parts.store, layout, table)
+        if found is not None and found.created_at_seconds != owner.created_at_seconds and not accept_loss:
+            _restore_all_or_refuse(parts, table)
+    else:
+        _bring_back(parts, layout, table)
+    adopt_root(parts.store, layout, owner)
+
+
+def _owner(parts: PublishParts, layout: TableLayout) -> Owner | None:
+    stored = parts.store.get(layout.owner_key)
+    try:
+        return Owner.from_json(stored.body, layout.owner_key) if stored else None
+    except InvalidInputError:  # damaged: to adopt is to put it right
+        return None
+
+
+def _refuse_files_of_another(parts: PublishParts, layout: TableLayout, found: Owner | None, owner: Owner) -> None:
+    if found is None or (found.database, found.name) == (owner.database, owner.name):
+        return
+    other = parts.metastore.get_table(TableName(found.database, found.name))
+    lives = other is not None and other.created_at_seconds == found.created_at_seconds
+    if other is not None and lives and any(place.same_place(layout.root) for place in places_of(other)):
+        raise InvalidInputError(
+            f"{layout.own}owner.json belongs to {other.name}, which exists: {owner.database}.{owner.name} cannot"
+            " adopt its files. Move one of the two tables.",
+            table=f"{owner.database}.{owner.name}",
+        )
+
+
+def _restore_all_or_refuse(parts: PublishParts, table: Table) -> None:
+    """Add the partitions of a table that was created again: to a write they would be ones that somebody dropped."""
+    restore = Restore(parts)
+    done = restore.run(table, None, dry_run=True)
+    if done.present_count == 0 and done.partitions:
+        done = restore.run(table, None, dry_run=False)
+        missing = sorted(done.not_there)
+    else:
+        missing = sorted({*done.not_there, *(one.values for one in done.partitions)})
+    if missing:
+        shown = ", ".join(shown_name(table, values) for values in missing[:5]) + (", …" if missing[5:] else "")
+        raise InvalidInputError(
+            f"{len(missing)} partition(s) that the log of {table.name} knows are not in the metastore: {shown}. A write"
+            f" would take them for dropped, and forget their rows. Add them: `table-writer restore {table.name}`. Or if"
+            f" they were dropped on purpose, adopt the table without them: `table-writer adopt {table.name}"
+            " --accept-loss`; a restore before the next write still brings them back.",
+            table=str(table.name),
+        )
+
+
+def _bring_back(parts: PublishParts, layout: TableLayout, table: Table) -> None:
+    """Point an unpartitioned table at its rows, in one alter, which needs no entry: the log says so already."""
+    strayed = is_moved(parts.layout, table)
+    if not strayed:
+        require_in_place(parts.store, parts.layout, table)
+    history = parts.log.at(layout).read_history()
+    placed = history.current.get(())
+    now = Location.parse(table.location)
+    newest = placed.partition if placed else None
+    in_place = newest is None or layout.own.contains(now) or now.same_place(Location.parse(str(newest.new_location)))
+    if in_place and not strayed:
+        return  # it is where the log says, or where recovery takes care of it
+    try:
+        target = _require_proof(parts, history, table, newest)
+    except NotThereError as reason:
+        new_log = (
+            f"ALTER TABLE {table.name} UNSET TBLPROPERTIES ('{ROOT_PARAMETER}')"
+            if strayed
+            else f"once nothing reads the old rows, delete {layout.own}owner.json, settled.json and log/"
+        )
+        raise InvalidInputError(
+            f"{table.name} is at {table.location}, and its log is below {layout.root}: {reason}. Nothing changed. Move"
+            " files of others away, adopt the table, and write their rows into it. To go on with what is there now,"
+            f" begin a new log: {new_log}.",
+            table=str(table.name),
+        ) from reason
+    whole = parts.metastore.get_partitions(table, [()])[()]
+    change = PartitionChange(partition=whole, location=str(target), set_parameters={ROOT_PARAMETER: str(layout.root)})
+    parts.metastore.alter_partitions(table, [change])
+
+
+def _require_proof(parts: PublishParts, history: History, table: Table, newest: EntryPartition | None) -> Location:
+    """Return where the rows are: all files of the newest published entry, and no reader sees other rows now.
+
+    More files than the entry names are rows that others have added to its location, which an append brings along too.
+    """
+    if newest is None or newest.new_location is None:
+        raise NotThereError("it does not say where the rows are")
+    target = Location.parse(newest.new_location)
+    found = list(files_read_at(parts.store, history.layout, target))
+    size = sum(one.size_bytes for one in found)
+    if len(found) < newest.files or size < newest.bytes:
+        raise NotThereError(
+            f"of {newest.files} files with {newest.bytes:,} bytes at {target} {len(found)} with {size:,} are left"
+        )
+    for place in map(Location.parse, filter(None, (table.location, table.hive_location))):
+        if not place.same_place(target) and not history.layout.own.contains(place):
+            refuse_new_files(parts.store, history, place)
+    return target

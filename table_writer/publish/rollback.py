@@ -8,16 +8,20 @@ from datetime import UTC, datetime
 from functools import partial
 
 from table_writer.errors import ConflictError, InvalidInputError
-from table_writer.log.deadline import Deadline
 from table_writer.log.history import History, StateThen
+from table_writer.log.rules import Deadline
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
-from table_writer.model.partition_name import shown_name
-from table_writer.model.table import PartitionValues, Table
+from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.write import new_write_id
-from table_writer.publish.files_there import NotThereError, check_each, files_there, there_under_other_names
+from table_writer.publish.entry import (
+    NotThereError,
+    check_each,
+    files_there,
+    replaced_locations,
+    there_under_other_names,
+)
 from table_writer.publish.parts import PublishParts
-from table_writer.publish.replaced import replaced_locations
 from table_writer.publish.switch import PartitionsNow, locations
 
 __all__ = ["Republished", "Rollback"]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from table_writer.errors import (
+    InvalidInputError,
     LostResponseError,
     MetastoreError,
     OutcomeUnknownError,
@@ -14,26 +15,54 @@ from table_writer.errors import (
     StorageError,
     TableWriterError,
 )
-from table_writer.log.deadline import Deadline
 from table_writer.log.files import written_placeholders
-from table_writer.log.rules import Effect, PartitionState, effect, partition_state
+from table_writer.log.rules import Deadline, Effect, PartitionState, effect, partition_state
+from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
-from table_writer.model.entry import EntryPartition, LogEntry
+from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
-from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table
+from table_writer.model.table import (
+    ROOT_PARAMETER,
+    VERSION_PARAMETER,
+    WRITE_ID_PARAMETER,
+    Partition,
+    PartitionChange,
+    PartitionValues,
+    Table,
+)
 from table_writer.model.write import TableLayout
-from table_writer.publish.parameters import new_parameters, stale_parameters
 from table_writer.storage.object_store import ObjectStore
 
-__all__ = ["PartitionsNow", "Switch", "locations", "outcome_unknown", "states"]
+__all__ = [
+    "ABANDON_SECONDS",
+    "ClaimedEntries",
+    "PartitionsNow",
+    "Switch",
+    "locations",
+    "new_parameters",
+    "outcome_unknown",
+    "stale_parameters",
+    "states",
+]
+
 
 logger = logging.getLogger(__name__)
 
 NO_FILES: Final = {"numFiles": "0", "numRows": "0", "totalSize": "0", "rawDataSize": "0"}
 """With its figures given, the metastore does not list an added location for them."""
 
+
 PartitionsNow = Mapping[PartitionValues, Partition]
 """Partitions as the metastore has just shown them; those that do not exist are absent."""
+
+
+COLUMN_STATISTICS: Final = "spark.sql.statistics.colStats."
+
+STATISTICS: Final = frozenset(
+    {"numRows", "rawDataSize", "spark.sql.statistics.numRows", "spark.sql.statistics.totalSize"}
+)
+
+ABANDON_SECONDS: Final = 5.0  # giving up is one put; with less time left, recovery settles the entry
 
 
 def locations(now: PartitionsNow) -> dict[PartitionValues, str]:
@@ -210,3 +239,142 @@ def outcome_unknown(entry: LogEntry, error: TableWriterError) -> OutcomeUnknownE
 
 def _stays(partition: EntryPartition) -> bool:
     return partition.new_location is not None
+
+
+def new_parameters(entry: LogEntry, partition: EntryPartition, root: Location) -> dict[str, str]:
+    """Return what one partition's parameters say after the publish.
+
+    Hive reads ``numFiles``, ``numRows`` and ``totalSize``, Spark its own ``spark.sql.statistics.*``. What is not known
+    of rows that other tools wrote is left out. An unpartitioned table, which is its own only partition, moves with each
+    publish: it keeps where its root is.
+    """
+    rooted = {} if partition.values else {ROOT_PARAMETER: str(root)}
+    figures = {
+        "numFiles": partition.files,
+        "numRows": partition.rows,
+        "totalSize": partition.bytes,
+        "rawDataSize": partition.raw_bytes,
+        "spark.sql.statistics.numRows": partition.rows,
+        "spark.sql.statistics.totalSize": partition.bytes,
+    }
+    return {
+        **rooted,
+        **{name: str(figure) for name, figure in figures.items() if figure is not None},
+        VERSION_PARAMETER: str(entry.version),
+        WRITE_ID_PARAMETER: entry.write_id,
+    }
+
+
+def stale_parameters(parameters: Mapping[str, str], new: Mapping[str, str]) -> frozenset[str]:
+    """Return the parameters that are wrong once the rows are others.
+
+    ``COLUMN_STATS_ACCURATE`` goes altogether: with its ``BASIC_STATS`` left, Hive would go on answering ``count(*)``
+    from ``numRows`` after another tool's INSERT.
+    """
+    return frozenset(
+        name
+        for name in parameters
+        if name == "COLUMN_STATS_ACCURATE"
+        or name.startswith(COLUMN_STATISTICS)
+        or (name in STATISTICS and name not in new)
+    )
+
+
+class ClaimedEntries:
+    """Carries claimed entries out.
+
+    Parameters
+    ----------
+    log, switch
+        Services of the table.
+    """
+
+    def __init__(self, log: TableLog, switch: Switch) -> None:
+        self._log = log
+        self._switch = switch
+
+    def claim(self, entry: LogEntry) -> bool:
+        """Put the entry into its slot; ``False`` if somebody else was first.
+
+        Raises
+        ------
+        OutcomeUnknownError
+            The store did not answer: the claim may stand, and others will carry it out then.
+        """
+        try:
+            return self._log.claim(entry)
+        except StorageError as error:
+            raise outcome_unknown(entry, error) from error
+        except KeyboardInterrupt as stopped:
+            raise _noted(stopped, entry) from None
+
+    def carry_out(self, table: Table, entry: LogEntry, now: PartitionsNow, deadline: Deadline) -> tuple[str, ...]:
+        """Make readers see what the entry says, and record that.
+
+        Returns
+        -------
+        tuple of str
+            What a person should know of steps that failed after readers had switched.
+
+        Raises
+        ------
+        OutcomeUnknownError
+            The switch may or may not have taken effect; the entry stays in doubt.
+        MetastoreError, InvalidInputError
+            The metastore refused; nothing changed, and the entry is on record as abandoned.
+        """
+        notes = self.switch(table, entry, now, deadline)
+        return notes or self._settle(entry)
+
+    def switch(self, table: Table, entry: LogEntry, now: PartitionsNow, deadline: Deadline) -> tuple[str, ...]:
+        """Do only the switch; the caller records the outcome, unless something is left to do."""
+        try:
+            return self._switch.apply(table, entry, now, deadline)
+        except (MetastoreError, InvalidInputError, OutcomeUnknownError) as failure:
+            if self._is_on_record(entry):  # others have seen it, or carried it out, and may have moved on since
+                return ()
+            if not isinstance(failure, OutcomeUnknownError):
+                self.give_up(entry, deadline, failure)
+            raise
+        except KeyboardInterrupt as stopped:
+            raise _noted(stopped, entry) from None
+
+    def _is_on_record(self, entry: LogEntry) -> bool:
+        """Whether others have published all of an entry in its claimant's place."""
+        try:
+            record = self._log.read(entry.version)
+        except TableWriterError as error:  # also where the entry itself is lost or damaged
+            logger.warning("write_id=%s its outcome cannot be read: %s", entry.write_id, error)
+            return False
+        return record.outcome is Outcome.PUBLISHED and not record.superseded
+
+    def _settle(self, entry: LogEntry) -> tuple[str, ...]:
+        """Record the outcome. Readers have switched already, so nothing that fails here is a failure of the write."""
+        try:
+            self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
+        except TableWriterError as error:
+            logger.warning("write_id=%s published, but its outcome was not recorded: %s", entry.write_id, error)
+            return (f"published, but the log could not record it ({error.message}); the next write settles it.",)
+        return ()
+
+    def give_up(self, entry: LogEntry, deadline: Deadline, refusal: TableWriterError) -> None:
+        """After a refusal, record that nothing was published: only while the claim is ours alone.
+
+        Later, somebody may already be rolling the entry forward. For the same reason partitions that were added empty
+        stay: a drop that arrives late would remove a partition that others have published since.
+        """
+        if not deadline.allows(ABANDON_SECONDS):
+            raise outcome_unknown(entry, refusal) from refusal
+        try:
+            stands = self._log.settle(entry.version, Outcome.ABANDONED, write_id=entry.write_id, of=entry.write_id)
+        except TableWriterError as failure:
+            logger.warning("write_id=%s giving up failed: %s", entry.write_id, failure)
+            raise outcome_unknown(entry, refusal) from refusal
+        if stands is not Outcome.ABANDONED:
+            raise outcome_unknown(entry, refusal) from refusal
+
+
+def _noted(stopped: KeyboardInterrupt, entry: LogEntry) -> KeyboardInterrupt:
+    """Tell whoever pressed Ctrl-C what may have become of the write."""
+    stopped.add_note(outcome_unknown(entry, InvalidInputError("it was interrupted.")).message)
+    return stopped

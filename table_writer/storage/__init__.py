@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from table_writer.storage.hadoop import S3Overrides, committer_threads, part_bytes, settings_for
 from table_writer.storage.local import LocalStore
-from table_writer.storage.object_store import ObjectInfo, ObjectStore, SourceChangedError, StoredObject, UploadInfo
+from table_writer.storage.object_store import (
+    ObjectInfo,
+    ObjectStore,
+    SourceChangedError,
+    StoredObject,
+    UploadInfo,
+    is_hidden,
+    visible_files,
+)
 from table_writer.storage.s3 import S3Store
 from table_writer.storage.settings import LocalSettings, S3Settings, StoreSettings
-from table_writer.storage.visible import is_hidden, visible_files
 
 __all__ = [
     "LocalSettings",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from botocore.exceptions import BotoCoreError, ClientError
 
 from table_writer.storage.s3 import S3Store
-from table_writer.storage.s3_errors import DENIED, error_code, http_status, storage_error
+from table_writer.storage.s3_client import DENIED, error_code, http_status, storage_error
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import LifecycleRuleOutputTypeDef

@@ -5,34 +5,49 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypedDict
 from urllib.parse import quote
 
 from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
-from table_writer.logins import without_login
-from table_writer.model.location import S3_SCHEMES, Location
-from table_writer.storage.hadoop_credentials import credential_sources
-from table_writer.storage.hadoop_values import HadoopValues, bucket_values
+from table_writer.model.location import S3_SCHEMES, Location, without_login
 from table_writer.storage.settings import (
+    Anonymous,
+    AssumedRole,
+    Container,
     CredentialSource,
+    DefaultChain,
+    Environment,
+    InstanceMetadata,
     LocalSettings,
     Profile,
     S3Settings,
     StaticKeys,
     StoreSettings,
+    WebIdentity,
 )
 
-__all__ = ["S3Overrides", "committer_threads", "part_bytes", "settings_for"]
+__all__ = [
+    "HadoopValues",
+    "S3Overrides",
+    "bucket_values",
+    "committer_threads",
+    "credential_sources",
+    "part_bytes",
+    "settings_for",
+]
+
 
 AWS_ENDPOINT: Final = re.compile(r"https://s3(?:[.-](?!fips)([a-z0-9-]+))?\.amazonaws\.com(?:\.cn)?/?")
+
 SSE: Final[Mapping[str, Literal["AES256", "aws:kms", "aws:kms:dsse"]]] = {
     "AES256": "AES256",
     "SSE-KMS": "aws:kms",
     "DSSE-KMS": "aws:kms:dsse",
 }
+
 ACLS: Final = {  # S3A takes the Java SDK's enum names
     "Private": "private",
     "PublicRead": "public-read",
@@ -42,6 +57,41 @@ ACLS: Final = {  # S3A takes the Java SDK's enum names
     "BucketOwnerRead": "bucket-owner-read",
     "BucketOwnerFullControl": "bucket-owner-full-control",
 }
+
+S3A: Final = "org.apache.hadoop.fs.s3a."
+
+SDK1: Final = "com.amazonaws.auth."
+
+SDK2: Final = "software.amazon.awssdk.auth.credentials."
+
+DEFAULT_PROVIDERS: Final = (  # fs.s3a.aws.credentials.provider in Hadoop's core-default.xml
+    f"{S3A}TemporaryAWSCredentialsProvider",
+    f"{S3A}SimpleAWSCredentialsProvider",
+    f"{SDK2}EnvironmentVariableCredentialsProvider",
+    f"{S3A}auth.IAMInstanceCredentialsProvider",
+)
+
+ASSUMED_ROLE_DEFAULT_PROVIDERS: Final = (  # fs.s3a.assumed.role.credentials.provider
+    f"{S3A}SimpleAWSCredentialsProvider",
+    f"{SDK2}EnvironmentVariableCredentialsProvider",
+)
+
+ASSUMED_ROLE: Final = f"{S3A}auth.AssumedRoleCredentialProvider"
+
+SESSION_DURATION_SECONDS: Final = 1800  # fs.s3a.assumed.role.session.duration: 30m
+
+Sources = tuple[CredentialSource, ...]
+
+PREFIX: Final = "fs.s3a."
+
+RENAMED: Final = {  # old name to new, as org.apache.hadoop.fs.s3a.S3AUtils reads both
+    "server-side-encryption-algorithm": "encryption.algorithm",
+    "server-side-encryption.key": "encryption.key",
+}
+
+SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+BINARY: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
 
 
 @checked
@@ -203,3 +253,184 @@ def _proxy(values: HadoopValues) -> str:
     login = f"{quote(user, safe='')}:{quote(password, safe='')}@" if user else ""
     port = values.number("proxy.port") or (443 if scheme == "https" else 80)
     return f"{scheme}://{login}{host}:{port}"
+
+
+def credential_sources(values: HadoopValues) -> Sources:
+    """Return the sources of ``fs.s3a.aws.credentials.provider`` in order; those without keys are left out.
+
+    Raises
+    ------
+    InvalidInputError
+        A class is not known here, or no source is left.
+    """
+    names = _class_names(values.text("aws.credentials.provider")) or DEFAULT_PROVIDERS
+    sources = tuple(source for name in names for source in _sources_of(name, values))
+    if not sources:
+        raise InvalidInputError(
+            f"none of the credential providers {', '.join(names)} can provide: fs.s3a.access.key and fs.s3a.secret.key "
+            "are not set. Set them, or give access_key and secret_key or profile in the writer's config."
+        )
+    return sources
+
+
+def _simple(values: HadoopValues) -> Sources:
+    access_key, secret_key = values.text("access.key"), values.text("secret.key")
+    return (StaticKeys(access_key=access_key, secret_key=secret_key),) if access_key and secret_key else ()
+
+
+def _temporary(values: HadoopValues) -> Sources:
+    access_key, secret_key = values.text("access.key"), values.text("secret.key")
+    token = values.text("session.token")
+    complete = access_key and secret_key and token
+    return (StaticKeys(access_key=access_key, secret_key=secret_key, session_token=token),) if complete else ()
+
+
+def _profile(values: HadoopValues) -> Sources:
+    if values.text("auth.profile.file"):
+        raise InvalidInputError("fs.s3a.auth.profile.file is not supported: set AWS_SHARED_CREDENTIALS_FILE instead")
+    return (Profile(values.text("auth.profile.name")),)
+
+
+def _assumed_role(values: HadoopValues) -> Sources:
+    names = _class_names(values.text("assumed.role.credentials.provider")) or ASSUMED_ROLE_DEFAULT_PROVIDERS
+    if ASSUMED_ROLE in names:
+        raise InvalidInputError(f"fs.s3a.assumed.role.credentials.provider may not name {ASSUMED_ROLE} itself")
+    duration = values.seconds("assumed.role.session.duration", unit="s")
+    endpoint = values.text("assumed.role.sts.endpoint")
+    return (
+        AssumedRole(
+            arn=values.text("assumed.role.arn"),
+            sources=tuple(source for name in names for source in _sources_of(name, values)),
+            session_name=values.text("assumed.role.session.name", "table_writer"),
+            duration_seconds=int(duration or SESSION_DURATION_SECONDS),
+            policy=values.text("assumed.role.policy"),
+            external_id=values.text("assumed.role.external.id"),
+            sts_endpoint_url=endpoint if "://" in endpoint or not endpoint else f"https://{endpoint}",
+            sts_region=values.text("assumed.role.sts.endpoint.region"),
+        ),
+    )
+
+
+MAPPED: Final[Mapping[str, Callable[[HadoopValues], Sources]]] = {
+    f"{S3A}SimpleAWSCredentialsProvider": _simple,
+    f"{S3A}TemporaryAWSCredentialsProvider": _temporary,
+    f"{S3A}auth.ProfileAWSCredentialsProvider": _profile,
+    ASSUMED_ROLE: _assumed_role,
+}
+
+FIXED: Final[Mapping[str, Sources]] = {
+    f"{S3A}SharedInstanceCredentialProvider": (Container(), InstanceMetadata()),
+    f"{S3A}AnonymousAWSCredentialsProvider": (Anonymous(),),
+    f"{S3A}auth.IAMInstanceCredentialsProvider": (Container(), InstanceMetadata()),
+    f"{SDK1}AnonymousAWSCredentials": (Anonymous(),),
+    f"{SDK1}EnvironmentVariableCredentialsProvider": (Environment(),),
+    f"{SDK1}InstanceProfileCredentialsProvider": (InstanceMetadata(),),
+    f"{SDK1}ContainerCredentialsProvider": (Container(),),
+    f"{SDK1}EC2ContainerCredentialsProviderWrapper": (Container(), InstanceMetadata()),
+    f"{SDK1}WebIdentityTokenCredentialsProvider": (WebIdentity(),),
+    f"{SDK1}DefaultAWSCredentialsProviderChain": (DefaultChain(),),
+    f"{SDK1}profile.ProfileCredentialsProvider": (Profile(),),
+    f"{SDK2}AnonymousCredentialsProvider": (Anonymous(),),
+    f"{SDK2}EnvironmentVariableCredentialsProvider": (Environment(),),
+    f"{SDK2}InstanceProfileCredentialsProvider": (InstanceMetadata(),),
+    f"{SDK2}ContainerCredentialsProvider": (Container(),),
+    f"{SDK2}WebIdentityTokenFileCredentialsProvider": (WebIdentity(),),
+    f"{SDK2}DefaultCredentialsProvider": (DefaultChain(),),
+    f"{SDK2}ProfileCredentialsProvider": (Profile(),),
+}
+
+
+def _sources_of(name: str, values: HadoopValues) -> Sources:
+    if name in MAPPED:
+        return MAPPED[name](values)
+    if name in FIXED:
+        return FIXED[name]
+    raise InvalidInputError(
+        f"credential provider {name} (fs.s3a.aws.credentials.provider) is Java code that this library can't run. "
+        "Give credentials in the writer's config: access_key and secret_key, or profile"
+    )
+
+
+def _class_names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in (part.strip() for part in text.split(",")) if name)
+
+
+class HadoopValues:
+    """The ``fs.s3a.*`` settings that hold for one bucket, without their prefix.
+
+    Empty values count as unset. No value is ever part of an error message: it may be a secret.
+    """
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = {name: value.strip() for name, value in values.items() if value is not None and value.strip()}
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return a value, trimmed."""
+        return self._values.get(name, default)
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Return a boolean; as in Hadoop, what is neither true nor false counts as the default."""
+        return {"true": True, "false": False}.get(self.text(name).lower(), default)
+
+    def number(self, name: str) -> int | None:
+        """Return a whole number, ``None`` when unset."""
+        text = self.text(name)
+        if not text:
+            return None
+        if not re.fullmatch(r"[+-]?\d+", text):
+            raise InvalidInputError(f"{PREFIX}{name} is not a whole number")
+        return int(text)
+
+    def seconds(self, name: str, *, unit: str = "ms") -> float | None:
+        """Return a duration such as ``200000``, ``5s`` or ``2m``; a bare number counts in ``unit``.
+
+        Examples
+        --------
+        >>> values = HadoopValues({"connection.timeout": "200000", "assumed.role.session.duration": "30m"})
+        >>> values.seconds("connection.timeout"), values.seconds("assumed.role.session.duration")
+        (200.0, 1800.0)
+        """
+        text = self.text(name).lower()
+        if not text:
+            return None
+        match = re.fullmatch(r"(\d+)\s*(ns|us|ms|s|m|h|d)?", text)
+        if match is None:
+            raise InvalidInputError(f"{PREFIX}{name} is not a duration; expected for example 200s")
+        return int(match[1]) * SECONDS[match[2] or unit]
+
+    def size_bytes(self, name: str) -> int | None:
+        """Return a size such as ``67108864`` or ``64M``.
+
+        Examples
+        --------
+        >>> HadoopValues({"multipart.size": "64M"}).size_bytes("multipart.size")
+        67108864
+        """
+        text = self.text(name).lower()
+        if not text:
+            return None
+        match = re.fullmatch(r"(\d+)([kmgtp]?)", text)
+        if match is None:
+            raise InvalidInputError(f"{PREFIX}{name} is not a size; expected for example 64M")
+        return int(match[1]) * BINARY[match[2]]
+
+
+def bucket_values(hadoop: Mapping[str, str], bucket: str) -> HadoopValues:
+    """Return what holds for one bucket: ``fs.s3a.bucket.NAME.*`` over ``fs.s3a.*``, old names of keys included.
+
+    Examples
+    --------
+    >>> bucket_values({"fs.s3a.endpoint": "a", "fs.s3a.bucket.my.mart.endpoint": "b"}, "my.mart").text("endpoint")
+    'b'
+    """
+    everywhere = _layer(hadoop, PREFIX)
+    here = _layer(hadoop, f"{PREFIX}bucket.{bucket}.")
+    return HadoopValues(everywhere | here)
+
+
+def _layer(hadoop: Mapping[str, str], prefix: str) -> dict[str, str]:
+    found = {key.removeprefix(prefix): value for key, value in hadoop.items() if key.startswith(prefix) and value}
+    for old, new in RENAMED.items():
+        if old in found:
+            found.setdefault(new, found[old])
+    return found

@@ -6,12 +6,14 @@ completing is a rename, and under a name that starts with a dot, which Spark and
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -19,11 +21,11 @@ from typing import BinaryIO, Final
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
-from table_writer.storage.local_clock import FileSystemClock
-from table_writer.storage.local_copy import COPY_RANGE, CopyRange, copy_contents
+from table_writer.model.process import boot_seconds
 from table_writer.storage.object_store import (
     PAGE_KEYS,
     ObjectInfo,
+    RequestCounter,
     StoredObject,
     UploadInfo,
     every_page,
@@ -32,17 +34,68 @@ from table_writer.storage.object_store import (
     require_gettable,
     source_changed,
 )
-from table_writer.storage.request_counter import RequestCounter
 
-__all__ = ["LocalStore"]
+__all__ = ["COPY_RANGE", "CopyRange", "FileSystemClock", "LocalStore", "copy_contents"]
+
 
 UPLOADS: Final = ".uploads"
+
 UPLOAD_ID: Final = re.compile("[0-9a-f]{32}")
+
 DIRECTORY_ATTEMPTS: Final = 100
+
 NO_FILE: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 Fill = Callable[[BinaryIO], object]
+
 Install = Callable[[Path, Path], None]
+
+RANGE_BYTES: Final = 1024 * 1024 * 1024  # Linux copies at most 2 GiB a call
+
+CHUNK_BYTES: Final = 1024 * 1024
+
+CopyRange = Callable[[int, int, int, int, int], int]
+
+READ_AGAIN_SECONDS: Final = 60.0
+
+READ_ONLY: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+def _copy_nothing(*_: int) -> int:
+    """Stand in where the system has no such call."""
+    return 0
+
+
+COPY_RANGE: Final[CopyRange] = getattr(os, "copy_file_range", _copy_nothing)
+
+
+def copy_contents(source: BinaryIO, target: BinaryIO, *, copy_range: CopyRange = COPY_RANGE) -> None:
+    """Copy all bytes of an open file into an empty one.
+
+    The kernel copies, and where the file system can share blocks (XFS, Btrfs, NFS 4.2) it takes neither time nor
+    space. What it does not copy is read and written here: other systems, other devices, old kernels that stop early.
+
+    Parameters
+    ----------
+    source
+        Open for reading.
+    target
+        Open for writing, empty.
+    copy_range
+        ``os.copy_file_range``, or what stands in for it.
+    """
+    copied = _in_kernel(source.fileno(), target.fileno(), copy_range)
+    source.seek(copied)
+    target.seek(copied)
+    shutil.copyfileobj(source, target, CHUNK_BYTES)
+
+
+def _in_kernel(source: int, target: int, copy_range: CopyRange) -> int:
+    copied = 0
+    with suppress(OSError):  # not possible between these two; an error of the disk comes again when the rest is copied
+        while count := copy_range(source, target, RANGE_BYTES, copied, copied):
+            copied += count
+    return copied
 
 
 class LocalStore:
@@ -394,3 +447,30 @@ def _expose(temporary: Path, path: Path, install: Install) -> None:
 def _sync(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
+
+
+class FileSystemClock:
+    """Tells the time of file systems, which on a shared one is another machine's.
+
+    Each is asked once a minute; in between this machine's clock that nobody sets is added. The answer is never too
+    late, so nothing that a file is compared with seems older than it is.
+
+    Where nothing may be written, this machine's clock has to do: whoever may not write claims and deletes nothing.
+    """
+
+    def __init__(self) -> None:
+        self._read: dict[int, tuple[float, float]] = {}
+
+    def seconds(self, device: int, make: Callable[[], float]) -> float:
+        """Return the seconds since the epoch on a device; ``make`` makes something there and returns its time."""
+        made_at, read_at = self._read.get(device, (0.0, -READ_AGAIN_SECONDS))
+        if boot_seconds() - read_at >= READ_AGAIN_SECONDS:
+            try:
+                made_at = make()
+            except OSError as error:
+                if error.errno not in READ_ONLY:
+                    raise
+                return time.time()
+            read_at = boot_seconds()
+            self._read[device] = made_at, read_at
+        return made_at + boot_seconds() - read_at

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import boto3
@@ -12,17 +15,111 @@ import botocore.session
 from botocore import UNSIGNED
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError
+from botocore.credentials import AssumeRoleCredentialFetcher, Credentials, RefreshableCredentials
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    MetadataRetrievalError,
+    NoCredentialsError,
+    ProxyConnectionError,
+    SSLError,
+)
 
-from table_writer.errors import InvalidInputError
-from table_writer.storage.credentials import resolve
-from table_writer.storage.settings import S3Settings
+from table_writer.errors import InvalidInputError, StorageError
+from table_writer.storage.settings import (
+    Anonymous,
+    AssumedRole,
+    Container,
+    CredentialSource,
+    DefaultChain,
+    Environment,
+    InstanceMetadata,
+    Profile,
+    S3Settings,
+    StaticKeys,
+    WebIdentity,
+)
+
+__all__ = ["error_code", "http_status", "make_client", "resolve", "storage_error", "translated", "write_arguments"]
+
+
+PROVIDERS: Final[Mapping[type, str]] = {  # what botocore calls them
+    Environment: "env",
+    Container: "container-role",
+    InstanceMetadata: "iam-role",
+    WebIdentity: "assume-role-with-web-identity",
+}
+
+MACHINE_METHODS: Final = frozenset({"iam-role", "container-role"})
+
+COPY_PERMISSIONS: Final = "s3:PutObject (and s3:GetObject on the file that is copied)"
+
+PERMISSIONS: Final = {
+    "PutObject": "s3:PutObject",
+    "CreateMultipartUpload": "s3:PutObject",
+    "UploadPart": "s3:PutObject",
+    "CopyObject": COPY_PERMISSIONS,
+    "UploadPartCopy": COPY_PERMISSIONS,
+    "CompleteMultipartUpload": "s3:PutObject",
+    "AbortMultipartUpload": "s3:AbortMultipartUpload",
+    "ListMultipartUploads": "s3:ListBucketMultipartUploads",
+    "ListObjectsV2": "s3:ListBucket",
+    "GetObject": "s3:GetObject and s3:ListBucket (without the latter, S3 answers 403 for keys that do not exist)",
+    "HeadObject": "s3:GetObject and s3:ListBucket (without the latter, S3 answers 403 for keys that do not exist)",
+    "DeleteObject": "s3:DeleteObject",
+    "DeleteObjects": "s3:DeleteObject",
+    "AssumeRole": "sts:AssumeRole",
+}
+
+KMS_HINT: Final = "; where objects are encrypted with KMS also kms:GenerateDataKey and kms:Decrypt on the key"
+
+USES_KEYS: Final = frozenset(
+    {"CreateMultipartUpload", "PutObject", "UploadPart", "GetObject", "CopyObject", "UploadPartCopy"}
+)
+
+DENIED: Final = frozenset({"AccessDenied", "AllAccessDisabled", "AccountProblem", "Forbidden", "403"})
+
+THROTTLED: Final = frozenset({"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "503", "429"})
+
+_EXPIRED: Final = ("the S3 session token has expired", "Renew it, or use a provider that renews by itself")
+
+_BAD_KEYS: Final = ("S3 does not accept the keys", "Check fs.s3a.access.key, secret.key and session.token")
+
+_BAD_REGION: Final = ("the bucket is in another region", "Set fs.s3a.endpoint.region")
+
+ADVICE: Final = {  # S3's error code: what it means, what to do
+    "NoSuchBucket": ("the bucket does not exist at this endpoint", "Check the location and fs.s3a.endpoint"),
+    "ExpiredToken": _EXPIRED,
+    "ExpiredTokenException": _EXPIRED,
+    "TokenRefreshRequired": _EXPIRED,
+    "InvalidAccessKeyId": _BAD_KEYS,
+    "InvalidClientTokenId": _BAD_KEYS,
+    "InvalidToken": _BAD_KEYS,
+    "SignatureDoesNotMatch": _BAD_KEYS,
+    "PermanentRedirect": _BAD_REGION,
+    "AuthorizationHeaderMalformed": _BAD_REGION,
+    "IllegalLocationConstraintException": _BAD_REGION,
+    "InvalidObjectState": ("the object is archived", "Restore it from its storage class first"),
+    "RequestTimeTooSkewed": ("the clock of this machine is wrong", "Synchronise it (NTP)"),
+}
+
+UNANSWERED: Final[tuple[tuple[tuple[type[BotoCoreError], ...], str, str], ...]] = (  # first match wins
+    ((NoCredentialsError,), "no S3 credentials", "Set fs.s3a.access.key and fs.s3a.secret.key, or a provider"),
+    ((CredentialRetrievalError, MetadataRetrievalError), "credentials were not renewed", "Check the provider"),
+    ((ProxyConnectionError,), "the proxy can't be reached", "Check fs.s3a.proxy.host and fs.s3a.proxy.port"),
+    ((SSLError,), "TLS failed", "Check the certificate, or set verify_tls to a CA bundle"),
+    ((EndpointConnectionError, ConnectTimeoutError), "S3 can't be reached", "Check fs.s3a.endpoint and the network"),
+    ((BotoCoreError,), "S3 failed", "Retry"),
+)
+
 
 if TYPE_CHECKING:
     from botocore.config import _S3Dict
     from mypy_boto3_s3 import S3Client
 
-__all__ = ["make_client", "write_arguments"]
 
 DEFAULT_REGION: Final = "us-east-1"
 
@@ -101,3 +198,135 @@ def _sign_with_md5(request: AWSRequest, **_: object) -> None:
     body = request.body if isinstance(request.body, bytes) else b""
     digest = hashlib.md5(body, usedforsecurity=False).digest()
     request.headers["Content-MD5"] = base64.b64encode(digest).decode()
+
+
+def resolve(sources: Sequence[CredentialSource], *, bucket: str, region: str) -> Credentials | None:
+    """Return the first credentials that can be had, ``None`` for anonymous access.
+
+    Raises
+    ------
+    InvalidInputError
+        No source can provide; the message lists what was tried.
+    StorageError
+        STS refused to hand out an assumed role.
+    """
+    tried = []
+    for source in sources:
+        if isinstance(source, Anonymous):
+            return None
+        try:
+            found = _load(source, bucket=bucket, region=region)
+        except (BotoCoreError, ClientError) as error:  # passed over, as in S3A's own list
+            tried.append(f"{type(source).__name__}: {error}")
+            continue
+        if found is not None:
+            return found
+        tried.append(f"{type(source).__name__}: nothing there")
+    raise InvalidInputError(
+        f"no S3 credentials for bucket {bucket} (tried {'; '.join(tried)}). Set fs.s3a.access.key and "
+        "fs.s3a.secret.key, or fs.s3a.aws.credentials.provider, or give access_key and "
+        "secret_key, or profile, in the writer's config."
+    )
+
+
+def _load(source: CredentialSource, *, bucket: str, region: str) -> Credentials | None:
+    if isinstance(source, StaticKeys):
+        return Credentials(source.access_key, source.secret_key, source.session_token or None)
+    if isinstance(source, AssumedRole):
+        return _assume(source, bucket=bucket, region=region)
+    # a profile is always named, since botocore lets environment keys win over one that it finds by itself
+    profile = (source.name or os.environ.get("AWS_PROFILE") or "default") if isinstance(source, Profile) else None
+    session = _session(region, profile)
+    if isinstance(source, Profile | DefaultChain):
+        loaded: Credentials | None = session.get_credentials()
+    else:
+        loaded = session.get_component("credential_provider").get_provider(PROVIDERS[type(source)]).load()
+    if isinstance(source, Profile) and loaded is not None and loaded.method in MACHINE_METHODS:
+        return None  # the machine's own role is not the profile's
+    return loaded
+
+
+def _session(region: str, profile: str | None = None) -> botocore.session.Session:
+    session = botocore.session.Session(profile=profile)
+    session.set_config_variable("region", region)
+    return session
+
+
+def _assume(source: AssumedRole, *, bucket: str, region: str) -> Credentials:
+    base = resolve(source.sources, bucket=bucket, region=region)
+    if base is None:
+        raise InvalidInputError("an assumed role cannot be taken anonymously: fs.s3a.assumed.role.credentials.provider")
+    arguments = {
+        "RoleSessionName": source.session_name,
+        "DurationSeconds": source.duration_seconds,
+        "Policy": source.policy,
+        "ExternalId": source.external_id,
+    }
+    session = _session(region)
+    create: Callable[..., Any] = functools.partial(
+        session.create_client,
+        region_name=source.sts_region or region,
+        endpoint_url=source.sts_endpoint_url or None,
+    )
+    fetcher = AssumeRoleCredentialFetcher(
+        client_creator=create,
+        source_credentials=base,
+        role_arn=source.arn,
+        extra_args={name: value for name, value in arguments.items() if value},
+    )
+    try:
+        metadata = fetcher.fetch_credentials()
+    except (BotoCoreError, ClientError) as error:
+        raise storage_error(error, bucket, "") from error
+    return RefreshableCredentials.create_from_metadata(metadata, fetcher.fetch_credentials, "assume-role")
+
+
+@contextmanager
+def translated(bucket: str, key: str) -> Iterator[None]:
+    """Turn what botocore raises inside into :class:`StorageError`, chained."""
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        raise storage_error(error, bucket, key) from error
+
+
+def error_code(error: BotoCoreError | ClientError) -> str:
+    """Return S3's error code, for example ``NoSuchKey``; a HEAD has only the HTTP status as text."""
+    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, ClientError) else ""
+
+
+def http_status(error: BotoCoreError | ClientError) -> int:
+    """Return the HTTP status of S3's answer, 0 when there was none."""
+    if not isinstance(error, ClientError):
+        return 0
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def storage_error(error: BotoCoreError | ClientError, bucket: str, key: str) -> StorageError:
+    """Say what failed, on what, and what to do; most specific cause first."""
+    where = f"s3://{bucket}/{key}"
+    if isinstance(error, ClientError):
+        meaning, advice = _meaning(error)
+        said = f"{error.operation_name} on {where}: {error_code(error)} (HTTP {http_status(error)}): {_message(error)}"
+        return StorageError(f"{meaning}: {said}. {advice}")
+    for kinds, meaning, advice in UNANSWERED:
+        if isinstance(error, kinds):
+            return StorageError(f"{meaning} for {where}: {error}. {advice}")
+    raise TypeError(f"not an error of botocore: {error!r}")
+
+
+def _meaning(error: ClientError) -> tuple[str, str]:
+    code, operation = error_code(error), error.operation_name
+    if code in DENIED:
+        allowed = PERMISSIONS.get(operation, operation)
+        kms = KMS_HINT if operation in USES_KEYS else ""
+        return "access denied", f"The credentials need {allowed} there{kms}"
+    if code in THROTTLED or http_status(error) in {429, 503}:
+        return "S3 asks to slow down, also after retries", "Use fewer threads or tasks, or retry later"
+    if http_status(error) >= 500:
+        return "S3 failed, also after retries", "Retry later"
+    return ADVICE.get(code, ("S3 refused", "Retry; if it stays, look the code up in the store's documentation"))
+
+
+def _message(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Message", "")).rstrip(".") or "no message"

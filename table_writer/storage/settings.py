@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from table_writer.errors import InvalidInputError
-from table_writer.logins import without_login
+from table_writer.model.location import without_login
 from table_writer.model.upload_spec import MAX_PART_BYTES, MIN_PART_BYTES
 
 __all__ = [

@@ -6,18 +6,26 @@ import contextlib
 import socket
 import struct
 import threading
+from collections.abc import Callable
+from functools import wraps
 from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Any, Concatenate, Final, Literal, ParamSpec, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 
 from table_writer.testing.processes import LOCALHOST
 
-__all__ = ["Cut", "CuttingProxy"]
+__all__ = ["Cut", "CuttingProxy", "Late", "may_come_late"]
+
 
 Cut = Literal["before", "middle", "after", "silence"]
+
 STRICT_CALL: Final = (
     b"\x80\x01\x00\x01"  # how the binary protocol begins a call; the length and the method's name follow
 )
+
+Arguments = ParamSpec("Arguments")
+
+Answer = TypeVar("Answer")
 
 
 class CuttingProxy:
@@ -150,3 +158,71 @@ class _Exchange:
         for end in (self._client, self._server):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+
+
+class Late(Exception):  # noqa: N818  # it is an instruction to a double, and reaches no caller
+    """Raised by a hook before a call that changes something: the double keeps the call in its ``pending``.
+
+    Parameters
+    ----------
+    error
+        What the client gets instead of an answer. ``None``: the client sends the call again at once, which the hook
+        sees as another call, so it is applied now, and once more later.
+    """
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class _Double(Protocol):
+    on_call: Any
+    pending: list[Callable[[], object]]
+
+
+Holder = TypeVar("Holder", bound=_Double)
+
+
+def may_come_late(
+    method: Callable[Concatenate[Holder, Arguments], Answer],
+) -> Callable[Concatenate[Holder, Arguments], Answer]:
+    """Let a hook keep a call of this method for later; keyword arguments are the client's and are not kept.
+
+    Examples
+    --------
+    >>> from table_writer.testing.memory_store import MemoryStore
+    >>> from table_writer.errors import StorageError
+    >>> store = MemoryStore()
+    >>> def lose(operation, phase, key):
+    ...     raise Late(StorageError("no answer"))
+    >>> store.on_call = lose
+    >>> store.put("a", b"1")
+    Traceback (most recent call last):
+    table_writer.errors.StorageError: no answer
+    >>> store.on_call = None
+    >>> store.head("a") is None, store.pending.pop()(), store.head("a").size_bytes
+    (True, None, 1)
+    """
+
+    @wraps(method)
+    def called(self: Holder, /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
+        try:
+            return method(self, *arguments, **named)
+        except Late as late:
+            self.pending.append(_unhooked(self, lambda: method(self, *arguments)))  # type: ignore[call-arg]
+            if late.error is not None:
+                raise late.error from None
+            return called(self, *arguments, **named)
+
+    return called
+
+
+def _unhooked(double: _Double, call: Callable[[], Answer]) -> Callable[[], Answer]:
+    def apply() -> Answer:
+        hook, double.on_call = double.on_call, None
+        try:
+            return call()
+        finally:
+            double.on_call = hook
+
+    return apply

@@ -11,16 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from table_writer.errors import InvalidInputError, MetastoreError, PartitionExistsError, PartitionMissingError
-from table_writer.logins import without_s3_login
-from table_writer.metastore.answers import read_all, require_asked, require_kept, require_same, require_there
-from table_writer.metastore.protocol import nothing
-from table_writer.metastore.validation import (
-    validate_additions,
-    validate_changes,
-    validate_drop,
-    validate_values,
-)
-from table_writer.metastore.whole_table import (
+from table_writer.metastore.hive_objects import (
     DDL_TIME,
     WHOLE_TABLE,
     changed_parameters,
@@ -31,9 +22,22 @@ from table_writer.metastore.whole_table import (
     true_location,
     whole_table_parameters,
 )
+from table_writer.metastore.protocol import (
+    nothing,
+    read_all,
+    require_asked,
+    require_kept,
+    require_same,
+    require_there,
+    validate_additions,
+    validate_changes,
+    validate_drop,
+    validate_values,
+)
+from table_writer.model.location import without_s3_login
+from table_writer.model.process import PerProcess
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table, TableName
-from table_writer.per_process import PerProcess
-from table_writer.testing.late import may_come_late
+from table_writer.testing.faults import may_come_late
 
 __all__ = ["MemoryMetastore"]
 
@@ -50,7 +54,7 @@ class MemoryMetastore:
         Called as ``on_call(method, phase)`` around each call, with the protocol's method name and the phase:
         ``"before"`` or ``"after"``. What it raises reaches the caller: before, nothing has changed; after, the
         change is made (raise a ``LostResponseError`` for a lost answer). It may use the metastore itself, as another
-        process would. A :class:`~table_writer.testing.late.Late` before a change keeps it in :attr:`pending`. Can be
+        process would. A :class:`~table_writer.testing.faults.Late` before a change keeps it in :attr:`pending`. Can be
         set later.
 
     Examples

@@ -14,10 +14,11 @@ from typing import Final, Literal
 
 from table_writer.errors import StorageError
 from table_writer.model.message import UploadedPart
-from table_writer.per_process import PerProcess
+from table_writer.model.process import PerProcess
 from table_writer.storage.object_store import (
     PAGE_KEYS,
     ObjectInfo,
+    RequestCounter,
     StoredObject,
     UploadInfo,
     every_page,
@@ -25,8 +26,7 @@ from table_writer.storage.object_store import (
     require_directory,
     source_changed,
 )
-from table_writer.storage.request_counter import RequestCounter
-from table_writer.testing.late import may_come_late
+from table_writer.testing.faults import may_come_late
 
 __all__ = ["MemoryStore", "Phase"]
 
@@ -73,7 +73,7 @@ class MemoryStore:
     on_call
         Called with the operation (the method's name), ``"before"`` or ``"after"`` it takes effect, and its key or
         prefix; for ``delete`` once per key. Raising in ``"before"`` is a failure, in ``"after"`` a lost response;
-        a :class:`~table_writer.testing.late.Late` in ``"before"`` keeps a call that changes something.
+        a :class:`~table_writer.testing.faults.Late` in ``"before"`` keeps a call that changes something.
     pending
         The calls that were kept. Calling one applies it, without the hook.
 

@@ -9,10 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from table_writer.model.upload_spec import UploadSpec
+from table_writer.upload.file_format import leaf_count, widest_bytes
 from table_writer.upload.files import Files, PartitionFile
-from table_writer.upload.partitioning import rows_by_partition
-from table_writer.upload.spill import Spill
-from table_writer.upload.widths import leaf_count, widest_bytes
+from table_writer.upload.partitioning import Spill, rows_by_partition
 
 __all__ = ["write_rows"]
 

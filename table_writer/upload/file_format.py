@@ -12,7 +12,17 @@ import pyarrow as pa
 
 from table_writer.model.column_statistics import LONGEST_TEXT_BYTES, Bound, ColumnStatistics
 
-__all__ = ["MOST_COLUMNS", "EncodedFile", "MakeBound", "Sink", "make_bound"]
+__all__ = [
+    "MOST_COLUMNS",
+    "EncodedFile",
+    "MakeBound",
+    "Sink",
+    "footer_bytes",
+    "leaf_count",
+    "make_bound",
+    "widest_bytes",
+]
+
 
 MOST_COLUMNS: Final = 100
 """Columns of a file, nested ones not counted, whose statistics are collected.
@@ -20,11 +30,20 @@ MOST_COLUMNS: Final = 100
 Each is some 20 bytes in the message of every task, compressed, all of which the driver holds.
 """
 
+
 MakeBound = Callable[[Any], Bound | None]
 """Makes a bound of what a footer holds for it: a number, or bytes. ``None`` where Python has no such value."""
 
+
 EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local time, and as UTC below
+
 EPOCH_DATE: Final = EPOCH.date()
+
+CHUNK_FOOTER_BYTES: Final = 1500  # what Arrow's writer keeps of one column of one row group until the file ends
+
+MAX_STATISTICS_BYTES: Final = 4096  # Arrow leaves out a minimum or maximum that is longer
+
+STATISTICS: Final = 4  # minimum and maximum, in the footer and in the page index
 
 
 class Sink(Protocol):
@@ -97,3 +116,25 @@ def _text(encoded: bytes) -> str | None:
 
 def _no_bound(_: Any) -> None:
     return None
+
+
+def leaf_count(schema: Any) -> int:
+    """Return how many columns a file of these rows has: a struct is as many as it has fields, all the way down."""
+    return sum(_leaves(field.type) for field in schema)
+
+
+def widest_bytes(rows: Any) -> float:
+    """Return the bytes of an average value of the widest column."""
+    return float(max(column.nbytes for column in rows.columns) / max(1, rows.num_rows))
+
+
+def footer_bytes(rows: Any) -> int:
+    """Return what a file that takes these rows as a row group has to remember of them until it ends."""
+    widths = (column.nbytes / max(1, rows.num_rows) for column in rows.columns)
+    statistics_bytes = sum(STATISTICS * min(MAX_STATISTICS_BYTES, width) for width in widths)
+    return int(CHUNK_FOOTER_BYTES * leaf_count(rows.schema) + statistics_bytes)
+
+
+def _leaves(kind: Any) -> int:
+    children = [kind.field(number).type for number in range(kind.num_fields)] if pa.types.is_nested(kind) else []
+    return sum(map(_leaves, children)) or 1

@@ -9,12 +9,11 @@ from table_writer.errors import StorageError
 from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics
 from table_writer.model.message import PendingUpload, names_of_task
 from table_writer.model.upload_spec import OrcOptions, ParquetOptions, UploadSpec
-from table_writer.upload.file_format import EncodedFile, Sink
+from table_writer.upload.file_format import EncodedFile, Sink, footer_bytes, leaf_count
 from table_writer.upload.orc import OrcFile
 from table_writer.upload.parquet import ParquetFile
 from table_writer.upload.partitioning import PartitionIds
 from table_writer.upload.parts import PartSink, Uploads
-from table_writer.upload.widths import footer_bytes, leaf_count
 
 __all__ = ["Files", "PartitionFile", "file_name"]
 

@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, islice
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from table_writer.errors import InvalidInputError
 from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics
 from table_writer.model.upload_spec import ParquetOptions
-from table_writer.upload.file_format import MOST_COLUMNS, MakeBound, Sink, make_bound
-from table_writer.upload.parquet_dictionary import MAX_DICTIONARY_BYTES, columns_that_repeat
-from table_writer.upload.parquet_types import file_schema, with_schema, writes_int96
-from table_writer.upload.widths import leaf_count, widest_bytes
+from table_writer.upload.file_format import MOST_COLUMNS, MakeBound, Sink, leaf_count, make_bound, widest_bytes
 
-__all__ = ["ParquetFile"]
+__all__ = ["MAX_DICTIONARY_BYTES", "ParquetFile", "columns_that_repeat", "file_schema", "with_schema", "writes_int96"]
+
 
 ARROW_CODECS: Final = {"uncompressed": "none", "lz4raw": "lz4", "lz4_raw": "lz4"}
+
 SPARK_ZSTD_LEVEL: Final = 3  # parquet.compression.codec.zstd.level
+
 MIB: Final = 1024 * 1024
+
 PAGE_BYTES: Final = MIB  # Arrow's and Java's; Arrow looks how full a page is only after a batch of values
+
 LARGEST_PAGE_BYTES: Final = 16 * MIB
+
 BATCH_VALUES: Final = 1024  # Arrow's own: values between two looks
+
+MAX_DICTIONARY_BYTES: Final = 1024 * 1024  # parquet-mr's and Arrow's: a larger one is given up half-way
+
+SAMPLE_ROWS: Final = 2048
+
+SAMPLE_BYTES: Final = 4 * 1024 * 1024  # of rows so wide that fewer of them are looked at
+
+WORTHWHILE: Final = 0.7  # dictionary and indices must take less than this share of the plain values
+
+MICROS: Final = pa.timestamp("us", tz="UTC")
+
+MILLIS: Final = pa.timestamp("ms", tz="UTC")
 
 
 class ParquetFile:
@@ -129,3 +147,135 @@ def _statistics(said: Any, column: _Column) -> ColumnStatistics:
         low=column.make_bound(said.min_raw) if has_bounds else None,
         high=column.make_bound(said.max_raw) if has_bounds else None,
     )
+
+
+def columns_that_repeat(rows: Any) -> list[str]:
+    """Return the paths of the Parquet columns of a table that a dictionary makes clearly smaller."""
+    largest = max(rows.to_batches(), key=lambda batch: batch.num_rows)
+    sample_rows = max(1, min(SAMPLE_ROWS, SAMPLE_BYTES * largest.num_rows // max(1, largest.nbytes)))
+    step = max(1, largest.num_rows // sample_rows)
+    sample = largest.take(pa.array(range(0, largest.num_rows, step), type=pa.int64()))
+    scale = rows.num_rows / sample.num_rows
+    return [
+        path
+        for name, column in zip(rows.column_names, sample.columns, strict=True)
+        for path, values in _leaves(name, column)
+        if _repeats(values, scale)
+    ]
+
+
+def _leaves(path: str, values: Any) -> Iterator[tuple[str, Any]]:
+    kind = values.type
+    if pa.types.is_struct(kind):
+        for position, field in enumerate(kind):
+            yield from _leaves(f"{path}.{field.name}", values.field(position))
+    elif pa.types.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", values.keys)
+        yield from _leaves(f"{path}.key_value.value", values.items)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _leaves(f"{path}.list.element", values.values)
+    elif not pa.types.is_boolean(kind) and not pa.types.is_null(kind):
+        yield path, values
+
+
+def _repeats(values: Any, scale: float) -> bool:
+    value_count = len(values) - values.null_count
+    distinct_count = len(values.unique()) - (values.null_count > 0)  # several times faster than count_distinct
+    if distinct_count == value_count:
+        return False
+    all_values = value_count * scale
+    distinct = _distinct_in_all(value_count, distinct_count, all_values)
+    width = values.nbytes / len(values) + 4 if _is_binary(values.type) else values.type.bit_width / 8
+    dictionary_bytes = distinct * width
+    index_bytes = all_values * max(1, math.ceil(math.log2(distinct))) / 8
+    is_smaller: bool = dictionary_bytes + index_bytes < WORTHWHILE * all_values * width
+    return is_smaller and dictionary_bytes <= MAX_DICTIONARY_BYTES
+
+
+def _is_binary(kind: Any) -> bool:
+    types = pa.types
+    return bool(
+        types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
+    )
+
+
+def _distinct_in_all(sampled: int, distinct: int, total: float) -> float:
+    """Return D such that a draw of ``sampled`` out of D equally likely values shows ``distinct`` different ones."""
+    if total <= sampled:
+        return distinct
+    low, high = float(distinct), float(sampled) ** 2
+    for _ in range(40):
+        middle = (low + high) / 2
+        if middle * -math.expm1(-sampled / middle) < distinct:
+            low = middle
+        else:
+            high = middle
+    return min(high, total)
+
+
+def file_schema(schema: Any, options: ParquetOptions) -> Any:
+    """Return the schema of a file: every column and everything in it may be null, as in Spark's files.
+
+    Raises
+    ------
+    InvalidInputError
+        A column has a type that Parquet cannot hold.
+    """
+    fields = []
+    for field in schema:
+        kind = file_type(field.type, column=field.name)
+        if kind == MICROS and options.timestamp_type == "TIMESTAMP_MILLIS":
+            kind = MILLIS
+        fields.append(pa.field(field.name, kind))
+    return pa.schema(fields)
+
+
+def file_type(kind: Any, *, column: str) -> Any:
+    """Return the type to write for a type that Spark sent."""
+    types = pa.types
+    if types.is_struct(kind):
+        return pa.struct([pa.field(field.name, file_type(field.type, column=column)) for field in kind])
+    if types.is_list(kind) or types.is_large_list(kind):
+        make = pa.list_ if types.is_list(kind) else pa.large_list
+        return make(pa.field("element", file_type(kind.value_type, column=column)))
+    if types.is_map(kind):
+        key = pa.field("key", file_type(kind.key_type, column=column), nullable=False)
+        return pa.map_(key, pa.field("value", file_type(kind.item_type, column=column)))
+    return _without_children(kind, column=column)
+
+
+def _without_children(kind: Any, *, column: str) -> Any:
+    types = pa.types
+    if types.is_timestamp(kind):
+        return pa.timestamp("us") if kind.tz is None else MICROS
+    if types.is_time64(kind):
+        return pa.time64("us")
+    if types.is_duration(kind):
+        return pa.int64()  # Spark's day-time interval: micros
+    if types.is_null(kind) or types.is_interval(kind):
+        raise InvalidInputError(f"column {column!r} has type {kind}, which Parquet has no column for; cast it")
+    return kind
+
+
+def with_schema(rows: Any, schema: Any) -> Any:
+    """Return a table with the types of a file; columns that have them already are not copied."""
+    columns = []
+    for column, field in zip(rows.columns, schema, strict=True):
+        if column.type == field.type:
+            columns.append(column)
+        elif field.type == MILLIS:
+            columns.append(pc.floor_temporal(column, unit="millisecond").cast(field.type))
+        else:
+            columns.append(column.cast(field.type))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def writes_int96(schema: Any, options: ParquetOptions) -> bool:
+    """Whether timestamps become INT96: Arrow does that for all of a file or none, and TIMESTAMP_NTZ never is."""
+    return options.timestamp_type == "INT96" and not any(_has_local_timestamp(field.type) for field in schema)
+
+
+def _has_local_timestamp(kind: Any) -> bool:
+    if pa.types.is_timestamp(kind):
+        return kind.tz is None
+    return any(_has_local_timestamp(kind.field(position).type) for position in range(kind.num_fields))

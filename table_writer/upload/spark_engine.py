@@ -12,13 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from table_writer.errors import CheckFailedError, InvalidInputError
-from table_writer.model.partition_name import partition_values
-from table_writer.model.table import PartitionValues
+from table_writer.model.table import PartitionValues, partition_values
 from table_writer.model.write import StagedFiles, StagedPartition, WritePlan
+from table_writer.spark.files import SparkFiles, reason
+from table_writer.spark.jobs import run_interruptibly, translated
 from table_writer.storage import ObjectInfo, ObjectStore, is_hidden
-from table_writer.upload.failures import translated
-from table_writer.upload.interrupt import run_interruptibly
-from table_writer.upload.spark_files import SparkFiles, reason
 
 __all__ = ["SparkEngine"]
 

@@ -12,12 +12,12 @@ from pyspark import TaskContext
 from table_writer.errors import InvalidInputError
 from table_writer.model.message import CommitMessage
 from table_writer.model.upload_spec import UploadSpec
+from table_writer.spark.executors import worker_store
 from table_writer.storage.object_store import ObjectStore
 from table_writer.upload.buffer import write_rows
 from table_writer.upload.files import Files, file_name
 from table_writer.upload.partitioning import PartitionIds, in_chunks
 from table_writer.upload.parts import Uploads
-from table_writer.upload.worker_store import worker_store
 
 __all__ = ["MESSAGE_COLUMN", "MESSAGE_SCHEMA", "map_function", "upload_rows"]
 

@@ -9,24 +9,22 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from table_writer.boot_clock import boot_seconds
 from table_writer.errors import ConflictError, MetastoreError, TableWriterError
-from table_writer.log.deadline import Deadline
 from table_writer.log.files import files_at
 from table_writer.log.history import History, Left, Placement
 from table_writer.log.registration import check_keys
 from table_writer.log.removal import abort_uploads, batches, delete_keys
-from table_writer.log.rules import claim_is_over
+from table_writer.log.rules import Deadline, claim_is_over
 from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import DISCARD, DeletedLocation, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location
+from table_writer.model.process import boot_seconds
 from table_writer.model.table import Partition, PartitionValues, Table
 from table_writer.model.write import TableLayout, new_write_id
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo
 from table_writer.vacuum.dead_writes import DeadWrite, look_for_traces
-from table_writer.vacuum.due import Ages, Due, InUse, Kept, due, in_use, is_used, may_go
-from table_writer.vacuum.others import Others
+from table_writer.vacuum.due import Ages, Due, InUse, Kept, Others, due, in_use, is_used, may_go
 
 __all__ = ["FoundLocation", "Vacuum", "Vacuumed"]
 

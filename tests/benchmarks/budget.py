@@ -25,9 +25,9 @@ from pyspark.sql import DataFrame
 
 from table_writer import TableWriter
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
+from table_writer.spark.jobs import batches_of
 from table_writer.storage import ObjectStore, open_store
 from table_writer.testing import Lakehouse, lakehouse
-from table_writer.upload.batches import batches_of
 from table_writer.upload.task import upload_rows
 from tests.benchmarks.cases import CASES, Case, Size
 from tests.benchmarks.memory import ForgetfulStore

@@ -28,10 +28,10 @@ from typing import Final
 
 from table_writer.model.message import CommitMessage, CommitMessages
 from table_writer.model.write import StagedFiles, WritePlan
-from table_writer.open_write import OpenWrite
+from table_writer.spark.executors import jobs
 from table_writer.testing import MetastoreServer
-from table_writer.upload.completing import jobs
 from table_writer.upload.job import check_messages
+from table_writer.write.running_write import OpenWrite
 from tests.benchmarks.scale_metastore import measure
 from tests.benchmarks.scale_picture import draw
 from tests.benchmarks.scale_world import TABLE, ScaleWorld

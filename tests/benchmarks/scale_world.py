@@ -20,16 +20,15 @@ from table_writer.log.owner import Owner, claim_root
 from table_writer.log.removal import batches
 from table_writer.maintenance import Maintenance
 from table_writer.model.message import CommitMessage, PendingUpload, UploadedPart, names_of_task
-from table_writer.model.partition_name import partition_name
-from table_writer.model.table import Column, Partition, PartitionValues, Table, TableName
+from table_writer.model.table import Column, Partition, PartitionValues, Table, TableName, partition_name
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.model.write import StagedFiles, WriteMode, WritePlan, new_write_id
-from table_writer.open_write import OpenWrite
-from table_writer.services import Services, TableServices
+from table_writer.spark.executors import jobs
 from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.memory_store import MemoryStore, _Upload
-from table_writer.upload.completing import jobs
+from table_writer.write.running_write import OpenWrite
+from table_writer.write.services import Services, TableServices
 
 TABLE = TableName("mart_customer_orders", "orders_enriched")
 ROOT = "s3a://company-data-lake/warehouse/production/mart_customer_orders.db/orders_enriched/"

@@ -11,13 +11,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from table_writer.check.audit import Audit
-from table_writer.check.check import Check
+from table_writer.check.check import Audit, Check
 from table_writer.check.run import as_checks, require_valid, run_checks
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
-from table_writer.model.partition_name import NULL_PARTITION
-from table_writer.model.table import Column
+from table_writer.model.table import NULL_PARTITION, Column
 from table_writer.model.write import StagedPartition
 
 

@@ -18,8 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType
 
 from table_writer.check import expression, function_check, in_range, not_null, only_partitions, row_count, unique
-from table_writer.check.report import failure_text
-from table_writer.check.run import as_checks, require_passed, run_checks
+from table_writer.check.run import as_checks, failure_text, require_passed, run_checks
 from table_writer.errors import CheckFailedError, InvalidInputError
 from table_writer.model.check_result import CheckResult
 

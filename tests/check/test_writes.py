@@ -20,7 +20,7 @@ from table_writer.check import (
     row_count_change,
 )
 from table_writer.check.check import Check
-from table_writer.check.fresh import Fresh
+from table_writer.check.writes import Fresh
 from table_writer.errors import InvalidInputError
 from table_writer.model.column_statistics import ColumnStatistics
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from table_writer.cli.exit_codes import MEANINGS, ExitCode
-from table_writer.cli.output import Output
+from table_writer.cli.arguments import MEANINGS, ExitCode
+from table_writer.cli.main import Output
 from table_writer.display.reports import HistoryReport
 from table_writer.errors import (
     CheckFailedError,
@@ -272,7 +272,7 @@ def test_the_module_is_the_command() -> None:
 
 def test_a_reader_that_has_gone_is_silent() -> None:
     code = (
-        "from table_writer.cli.output import Output\n"
+        "from table_writer.cli.main import Output\n"
         "Output(as_json=False, verbose=False).report({}, 'x\\n' * 100_000)\n"
         "print('more')"
     )

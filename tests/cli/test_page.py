@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from table_writer.cli.arguments import build_parser, parse
+from table_writer.cli.arguments import MEANINGS, build_parser, parse
 from table_writer.cli.commands import COMMANDS
 from table_writer.cli.configuration import DIRECTORY_VARIABLES, METASTORE_VARIABLE, SITE_FILES
-from table_writer.cli.exit_codes import MEANINGS
 from tests.cli.shell import TABLE, Shell
 from tests.publish.world import World
 

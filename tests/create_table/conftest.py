@@ -11,12 +11,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from table_writer.create_table import create_table
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.new_table import NewTable
 from table_writer.model.table import TableName
+from table_writer.spark.create_table import create_table
 from table_writer.testing import Lakehouse
 
 PASSING = {"Created Time", "Statistics"}  # differ by the second, and because saveAsTable writes files

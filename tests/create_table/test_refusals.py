@@ -23,10 +23,10 @@ from pyspark.sql.types import (
     UserDefinedType,
 )
 
-from table_writer.create_table import create_table, create_table_statement
 from table_writer.errors import InvalidInputError, MetastoreError, TableWriterError
 from table_writer.model.new_table import NewTable
 from table_writer.model.table import TableName
+from table_writer.spark.create_table import create_table, create_table_statement
 
 from .conftest import Twins
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from table_writer.display.check_results import checks_in_short
 from table_writer.display.reports import HistoryReport
 from table_writer.display.staged_report import DiscardReport, StagedDetail, StagedReport
+from table_writer.display.write_result import checks_in_short
 from table_writer.model.check_result import CheckResult
 
 from .gallery import usual

@@ -10,7 +10,7 @@ import pytest
 from table_writer.config import SessionSettings
 from table_writer.display.reports import Finding
 from table_writer.doctor import examine
-from table_writer.services import TableServices
+from table_writer.write.services import TableServices
 from tests.publish.world import World
 
 Checked = Callable[..., list[Finding]]

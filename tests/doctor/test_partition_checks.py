@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from table_writer.doctor import partitions
+from table_writer.doctor import table as partitions
 from table_writer.model.location import Location
 from tests.doctor.conftest import of_check, status_of
 from tests.publish.world import ROOT, TABLE, World

@@ -12,13 +12,11 @@ from typing import Any
 import pytest
 
 from table_writer.doctor import examine
-from table_writer.doctor.bucket import lifecycle, lifecycle_findings, longest_write, versioning
-from table_writer.doctor.patient import Patient
-from table_writer.doctor.store import ACTIONS
+from table_writer.doctor.servers import ACTIONS, lifecycle, lifecycle_findings, longest_write, versioning
+from table_writer.doctor.subject import Patient
 from table_writer.errors import StorageError
 from table_writer.model.location import Location
 from table_writer.model.write import TableLayout
-from table_writer.services import TableServices
 from table_writer.storage import LocalSettings, S3Overrides, S3Settings, open_store, settings_for
 from table_writer.storage.bucket_checks import LifecycleRule
 from table_writer.storage.object_store import UploadInfo
@@ -26,6 +24,7 @@ from table_writer.storage.s3 import S3Store
 from table_writer.storage.settings import StaticKeys
 from table_writer.testing.memory_store import MemoryStore
 from table_writer.testing.s3_server import S3Server
+from table_writer.write.services import TableServices
 from tests.doctor.conftest import of_check, status_of
 from tests.publish.world import World
 from tests.storage.conftest import FakeS3

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from table_writer import TableWriter, TableWriterConfig
 from table_writer.log.table_log import TableLog
-from table_writer.publish.carry_over import CarryOver
+from table_writer.publish.append import CarryOver
 from table_writer.publish.switch import Switch
 
 try:

@@ -16,11 +16,10 @@ from pyspark.sql import SparkSession
 
 from table_writer import ConflictError, InvalidInputError, TableWriter
 from table_writer.model.table import Partition
+from table_writer.spark.executors import MANY_COPIES, ExecutorCopies, Executors, _copier
 from table_writer.storage import open_store
 from table_writer.storage.object_store import ObjectInfo
 from table_writer.testing import Lakehouse
-from table_writer.upload.copying import MANY_COPIES, ExecutorCopies, _copier
-from table_writer.upload.on_executors import Executors
 
 from .watched import BEFORE_CLAIM, COPYING, STAGED, Moment, Seen, requests_to
 

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from table_writer import CheckFailedError, InvalidInputError, TableWriter
 from table_writer.model.write import WriteMode, WritePlan, new_write_id
-from table_writer.plan.table_schema import table_schema
+from table_writer.plan.types import table_schema
+from table_writer.spark.files import SparkFiles
 from table_writer.testing import Lakehouse
-from table_writer.upload.spark_files import SparkFiles
 
 Make = Callable[..., str]
 Content = Callable[[str], set[tuple[Any, ...]]]

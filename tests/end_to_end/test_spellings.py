@@ -13,9 +13,8 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from table_writer import InvalidInputError, PartitionExistsError, TableWriter
-from table_writer.model.partition_name import NULL_PARTITION, partition_name
 from table_writer.model.partition_value import canonical
-from table_writer.model.table import Partition
+from table_writer.model.table import NULL_PARTITION, Partition, partition_name
 from tests.model.partition_texts import ONE_VALUE, TEXTS, ZONE
 
 LONGEST_NAME: Final = 767  # of a partition, in the metastore's database

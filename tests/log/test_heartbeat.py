@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from table_writer.log.heartbeat import Heartbeat
+from table_writer.log.registration import Heartbeat
 from table_writer.testing.memory_store import MemoryStore
 
 

@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 
 from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
-from table_writer.log.keys import comes_before, is_kept, published_with_key
 from table_writer.log.rules import (
     Effect,
     PartitionState,
     Standing,
     claim_is_over,
+    comes_before,
     effect,
     is_covered,
+    is_kept,
     partition_state,
+    published_with_key,
     rebuilt_outcome,
     recovered_state,
     standing,

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from table_writer.errors import InvalidInputError, MetastoreError, StorageError, TableWriterError
-from table_writer.log.moved import refuse_left_log, require_in_place
+from table_writer.log.owner import refuse_left_log, require_in_place
 from table_writer.model.entry import LogEntry, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.table import ROOT_PARAMETER, Partition, TableName
 from table_writer.model.write import TableLayout, WriteMode
-from table_writer.publish.files_there import _same
+from table_writer.publish.entry import _same
 from table_writer.storage.object_store import ObjectInfo
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 

@@ -26,8 +26,7 @@ from table_writer.errors import (
 )
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
-from table_writer.model.partition_name import NULL_PARTITION
-from table_writer.model.table import Column, Partition, PartitionChange, Table, TableName
+from table_writer.model.table import NULL_PARTITION, Column, Partition, PartitionChange, Table, TableName
 from table_writer.testing.memory_metastore import MemoryMetastore
 from tests.metastore.conftest import FIGURES, World
 

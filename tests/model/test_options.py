@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from table_writer import InvalidInputError, WriteOptions
+from table_writer.config import NewTableKeywords, WriteKeywords, write_mode
 from table_writer.model.new_table import NewTable
 from table_writer.model.write import WriteMode
-from table_writer.options import NewTableKeywords, WriteKeywords, write_mode
 
 BAD: dict[str, list[Any]] = {
     "where": [None, 3],

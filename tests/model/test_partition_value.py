@@ -8,8 +8,8 @@ from collections import defaultdict
 import pytest
 
 from table_writer.errors import InvalidInputError
-from table_writer.model.partition_name import NULL_PARTITION
 from table_writer.model.partition_value import Spellings, canonical, has_spellings
+from table_writer.model.table import NULL_PARTITION
 
 from .partition_texts import ONE_VALUE, TEXTS, ZONE
 

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_type
 
-from table_writer.plan.batches import BATCH_BYTES, FIXED_WIDTHS, WIDER_THAN_SEEN, batch_rows, fixed_row_bytes
+from table_writer.plan.distribution import BATCH_BYTES, FIXED_WIDTHS, WIDER_THAN_SEEN, batch_rows, fixed_row_bytes
 
 STRING = T.StructType().add("name", "string")
 

@@ -8,11 +8,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType, _parse_datatype_string
 
 from table_writer.errors import SchemaMismatchError
-from table_writer.model.schema_mode import SchemaMode
+from table_writer.model.new_table import SchemaMode
 from table_writer.model.table import Column, Table, TableName
 from table_writer.plan.fit import Fitted, fit
 from table_writer.plan.limits import violation
-from table_writer.plan.table_schema import CHAR_VARCHAR, exact_type, stored_field, table_schema
+from table_writer.plan.types import CHAR_VARCHAR, exact_type, stored_field, table_schema
 
 
 def table(ddl: str) -> StructType:

@@ -19,11 +19,10 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from table_writer.model.schema_mode import SchemaMode
+from table_writer.model.new_table import SchemaMode
 from table_writer.plan.evolve import added_field, addition_problems
-from table_writer.plan.match import match
-from table_writer.plan.table_schema import CHAR_VARCHAR
-from table_writer.plan.type_pairs import Match, unstorable
+from table_writer.plan.fit import match
+from table_writer.plan.types import CHAR_VARCHAR, Match, unstorable
 
 A_AND_B = StructType([StructField("a", IntegerType()), StructField("b", StringType())])
 ONLY_A = StructType([StructField("a", IntegerType())])

@@ -8,7 +8,7 @@ import pytest
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import Column, Table, TableName
-from table_writer.plan.table_check import ORC_SERDE, PARQUET_SERDE, require_writable
+from table_writer.plan.file_options import ORC_SERDE, PARQUET_SERDE, require_writable
 
 GOOD = Table(
     name=TableName("mart", "orders"),

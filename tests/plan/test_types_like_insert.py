@@ -41,12 +41,10 @@ from pyspark.sql.types import (
     _parse_datatype_string,
 )
 
-from table_writer.model.schema_mode import SchemaMode
-from table_writer.plan.fit import Fitted, fit
+from table_writer.model.new_table import SchemaMode
+from table_writer.plan.fit import Fitted, fit, match
 from table_writer.plan.limits import violation
-from table_writer.plan.match import match
-from table_writer.plan.table_schema import plain_type, stored_field
-from table_writer.plan.type_pairs import Match
+from table_writer.plan.types import Match, plain_type, stored_field
 
 DECIMALS: Final = {
     f"decimal({precision},{scale})": DecimalType(precision, scale)

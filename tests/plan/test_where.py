@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from table_writer.errors import InvalidInputError
-from table_writer.plan.table_schema import CHAR_VARCHAR
+from table_writer.plan.types import CHAR_VARCHAR
 from table_writer.plan.where import Where
 
 TEXT = StructType([StructField("dt", StringType())])

@@ -6,7 +6,6 @@ import enum
 from collections.abc import Sequence
 
 from table_writer.log.history import History, Left, Placement, SlotRecord
-from table_writer.log.keys import published_with_key
 from table_writer.log.rules import (
     Effect,
     PartitionState,
@@ -15,6 +14,7 @@ from table_writer.log.rules import (
     effect,
     is_covered,
     partition_state,
+    published_with_key,
     rebuilt_outcome,
     recovered_state,
     standing,

@@ -11,8 +11,8 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, LostResponseError, MetastoreError, OutcomeUnknownError
-from table_writer.log.deadline import Deadline
 from table_writer.log.owner import Owner, claim_root, require_owner
+from table_writer.log.rules import Deadline
 from table_writer.model.entry import Operation, Outcome
 from table_writer.model.table import Column
 from table_writer.publish.recovery import Recovered, Recovery

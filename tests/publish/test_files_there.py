@@ -9,7 +9,7 @@ import pytest
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
-from table_writer.publish.files_there import NotThereError, files_there
+from table_writer.publish.entry import NotThereError, files_there
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 
 T = str(TABLE)

@@ -23,9 +23,8 @@ from table_writer.errors import (
 )
 from table_writer.log.history import written_ids
 from table_writer.model.entry import Outcome
-from table_writer.model.partition_name import NULL_PARTITION
 from table_writer.model.partition_value import Spellings
-from table_writer.model.table import PartitionValues
+from table_writer.model.table import NULL_PARTITION, PartitionValues
 from table_writer.model.write import WriteMode
 from table_writer.publish.publisher import RepeatedError
 from table_writer.storage.object_store import ObjectInfo

@@ -22,7 +22,7 @@ from table_writer.model.entry import Outcome
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import Column
 from table_writer.model.write import WriteMode
-from table_writer.staged_writes import StagedWrites
+from table_writer.write.staged_writes import StagedWrites
 from tests.publish.world import DeathError, Fault, World
 
 T = "mart.orders"

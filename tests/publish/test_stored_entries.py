@@ -15,7 +15,7 @@ from table_writer.errors import MetastoreError
 from table_writer.log.registration import writer_identity
 from table_writer.model.table import Partition
 from table_writer.model.write import WriteMode
-from table_writer.publish.success import success_json
+from table_writer.write.results import success_json
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 
 T = str(TABLE)

@@ -21,9 +21,8 @@ from table_writer.maintenance import Maintenance
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage, PendingUpload
-from table_writer.model.partition_name import name_in
 from table_writer.model.staged_write import StagedRecord
-from table_writer.model.table import Column, Partition, Table, TableName
+from table_writer.model.table import Column, Partition, Table, TableName, name_in
 from table_writer.model.write import (
     Scope,
     StagedFiles,
@@ -34,14 +33,14 @@ from table_writer.model.write import (
     new_write_id,
     no_partition,
 )
-from table_writer.open_write import OpenWrite
 from table_writer.publish.publisher import Published, RepeatedError
 from table_writer.publish.switch import NO_FILES
-from table_writer.services import Services, TableServices
 from table_writer.storage import visible_files
 from table_writer.storage.object_store import ObjectStore
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.memory_store import MemoryStore
+from table_writer.write.running_write import OpenWrite
+from table_writer.write.services import Services, TableServices
 
 Rows = Mapping[str, frozenset[int]]
 TABLE = TableName("mart", "orders")

@@ -19,13 +19,12 @@ from table_writer.errors import InvalidInputError, StorageError
 from table_writer.maintenance import Maintenance
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
-from table_writer.model.partition_name import NULL_PARTITION, partition_name, partition_values
-from table_writer.model.table import TableName
-from table_writer.services import TableServices
-from table_writer.spark_services import SessionServices
+from table_writer.model.table import NULL_PARTITION, TableName, partition_name, partition_values
 from table_writer.storage.local import LocalStore
 from table_writer.testing import Lakehouse
 from table_writer.testing.memory_metastore import MemoryMetastore
+from table_writer.write.services import TableServices
+from table_writer.write.session_services import SessionServices
 from tests.cli.shell import Shell
 from tests.publish.world import TABLE, TableWorld, World
 from tests.security.attacked import NOW, Attacked, T, bodies

@@ -21,16 +21,16 @@ from pyspark.errors import PySparkException
 from table_writer import TableWriter
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, TableWriterError
+from table_writer.metastore.connection import Wire
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
-from table_writer.metastore.wire import Wire
 from table_writer.model.location import Location
 from table_writer.model.table import Column
-from table_writer.services import Services
-from table_writer.spark_services import SessionServices
 from table_writer.storage import ObjectStore, S3Overrides, S3Settings, StoreSettings, open_store, settings_for
 from table_writer.storage.settings import AssumedRole
 from table_writer.testing import Lakehouse
+from table_writer.write.services import Services
+from table_writer.write.session_services import SessionServices
 from tests.cli.shell import Shell
 from tests.publish.world import TABLE, DeathError, Fault, World
 from tests.security.attacked import NOW, bodies

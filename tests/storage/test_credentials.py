@@ -18,7 +18,7 @@ from botocore.credentials import Credentials, RefreshableCredentials
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.storage import S3Settings, open_store
-from table_writer.storage.credentials import resolve
+from table_writer.storage.s3_client import resolve
 from table_writer.storage.settings import (
     Anonymous,
     AssumedRole,

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.storage.local import LocalStore
-from table_writer.storage.local_clock import FileSystemClock
+from table_writer.storage.local import FileSystemClock, LocalStore
 
 WRITE = "_table_writer/data/1"
 
@@ -67,7 +66,7 @@ def test_ages_are_by_the_clock_of_the_file_system_and_not_by_this_hosts(root: Pa
 
 def test_each_file_system_is_asked_once_a_minute_and_time_goes_on_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     now, asked = [10.0], []
-    monkeypatch.setattr("table_writer.storage.local_clock.boot_seconds", lambda: now[0])
+    monkeypatch.setattr("table_writer.storage.local.boot_seconds", lambda: now[0])
     clock = FileSystemClock()
 
     def ask(device: int, time_there: float) -> float:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from table_writer.errors import InvalidInputError
 from table_writer.storage import visible_files
-from table_writer.storage.visible import is_hidden
+from table_writer.storage.object_store import is_hidden
 from table_writer.testing.memory_store import MemoryStore
 
 if TYPE_CHECKING:

@@ -10,11 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from table_writer.errors import StorageError
+from table_writer.spark.executors import COPIES_PER_TASK, ExecutorCopies, Executors
 from table_writer.storage import LocalSettings, LocalStore, SourceChangedError
 from table_writer.storage.object_store import ObjectInfo
 from table_writer.testing import Lakehouse
-from table_writer.upload.copying import COPIES_PER_TASK, ExecutorCopies
-from table_writer.upload.on_executors import Executors
 
 FILES = COPIES_PER_TASK + 20
 

@@ -13,10 +13,10 @@ from pyspark.errors import PythonException
 from pyspark.sql import functions as F  # noqa: N812 - as Spark documents it
 
 from table_writer.errors import InvalidInputError, TableWriterError
-from table_writer.model.partition_name import NULL_PARTITION
+from table_writer.model.table import NULL_PARTITION
+from table_writer.spark.jobs import run_interruptibly
 from table_writer.storage import S3Settings, open_store
 from table_writer.storage.settings import StaticKeys
-from table_writer.upload.interrupt import run_interruptibly
 from table_writer.upload.job import Uploader
 
 

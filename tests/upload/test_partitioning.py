@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from table_writer.errors import InvalidInputError
-from table_writer.model.partition_name import NULL_PARTITION
+from table_writer.model.table import NULL_PARTITION
 from table_writer.upload.partitioning import PartitionIds, in_chunks, rows_by_partition
 
 

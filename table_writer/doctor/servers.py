@@ -1,0 +1,380 @@
+"""Checks of the store, by trying: each with objects and uploads of its own, which are gone afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeVar
+
+from table_writer.display.reports import Finding
+from table_writer.doctor.subject import Patient, error, note, ok, warning
+from table_writer.errors import StorageError, TableWriterError
+from table_writer.log.history import History
+from table_writer.model.entry import Operation
+from table_writer.model.location import Location
+from table_writer.storage.bucket_checks import LifecycleRule, bucket_versioning, incomplete_upload_rules
+from table_writer.storage.s3 import S3Store
+
+__all__ = [
+    "addresses",
+    "clock",
+    "compare_and_set",
+    "conditional_put",
+    "lifecycle",
+    "lifecycle_findings",
+    "longest_write",
+    "permissions",
+    "switch_time",
+    "versioning",
+]
+
+
+Answer = TypeVar("Answer")
+
+MAX_SKEW_SECONDS: Final = 60  # S3 itself refuses requests from 15 minutes on
+
+ACTIONS: Final = {  # what was tried: the policy action, and whether it is the bucket's
+    "put an object": ("s3:PutObject", False),
+    "get an object": ("s3:GetObject", False),
+    "see that an object is not there": ("s3:ListBucket", True),  # without it S3 answers 403 instead of 404
+    "list objects": ("s3:ListBucket", True),
+    "delete an object": ("s3:DeleteObject", False),
+    "create an upload": ("s3:PutObject", False),
+    "upload a part": ("s3:PutObject", False),
+    "list uploads": ("s3:ListBucketMultipartUploads", True),
+    "abort an upload": ("s3:AbortMultipartUpload", False),
+}
+
+LEAVES_TRACES: Final = frozenset({"delete an object", "abort an upload"})
+
+WANTED_DAYS: Final = 7
+
+WRITE_ID_TIME: Final = "%Y%m%dT%H%M%S"
+
+SHORT_OF: Final = 2  # a rule shorter than this many times the longest write is too close
+
+HONOURED_FROM: Final = (2, 3, 10)  # HIVE-26882; of the later ones Hive 3 lacks it
+
+LACKING: Final = (3,)
+
+SECONDS_PER_PARTITION: Final = {4: 0.0006}  # of one alter; measured on 4.0.1
+
+SLOWEST_SECONDS_PER_PARTITION: Final = 0.0027  # measured on Hive 2.3.10
+
+LONGEST_TIMEOUT_SECONDS: Final = 86_400  # of a publish, by TableWriterConfig
+
+
+def conditional_put(patient: Patient) -> Iterable[Finding]:
+    """Put twice on condition that the key does not exist: the second put must be refused."""
+    store = patient.services.store
+    with _own_directory(patient) as directory:
+        key = f"{directory}claim"
+        first = store.put_if_absent(key, b"first")
+        second = store.put_if_absent(key, b"second")
+    if first and not second:
+        yield ok("conditional put", "the store refuses a second conditional put: one of two writers gets the entry")
+    else:
+        yield error(
+            "conditional put",
+            f"the store accepts a second conditional put (If-None-Match) below {patient.services.layout.root}: two"
+            " writers can overwrite each other's entries",
+            "write nothing with this store; use AWS S3, MinIO, or Ceph from Squid on, and no proxy that drops the"
+            " If-None-Match header",
+        )
+
+
+def permissions(patient: Patient) -> Iterable[Finding]:
+    """Try every kind of request that writes and maintenance send."""
+    with _own_directory(patient) as directory:
+        trial = _Trial(patient, f"{directory}object", directory)
+        findings = [*trial.objects(), *trial.uploads()]
+    tried = f"all {len(ACTIONS)} kinds of request are allowed below {patient.services.layout.own}"
+    return findings or [ok("permissions", tried)]
+
+
+def clock(patient: Patient) -> Iterable[Finding]:
+    """Compare the store's clock with this machine's. Ages never depend on it, but signatures and people do."""
+    store = patient.services.store
+    with _own_directory(patient) as directory:
+        store.put(f"{directory}clock", b"tick")
+        before = datetime.now(UTC)
+        stored = store.get(f"{directory}clock")
+        after = datetime.now(UTC)
+    if stored is None:
+        raise StorageError(f"{directory}clock was put a moment ago and is not there")
+    there = stored.info.modified_at + timedelta(seconds=stored.age_seconds)
+    skew_seconds = max((there - after).total_seconds(), (before - there).total_seconds(), 0.0)
+    if skew_seconds <= MAX_SKEW_SECONDS:
+        yield ok("clock", "this machine and the store agree on the time")
+    else:
+        yield note(
+            "clock",
+            f"this machine's clock is {skew_seconds:,.0f} s away from the store's. No decision depends on it; S3"
+            " refuses requests from 900 s on, and times in the history are this machine's",
+            "synchronise the clock of this machine (NTP)",
+        )
+
+
+@dataclass
+class _Trial:
+    patient: Patient
+    key: str
+    directory: str
+
+    def objects(self) -> Iterator[Finding]:
+        store = self.patient.services.store
+        _, failed = self._try("put an object", lambda: store.put(self.key, b"probe"))
+        yield from failed
+        for what, request in (
+            ("get an object", lambda: store.get(self.key)),
+            ("see that an object is not there", lambda: store.get(f"{self.directory}missing")),
+            ("list objects", lambda: [found.key for found in store.list(self.directory)]),
+            ("delete an object", lambda: store.delete([self.key])),
+        ):
+            yield from self._try(what, request)[1]
+
+    def uploads(self) -> Iterator[Finding]:
+        store = self.patient.services.store
+        upload_id, failed = self._try("create an upload", lambda: store.create_upload(self.key))
+        yield from failed
+        if upload_id is not None:
+            yield from self._try("upload a part", lambda: store.upload_part(self.key, upload_id, 1, b"probe"))[1]
+        listed, failed = self._try("list uploads", lambda: [u.upload_id for u in store.list_uploads(self.directory)])
+        yield from failed
+        if upload_id is not None:
+            if listed is not None and upload_id not in listed:
+                yield _no_uploads_listed()
+            yield from self._try("abort an upload", lambda: store.abort_upload(self.key, upload_id))[1]
+
+    def _try(self, what: str, request: Callable[[], Answer]) -> tuple[Answer | None, list[Finding]]:
+        try:
+            return request(), []
+        except TableWriterError as failure:
+            left = f" (left behind: {self.directory})" if what in LEAVES_TRACES else ""
+            return None, [error("permissions", f"cannot {what}: {failure}{left}", _advice(self.patient, what))]
+
+
+def _no_uploads_listed() -> Finding:
+    return warning(
+        "permissions",
+        "the store lists no uploads below a directory (ListMultipartUploads by prefix): vacuum cannot find what dead"
+        " writes leave, and it is paid for",
+        'add a lifecycle rule {"AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7}} to the bucket, or use the'
+        " store's own setting for stale uploads",
+    )
+
+
+def _advice(patient: Patient, what: str) -> str:
+    own: Location = patient.services.layout.own
+    if own.scheme == "file":
+        return f"let this user read and write {own}"
+    action, of_bucket = ACTIONS[what]
+    resource = f"arn:aws:s3:::{own.bucket}" if of_bucket else f"arn:aws:s3:::{own.bucket}/{own.key}*"
+    return f"allow {action} on {resource}, if this role is to write or to maintain the table"
+
+
+@contextmanager
+def _own_directory(patient: Patient) -> Iterator[str]:
+    """Give a directory below ``_table_writer/`` that nobody else uses, and empty it."""
+    store = patient.services.store
+    directory = f"{patient.services.layout.own.key}probe-{secrets.token_hex(8)}/"
+    try:
+        yield directory
+    finally:
+        with contextlib.suppress(TableWriterError):  # what is forbidden here was found by the check itself
+            store.delete([found.key for found in store.list(directory)])
+        with contextlib.suppress(TableWriterError):
+            for upload in store.list_uploads(directory):
+                store.abort_upload(upload.key, upload.upload_id)
+
+
+def lifecycle(patient: Patient) -> Iterable[Finding]:
+    """Look at the rules that abort pending uploads or expire objects at the table's root."""
+    store = patient.services.store
+    if not isinstance(store, S3Store):
+        return ()
+    rules = incomplete_upload_rules(store, patient.services.layout.root.key)
+    if rules is None:
+        return [
+            note(
+                "lifecycle rules",
+                f"the rules of bucket {store.bucket} cannot be read, or its store knows none: they are not checked",
+                f"allow s3:GetLifecycleConfiguration on arn:aws:s3:::{store.bucket}, or ask who owns the bucket",
+            )
+        ]
+    return lifecycle_findings(rules, patient.services.layout.root.key, longest_write(patient.history()))
+
+
+def lifecycle_findings(rules: Iterable[LifecycleRule], root_key: str, longest: timedelta) -> list[Finding]:
+    """Judge the rules that meet a table's root, whose longest write took so long."""
+    rules = tuple(rules)
+    found = [*_expiring(rules, root_key), *_aborting(rules, longest)]
+    covering = [rule for rule in rules if rule.days and root_key.startswith(rule.prefix) and not rule.is_limited]
+    if covering:
+        days = min(rule.days or 0 for rule in covering)
+        return found or [
+            ok("lifecycle rules", f"pending uploads are aborted after {days} day(s); no rule expires objects")
+        ]
+    rule = (
+        f'{{"ID": "abort-uploads", "Status": "Enabled", "Filter": {{"Prefix": "{root_key}"}},'
+        f' "AbortIncompleteMultipartUpload": {{"DaysAfterInitiation": {WANTED_DAYS}}}}}'
+    )
+    return [
+        *found,
+        warning(
+            "lifecycle rules",
+            "no rule aborts pending uploads of the whole table: those of dead executors and drivers are paid for until"
+            " a vacuum runs",
+            f"add this rule to those of the bucket: {rule}",
+        ),
+    ]
+
+
+def _expiring(rules: Iterable[LifecycleRule], root_key: str) -> Iterator[Finding]:
+    for rule in rules:
+        if rule.expiration_days is None and rule.expiration_date is None:
+            continue
+        when = f"after {rule.expiration_days} day(s)" if rule.expiration_days else f"from {rule.expiration_date} on"
+        advice = f"remove the expiration of rule {_named(rule)}, or give it a prefix that does not meet {root_key!r}"
+        if rule.is_limited:
+            yield warning(
+                "lifecycle rules",
+                f"rule {_named(rule)} deletes objects with certain tags or sizes {when}; files of this table may be"
+                " among them",
+                advice,
+            )
+        else:
+            yield error(
+                "lifecycle rules",
+                f"rule {_named(rule)} deletes all objects {when}: live rows and the log as well, since a rule knows"
+                " nothing of partitions",
+                advice,
+            )
+
+
+def _aborting(rules: Iterable[LifecycleRule], longest: timedelta) -> Iterator[Finding]:
+    for rule in rules:
+        if rule.days is None:
+            continue
+        age = timedelta(days=rule.days)
+        advice = f"set DaysAfterInitiation of rule {_named(rule)} to {max(WANTED_DAYS, 1 + SHORT_OF * longest.days)}"
+        says = f"rule {_named(rule)} aborts pending uploads after {rule.days} day(s)"
+        if age < timedelta(days=1):
+            yield error("lifecycle rules", f"{says}: that kills running writes", advice)
+        elif age < longest:
+            yield error("lifecycle rules", f"{says}, and a write of this table took {_hours(longest)}", advice)
+        elif age < SHORT_OF * longest:
+            yield warning(
+                "lifecycle rules", f"{says}, and a write of this table took {_hours(longest)}: that is close", advice
+            )
+
+
+def longest_write(history: History) -> timedelta:
+    """Return how long the longest write took from its plan to its claim, both by its own writer's clock."""
+    longest = timedelta(0)
+    for record in history.records:
+        if record.entry.operation is Operation.WRITE:
+            try:
+                planned = datetime.strptime(record.entry.write_id.partition("-")[0], WRITE_ID_TIME).replace(tzinfo=UTC)
+            except ValueError:  # an id that the caller gave
+                continue
+            longest = max(longest, record.entry.created_at - planned)
+    return longest
+
+
+def versioning(patient: Patient) -> Iterable[Finding]:
+    """Say whether deleted objects stay as old versions."""
+    store = patient.services.store
+    if not isinstance(store, S3Store):
+        return ()
+    state = bucket_versioning(store)
+    if state == "Unversioned":
+        return [ok("bucket versioning", "the bucket keeps no old versions: what vacuum deletes is gone")]
+    if state is None:
+        return [
+            note(
+                "bucket versioning",
+                f"whether bucket {store.bucket} keeps old versions cannot be read, or its store does not know them",
+                f"allow s3:GetBucketVersioning on arn:aws:s3:::{store.bucket}, or ask who owns the bucket",
+            )
+        ]
+    return [
+        note(
+            "bucket versioning",
+            f"versioning is {state.lower()}: what vacuum deletes stays as an old version, and is paid for",
+            f'add a rule {{"NoncurrentVersionExpiration": {{"NoncurrentDays": {WANTED_DAYS}}}}}: it takes old versions'
+            " only",
+        )
+    ]
+
+
+def _named(rule: LifecycleRule) -> str:
+    return f"{rule.rule_id or '(without an ID)'!r} (prefix {rule.prefix!r})"
+
+
+def _hours(time: timedelta) -> str:
+    return f"{time.total_seconds() / 3600:.1f} h"
+
+
+def compare_and_set(patient: Patient) -> Iterable[Finding]:
+    """Say which metastore answers, and whether it protects unpartitioned tables."""
+    uri, version = patient.services.metastore.uri, patient.version()
+    partitioned = bool(patient.services.table.partition_columns)
+    parts = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    says = f"{uri} is Hive {version}" if version else f"{uri} answers, and does not say its version"
+    if not parts:
+        yield note("metastore version", f"{says}; whether alter_table honours a compare-and-set is not known")
+    elif parts >= HONOURED_FROM and parts[0] not in LACKING:
+        yield ok("metastore version", f"{says}: alter_table honours a compare-and-set")
+    elif partitioned:
+        yield note(
+            "metastore version",
+            f"{says}: alter_table ignores a compare-and-set in silence. Partitions do not need it",
+        )
+    else:
+        yield warning(
+            "metastore version",
+            f"{says}: alter_table ignores a compare-and-set in silence, so only the log protects this unpartitioned"
+            " table: an ALTER TABLE of another tool at the same moment can be lost",
+            "upgrade the metastore to Hive 2.3.10 or 4, or let no other tool alter this table while it is written",
+        )
+
+
+def addresses(patient: Patient) -> Iterable[Finding]:
+    """Remind of what several addresses must have in common."""
+    named = patient.services.config.metastore_uris or patient.services.session.hadoop.get("hive.metastore.uris", "")
+    uris = tuple(named) if isinstance(named, tuple) else tuple(filter(None, re.split(r"[,\s]+", named)))
+    if len(uris) > 1:
+        yield note(
+            "metastore addresses",
+            f"{len(uris)} addresses are configured: {', '.join(uris)}. Only one of them was asked",
+            "make sure that all of them work on one database: a second database is a second table on the same files",
+        )
+    else:
+        yield ok("metastore addresses", "one address is configured")
+
+
+def switch_time(patient: Patient) -> Iterable[Finding]:
+    """Compare what one switch of all partitions takes with the timeouts."""
+    config, services = patient.services.config, patient.services
+    count = len(services.metastore.get_partition_names(services.table.name)) if services.table.partition_columns else 1
+    version = re.match(r"\d+", patient.version())
+    known = SECONDS_PER_PARTITION.get(int(version[0])) if version else None
+    seconds = count * (known or SLOWEST_SECONDS_PER_PARTITION)
+    call, publish = config.metastore_timeout_seconds, config.publish_timeout_seconds
+    says = f"{count:,} partition(s): one switch of all of them takes about {seconds:.1f} s"
+    if 2 * seconds <= call:
+        yield ok("metastore timeouts", f"{says}, and may take {call:g} s; a claim lasts {publish:g} s")
+        return
+    wanted = min(int(4 * seconds) + 1, (LONGEST_TIMEOUT_SECONDS - 5) // 2)
+    yield warning(
+        "metastore timeouts",
+        f"{says}, which is close to or above the timeout of {call:g} s: after it the outcome is unknown",
+        f"set metastore_timeout_seconds={wanted} and publish_timeout_seconds={max(2 * wanted + 5, int(publish))}, or"
+        " write fewer partitions at a time",
+    )

@@ -1,0 +1,96 @@
+"""What the checks look at: a table's services, and what has been read of it so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from table_writer.display.reports import Finding
+from table_writer.errors import TableWriterError
+from table_writer.log.history import History
+from table_writer.model.table import Partition, PartitionValues, partition_name
+from table_writer.write.services import TableServices
+
+__all__ = ["SHOWN_NAMES", "Patient", "error", "note", "ok", "warning"]
+
+SHOWN_NAMES = 10
+Read = TypeVar("Read")
+
+
+@dataclass
+class Patient:
+    """A table under examination. What was read once is kept, a failure too: no check waits for it again."""
+
+    services: TableServices
+    spark_conf: Mapping[str, str] | None = None
+    _kept: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """``database.table``."""
+        return str(self.services.table.name)
+
+    @property
+    def hadoop(self) -> Mapping[str, str]:
+        """Hadoop's settings, those of the Spark settings on top."""
+        prefix = "spark.hadoop."
+        of_spark = self.spark_conf or {}
+        given = {key.removeprefix(prefix): value for key, value in of_spark.items() if key.startswith(prefix)}
+        return {**self.services.session.hadoop, **given}
+
+    def version(self) -> str:
+        """Return the metastore's version, empty if it does not say."""
+        return self._once("version", self.services.metastore.server_version)
+
+    def history(self) -> History:
+        """Return the log."""
+        return self._once("history", self.services.log.read_history)
+
+    def partitions(self) -> Mapping[PartitionValues, Partition]:
+        """Return all partitions of the table, read after the log."""
+        self.history()
+        return self._once("partitions", lambda: self.services.metastore.get_all_partitions(self.services.table))
+
+    def look_again(self) -> None:
+        """Forget the log and the partitions: somebody may have published between the two."""
+        for name in ("history", "partitions"):
+            self._kept.pop(name, None)
+
+    def names(self, values: list[PartitionValues]) -> str:
+        """Spell partitions as Hive does, the first ones of many."""
+        columns = [column.name for column in self.services.table.partition_columns]
+        shown = ", ".join(partition_name(columns, one) for one in values[:SHOWN_NAMES])
+        hidden = len(values) - SHOWN_NAMES
+        return f"{shown} and {hidden:,} more" if hidden > 0 else shown
+
+    def _once(self, name: str, read: Callable[[], Read]) -> Read:
+        if name not in self._kept:
+            try:
+                self._kept[name] = read()
+            except TableWriterError as failure:
+                self._kept[name] = failure
+        kept = self._kept[name]
+        if isinstance(kept, TableWriterError):
+            raise kept
+        return kept  # type: ignore[no-any-return]  # of several types, by name
+
+
+def ok(check: str, message: str) -> Finding:
+    """Return a finding that asks for nothing."""
+    return Finding(check=check, status="ok", message=message)
+
+
+def note(check: str, message: str, advice: str = "") -> Finding:
+    """Return a finding that is worth knowing."""
+    return Finding(check=check, status="note", message=message, advice=advice)
+
+
+def warning(check: str, message: str, advice: str) -> Finding:
+    """Return a finding that should be changed."""
+    return Finding(check=check, status="warning", message=message, advice=advice)
+
+
+def error(check: str, message: str, advice: str) -> Finding:
+    """Return a finding that breaks writes, loses data, or already has."""
+    return Finding(check=check, status="error", message=message, advice=advice)

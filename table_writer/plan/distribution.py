@@ -1,0 +1,195 @@
+"""Which task gets which rows, and in which order: what decides how many files there are and how rows lie in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
+from pyspark.sql import types as T  # noqa: N812 - as Spark documents it
+from pyspark.sql.types import ArrayType, DataType, StructType
+
+from table_writer.errors import InvalidInputError
+from table_writer.spark.sql import quoted
+
+__all__ = ["batch_rows", "fixed_row_bytes", "laid_out", "runs_other_python"]
+
+
+SORT_ITEM: Final = re.compile(
+    r"(?P<name>.+?)(?:\s+(?P<order>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE
+)
+
+ORDERS: Final = {
+    ("asc", "first"): "asc_nulls_first",
+    ("asc", "last"): "asc_nulls_last",
+    ("desc", "first"): "desc_nulls_first",
+    ("desc", "last"): "desc_nulls_last",
+}
+
+UNORDERED: Final = ("map", "variant")
+
+USUAL_NULLS: Final = {"asc": "first", "desc": "last"}  # Spark's
+
+BATCH_BYTES: Final = 64 * 1024 * 1024  # Spark's own limit of a batch, kept here by the number of rows
+
+SPARK_BATCH_ROWS: Final = 10_000
+
+SEEN_ROWS: Final = 2_000  # where rows may become wider than those seen: no slower, and five times the room
+
+LEAST_ROWS: Final = 1_000  # smaller batches cost more than the weighing
+
+WIDER_THAN_SEEN: Final = 32  # how many times as wide as the rows of an earlier write those of a batch may be
+
+PYTHON_NODES: Final = re.compile("Python|Pandas|Arrow|RDD")  # what a LogicalRDD has behind it is not to be seen
+
+FIXED_WIDTHS: Final[dict[type[T.DataType], int]] = {
+    T.NullType: 0,
+    T.BooleanType: 1,
+    T.ByteType: 1,
+    T.ShortType: 2,
+    T.IntegerType: 4,
+    T.DateType: 4,
+    T.FloatType: 4,
+    T.YearMonthIntervalType: 4,
+    T.LongType: 8,
+    T.DoubleType: 8,
+    T.TimestampType: 8,
+    T.TimestampNTZType: 8,
+    T.DayTimeIntervalType: 8,
+    T.DecimalType: 16,
+}
+"""Bytes of a value in Arrow."""
+
+
+def laid_out(
+    rows: DataFrame, *, partition_columns: Sequence[str], distribution: str, sort_by: Sequence[str]
+) -> DataFrame:
+    """Return the same rows, spread over tasks and ordered within each.
+
+    Parameters
+    ----------
+    rows
+        The columns of the table.
+    partition_columns
+        Of the table; empty if it has none.
+    distribution
+        ``"none"``: tasks stay as they are. ``"hash"``: all rows of a partition go to one task, which writes one file;
+        an unpartitioned table's go evenly to ``spark.sql.shuffle.partitions`` tasks. ``"rebalance"``: rows of a
+        partition go to as few tasks as ``spark.sql.adaptive.advisoryPartitionSizeInBytes`` allows, a large partition
+        to several; needs ``spark.sql.adaptive.enabled``.
+    sort_by
+        As in SQL's ``ORDER BY``, but columns only: ``"amount"``, ``"amount desc"``, ``"amount asc nulls last"``. Rows
+        of each task are sorted by partition, then by these; so are the rows of each file.
+
+    Raises
+    ------
+    InvalidInputError
+        Names the columns in ``sort_by`` that the table does not have or that have no order.
+    """
+    names = _Names(rows)
+    by_partition = [F.col(names.quoted(name)) for name in partition_columns]
+    order = [names.order(item) for item in sort_by]
+    if distribution == "hash":
+        spread: list[Any] = list(by_partition) or [int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)]
+        rows = rows.repartition(*spread)
+    elif distribution == "rebalance":
+        rows = rows.hint("rebalance", *(names.quoted(name) for name in partition_columns))
+    return rows.sortWithinPartitions(*by_partition, *order) if order else rows
+
+
+class _Names:
+    """Finds columns by name, whatever its case."""
+
+    def __init__(self, rows: DataFrame) -> None:
+        self._fields = {field.name.lower(): field for field in rows.schema}
+
+    def quoted(self, name: str) -> str:
+        """Return the column's own name in backquotes."""
+        return quoted(self._fields[name.lower()].name)
+
+    def order(self, item: str) -> Column:
+        """Return the sort order that a text asks for; a column whose name reads like an order is a column."""
+        found = SORT_ITEM.fullmatch(item.strip())
+        asked = found.groupdict() if found and self._plain(item) not in self._fields else {"name": item}
+        name = self._plain(asked["name"])
+        if name not in self._fields:
+            known = ", ".join(field.name for field in self._fields.values())
+            raise InvalidInputError(f"sort_by names {item!r}, which is no column of the table; it has {known}")
+        if not _has_order(self._fields[name].dataType):
+            raise InvalidInputError(
+                f"sort_by names {item!r}, but values of type {self._fields[name].dataType.simpleString()} have no order"
+            )
+        direction = (asked.get("order") or "asc").lower()
+        nulls = (asked.get("nulls") or USUAL_NULLS[direction]).lower()
+        column: Column = getattr(F.col(self.quoted(name)), ORDERS[direction, nulls])()
+        return column
+
+    def _plain(self, name: str) -> str:
+        stripped = name.strip().lower()
+        return stripped[1:-1].replace("``", "`") if re.fullmatch("`.+`", stripped) else stripped
+
+
+def _has_order(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return all(_has_order(field.dataType) for field in kind)
+    if isinstance(kind, ArrayType):
+        return _has_order(kind.elementType)
+    return kind.typeName() not in UNORDERED
+
+
+def fixed_row_bytes(schema: T.StructType) -> int | None:
+    """Return how many bytes each row takes in Arrow; ``None`` where that depends on the row.
+
+    Examples
+    --------
+    >>> fixed_row_bytes(T.StructType().add("id", "long").add("place", T.StructType().add("lat", "double")))
+    19
+    >>> fixed_row_bytes(T.StructType().add("name", "string")) is None
+    True
+    """
+    widths = [
+        fixed_row_bytes(field.dataType)
+        if isinstance(field.dataType, T.StructType)
+        else FIXED_WIDTHS.get(type(field.dataType))
+        for field in schema
+    ]
+    known = [width + 1 for width in widths if width is not None]  # and whether it is null
+    return sum(known) if len(known) == len(widths) else None
+
+
+def batch_rows(schema: T.StructType, seen_row_bytes: int) -> int:
+    """Return how many rows stay below 64 MiB; 0 where only weighing tells, or would cost less.
+
+    Spark ends an Arrow batch at 10,000 rows or 64 MiB, and since 4.0 computes the size of what it has after each row:
+    more than half of what the transfer to Python costs. Where rows cannot be that wide, their number does the same.
+
+    Parameters
+    ----------
+    schema
+        Of the rows.
+    seen_row_bytes
+        Bytes of a row in Arrow at the widest place of an earlier write to the table; 0 where that is not known.
+
+    Examples
+    --------
+    >>> names = T.StructType().add("name", "string")
+    >>> batch_rows(names, 0), batch_rows(names, 100), batch_rows(names, 1_000), batch_rows(names, 10_000)
+    (0, 2000, 2000, 0)
+    """
+    fixed = fixed_row_bytes(schema)
+    width, most = (seen_row_bytes * WIDER_THAN_SEEN, SEEN_ROWS) if fixed is None else (fixed, SPARK_BATCH_ROWS)
+    rows = min(most, BATCH_BYTES // width) if width else 0
+    return rows if rows >= LEAST_ROWS else 0
+
+
+def runs_other_python(rows: DataFrame) -> bool:
+    """Whether Python code of the user's own may run in the jobs that compute these rows, or nobody can tell.
+
+    Such code gets its batches by the same two limits, and its rows may be of any width.
+    """
+    java: Any = rows.sparkSession.sparkContext._jvm  # noqa: SLF001 - PySpark shows no plan
+    plan: Any = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - the same
+    python_udf = java.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
+    return bool(plan.containsPattern(python_udf)) or PYTHON_NODES.search(plan.toString()) is not None

@@ -1,0 +1,337 @@
+"""An append's other half: the files that partitions hold already, copied by the store beside the new ones."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+from table_writer.errors import ConflictError, InvalidInputError, StorageError
+from table_writer.log.files import files_read_at, is_named_by_us, why_not_copied
+from table_writer.model.entry import EntryPartition
+from table_writer.model.location import Location
+from table_writer.model.table import Partition, PartitionValues, shown_name
+from table_writer.model.write import StagedFiles, TableLayout, WritePlan
+from table_writer.publish.switch import PartitionsNow
+from table_writer.storage import SourceChangedError, visible_files
+from table_writer.storage.object_store import ObjectInfo, ObjectStore
+
+__all__ = ["Carried", "CarryOver", "Copies", "CopyFiles", "require_as_staged"]
+
+logger = logging.getLogger(__name__)
+
+LIST_THREADS: Final = 16
+MOST_ATTEMPTS: Final = 20  # of copying files that others replace meanwhile
+
+Copies = Mapping[str, ObjectInfo]
+"""Files to copy: the new key, and the file as it was listed."""
+
+CopyFiles = Callable[[Copies], None]
+"""Makes all copies, or raises."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Carried:
+    """The files of one partition that an append brings along; rows are known where this library wrote them all."""
+
+    files: int = 0
+    bytes: int = 0
+    rows: int | None = 0
+    raw_bytes: int | None = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Where readers will look for a partition, and what was copied there, by name; ``None``: not all of it."""
+
+    location: Location
+    copied: Mapping[str, ObjectInfo] | None
+
+
+@dataclass
+class CarryOver:
+    """Copies what readers see of a write's partitions beside its new files, no byte through this process.
+
+    No key is ever deleted or written with other bytes, so a request that comes late changes nothing. The first round
+    copies below the write's own prefix, where nobody but its process writes; files that have come since are copied
+    beside. Where files were replaced or have gone, all files of the partition, new and old, are copied to a directory
+    that nobody has used before. So does a staged write from the first round on: other processes may publish it too.
+
+    Parameters
+    ----------
+    store, copy_files
+        Where the files are, and who copies them.
+    staged
+        The new files.
+    fresh_directory
+        Makes a directory for one round.
+    is_shared
+        Whether other processes may publish the write too.
+    """
+
+    store: ObjectStore
+    copy_files: CopyFiles
+    staged: StagedFiles
+    fresh_directory: Callable[[], Location]
+    is_shared: bool = False
+    carried: dict[PartitionValues, Carried] = field(default_factory=dict, init=False)
+    _placed: dict[PartitionValues, _Placed] = field(default_factory=dict, init=False)
+    _directories: list[Location] = field(default_factory=list, init=False)
+    _unseen: dict[str, Location] = field(default_factory=dict, init=False)  # by key: another one has replaced them
+    _attempts: int = field(default=0, init=False)
+
+    @property
+    def plan(self) -> WritePlan:
+        """The write's."""
+        return self.staged.plan
+
+    def location_of(self, partition: EntryPartition) -> str | None:
+        """Return where readers will look for a partition, whose new files are at its ``new_location``."""
+        placed = self._placed.get(partition.values)
+        return partition.new_location if placed is None else str(placed.location)
+
+    @property
+    def unseen(self) -> tuple[Location, ...]:
+        """Return where the write has files that no reader will look at: others are elsewhere in their place."""
+        return tuple(self._unseen.values())
+
+    def bring(self, now: PartitionsNow, targets: Mapping[PartitionValues, str]) -> bool:
+        """Copy all files of these partitions, unless the last round has copied exactly these.
+
+        ``targets`` says where the write's own files are: the metastore may spell a partition differently from Spark.
+        Returns whether anything was copied: then time has passed, and the caller looks again before it claims.
+
+        Raises
+        ------
+        InvalidInputError
+            A partition's files cannot be read by the table's description, lie in another bucket, or are too many bytes.
+        ConflictError
+            They change faster than they are copied.
+        StorageError
+            The files that readers would see are not exactly those that were written and copied.
+        """
+        listed = self._listed(now)
+        known = {values: one.copied for values, one in self._placed.items()}
+        changed = [values for values in targets if known.get(values, {}) != listed.get(values, {})]
+        if not changed:
+            self._require_exactly()
+            return False
+        self._require_attempt()
+        copies = self._place({v: (Location.parse(targets[v]), listed.get(v, {})) for v in changed})
+        logger.info(
+            "write_id=%s copies %d files with %d bytes", self.plan.write_id, len(copies), _bytes(copies.values())
+        )
+        try:
+            self.copy_files(copies)
+        except SourceChangedError as gone:
+            logger.warning("write_id=%s lists again: %s", self.plan.write_id, gone)
+            self._placed |= {values: _Placed(self._placed[values].location, None) for values in changed}
+        return True
+
+    def _place(
+        self, changed: Mapping[PartitionValues, tuple[Location, Mapping[str, ObjectInfo]]]
+    ) -> dict[str, ObjectInfo]:
+        """Choose where the files of these partitions go; returns the copies to make."""
+        again = {values for values, (_, files) in changed.items() if not self._may_grow(values, files)}
+        if again:
+            self._directories.append(self.fresh_directory())
+        new = self._new_files() if again else {}
+        copies: dict[str, ObjectInfo] = {}
+        for values, (target, files) in changed.items():
+            placed = self._placed.get(values, _Placed(target, {}))
+            location, sources = placed.location, {name: files[name] for name in files.keys() - (placed.copied or {})}
+            if values in again:
+                location = self._directories[-1].child(self.plan.data_location.relative_key(target))
+                own = {key.removeprefix(target.key): found for key, found in new.get(values, {}).items()}
+                if own.keys() & files.keys():
+                    raise self._seen_already()
+                sources = {**own, **files}
+                self._unseen[placed.location.key] = placed.location
+            copies |= {f"{location.key}{name}": source for name, source in sources.items()}
+            self._placed[values] = _Placed(location, files)
+        return copies
+
+    def _may_grow(self, values: PartitionValues, files: Mapping[str, ObjectInfo]) -> bool:
+        """Whether files only have to be added where the partition is now."""
+        placed = self._placed.get(values)
+        if placed is None:
+            return not self.is_shared
+        return placed.copied is not None and placed.copied.items() <= files.items()
+
+    def _new_files(self) -> dict[PartitionValues, dict[str, ObjectInfo]]:
+        """Return the write's own files of each partition as they are listed now, by the metastore's spelling."""
+        listed, spelled = require_as_staged(self.store, self.staged), self.plan.spellings
+        return {
+            spelled.get(one.values, one.values): {key: listed[key] for key in one.keys}
+            for one in self.staged.partitions
+        }
+
+    def _require_exactly(self) -> None:
+        """Refuse to publish when readers would see anything but the new files and the copies.
+
+        An executor that was given up may have copied late; and a staged write has lain there for anybody to reach.
+        """
+        if not self._placed and not self.is_shared:
+            return
+        own = require_as_staged(self.store, self.staged)
+        others = (one for directory in self._directories for one in visible_files(self.store, directory.key))
+        seen = (one for one in (*own.values(), *others) if self._directory_of(one.key) not in self._unseen)
+        wrong = {(one.key, one.size_bytes) for one in seen} ^ set(self._expected(own).items())
+        if wrong:
+            raise self._not_as_written(f"{len(wrong)} file(s) differ, for example {min(wrong)[0]}")
+
+    def _expected(self, own: Mapping[str, ObjectInfo]) -> dict[str, int]:
+        """Return keys and sizes of all files that readers are to see."""
+        expected: dict[str, int] = {}
+        for one in self.staged.partitions:
+            placed = self._placed.get(self.plan.spellings.get(one.values, one.values))
+            for key in one.keys:
+                below = key.removeprefix(self._directory_of(key))
+                expected[f"{placed.location.key}{below}" if placed else key] = own[key].size_bytes
+            copied = (placed.copied or {}) if placed else {}
+            expected |= {f"{placed.location.key}{name}": one.size_bytes for name, one in copied.items() if placed}
+        return expected
+
+    def _directory_of(self, key: str) -> str:
+        """Return the key of the partition's directory in which one of the write's files, or a copy, is."""
+        prefix = self.plan.layout.all_data.key
+        below = key.removeprefix(prefix).split("/")
+        return prefix + "".join(f"{one}/" for one in below[: 1 + len(self.plan.table.partition_columns)])
+
+    def _seen_already(self) -> ConflictError:
+        name = self.plan.table.name
+        return ConflictError(
+            f"readers of {name} look at files of write {self.plan.write_id}, which no version of the log has published."
+            f" Nothing was changed; run `table-writer recover {name}` first.",
+            table=str(name),
+            write_id=self.plan.write_id,
+        )
+
+    def _not_as_written(self, why: str) -> StorageError:
+        return StorageError(
+            f"the files of write {self.plan.write_id} are not exactly those that were written and copied: {why}."
+            " Nothing was published. Run it again.",
+            table=str(self.plan.table.name),
+            write_id=self.plan.write_id,
+        )
+
+    def _listed(self, now: PartitionsNow) -> dict[PartitionValues, dict[str, ObjectInfo]]:
+        """List what readers of each partition see, by the names of files below its location."""
+        with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="list") as pool:
+            listed = dict(zip(now, pool.map(self._files_of, now.values()), strict=True))
+        limit, size = self.plan.max_copied_bytes, sum(_bytes(files.values()) for files in listed.values())
+        if limit is not None and size > limit:
+            raise InvalidInputError(
+                f"the append would copy {size:,} bytes that {len(listed)} partition(s) of {self.plan.table.name} hold"
+                f" already, above max_copied_bytes={limit:,}. Nothing was published. Partition the table more finely,"
+                " so that an append touches less; or replace the partitions with overwrite_partitions; or raise"
+                " max_copied_bytes.",
+                table=str(self.plan.table.name),
+                write_id=self.plan.write_id,
+            )
+        layout = self.plan.layout
+        self.carried = {values: _described(now[values], files.values(), layout) for values, files in listed.items()}
+        return listed
+
+    def _files_of(self, partition: Partition) -> dict[str, ObjectInfo]:
+        location = Location.parse(partition.location)
+        self._require_readable(partition)
+        found = files_read_at(self.store, self.plan.layout, location)
+        files = {one.key.removeprefix(location.key): one for one in found}
+        self._require_whole(partition, location, files)
+        return files
+
+    def _require_readable(self, partition: Partition) -> None:
+        name = shown_name(self.plan.table, partition.values)
+        reason = why_not_copied(self.plan.layout, partition)
+        if reason:
+            raise InvalidInputError(
+                f"{name} of {self.plan.table.name} {reason}: its files cannot be put beside new ones. Nothing was"
+                " published. Replace it with overwrite_partitions, with its rows and the new ones.",
+                table=str(self.plan.table.name),
+                write_id=self.plan.write_id,
+            )
+
+    def _require_whole(self, partition: Partition, location: Location, files: Mapping[str, ObjectInfo]) -> None:
+        """Refuse to copy what is left of a partition that has lost files: the copy would make the loss permanent.
+
+        Files without a write_id in their name are another tool's, which may have replaced ours with fewer.
+        """
+        layout = self.plan.layout
+        own = layout.write_id_of(location)
+        count, size = (_figure(partition.parameters.get(name)) or 0 for name in ("numFiles", "totalSize"))
+        whole = len(files) >= count and _bytes(files.values()) >= size
+        if own is None or whole or not all(is_named_by_us(one.key, location, layout) for one in files.values()):
+            return
+        raise StorageError(
+            f"{shown_name(self.plan.table, partition.values)} of {self.plan.table.name} is damaged: of {count} file(s)"
+            f" with {size:,} bytes at {location}, {len(files)} with {_bytes(files.values()):,} are there. Nothing was"
+            " published. Bring them back from older versions of the objects, or a backup; or replace the partition"
+            " with overwrite_partitions.",
+            table=str(self.plan.table.name),
+            write_id=self.plan.write_id,
+        )
+
+    def _require_attempt(self) -> None:
+        self._attempts += 1
+        if self._attempts > MOST_ATTEMPTS:
+            raise ConflictError(
+                f"files of {self.plan.table.name} changed {MOST_ATTEMPTS} times while write {self.plan.write_id} copied"
+                " them: others write to the same partitions without pause. Nothing was published; run it again later.",
+                table=str(self.plan.table.name),
+                write_id=self.plan.write_id,
+            )
+
+
+def require_as_staged(store: ObjectStore, staged: StagedFiles) -> dict[str, ObjectInfo]:
+    """Compare the write's directory with what was written; costs one request for 1,000 files.
+
+    Returns
+    -------
+    dict
+        All files that readers of the directory would see, by their keys.
+
+    Raises
+    ------
+    StorageError
+        Files of the write are missing or have another size.
+    """
+    plan = staged.plan
+    found = {one.key: one for one in visible_files(store, plan.data_location.key)}
+    for partition in staged.partitions:
+        sizes = [found[key].size_bytes for key in partition.keys if key in found]
+        if (len(sizes), sum(sizes)) != (len(partition.keys), partition.bytes):
+            raise StorageError(
+                f"write {plan.write_id} of {plan.table.name} is not as it was written: of {len(partition.keys)} file(s)"
+                f" of partition {partition.values} with {partition.bytes:,} bytes, {len(sizes)} with {sum(sizes):,}"
+                " are there. Nothing was published. If it is staged, discard it; write it again.",
+                table=str(plan.table.name),
+                write_id=plan.write_id,
+            )
+    return found
+
+
+def _bytes(files: Iterable[ObjectInfo]) -> int:
+    return sum(found.size_bytes for found in files)
+
+
+def _described(partition: Partition, files: Collection[ObjectInfo], layout: TableLayout) -> Carried:
+    """Take rows from the partition's parameters only where they describe these very files."""
+    size_bytes = _bytes(files)
+    given = partition.parameters
+    ours = layout.write_id_of(Location.parse(partition.location)) is not None
+    if not files:
+        return Carried()
+    exact = ours and (given.get("numFiles"), given.get("totalSize")) == (str(len(files)), str(size_bytes))
+    return Carried(
+        files=len(files),
+        bytes=size_bytes,
+        rows=_figure(given.get("numRows")) if exact else None,
+        raw_bytes=_figure(given.get("rawDataSize")) if exact else None,
+    )
+
+
+def _figure(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None

@@ -1,0 +1,354 @@
+"""The entry that a write claims."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final, TypeVar
+
+from table_writer.errors import InvalidInputError, StorageError
+from table_writer.log.files import files_at, files_read_at, is_named_by_us
+from table_writer.log.history import History
+from table_writer.metastore.protocol import Metastore
+from table_writer.model.entry import EntryPartition, LogEntry, Operation, ReplacedLocation, ReplacedObject
+from table_writer.model.location import Location
+from table_writer.model.partition_value import Spellings, canonical, has_spellings
+from table_writer.model.table import PartitionValues, Table, name_in, shown_name
+from table_writer.model.write import StagedFiles, StagedPartition, TableLayout, WritePlan
+from table_writer.publish.append import Carried
+from table_writer.publish.switch import PartitionsNow
+from table_writer.storage.object_store import ObjectInfo, ObjectStore
+
+__all__ = [
+    "NotThereError",
+    "Replaced",
+    "check_each",
+    "completed",
+    "drafted",
+    "files_as_named",
+    "files_there",
+    "replaced_locations",
+    "require_not_fewer",
+    "there_under_other_names",
+]
+
+
+LIST_THREADS: Final = 16
+
+WHOLE_ETAG: Final = re.compile(r"[0-9a-f]{32}")
+
+PARTS_ETAG: Final = re.compile(r"[0-9a-f]{32}-\d+")  # S3's, of an upload in parts: a copy of it has the other kind
+
+Wanted = TypeVar("Wanted")
+
+
+def drafted(staged: StagedFiles, *, publish_timeout_seconds: float, identity: Mapping[str, str]) -> LogEntry:
+    """Return the entry of a write as far as its files tell: where partitions are now is not known yet."""
+    plan = staged.plan
+    partitions = tuple(
+        EntryPartition(
+            values=plan.spellings.get(one.values, one.values),
+            old_location=None,
+            new_location=_directory_of(one, plan),
+            rows=one.rows,
+            bytes=one.bytes,
+            raw_bytes=one.raw_bytes,
+            files=len(one.keys),
+        )
+        for one in staged.partitions
+    )
+    return LogEntry(
+        table=str(plan.table.name),
+        version=plan.base_version + 1,
+        write_id=plan.write_id,
+        operation=Operation.WRITE,
+        mode=f"{plan.mode.value} where {plan.where}" if plan.where else plan.mode.value,
+        created_at=datetime.now(UTC),
+        base_version=plan.base_version,
+        publish_timeout_seconds=publish_timeout_seconds,
+        partitions=partitions,
+        schema=plan.schema,
+        row_bytes=staged.row_bytes,
+        checks=staged.checks,
+        idempotency_key=plan.idempotency_key,
+        tags=dict(plan.tags),
+        writer=dict(identity),
+    )
+
+
+def completed(
+    partition: EntryPartition, now: PartitionsNow, carried: Mapping[PartitionValues, Carried]
+) -> EntryPartition:
+    """Say where readers look now, and count what an append brings along."""
+    brought = carried.get(partition.values, Carried())
+    return replace(
+        partition,
+        old_location=now[partition.values].location if partition.values in now else None,
+        rows=_sum(partition.rows, brought.rows),
+        bytes=partition.bytes + brought.bytes,
+        raw_bytes=_sum(partition.raw_bytes, brought.raw_bytes),
+        files=partition.files + brought.files,
+    )
+
+
+def _directory_of(staged: StagedPartition, plan: WritePlan) -> str:
+    """Return where readers will look, which must be where the files are."""
+    name = name_in(plan.table, staged.values)
+    location = plan.data_location.child(name)
+    if not all(key.startswith(location.key) for key in staged.keys):
+        raise StorageError(
+            f"files of partition {name} are not below {location}; nothing was published",
+            table=str(plan.table.name),
+            write_id=plan.write_id,
+        )
+    return str(location)
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """What is scheduled for deletion, and what a person should know about the rest."""
+
+    locations: tuple[ReplacedLocation, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def listed_files(self) -> bool:
+        """Whether files of other tools were listed, which takes a request for every 1,000."""
+        return any(replaced.objects for replaced in self.locations)
+
+
+def replaced_locations(
+    store: ObjectStore,
+    layout: TableLayout,
+    locations: Sequence[str],
+    delete_after: datetime,
+    *,
+    partitioned: bool = True,
+) -> Replaced:
+    """Describe the locations that readers leave.
+
+    A location of ours is deleted as a whole later. Where other tools wrote, exactly the files that are there now are
+    listed. A location outside the table root, or one that contains the root, is left alone and reported; only an
+    unpartitioned table has its files in the root itself.
+    """
+    ours: list[ReplacedLocation] = []
+    theirs: list[Location] = []
+    foreign: list[str] = []
+    for location in map(Location.parse, dict.fromkeys(locations)):
+        if layout.own.contains(location):
+            if not layout.is_placeholder(location) or any(files_at(store, layout, location)):
+                ours.append(ReplacedLocation(location=str(location), delete_after=delete_after))
+        elif layout.root.contains(location) and not (partitioned and location.contains(layout.own)):
+            theirs.append(location)
+        else:
+            foreign.append(str(location))
+    found = (
+        _objects_by_location(store, layout, theirs)
+        if partitioned
+        else {one: list(files_at(store, layout, one)) for one in theirs}
+    )
+    scheduled = tuple(
+        ReplacedLocation(location=str(location), delete_after=delete_after, objects=tuple(map(_described, objects)))
+        for location, objects in found.items()
+    )
+    return Replaced(locations=(*ours, *scheduled), notes=tuple(map(_foreign_note, foreign)))
+
+
+def _foreign_note(location: str) -> str:
+    return (
+        f"{location} was replaced but is not scheduled for deletion: it is not below the table's own directory."
+        " Delete it yourself once no query reads it any more."
+    )
+
+
+def _described(found: ObjectInfo) -> ReplacedObject:
+    return ReplacedObject(key=found.key, size_bytes=found.size_bytes, etag=found.etag)
+
+
+def _objects_by_location(
+    store: ObjectStore, layout: TableLayout, wanted: Sequence[Location]
+) -> dict[Location, list[ObjectInfo]]:
+    """List several directories of one root in as few requests as their order in the listing allows."""
+    ordered = sorted(wanted, key=lambda location: location.key)
+    starts = [location.key for location in ordered]
+    groups: dict[Location, list[ObjectInfo]] = {location: [] for location in ordered}
+    for found in _skip_scan(store, layout, ordered):
+        before = bisect_right(starts, found.key)
+        location = ordered[before - 1]
+        if before and found.key.startswith(location.key) and not layout.is_of_inner_root(found.key, location):
+            groups[location].append(found)
+    return groups
+
+
+def _skip_scan(store: ObjectStore, layout: TableLayout, ordered: Sequence[Location]) -> Iterator[ObjectInfo]:
+    """Walk the root's listing, jumping over what lies between the wanted directories.
+
+    One page holds 1,000 keys, often several whole partitions: reading on is cheaper than a request per directory.
+    """
+    last_key = ""
+    for location in ordered:
+        if last_key.encode() >= _end_of(location).encode():
+            continue  # already passed within an earlier page
+        start = last_key if last_key.startswith(location.key) else location.key
+        more = True
+        while more and start.encode() < _end_of(location).encode():
+            page, more = store.list_page(layout.root.key, start_after=start)
+            yield from page
+            if not page:
+                return
+            start = last_key = page[-1].key
+        if not more:
+            return
+
+
+def _end_of(location: Location) -> str:
+    """Return a key after every key of the directory: ``0`` follows ``/``."""
+    return f"{location.key[:-1]}0"
+
+
+class NotThereError(Exception):
+    """Readers cannot be pointed at a location; the text is the reason, for a person."""
+
+
+def check_each(
+    wanted: Mapping[PartitionValues, Wanted], check: Callable[[PartitionValues, Wanted], EntryPartition]
+) -> tuple[tuple[EntryPartition, ...], dict[PartitionValues, str]]:
+    """Check partitions, several at once; return those that are there, and the reasons of those that are not."""
+
+    def checked(values: PartitionValues) -> EntryPartition | NotThereError:
+        try:
+            return check(values, wanted[values])
+        except NotThereError as reason:
+            return reason
+
+    with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="check") as pool:
+        answers = dict(zip(wanted, pool.map(checked, wanted), strict=True))
+    there = tuple(answer for answer in answers.values() if isinstance(answer, EntryPartition))
+    return there, {values: str(answer) for values, answer in answers.items() if isinstance(answer, NotThereError)}
+
+
+def files_there(store: ObjectStore, history: History, values: PartitionValues, location: Location) -> EntryPartition:
+    """Return what lies at a location, having compared it with what the log knows of it.
+
+    Files of ours are counted and measured; those of other tools must be exactly the listed ones, by size and ETag.
+
+    Returns
+    -------
+    EntryPartition
+        The figures of the location; ``old_location`` and ``new_location`` are the caller's to set.
+
+    Raises
+    ------
+    NotThereError
+        Files are missing, changed or unknown.
+    """
+    if history.layout.is_placeholder(location):
+        if location.place in history.deleted or list(files_read_at(store, history.layout, location)):
+            raise NotThereError(f"another tool has written to {location}, of which the log has no list")
+        return EntryPartition(
+            values=values, old_location=None, new_location=str(location), rows=0, bytes=0, raw_bytes=0, files=0
+        )
+    known = history.described(values, location)
+    ours = history.layout.all_data.contains(location)
+    if known is not None and ours:
+        return files_as_named(store, history.layout, known)
+    found = list((files_read_at if ours else files_at)(store, history.layout, location))
+    left = history.left.get(location.place)
+    if left is None or ours:
+        raise NotThereError(
+            f"the log has no list of the files at {location}; if other tools wrote them, MSCK REPAIR finds them"
+        )
+    listed = {one.key: one for one in left.objects}
+    if {one.key for one in found} != listed.keys() or any(not _same(one, listed[one.key]) for one in found):
+        raise NotThereError(_difference(location, found, f"the {len(listed)} files that were replaced"))
+    return EntryPartition(
+        values=values,
+        old_location=None,
+        new_location=str(location),
+        rows=None,
+        bytes=sum(one.size_bytes for one in left.objects),
+        raw_bytes=None,
+        files=len(listed),
+    )
+
+
+def there_under_other_names(
+    metastore: Metastore, table: Table, missing: Collection[PartitionValues]
+) -> dict[PartitionValues, str]:
+    """Return the partitions that must not be added: another tool has added them in another spelling, say 01 for 1.
+
+    A timestamp with a zone is passed over: which one it is depends on a session, and there is none here.
+    """
+    types = [column.type for column in table.partition_columns]
+    if not missing or not has_spellings(types):
+        return {}
+    names = [values for values in metastore.get_partition_names(table.name) if _is_clear(values, types)]
+    spelled = Spellings.of(names, types, table=str(table.name))
+    others = {values: sorted(set(spelled.all(values)) - {values}) for values in missing}
+    return {
+        values: f"the metastore has it as {shown_name(table, found[0])}: readers would see both"
+        for values, found in others.items()
+        if found
+    }
+
+
+def _is_clear(values: PartitionValues, types: Sequence[str]) -> bool:
+    try:
+        canonical(values, types)
+    except InvalidInputError:
+        return False
+    return True
+
+
+def files_as_named(store: ObjectStore, layout: TableLayout, named: EntryPartition) -> EntryPartition:
+    """Return a partition of an entry, having counted and measured the files at its new location, which is ours.
+
+    Raises
+    ------
+    NotThereError
+        Files are missing or changed.
+    """
+    location = Location.parse(named.new_location or "")
+    found = list(files_read_at(store, layout, location))
+    if (len(found), sum(one.size_bytes for one in found)) != (named.files, named.bytes):
+        raise NotThereError(_difference(location, found, f"{named.files} files with {named.bytes:,} bytes"))
+    return named
+
+
+def require_not_fewer(store: ObjectStore, layout: TableLayout, named: EntryPartition) -> EntryPartition:
+    """Return a partition of an entry that readers may be pointed at again: at its new location no file is missing.
+
+    More files are another tool's, which readers saw there as well; where it has replaced ours, nobody can tell.
+
+    Raises
+    ------
+    NotThereError
+        Files are missing.
+    """
+    location = Location.parse(named.new_location or "")
+    found = list(files_read_at(store, layout, location))
+    is_fewer = len(found) < named.files or sum(one.size_bytes for one in found) < named.bytes
+    if is_fewer and all(is_named_by_us(one.key, location, layout) for one in found):
+        raise NotThereError(_difference(location, found, f"{named.files} files with {named.bytes:,} bytes"))
+    return named
+
+
+def _same(found: ObjectInfo, listed: ReplacedObject) -> bool:
+    """Whether a file is the listed one; a store that renames by copying makes one part of many, with another ETag."""
+    copied = PARTS_ETAG.fullmatch(listed.etag) and WHOLE_ETAG.fullmatch(found.etag)
+    return found.size_bytes == listed.size_bytes and (found.etag == listed.etag or bool(copied))
+
+
+def _difference(location: Location, found: list[ObjectInfo], expected: str) -> str:
+    if not found:
+        return f"its files at {location} are gone"
+    size = sum(one.size_bytes for one in found)
+    return f"{location} holds {len(found)} files with {size:,} bytes instead of {expected}"

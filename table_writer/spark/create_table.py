@@ -1,0 +1,265 @@
+"""Making a table that does not exist yet. Spark itself makes it: this file only spells the statement."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import (
+    ArrayType,
+    CharType,
+    DataType,
+    MapType,
+    NullType,
+    StructField,
+    StructType,
+    TimestampType,
+    UserDefinedType,
+    VarcharType,
+    _parse_datatype_string,
+)
+
+from table_writer.errors import InvalidInputError, MetastoreError
+from table_writer.model.column_statistics import CHAR_VARCHAR
+from table_writer.model.new_table import HIVE_COMPRESSION, NewTable
+from table_writer.model.table import TableName
+from table_writer.spark.sql import garbled, literal, quoted, spark_reason
+
+__all__ = ["create_table", "create_table_statement"]
+
+DEFAULT_VALUE: Final = "CURRENT_DEFAULT"  # Spark's metadata key: the column's default, as SQL
+EXISTS: Final = re.compile("TABLE_OR_VIEW_ALREADY_EXISTS|AlreadyExistsException")
+METASTORE: Final = re.compile("MetaException|TTransportException|TApplicationException|SessionHiveMetaStoreClient")
+
+
+def create_table(
+    spark: SparkSession, schema: DataFrame | StructType, name: TableName, new: NewTable, *, if_not_exists: bool
+) -> None:
+    """Let Spark make a table; nothing is written into it.
+
+    Parameters
+    ----------
+    spark
+        Makes the table in its ``spark_catalog``.
+    schema
+        A ``StructType``, as it is; or a DataFrame, then every column may be null, as with ``saveAsTable``.
+    name, new
+        What to make.
+    if_not_exists
+        Leave a table of that name alone, whatever it is like. Of two that make it at once one does, and both succeed.
+
+    Raises
+    ------
+    InvalidInputError
+        Such a table cannot be made, or it exists; nothing was made.
+    MetastoreError
+        The metastore failed; the table may have been made.
+    """
+    wanted = _schema_of(schema, name)
+    _require_defaults(spark, wanted, name)
+    statement = create_table_statement(wanted, name, new, if_not_exists=if_not_exists)
+    if why := garbled(statement, spark.conf.get):
+        raise _refused(name, why)
+    try:
+        spark.sql(statement)
+    except (PySparkException, Py4JError) as error:
+        said = str(error)
+        if EXISTS.search(said) and if_not_exists:
+            return  # someone else made it between Spark's look and its call
+        raise _translated(said, name) from error
+
+
+def create_table_statement(schema: StructType, name: TableName, new: NewTable, *, if_not_exists: bool) -> str:
+    r"""Spell the ``CREATE TABLE`` statement, or say everything that is wrong with the call.
+
+    Raises
+    ------
+    InvalidInputError
+        Such a table cannot be made.
+
+    Examples
+    --------
+    >>> from pyspark.sql.types import LongType, StringType
+    >>> schema = StructType([StructField("dt", StringType()), StructField("id", LongType(), False)])
+    >>> new = NewTable(partition_by=["DT"], comment="What's ordered")
+    >>> print(create_table_statement(schema, TableName("mart", "orders"), new, if_not_exists=False))
+    CREATE TABLE `spark_catalog`.`mart`.`orders` (`dt` string, `id` bigint NOT NULL)
+    USING parquet
+    PARTITIONED BY (`dt`)
+    COMMENT 'What\'s ordered'
+    """
+    faults = tuple(_faults(schema, new))
+    if faults:
+        raise _refused(name, "; ".join(faults))
+    spelled = {field.name.lower(): field.name for field in schema}
+    partition_columns = ", ".join(quoted(spelled[column.lower()]) for column in new.partition_by)
+    full_name = ".".join(map(quoted, ("spark_catalog", name.database, name.name)))
+    columns = ", ".join(f"{quoted(one.name)} {_type(one.dataType)}{_constraints(one)}" for one in schema)
+    clauses = (
+        f"CREATE TABLE {'IF NOT EXISTS ' if if_not_exists else ''}{full_name} ({columns})",
+        f"USING {new.provider}",
+        _pairs("OPTIONS", new.table_options),
+        partition_columns and f"PARTITIONED BY ({partition_columns})",
+        new.location and f"LOCATION {literal(new.location)}",
+        new.comment and f"COMMENT {literal(new.comment)}",
+        _pairs("TBLPROPERTIES", new.table_properties),
+    )
+    return "\n".join(filter(None, clauses))
+
+
+def _schema_of(schema: DataFrame | StructType, name: TableName) -> StructType:
+    """Return the columns with the types they were declared with: ``char`` and ``varchar`` instead of ``string``."""
+    if not isinstance(schema, DataFrame | StructType):
+        raise _refused(name, f"expected a Spark DataFrame or a StructType, got a {type(schema).__name__}")
+    columns = schema if isinstance(schema, StructType) else StructType(_nullable_fields(schema.schema))
+    return StructType([StructField(one.name, _declared(one, name), one.nullable, one.metadata) for one in columns])
+
+
+def _declared(column: StructField, name: TableName) -> DataType:
+    declared = column.metadata.get(CHAR_VARCHAR)
+    try:
+        return column.dataType if declared is None else _parse_datatype_string(declared)
+    except PySparkException as error:
+        raise _refused(name, f"column {column.name!r} says it is {declared!r}, which is no type of Spark") from error
+
+
+def _nullable_fields(struct: StructType) -> list[StructField]:
+    return [StructField(one.name, _nullable(one.dataType), nullable=True, metadata=one.metadata) for one in struct]
+
+
+def _nullable(data_type: DataType) -> DataType:
+    """Allow nulls at every depth: what a DataFrame promises today is no promise of the table."""
+    if isinstance(data_type, StructType):
+        return StructType(_nullable_fields(data_type))
+    if isinstance(data_type, ArrayType):
+        return ArrayType(_nullable(data_type.elementType), containsNull=True)
+    if isinstance(data_type, MapType):
+        return MapType(_nullable(data_type.keyType), _nullable(data_type.valueType), valueContainsNull=True)
+    return data_type
+
+
+def _faults(schema: StructType, new: NewTable) -> Iterator[str]:
+    spelled = {field.name.lower(): field for field in schema}
+    chosen = [column.lower() for column in new.partition_by]
+    if not schema.fields:
+        yield "there are no columns"
+    if twice := _more_than_once(schema.names):
+        yield f"columns have one name, for case does not count: {twice}"
+    if twice := _more_than_once(new.partition_by):
+        yield f"partition_by names columns more than once: {twice}"
+    if unknown := [column for column in new.partition_by if column.lower() not in spelled]:
+        yield f"partition_by names {unknown}, and the columns are {schema.names}"
+    elif schema.fields and set(chosen) == set(spelled):
+        yield "every column is a partition column: at least one must be left for the files"
+    for column in (spelled[one] for one in chosen if one in spelled):
+        if isinstance(column.dataType, StructType | ArrayType | MapType):
+            yield f"partition column {column.name!r} is a {column.dataType.typeName()}, which has no directory name"
+    for column in schema:
+        yield from _type_faults(column)
+        # Spark makes such a table, and refuses to read it: it finds "different data types" in it.
+        if new.partition_by and new.file_format in HIVE_COMPRESSION and not _inside_nullable(column.dataType):
+            yield f"column {column.name!r} has a NOT NULL field: Spark reads no partitioned Hive table with one"
+
+
+def _type_faults(column: StructField) -> Iterator[str]:
+    parts = tuple(_parts(column.dataType))
+    if any(isinstance(part, NullType) for part in parts):
+        yield f"column {column.name!r} has no type, only nulls ({column.dataType.simpleString()}): cast it to one"
+    if any(isinstance(part, UserDefinedType) for part in parts):
+        yield f"column {column.name!r} is of a user-defined type: cast it to the type in which it is stored"
+    # Spark keeps such a type as unquoted text, makes the table, and can neither read nor drop it afterwards.
+    if any(isinstance(part, CharType | VarcharType) for part in parts[1:]):
+        names = [one.name for part in parts if isinstance(part, StructType) for one in part]
+        if odd := [one for one in names if not re.fullmatch(r"\w+", one, re.ASCII)]:
+            yield f"column {column.name!r} has a nested char or varchar: Spark cannot read fields named {odd} beside it"
+
+
+def _inside_nullable(data_type: DataType) -> bool:
+    return all(field.nullable for part in _parts(data_type) if isinstance(part, StructType) for field in part)
+
+
+def _parts(data_type: DataType) -> Iterator[DataType]:
+    """Yield a type and all types inside it, itself first."""
+    yield data_type
+    inside: list[DataType] = []
+    if isinstance(data_type, StructType):
+        inside = [one.dataType for one in data_type]
+    elif isinstance(data_type, ArrayType):
+        inside = [data_type.elementType]
+    elif isinstance(data_type, MapType):
+        inside = [data_type.keyType, data_type.valueType]
+    for one in inside:
+        yield from _parts(one)
+
+
+def _require_defaults(spark: SparkSession, schema: StructType, name: TableName) -> None:
+    """Refuse a default that is more than one expression: it may come from the footer of anybody's file."""
+    for column in schema:
+        default = column.metadata.get(DEFAULT_VALUE)
+        if default is None:
+            continue
+        if "--" in default or "/*" in default:
+            raise _refused(name, f"the default of column {column.name!r} must be an expression without comments")
+        try:
+            spark.range(0).selectExpr(default)
+        except PySparkException as error:
+            raise _refused(name, f"the default of column {column.name!r} is no expression: {default!r}") from error
+
+
+def _type(data_type: DataType) -> str:
+    if isinstance(data_type, StructType):
+        fields = (f"{quoted(one.name)}: {_type(one.dataType)}{_constraints(one)}" for one in data_type)
+        return f"struct<{', '.join(fields)}>"
+    if isinstance(data_type, ArrayType):
+        return f"array<{_type(data_type.elementType)}>"
+    if isinstance(data_type, MapType):
+        return f"map<{_type(data_type.keyType)}, {_type(data_type.valueType)}>"
+    if isinstance(data_type, TimestampType):
+        return "timestamp_ltz"  # plain "timestamp" is whatever spark.sql.timestampType says
+    return data_type.simpleString()
+
+
+def _constraints(column: StructField) -> str:
+    metadata = column.metadata
+    clauses = (
+        not column.nullable and "NOT NULL",
+        DEFAULT_VALUE in metadata and f"DEFAULT {metadata[DEFAULT_VALUE]}",
+        "comment" in metadata and f"COMMENT {literal(metadata['comment'])}",
+    )
+    return "".join(f" {clause}" for clause in clauses if clause)
+
+
+def _pairs(keyword: str, pairs: Mapping[str, str]) -> str:
+    spelled = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in pairs.items())
+    return spelled and f"{keyword} ({spelled})"
+
+
+def _more_than_once(names: Sequence[str]) -> list[str]:
+    counts = Counter(name.lower() for name in names)
+    return [name for name in names if counts[name.lower()] > 1]
+
+
+def _refused(name: TableName, reason: str) -> InvalidInputError:
+    return InvalidInputError(f"table {name} cannot be made: {reason}. Nothing was made.", table=str(name))
+
+
+def _translated(said: str, name: TableName) -> InvalidInputError | MetastoreError:
+    """Return our error for what Spark said, by who is to act on it."""
+    reason = spark_reason(said)
+    if EXISTS.search(said):
+        return InvalidInputError(
+            f"table {name} exists already, and was left alone: drop it first, or call with if_not_exists=True",
+            table=str(name),
+        )
+    if METASTORE.search(said):
+        return MetastoreError(
+            f"the metastore failed while table {name} was made, and it may have been made: call again with"
+            f" if_not_exists=True. Spark said: {reason}",
+            table=str(name),
+        )
+    return _refused(name, f"Spark said: {reason}")

@@ -1,0 +1,325 @@
+"""Files of a table's format at a location that Spark's catalog does not know: written and read back.
+
+PySpark has no public way to write a Hive SerDe or buckets anywhere but into a table of the catalog. Spark's own
+commands have, so this file assembles them: the same classes that ``INSERT`` ends in, in every Spark since 3.4.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
+from pyspark.sql.types import StringType, StructField, StructType
+
+from table_writer.errors import InvalidInputError, MetastoreError
+from table_writer.model.table import NULL_PARTITION, PartitionValues, Table, name_in
+from table_writer.model.write import WritePlan
+from table_writer.spark.sql import quoted, spark_reason
+
+__all__ = ["SparkFiles", "reason"]
+
+logger = logging.getLogger(__name__)
+
+SOURCES: Final = "org.apache.spark.sql.execution.datasources"
+COMPRESSION: Final = "mapreduce.output.fileoutputformat.compress"  # and .codec, .type: what Hive's writers look at
+NATIVE: Final = ("parquet", "orc")  # Spark writes these itself, also for Hive tables
+HIVE_3_BUCKETS: Final = "2"  # the table parameter bucketing_version of tables that Hive 3 has made
+SKIPPED_LINES: Final = ("skip.header.line.count", "skip.footer.line.count")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Format:
+    """How Spark writes and reads the files of one table."""
+
+    writer: Any  # Spark's FileFormat
+    options: Mapping[str, str]
+    read: Callable[[Collection[PartitionValues]], DataFrame]
+
+
+class SparkFiles:
+    """The files of one write, as Spark writes and reads them.
+
+    Parameters
+    ----------
+    spark
+        A session whose catalog knows the table.
+    plan
+        The write.
+    schema
+        The table's data columns, then its partition columns.
+
+    Raises
+    ------
+    InvalidInputError
+        Spark cannot write this table, with Spark's reason.
+    MetastoreError
+        Spark cannot read the table's description.
+    """
+
+    def __init__(self, spark: SparkSession, plan: WritePlan, schema: StructType) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._names = [column.name for column in plan.table.partition_columns]
+        data = schema.fields[: len(schema) - len(self._names)]
+        # Directories are text, and named as the metastore spells its columns: that is where the publish looks.
+        self._stored = StructType([*data, *(StructField(name, StringType()) for name in self._names)])
+        self._java: Any = spark.sparkContext._jvm  # noqa: SLF001  # PySpark's only way to Spark's own commands
+        self._session: Any = spark._jsparkSession  # noqa: SLF001
+        _refuse(plan.table, plan.write_id)
+        described = self._described()
+        with self._refused():
+            self._catalog_table = self._moved(described)
+            provider = _native_provider(plan.table)
+            self._format = self._hive_format() if provider is None else self._native_format(provider)
+
+    @property
+    def description(self) -> str:
+        """The format's name, for a person."""
+        return _native_provider(self._plan.table) or self._plan.table.serde
+
+    def write(self, rows: DataFrame) -> int:
+        """Run Spark's own writer into the write's location; returns how many rows went in."""
+        observed = Observation()
+        counted = rows.observe(observed, F.count(F.lit(1)).alias("rows"))
+        named = counted.select(
+            *(_column(name).alias(field.name) for name, field in zip(rows.columns, self._stored, strict=True))
+        )
+        query = named._jdf.queryExecution().analyzed()  # noqa: SLF001
+        command = self._package(SOURCES).InsertIntoHadoopFsRelationCommand(
+            self._path(str(self._plan.data_location)),
+            self._map({}),
+            False,
+            query.output().takeRight(len(self._names)),
+            self._catalog_table.bucketSpec(),
+            self._format.writer,
+            self._map(self._format.options),
+            query,
+            self._java.org.apache.spark.sql.SaveMode.Append,
+            self._option(None),  # the catalog's table: Spark would add partitions to it
+            self._option(None),
+            self._sequence(self._stored.names),
+        )
+        self._dataframe(command)
+        return int(observed.get["rows"])
+
+    def read(self, partitions: Collection[PartitionValues]) -> DataFrame:
+        """Read the rows of these partitions back, as the table's readers will; partition values are text."""
+        frame = self._format.read(partitions)
+        return frame.select(*map(_column, self._stored.names))
+
+    def count(self, partitions: Collection[PartitionValues]) -> dict[PartitionValues, int]:
+        """Read the rows of these partitions back, as the table's readers will, and count them."""
+        counts = self.read(partitions).groupBy(*map(_column, self._names)).agg(F.count(F.lit(1)))
+        return {
+            tuple(NULL_PARTITION if value is None else value for value in row[:-1]): row[-1] for row in counts.collect()
+        }
+
+    def _described(self) -> Any:
+        name = self._plan.table.name
+        identifier = self._java.org.apache.spark.sql.catalyst.TableIdentifier(name.name, self._option(name.database))
+        try:
+            return self._session.sessionState().catalog().getTableMetadata(identifier)
+        except (PySparkException, Py4JError) as error:
+            raise MetastoreError(
+                f"Spark cannot read the description of {name}: {reason(error)} Nothing was written.",
+                table=str(name),
+                write_id=self._plan.write_id,
+            ) from error
+
+    def _moved(self, described: Any) -> Any:
+        """Return Spark's description of the table with this write's columns and location; the catalog keeps its own."""
+        location = self._option(self._path(str(self._plan.data_location)).toUri())
+        schema = self._java.org.apache.spark.sql.types.DataType.fromJson(self._stored.json())
+        names = self._sequence(self._names)
+        return _changed(
+            described,
+            storage=(2, _changed(described.storage(), locationUri=(0, location))),
+            schema=(3, schema),
+            partitionColumnNames=(5, names),
+        )
+
+    def _native_format(self, provider: str) -> _Format:
+        """Spark's own file formats: those of ``USING``, and of Hive tables those that Spark converts anyway."""
+        state = self._session.sessionState()
+        found = self._package(SOURCES).DataSource.lookupDataSource(provider, state.conf()).newInstance()
+        if self._is(found, f"{SOURCES}.v2.FileDataSourceV2"):
+            found = found.fallbackFileFormat().newInstance()
+        if not self._is(found, f"{SOURCES}.FileFormat"):
+            raise self._refusal(f"{provider} does not keep files.")
+        options = self._table_options()
+        if _provider(self._plan.table) == "hive":
+            properties = self._plan.table.parameters.items()
+            options = {name: value for name, value in properties if name.startswith(f"{provider}.")} | options
+            options |= self._hive_buckets()
+
+        def read(_: Collection[PartitionValues]) -> DataFrame:
+            reader = self._spark.read.format(provider).options(**options).schema(self._stored)
+            return reader.load(str(self._plan.data_location))
+
+        return _Format(writer=found, options=options, read=read)
+
+    def _hive_format(self) -> _Format:
+        """All other Hive tables: the output format and the SerDe that the table names."""
+        hive = self._java.org.apache.hadoop.hive.ql
+        client = self._java.org.apache.spark.sql.hive.client.HiveClientImpl
+        table = client.toHiveTable(self._catalog_table, self._option(None))
+        description = hive.plan.TableDesc(
+            table.getInputFormatClass(), table.getOutputFormatClass(), table.getMetadata()
+        )
+        sink = hive.plan.FileSinkDesc(self._path(str(self._plan.data_location)), description, False)
+        conf = self._session.sessionState().newHadoopConf()
+        self._require_serializer(description, conf)
+        self._insert().setupHadoopConfForCompression(sink, conf, self._session)
+        names = (COMPRESSION, f"{COMPRESSION}.codec", f"{COMPRESSION}.type")
+        options = {name: conf.get(name) for name in names if conf.get(name) is not None}
+        writer = self._java.org.apache.spark.sql.hive.execution.HiveFileFormat(sink)
+        return _Format(writer=writer, options=options | self._hive_buckets(), read=self._read_hive)
+
+    def _read_hive(self, partitions: Collection[PartitionValues]) -> DataFrame:
+        catalog = self._java.org.apache.spark.sql.catalyst.catalog
+        storage = self._catalog_table.storage()
+        known = [
+            catalog.CatalogTablePartition(
+                self._map(dict(zip(self._names, values, strict=True))),
+                _changed(storage, locationUri=(0, self._option(self._path(self._directory(values)).toUri()))),
+                self._map({}),
+                0,
+                0,
+                self._option(None),
+            )
+            for values in partitions
+        ]
+        relation = self._java.org.apache.spark.sql.execution.command.DDLUtils.readHiveTable(self._catalog_table)
+        return self._dataframe(_changed(relation, prunedPartitions=(4, self._option(self._sequence(known)))))
+
+    def _directory(self, values: PartitionValues) -> str:
+        return str(self._plan.data_location.child(name_in(self._plan.table, values)))
+
+    def _require_serializer(self, description: Any, conf: Any) -> None:
+        """Refuse SerDes that only read, and those whose own schema is not the table's: they drop columns in silence.
+
+        PySpark turns Java's UnsupportedOperationException, which is how a SerDe says that it only reads, into its own.
+        """
+        serde = description.getDeserializer(conf)
+        inspector = serde.getObjectInspector()
+        fields, columns = inspector.getAllStructFieldRefs().size(), len(self._stored) - len(self._names)
+        if fields != columns:
+            raise self._refusal(
+                f"{self._plan.table.serde} has a schema of its own (a table property, as avro.schema.literal) with"
+                f" {fields} columns, these rows have {columns}: change that property first."
+            )
+        try:
+            serde.serialize(self._java.java.util.ArrayList([None] * columns), inspector)
+        except (
+            Py4JJavaError
+        ) as error:  # what PySpark has no name for: a SerDe may refuse nulls, and this row is not written
+            logger.debug("write_id=%s %s refuses a row of nulls: %s", self._plan.write_id, serde, reason(error))
+
+    def _hive_buckets(self) -> dict[str, str]:
+        """Bucket numbers by Hive's hash, as Spark's INSERT into Hive tables computes them."""
+        return self._dict(self._insert().getOptionsWithHiveBucketWrite(self._catalog_table.bucketSpec()))
+
+    def _insert(self) -> Any:
+        return getattr(getattr(self._java.org.apache.spark.sql.hive.execution, "InsertIntoHiveTable$"), "MODULE$")
+
+    def _table_options(self) -> dict[str, str]:
+        return self._dict(self._catalog_table.storage().properties())
+
+    @contextmanager
+    def _refused(self) -> Iterator[None]:
+        try:
+            yield
+        except (PySparkException, Py4JError) as error:
+            raise self._refusal(reason(error)) from error
+
+    def _refusal(self, why: str) -> InvalidInputError:
+        return _refusal(self._plan.table, self._plan.write_id, why)
+
+    def _dataframe(self, logical_plan: Any) -> DataFrame:
+        """Make a DataFrame of a plan; a command runs at once. The class has moved in Spark 4."""
+        dataset = self._package(self._session.emptyDataFrame().getClass().getName())
+        return DataFrame(dataset.ofRows(self._session, logical_plan), self._spark)
+
+    def _is(self, java_object: Any, class_name: str) -> bool:
+        return bool(is_instance_of(self._spark.sparkContext._gateway, java_object, class_name))  # noqa: SLF001
+
+    def _package(self, name: str) -> Any:
+        return reduce(getattr, name.split("."), self._java)
+
+    def _path(self, location: str) -> Any:
+        return self._java.org.apache.hadoop.fs.Path(location)
+
+    def _option(self, value: Any) -> Any:
+        return self._java.scala.Option.apply(value)
+
+    def _sequence(self, values: Collection[Any]) -> Any:
+        return self._java.PythonUtils.toSeq(list(values))
+
+    def _map(self, values: Mapping[str, str]) -> Any:
+        return self._java.PythonUtils.toScalaMap(dict(values))
+
+    @staticmethod
+    def _dict(scala_map: Any) -> dict[str, str]:
+        names, values = scala_map.keys().toSeq(), scala_map.values().toSeq()
+        return {names.apply(index): values.apply(index) for index in range(scala_map.size())}
+
+
+def reason(error: PySparkException | Py4JError) -> str:
+    """Return what Spark says, without its stack."""
+    return f"{spark_reason(error).rstrip('.')}."
+
+
+def _refuse(table: Table, write_id: str) -> None:
+    """Refuse what Spark would write without a word, and others could not read."""
+    if "storage_handler" in table.parameters:
+        raise _refusal(table, write_id, f"{table.parameters['storage_handler']} keeps its rows, not files.")
+    if table.bucket_columns and _provider(table) == "hive":
+        version = table.parameters.get("bucketing_version", "")
+        if version == HIVE_3_BUCKETS:
+            raise _refusal(
+                table,
+                write_id,
+                f"Hive 3 made its buckets (bucketing_version={version}), whose hash Spark does not know.",
+            )
+    skipped = [name for name in SKIPPED_LINES if table.parameters.get(name, "0").strip() not in {"", "0"}]
+    if skipped and _provider(table) == "hive":
+        raise _refusal(table, write_id, f"Spark writes no such lines, so Hive would skip rows ({', '.join(skipped)}).")
+
+
+def _refusal(table: Table, write_id: str, why: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"Spark cannot write {table.name}: {why} Nothing was written.", table=str(table.name), write_id=write_id
+    )
+
+
+def _provider(table: Table) -> str:
+    return table.parameters.get("spark.sql.sources.provider", "hive")
+
+
+def _native_provider(table: Table) -> str | None:
+    """Return the data source that writes the table's files, ``None`` where only a SerDe can."""
+    provider = _provider(table)
+    if provider.lower() != "hive":
+        return provider
+    return next((name for name in NATIVE if name in table.serde.lower()), None)
+
+
+def _column(name: str) -> Column:
+    return F.col(quoted(name))
+
+
+def _changed(product: Any, **changes: tuple[int, Any]) -> Any:
+    """Copy a Scala case class with other fields, each given with its position: Python cannot name Scala's arguments."""
+    fields = [product.productElement(index) for index in range(product.productArity())]
+    for index, value in changes.values():
+        fields[index] = value
+    return product.copy(*fields)

@@ -1,0 +1,227 @@
+"""What a write would do: steps 1 and 5 looked at, and nothing written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
+from pyspark.sql.types import DateType, StructType
+
+from table_writer.check.run import as_checks, require_valid
+from table_writer.config import WriteOptions
+from table_writer.display.plan_report import PlannedAction, PlannedPartition, PlanReport, SchemaVerdict
+from table_writer.display.render import size
+from table_writer.errors import SchemaMismatchError
+from table_writer.log.files import existing_values, files_read_at, why_not_copied
+from table_writer.model.location import Location
+from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, name_in, shown_name
+from table_writer.model.write import Scope, WriteMode, new_write_id
+from table_writer.plan.fit import Fitted
+from table_writer.plan.limits import violation
+from table_writer.plan.planner import Planner
+from table_writer.spark.sql import quoted
+from table_writer.write.services import TableServices
+
+__all__ = ["Preview"]
+
+USUAL_DATE: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
+"""As Spark spells the dates that Arrow's engine can spell: of the years 1 to 9999."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preview:
+    """Looks at what a write would do.
+
+    Parameters
+    ----------
+    services, planner
+        Of the table.
+    mode, options, scope
+        Of the call.
+    """
+
+    services: TableServices
+    planner: Planner
+    mode: WriteMode
+    options: WriteOptions
+    scope: Scope
+
+    def report(self, df: DataFrame) -> PlanReport:
+        """Run the query once, for its partitions, and compare them with the table's."""
+        services = self.services
+        services.require_owner()
+        state = services.log.read_state()
+        doubt = tuple(f"version {one} is in doubt: a write that meets it settles it first" for one in state.in_doubt)
+        empty = PlanReport(table=str(services.table.name), mode=self.mode.value, base_version=state.newest, notes=doubt)
+        earlier = services.published_with_key(self.options.idempotency_key)
+        if earlier is not None:
+            note = f"idempotency_key={earlier.idempotency_key!r} was published as version {earlier.version}"
+            return replace(empty, notes=(*doubt, f"{note}: the call would do nothing"))
+        try:
+            fitted = self.planner.fit(df, self.options)
+            self.planner.prepare(fitted, self.options, new_write_id())
+            table = services.table
+            require_valid(
+                as_checks(self.options.checks), df.sparkSession, fitted.schema, str(table.name), table.partition_columns
+            )
+            rows = self._rows_by_partition(df, fitted)
+        except SchemaMismatchError as error:
+            return replace(empty, schema=SchemaVerdict(problems=(error.message,)))
+        counts, now = self._looked_up(df, rows)
+        planned = self._partitions(counts, now)
+        return replace(
+            empty,
+            partitions=planned,
+            schema=_verdict(df.schema, fitted),
+            problems=(*self._problems(planned), *self._uncopied(now), *self._unspelled(fitted, rows)),
+        )
+
+    @property
+    def _partition_names(self) -> list[str]:
+        return [column.name for column in self.services.table.partition_columns]
+
+    def _rows_by_partition(self, df: DataFrame, fitted: Fitted) -> dict[PartitionValues, int]:
+        count = len(self._partition_names)
+        names = fitted.rows.columns[len(fitted.rows.columns) - count :]  # as the DataFrame spells them
+        columns = [F.col(quoted(name)).cast("string").alias(name) for name in names]
+        try:
+            counted: Sequence[Row] = fitted.rows.groupBy(*columns).agg(F.count(F.lit(1))).collect()
+        except (PySparkException, Py4JError) as error:
+            explanation = violation(error, df, fitted.limits, str(self.services.table.name))
+            if explanation is None:
+                raise
+            raise explanation from error
+        found: dict[PartitionValues, int] = {}
+        for row in counted:
+            values = tuple(value or NULL_PARTITION for value in row[:count])
+            found[values] = found.get(values, 0) + row[count]  # null and empty text are one partition
+        return {values: rows for values, rows in sorted(found.items()) if rows}
+
+    def _unspelled(self, fitted: Fitted, rows: Mapping[PartitionValues, int]) -> tuple[str, ...]:
+        """Name dates in partition columns that only Spark's own writer can spell."""
+        kinds = [field.dataType for field in fitted.schema.fields[len(fitted.schema) - len(self._partition_names) :]]
+        odd = sorted(
+            {
+                value
+                for values in rows
+                for value, kind in zip(values, kinds, strict=True)
+                if isinstance(kind, DateType) and value != NULL_PARTITION and not USUAL_DATE.fullmatch(value)
+            }
+        )
+        if self.options.engine != "arrow" or not odd:
+            return ()
+        return (f"partition dates outside the years 1 to 9999 cannot be written: {', '.join(odd[:3])}",)
+
+    def _looked_up(
+        self, df: DataFrame, rows: Mapping[PartitionValues, int]
+    ) -> tuple[Mapping[PartitionValues, int], Mapping[PartitionValues, Partition]]:
+        """Return rows by partition as the metastore spells it, and all partitions that exist and would change."""
+        table, metastore = self.services.table, self.services.metastore
+        existing = metastore.get_partition_names(table.name)
+        spelled = self.planner.spelled(df, existing)
+        counts = {spelled.get(values, values): count for values, count in rows.items()}
+        beyond = self.scope(existing) - counts.keys()
+        now = metastore.get_partitions(table, sorted({*counts, *beyond}))
+        there = existing_values(self.services.store, self.services.layout, now)
+        return counts, {values: one for values, one in now.items() if values in there}
+
+    def _partitions(
+        self, counts: Mapping[PartitionValues, int], now: Mapping[PartitionValues, Partition]
+    ) -> tuple[PlannedPartition, ...]:
+        data = self.services.layout.data(new_write_id())
+        return tuple(
+            self._planned(values, counts.get(values, 0), now.get(values), data) for values in sorted({*counts, *now})
+        )
+
+    def _planned(self, values: PartitionValues, rows: int, now: Partition | None, data: Location) -> PlannedPartition:
+        name = name_in(self.services.table, values)
+        copied = self._sizes(now) if now is not None and self.mode is WriteMode.APPEND else []
+        return PlannedPartition(
+            name=name,
+            values=values,
+            action=self._action(rows, now),
+            location=str(data.child(name)) if rows else "",
+            rows=rows,
+            replaced_location=now.location if now else None,
+            copied_files=len(copied),
+            copied_bytes=sum(copied),
+        )
+
+    def _action(self, rows: int, now: Partition | None) -> PlannedAction:
+        if not rows:
+            return "empty"
+        if now is None:
+            return "add"
+        return "append" if self.mode is WriteMode.APPEND else "replace"
+
+    def _sizes(self, partition: Partition) -> list[int]:
+        """Return the sizes of the files that an append brings along; of none where it would be refused."""
+        if why_not_copied(self.services.layout, partition):
+            return []
+        found = files_read_at(self.services.store, self.services.layout, Location.parse(partition.location))
+        return [one.size_bytes for one in found]
+
+    def _uncopied(self, now: Mapping[PartitionValues, Partition]) -> tuple[str, ...]:
+        """Name the partitions that an append would be refused for."""
+        if self.mode is not WriteMode.APPEND:
+            return ()
+        refused = (
+            (values, why_not_copied(self.services.layout, partition)) for values, partition in sorted(now.items())
+        )
+        return tuple(
+            f"{shown_name(self.services.table, values)} {why}: its files cannot be put beside new ones; replace it with"
+            " overwrite_partitions"
+            for values, why in refused
+            if why
+        )
+
+    def _problems(self, planned: tuple[PlannedPartition, ...]) -> tuple[str, ...]:
+        existing = [one.name for one in planned if one.replaced_location is not None]
+        copied = sum(one.copied_bytes for one in planned)
+        limit = self.options.max_copied_bytes
+        selected = self.scope([one.values for one in planned])
+        outside = [one.name for one in planned if self.options.where and one.values not in selected]
+        found = (
+            (
+                self.mode is WriteMode.CREATE_PARTITIONS and bool(existing),
+                f"{len(existing)} partition(s) exist already: {', '.join(existing[:3])}",
+            ),
+            (
+                limit is not None and copied > limit,
+                (
+                    f"{size(copied)} would have to be copied, above max_copied_bytes={limit}: partition more finely, or"
+                    " use overwrite_partitions"
+                ),
+            ),
+            (
+                bool(outside),
+                (
+                    f"the DataFrame has rows in {len(outside)} partition(s) that where={self.options.where!r} does not"
+                    f" select: {', '.join(outside[:3])}"
+                ),
+            ),
+            (
+                self.options.if_empty == "error" and not any(one.rows for one in planned),
+                "the DataFrame has no rows, and if_empty='error'",
+            ),
+        )
+        return tuple(text for is_so, text in found if is_so)
+
+
+def _verdict(given: StructType, fitted: Fitted) -> SchemaVerdict:
+    types = {field.name.lower(): field.dataType for field in given}
+    return SchemaVerdict(
+        added_columns=tuple(f"{field.name}: {field.dataType.simpleString()}" for field in fitted.added),
+        filled_columns=fitted.filled,
+        converted_columns=tuple(
+            f"{field.name}: {types[field.name.lower()].simpleString()} -> {field.dataType.simpleString()}"
+            for field in fitted.schema
+            if field.name.lower() in types and types[field.name.lower()].simpleString() != field.dataType.simpleString()
+        ),
+    )

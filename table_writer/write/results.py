@@ -1,0 +1,190 @@
+"""What follows a publish: what a write returns, and the marker that other tools look for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+from table_writer.display.render import size
+from table_writer.display.write_result import Action, PartitionResult, WriteResult
+from table_writer.errors import InvalidInputError, StorageError
+from table_writer.model.entry import EntryPartition, LogEntry
+from table_writer.model.location import Location
+from table_writer.model.table import name_in
+from table_writer.model.write import StagedFiles, StagedPartition, WriteMode, WritePlan
+from table_writer.progress import Stopwatch
+from table_writer.publish.append import Carried
+from table_writer.publish.publisher import Published
+from table_writer.write.services import TableServices
+
+__all__ = ["mark_success", "nothing_written", "repeated_result", "success_json", "write_result"]
+
+
+MANY_FILES: Final = 50
+
+SMALL_FILE_BYTES: Final = 8 * 1024 * 1024  # below it, opening files costs readers more than reading them
+
+NAME: Final = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
+
+MAX_FILENAMES: Final = 100  # Hadoop's own limit, SUCCESS_MARKER_FILE_LIMIT
+
+
+def nothing_written(plan: WritePlan, if_empty: str, watch: Stopwatch) -> WriteResult:
+    """Return the result of a write without rows.
+
+    Raises
+    ------
+    InvalidInputError
+        The call did not say that this may happen.
+    """
+    if if_empty == "error":
+        replaces = plan.mode is WriteMode.OVERWRITE_TABLE or plan.where
+        empties = ", or with if_empty='replace' to empty what the call replaces" if replaces else ""
+        raise InvalidInputError(
+            f"the DataFrame has no rows, so no partition of {plan.table.name} would change; nothing was written."
+            f" If that may happen, call with if_empty='ignore'{empties}.",
+            table=str(plan.table.name),
+            write_id=plan.write_id,
+        )
+    return WriteResult(
+        table=str(plan.table.name),
+        mode=plan.mode.value,
+        write_id=plan.write_id,
+        version=None,
+        seconds=watch.seconds,
+        storage_requests=watch.storage_requests(),
+        metastore_calls=watch.metastore_calls(),
+    )
+
+
+def repeated_result(entry: LogEntry, watch: Stopwatch, *, write_id: str = "") -> WriteResult:
+    """Return the result of a call that had nothing left to do: the identity of the write that had done it.
+
+    ``write_id`` is given by who publishes a staged write, which another process may have published.
+    """
+    is_other = not write_id or (entry.write_id != write_id and entry.idempotency_key != "")  # a recovery's has no key
+    same = f"write {write_id} was published already, by {entry.writer.get('user', '?')}@{entry.writer.get('host', '?')}"
+    other = f"idempotency key {entry.idempotency_key} was published by write {entry.write_id}"
+    return WriteResult(
+        table=entry.table,
+        mode=entry.mode,
+        write_id=entry.write_id if is_other else write_id,
+        version=entry.version,
+        repeated=True,
+        seconds=watch.seconds,
+        storage_requests=watch.storage_requests(),
+        metastore_calls=watch.metastore_calls(),
+        notes=(other if is_other else same,),
+    )
+
+
+def write_result(staged: StagedFiles, published: Published, notes: tuple[str, ...], watch: Stopwatch) -> WriteResult:
+    """Return the result of a write that took effect."""
+    plan = staged.plan
+    written = {plan.spellings.get(one.values, one.values): one for one in staged.partitions}
+    nothing = StagedPartition(values=(), keys=(), rows=0, bytes=0, raw_bytes=0)
+
+    def described(partition: EntryPartition) -> PartitionResult:
+        new = written.get(partition.values, nothing)
+        brought = published.carried.get(partition.values, Carried())
+        return PartitionResult(
+            name=name_in(plan.table, partition.values),
+            values=partition.values,
+            location=partition.new_location or "",
+            action=_action(partition, plan.mode),
+            rows=new.rows,
+            bytes=new.bytes,
+            files=len(new.keys),
+            copied_bytes=brought.bytes,
+            copied_files=brought.files,
+        )
+
+    return WriteResult(
+        table=str(plan.table.name),
+        mode=plan.mode.value,
+        write_id=plan.write_id,
+        version=published.entry.version,
+        partitions=tuple(map(described, sorted(published.entry.partitions, key=lambda one: one.values))),
+        seconds=watch.seconds,
+        storage_requests=watch.storage_requests(),
+        metastore_calls=watch.metastore_calls(),
+        notes=(*notes, *_small_files(staged)),
+    )
+
+
+def mark_success(services: TableServices, staged: StagedFiles, published: Published) -> tuple[str, ...]:
+    """Write ``_SUCCESS`` where it is wanted. A failure is a note in the result, for readers have switched already."""
+    if not services.marks_success():
+        return ()
+    names = (key for partition in staged.partitions for key in partition.keys)
+    try:
+        services.store.put(services.layout.success_key, success_json(published.entry, names, services.layout.root))
+    except StorageError as error:
+        return (f"_SUCCESS was not written: {error.message}",)
+    return ()
+
+
+def _action(partition: EntryPartition, mode: WriteMode) -> Action:
+    if not partition.files:
+        return "emptied"
+    if partition.old_location is None:
+        return "added"
+    return "appended" if mode is WriteMode.APPEND else "replaced"
+
+
+def _small_files(staged: StagedFiles) -> tuple[str, ...]:
+    count = sum(len(partition.keys) for partition in staged.partitions)
+    mean_bytes = sum(partition.bytes for partition in staged.partitions) / max(count, 1)
+    if count < MANY_FILES or mean_bytes >= SMALL_FILE_BYTES or count < 2 * len(staged.partitions):
+        return ()
+    return (
+        (
+            f"{count:,} files of {size(mean_bytes)} on average in {len(staged.partitions):,} partition(s): readers like"
+            " fewer, larger ones. distribution='rebalance' or 'hash' writes them, for a shuffle of the rows."
+        ),
+    )
+
+
+def success_json(entry: LogEntry, filenames: Iterable[str], root: Location) -> bytes:
+    """Describe a published write.
+
+    Parameters
+    ----------
+    entry
+        The published entry.
+    filenames
+        Keys of the new files; the first 100 are named, and no more are asked for.
+    root
+        The table root; file names are given as paths in its bucket, as Hadoop does.
+    """
+    totals = {
+        "files": sum(partition.files for partition in entry.partitions),
+        "bytes": sum(partition.bytes for partition in entry.partitions),
+        "rows": sum(partition.rows or 0 for partition in entry.partitions),
+        "partitions": len(entry.partitions),
+    }
+    return json.dumps(
+        {
+            "name": NAME,
+            "success": True,
+            "timestamp": int(entry.created_at.timestamp() * 1000),
+            "date": entry.created_at.isoformat(),
+            "hostname": entry.writer.get("host", ""),
+            "committer": "table_writer",
+            "description": f"{entry.mode} of {entry.table}, version {entry.version}",
+            "jobId": entry.write_id,
+            "jobIdSource": "table_writer.write_id",
+            "metrics": totals,
+            "diagnostics": {
+                "table_writer.version": str(entry.version),
+                "table_writer.write_id": entry.write_id,
+                "table_writer.root": str(root),
+                "table_writer.library_version": entry.writer.get("library_version", ""),
+            },
+            "filenames": [f"/{name}" for name in islice(filenames, MAX_FILENAMES)],
+            "iostatistics": {"counters": {}, "gauges": {}, "minimums": {}, "maximums": {}, "meanstatistics": {}},
+        },
+        indent=2,
+    ).encode()

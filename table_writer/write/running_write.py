@@ -1,0 +1,178 @@
+"""A write that has begun and is not published: registered, and undone if it fails before its claim."""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Self
+
+from table_writer.complete import Completer, Spread
+from table_writer.errors import ConflictError, StorageError
+from table_writer.log.history import written_ids
+from table_writer.log.registration import put_staged, used_before
+from table_writer.model.entry import LogEntry
+from table_writer.model.location import Location
+from table_writer.model.message import CommitMessage
+from table_writer.model.process import this_process
+from table_writer.model.staged_write import StagedRecord
+from table_writer.model.write import WritePlan, new_write_id
+from table_writer.write.services import TableServices
+
+__all__ = ["Claiming", "OpenWrite"]
+
+logger = logging.getLogger(__name__)
+
+
+class Claiming:
+    """Whether a claim was sent: from then on the files may belong to a log entry, and are nobody's to delete.
+
+    On leaving, the fresh directories that no claim has named are discarded.
+
+    Parameters
+    ----------
+    services, plan
+        The table's, and of the write that is published.
+    """
+
+    def __init__(self, services: TableServices, plan: WritePlan) -> None:
+        self._named: frozenset[str] = frozenset()  # writes whose files the claim that was sent points readers at
+        self._process = this_process()
+        self._services = services
+        self._plan = plan
+        self._exit = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self.is_ours:  # a forked child that leaves the block leaves all to its parent
+            self._exit.__exit__(*raised)  # type: ignore[arg-type]  # handed through as it came
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process began the write, and is no fork of the one that did."""
+        return self._process is this_process()
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether a claim was sent that was not certainly lost."""
+        return bool(self._named)
+
+    @contextmanager
+    def __call__(self, entry: LogEntry) -> Iterator[Callable[[], None]]:
+        """Enter around the sending of the claim of an entry; the value is called when it was certainly lost.
+
+        Raises
+        ------
+        ConflictError
+            This is a fork of the process that began the write, and that one goes on with it.
+        """
+        if not self.is_ours:
+            raise ConflictError("another process began this write, and publishes it; this one, a fork of it, must not")
+        self._named = written_ids(self._plan.layout, entry)
+        yield self._lost
+
+    def fresh_directory(self) -> Location:
+        """Return a directory that nobody has used before, registered as that of a running write."""
+        round_of_it = replace(self._plan, write_id=new_write_id(), named_by_caller=False)
+        self._exit.enter_context(self._services.registration(round_of_it))
+        self._exit.callback(self._discard, round_of_it)
+        logger.info("write_id=%s copies to %s", self._plan.write_id, round_of_it.data_location)
+        return round_of_it.data_location
+
+    def _discard(self, round_of_it: WritePlan) -> None:
+        if round_of_it.write_id not in self._named:
+            self._services.completer().discard(round_of_it.data_location.key)
+
+    def _lost(self) -> None:
+        self._named = frozenset()
+
+
+class OpenWrite:
+    """A registered write. Leaving it before a claim was sent discards its files; afterwards the log owns them."""
+
+    def __init__(self, services: TableServices, plan: WritePlan) -> None:
+        self._completer: Completer = services.completer()
+        self._services = services
+        self._plan = plan
+        self._exit = ExitStack()
+        self._is_handed_over = False
+        self._registration = services.registration(plan)
+        self.claiming = Claiming(services, plan)
+
+    def __enter__(self) -> Self:
+        with ExitStack() as registered:
+            if self._plan.named_by_caller:
+                self._take_name()
+            registered.enter_context(self._registration)
+            if self._plan.named_by_caller:  # looked at once nobody else can begin a write of this name any more
+                self._require_unused()
+            self._exit.push(registered.pop_all())
+        self._exit.push(self._discard)
+        self._exit.enter_context(self.claiming)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self.claiming.is_ours:  # a forked child that leaves the block leaves all to its parent
+            self._exit.__exit__(*raised)  # type: ignore[arg-type]  # handed through as it came
+
+    def complete(self, messages: Collection[CommitMessage], spread: Spread | None = None) -> None:
+        """Step 3: every file that a message names becomes an object; every other upload of this write is aborted.
+
+        ``spread`` completes very many files; without it all are completed here.
+        """
+        prefix = self._plan.data_location.key
+        self._completer.complete(self._plan.write_id, prefix, messages, spread)
+        self._completer.abort_leftovers(prefix, messages)
+
+    def _take_name(self) -> None:
+        """Use a name once, whatever becomes of its write: a request of the earlier one may come late."""
+        body = json.dumps({**self._services.identity, "token": secrets.token_hex(8)}).encode()
+        if not self._services.store.put_if_absent(self._plan.layout.name_key(self._plan.write_id), body):
+            raise used_before(self._plan.write_id, str(self._plan.table.name))
+
+    def _require_unused(self) -> None:
+        """Refuse a ``write_id`` that any trace is left of: files that are there are another write's, not ours."""
+        store, data = self._services.store, self._plan.data_location.key
+        used = (
+            any(store.list_page(data)[0])
+            or any(store.list_uploads(data))
+            or any(self._is_named(one.entry) for one in self._services.log.read_history().records)
+        )
+        if used:
+            raise used_before(self._plan.write_id, str(self._plan.table.name))
+
+    def _is_named(self, entry: LogEntry) -> bool:
+        """Whether an entry is of a write of this name, or deletes its files."""
+        deleted = (Location.parse(one.location) for one in entry.deletes)
+        data = self._plan.data_location
+        return entry.write_id == self._plan.write_id or any(one.same_place(data) for one in deleted)
+
+    def stage(self, record: StagedRecord) -> None:
+        """Hand the write over: it belongs to nobody's process any more, and any may publish or discard it.
+
+        Raises
+        ------
+        StorageError
+            It may be staged or not: nothing is deleted.
+        """
+        self._is_handed_over = True  # if the answer is lost, others may publish it
+        try:
+            put_staged(self._services.store, record)
+        except StorageError as error:
+            name, write_id = self._plan.table.name, self._plan.write_id
+            raise StorageError(
+                f"whether write {write_id} of {name} is staged is not known: {error.message} Nothing was deleted;"
+                f" `table-writer staged {name}` shows whether it is there. If not, a vacuum deletes its files.",
+                table=str(name),
+                write_id=write_id,
+            ) from error
+
+    def _discard(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and not (self.claiming.is_sent or self._is_handed_over):
+            logger.info("write_id=%s failed before its claim; discarding its files", self._plan.write_id)
+            self._completer.discard(self._plan.data_location.key)

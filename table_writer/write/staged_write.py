@@ -1,0 +1,269 @@
+"""A write between steps 3 and 5, as an object: look at it, check it, publish it or discard it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import Final, Self
+
+from pyspark.sql import DataFrame, SparkSession
+
+from table_writer.check.run import as_checks
+from table_writer.checked import checked
+from table_writer.display.staged_report import StagedDetail, StagedPartitionDetail, staged_detail, staged_partitions
+from table_writer.display.write_result import WriteResult
+from table_writer.errors import CheckFailedError, InvalidInputError, TableWriterError
+from table_writer.model.check_result import CheckResult
+from table_writer.model.column_statistics import ColumnStatistics
+from table_writer.model.location import Location
+from table_writer.model.staged_write import FoundStaged, StagedRecord
+from table_writer.model.table import name_in
+from table_writer.progress import Stopwatch
+from table_writer.write.services import TableServices
+from table_writer.write.session_services import staged_frame
+from table_writer.write.staged_writes import StagedWrites
+from table_writer.write.steps import Steps
+
+__all__ = ["StagedFile", "StagedWrite"]
+
+logger = logging.getLogger(__name__)
+
+NOT_STAGED: Final = "was published or discarded: nothing is staged any more"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StagedFile:
+    """One file of a staged write.
+
+    Parameters
+    ----------
+    location
+        Its full URI.
+    partition
+        Hive's name of its partition; empty for an unpartitioned table.
+    bytes
+        Its size.
+    """
+
+    location: str
+    partition: str
+    bytes: int
+
+
+@checked
+class StagedWrite:
+    """Files of a write that no table points at yet, in a ``with`` block or for longer than a process.
+
+    =========================  ===============================================================
+    then                       the write
+    =========================  ===============================================================
+    :meth:`publish`            is what readers see, all partitions in one metastore call
+    :meth:`discard`            is gone, and nobody can publish it any more
+    end of the ``with`` block  is discarded, unless it was published
+    nothing                    stays until it expires; then a vacuum deletes it
+    =========================  ===============================================================
+
+    Any process can publish or discard it by its ``write_id``: ``TableWriter.staged_write``, ``Maintenance.publish``,
+    ``table-writer publish``. Whoever publishes meets the same rules as any write: if somebody else has published one
+    of its partitions since the write was planned, that is a ``ConflictError``, and the write stays staged.
+
+    Made by :meth:`TableWriter.stage` and :meth:`TableWriter.staged_write`.
+
+    Examples
+    --------
+    >>> from table_writer.check import not_null
+    >>> with TableWriter(spark).stage(df, "mart.orders") as staged:
+    ...     assert staged.dataframe().where("id < 0").isEmpty()
+    ...     results = staged.check(not_null("id"))
+    ...     result = staged.publish()
+    >>> result.rows, [check.passed for check in result.checks]
+    (2, [True])
+    """
+
+    def __init__(self, spark: SparkSession, steps: Steps, services: TableServices, found: FoundStaged) -> None:
+        self._spark = spark
+        self._steps = steps
+        self._services = services
+        self._staged_writes = StagedWrites(services)
+        self._found = found
+        self._is_over = False
+
+    @property
+    def write_id(self) -> str:
+        """The tag in every file name."""
+        return self._record.plan.write_id
+
+    @property
+    def table(self) -> str:
+        """``database.table``."""
+        return str(self._record.plan.table.name)
+
+    @property
+    def mode(self) -> str:
+        """What publishing it does."""
+        return self._record.plan.mode.value
+
+    @property
+    def created_at(self) -> datetime:
+        """When the write was planned."""
+        return self._record.plan.created_at
+
+    @property
+    def expires_at(self) -> datetime:
+        """When a vacuum may delete it, by the store's clock."""
+        return self._found.expires_at
+
+    @property
+    def rows(self) -> int:
+        """Rows in all files."""
+        return self._record.files.row_count
+
+    @property
+    def partitions(self) -> tuple[StagedPartitionDetail, ...]:
+        """Its partitions with rows, files and bytes, in the order of their values."""
+        return staged_partitions(self._found)
+
+    @property
+    def files(self) -> tuple[StagedFile, ...]:
+        """Its files with their sizes; lists the store, one request for 1,000 files."""
+        plan = self._record.plan
+        sizes = {one.key: one.size_bytes for one in self._services.store.list(plan.data_location.key)}
+        root = plan.layout.root
+        return tuple(
+            StagedFile(
+                location=str(Location(root.scheme, root.bucket, key)).removesuffix("/"),
+                partition=name_in(plan.table, partition.values),
+                bytes=sizes[key],
+            )
+            for partition in self._record.files.partitions
+            for key in partition.keys
+            if key in sizes
+        )
+
+    @property
+    def statistics(self) -> Mapping[str, ColumnStatistics]:
+        """What the footers of the files say of their columns; one that is missing here is not known."""
+        return self._record.files.statistics
+
+    @property
+    def checks(self) -> tuple[CheckResult, ...]:
+        """Results so far, the newest of each check, without example rows."""
+        return self._record.files.checks
+
+    def dataframe(self) -> DataFrame:
+        """Return the staged rows as the table's readers would see them: its columns and types, and nothing else.
+
+        For an append these are the new rows alone.
+        """
+        self._require_open()
+        return staged_frame(self._spark, self._services, self._record.files)
+
+    def check(self, *checks: object) -> tuple[CheckResult, ...]:
+        """Run data-quality checks on the staged files, and keep the results with them.
+
+        Parameters
+        ----------
+        *checks
+            Checks of :mod:`table_writer.check`, or callables that take the staged DataFrame. One with the name of an
+            earlier one takes its result's place.
+
+        Returns
+        -------
+        tuple of CheckResult
+            In the order of the checks.
+
+        Raises
+        ------
+        CheckFailedError
+            One of severity ``"error"`` failed. The write cannot be published until that check passes.
+        InvalidInputError
+            One of them is no check, or does not fit the columns.
+        """
+        self._require_open()
+        try:
+            with self._steps.watched(self.table, self.mode, self.write_id):
+                watch = Stopwatch(self._services.metastore)
+                results = self._steps.check(self._record.files, self._services, as_checks(checks), watch)
+        except CheckFailedError as failed:
+            self._keep(failed.results)
+            raise
+        self._keep(results)
+        return results
+
+    def publish(self) -> WriteResult:
+        """Make readers see it: all its partitions in one metastore call.
+
+        Returns
+        -------
+        WriteResult
+            As of every write. ``repeated`` if another process has published it, or its idempotency key, already.
+
+        Raises
+        ------
+        CheckFailedError
+            A check of severity ``"error"`` has failed.
+        ConflictError
+            Somebody else published one of its partitions since it was planned.
+        StorageError, MetastoreError, OutcomeUnknownError
+            As of every write. Unless the outcome is unknown, it stays staged.
+        """
+        self._require_open()
+        result = self._steps.publish(self._record, self._services)
+        self._is_over = True
+        return result
+
+    def discard(self) -> None:
+        """Delete it, so that nobody can publish it any more. Once is enough; one that this object published stays.
+
+        Raises
+        ------
+        ConflictError
+            Another process has published it, or is about to.
+        """
+        if self._is_over:
+            return
+        try:
+            self._staged_writes.discard(self.write_id)
+        except InvalidInputError:
+            self._staged_writes.require_discarded(self.write_id)  # else another process has discarded it
+        self._is_over = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.discard()
+        except TableWriterError as failure:
+            if kind is None:
+                raise
+            logger.warning("write_id=%s was not discarded: %s", self.write_id, failure)
+
+    def __repr__(self) -> str:
+        return self._detail().to_text()
+
+    def _repr_html_(self) -> str:
+        return self._detail()._repr_html_()
+
+    def _detail(self) -> StagedDetail:
+        return staged_detail(self._found, notes=(NOT_STAGED,) if self._is_over else ())
+
+    @property
+    def _record(self) -> StagedRecord:
+        return self._found.record
+
+    def _keep(self, results: tuple[CheckResult, ...]) -> None:
+        self._found = self._staged_writes.with_checks(self.write_id, results)
+
+    def _require_open(self) -> None:
+        if self._is_over:
+            raise InvalidInputError(
+                f"write {self.write_id} of {self.table} {NOT_STAGED}",
+                table=self.table,
+                write_id=self.write_id,
+            )

@@ -1,0 +1,315 @@
+"""Staged writes of one table: found, published, discarded; by any process, without Spark."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+
+from table_writer.errors import CheckFailedError, ConflictError, InvalidInputError, StorageError
+from table_writer.log.history import History, written_ids
+from table_writer.log.registration import (
+    Registered,
+    check_keys,
+    put_check_results,
+    read_check_results,
+    read_registration,
+    read_registrations,
+    remove_registration,
+    write_id_of_check,
+)
+from table_writer.log.rules import is_kept
+from table_writer.model.check_result import CheckResult
+from table_writer.model.entry import WRITE_ID
+from table_writer.model.partition_value import Spellings, has_spellings
+from table_writer.model.staged_write import FoundStaged, StagedRecord
+from table_writer.model.table import PartitionValues
+from table_writer.model.write import StagedFiles, WritePlan
+from table_writer.publish.append import CopyFiles, require_as_staged
+from table_writer.publish.publisher import Published, RepeatedError
+from table_writer.vacuum.sweep import Vacuumed
+from table_writer.write.running_write import Claiming
+from table_writer.write.services import TableServices
+
+__all__ = ["StagedWrites"]
+
+logger = logging.getLogger(__name__)
+
+
+class StagedWrites:
+    """Staged writes of one table.
+
+    Parameters
+    ----------
+    services
+        The table's.
+    """
+
+    def __init__(self, services: TableServices) -> None:
+        self._services = services
+
+    def find(self, write_id: str) -> FoundStaged:
+        """Return one.
+
+        Raises
+        ------
+        InvalidInputError
+            There is none of this name any more, or not yet; or what is stored of it cannot be read.
+        """
+        registered = self._registered(write_id)
+        return self._found(registered, check_keys(self._services.store, self._services.layout, write_id))
+
+    def find_unpublished(self, write_id: str, *, dry_run: bool = False) -> FoundStaged:
+        """Return one that is to be published; it may have been published a moment ago, which publishing finds out.
+
+        A dry run settles nothing for that.
+
+        Raises
+        ------
+        RepeatedError
+            It was published, and nothing of it is left to do.
+        InvalidInputError
+            As :meth:`find`; or it was published, and rolled back since.
+        MetastoreError, StorageError, OutcomeUnknownError
+            It was about to be published, and that could not be settled.
+        """
+        try:
+            return self.find(write_id)
+        except InvalidInputError:
+            history = self._services.log.read_history()
+            if write_id in history.ids_in_doubt and not dry_run:
+                history, _ = self._services.recovery().settled_history(self._services.table)
+            published = history.publication(write_id)
+            if published is None:
+                raise
+            self._require_kept(write_id, history)
+            raise RepeatedError(published.entry) from None
+
+    def find_all(self) -> tuple[tuple[FoundStaged, ...], dict[str, str]]:
+        """Return all in the order of their ``write_id``, and why the others cannot be read.
+
+        Those that were published meanwhile are left out; one whose publish is in doubt is not.
+        """
+        services = self._services
+        checked: dict[str | None, list[str]] = {}
+        for key in check_keys(services.store, services.layout):
+            checked.setdefault(write_id_of_check(services.layout, key), []).append(key)
+        unreadable: dict[str, str] = {}
+        found: list[FoundStaged] = []
+        for write_id, registered in sorted(read_registrations(services.store, services.layout).items()):
+            try:
+                found += [self._found(registered, checked.get(write_id, ()))] if registered.is_staged else []
+            except InvalidInputError as error:
+                unreadable[write_id] = error.message
+        if found:
+            state = services.log.read_state(listed_after=min(one.record.plan.base_version for one in found))
+            entries = [record.entry for record in services.log.read_history(state).published]
+            published = {one for entry in entries for one in written_ids(services.layout, entry)}
+            found = [one for one in found if one.record.plan.write_id not in published]
+        return tuple(found), unreadable
+
+    def with_checks(self, write_id: str, results: Iterable[CheckResult]) -> FoundStaged:
+        """Store the results of checks with a staged write, and return it as it is then."""
+        self._registered(write_id)
+        put_check_results(self._services.store, self._services.layout, write_id, results)
+        return self.find(write_id)
+
+    def require_discarded(self, write_id: str) -> None:
+        """Raise if a write that is not staged any more was published, or may be, and not discarded.
+
+        Raises
+        ------
+        ConflictError
+            It was.
+        """
+        if write_id in self._services.log.read_history().published_ids:
+            raise ConflictError(
+                f"write {write_id} of {self._services.table.name} was published by another process, and not discarded."
+                f" `table-writer history {self._services.table.name}` shows its version; a rollback takes it back.",
+                table=str(self._services.table.name),
+                write_id=write_id,
+            )
+
+    def examine(self, record: StagedRecord, *, with_spark: bool = False) -> None:
+        """Raise what a publish would raise now, as far as can be told without changing anything."""
+        try:
+            self._services.publisher().examine(record.files)
+        except RepeatedError:
+            self._require_kept(record.plan.write_id, self._services.log.read_history())
+            raise
+        self._require_publishable(record, with_spark=with_spark)
+        found = require_as_staged(self._services.store, record.files)
+        beside = found.keys() - {key for one in record.files.partitions for key in one.keys}
+        if beside:
+            raise StorageError(
+                f"{len(beside)} file(s) that are not of this write lie among its files, such as {min(beside)}: it would"
+                " not be published",
+                table=str(record.plan.table.name),
+                write_id=record.plan.write_id,
+            )
+
+    def publish(
+        self,
+        record: StagedRecord,
+        *,
+        prepare: Callable[[StagedFiles], StagedFiles] | None = None,
+        copy_files: CopyFiles | None = None,
+    ) -> Published:
+        """Do step 5 for staged files, exactly as they are.
+
+        Parameters
+        ----------
+        record
+            Freshly found.
+        prepare
+            Called before anything is claimed: what only Spark can do.
+        copy_files
+            Copies what an append brings along; by default this machine's threads do.
+
+        Raises
+        ------
+        CheckFailedError
+            The newest result of a check says that the rows are wrong.
+        RepeatedError
+            Another process has published it, or its idempotency key.
+        StorageError, MetastoreError, ConflictError, OutcomeUnknownError
+            As of every publish. Unless the outcome is unknown, the write stays staged.
+        """
+        try:
+            self._services.publisher().require_unpublished(record.plan)
+            self._require_publishable(record, with_spark=prepare is not None)
+            staged = prepare(record.files) if prepare else record.files
+            with Claiming(self._services, record.plan) as claiming:
+                published = self._services.publisher(copy_files).publish(staged, claiming, is_shared=True)
+        except RepeatedError as repeated:
+            if record.plan.write_id in written_ids(self._services.layout, repeated.entry):
+                self._remove_record(record.plan.write_id)
+                self._require_kept(record.plan.write_id, self._services.log.read_history())
+            else:
+                self.discard(record.plan.write_id)
+            raise
+        self._remove_record(record.plan.write_id)
+        return published
+
+    def discard(self, write_id: str, *, dry_run: bool = False) -> Vacuumed:
+        """Delete all of a staged write; a claim keeps every publisher from publishing it meanwhile.
+
+        Raises
+        ------
+        InvalidInputError
+            It is not staged any more, or not yet.
+        ConflictError
+            It is published, or about to be.
+        """
+        registered = self._registered(write_id)
+        logger.info("write_id=%s is discarded%s", write_id, ", as a dry run" if dry_run else "")
+        done = self._services.vacuum().give_up(
+            self._services.table, write_id, base_version=_base_version(registered), dry_run=dry_run
+        )
+        if done.kept and not dry_run:
+            self._remove_record(write_id)
+        return done
+
+    def _require_kept(self, write_id: str, history: History) -> None:
+        """Refuse to say of a write that it was published when a rollback has taken all of it back."""
+        published = history.publication(write_id)
+        if published is not None and published.entry.partitions and not is_kept(published, history.records):
+            raise self._refusal(
+                write_id,
+                f"was published as version {published.entry.version}, and was rolled back since: nothing was published"
+                " now. Where its rows are wanted, write them again",
+            )
+
+    def _require_publishable(self, record: StagedRecord, *, with_spark: bool) -> None:
+        _require_passed(record.files)
+        plan = record.plan
+        if record.added_schema and not with_spark:
+            raise self._refusal(
+                plan.write_id,
+                "adds columns to the table, which takes Spark; publish it from Python:"
+                " TableWriter(spark).staged_write(table, write_id).publish()",
+            )
+        self._require_spellings(plan, [one.values for one in record.files.partitions])
+
+    def _require_spellings(self, plan: WritePlan, staged: Iterable[PartitionValues]) -> None:
+        """Refuse to add a partition that the metastore has by now, as 01 instead of 1: readers would see both."""
+        types = plan.spellings.types or [column.type for column in plan.table.partition_columns]
+        if not has_spellings(types):
+            return
+        existing = self._services.metastore.get_partition_names(plan.table.name)
+        now = Spellings.of(existing, types, plan.spellings.time_zone)
+        for values in staged:
+            others = set(now.all(values)) - {plan.spellings.get(values, values)}
+            if others:
+                raise ConflictError(
+                    f"{plan.table.name} has the partition {values} as {min(others)} since write {plan.write_id} was"
+                    " staged: readers would see both. Nothing was published; discard it and stage it again.",
+                    table=str(plan.table.name),
+                    write_id=plan.write_id,
+                )
+
+    def _remove_record(self, write_id: str) -> None:
+        """Say that nothing is left to do: the record first, without which nobody asks for results of checks."""
+        store, layout = self._services.store, self._services.layout
+        remove_registration(store, [layout.staged_key(write_id)], write_id)
+        try:
+            checks = check_keys(store, layout, write_id)
+        except StorageError as failure:  # readers may have switched already; a vacuum deletes them
+            logger.warning("write_id=%s results of its checks were not removed: %s", write_id, failure)
+        else:
+            remove_registration(store, checks, write_id)
+
+    def _registered(self, write_id: str) -> Registered:
+        """Return the record of a staged write; refuse all others, and say what became of them."""
+        if not WRITE_ID.fullmatch(write_id):
+            raise self._refusal(write_id, "is not staged: no write has such a name")
+        registered = read_registration(self._services.store, self._services.layout, write_id)
+        if registered is not None and registered.is_staged:
+            return registered
+        if registered is not None:
+            raise self._refusal(write_id, "is still being written, and not staged yet")
+        history = self._services.log.read_history()
+        newest = next((one for one in reversed(history.records) if one.entry.write_id == write_id), None)
+        own = history.publication(write_id) or newest
+        if own is not None:
+            outcome = own.outcome.value if own.outcome else "in doubt"
+            raise self._refusal(
+                write_id, f"is no staged write any more: it is version {own.entry.version} of the log, {outcome}"
+            )
+        raise self._refusal(write_id, "is not staged: it was discarded, has expired, or never was there")
+
+    def _found(self, registered: Registered, checks: Collection[str]) -> FoundStaged:
+        record = registered.record(self._services.layout)
+        results = read_check_results(self._services.store, checks)
+        assert registered.put_at is not None  # noqa: S101 - it was read from a store
+        return FoundStaged(
+            replace(record, files=record.files.with_checks(results)), registered.put_at, registered.age_seconds
+        )
+
+    def _refusal(self, write_id: str, why: str) -> InvalidInputError:
+        name = self._services.table.name
+        return InvalidInputError(
+            f"write {write_id!r} of {name} {why}. `table-writer staged {name}` lists those that are staged.",
+            table=str(name),
+            write_id=write_id,
+        )
+
+
+def _base_version(registered: Registered) -> int:
+    """Return at which version a write was planned; 0, before all of them, where that cannot be read."""
+    base_version = registered.staged.get("base_version")
+    return base_version if isinstance(base_version, int) and base_version > 0 else 0
+
+
+def _require_passed(staged: StagedFiles) -> None:
+    failed = [result for result in staged.checks if result.stops]
+    if failed:
+        found = "".join(f"\n  {result.name}: {result.message}" for result in failed)
+        raise CheckFailedError(
+            f"{len(failed)} of {len(staged.checks)} checks of staged write {staged.plan.write_id} have failed; nothing"
+            f" was published to {staged.plan.table.name}:{found}\nDiscard it and stage correct rows; or, where you know"
+            ' better, run the check again with severity="warn".',
+            results=staged.checks,
+            table=str(staged.plan.table.name),
+            write_id=staged.plan.write_id,
+        )
