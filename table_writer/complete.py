@@ -7,12 +7,14 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
 from table_writer.errors import InvalidInputError, StorageError, TableWriterError
+from table_writer.log.open_table import OpenTable
 from table_writer.log.removal import abort_uploads, delete_keys
 from table_writer.model.message import CommitMessage, PendingUpload
 from table_writer.progress import current
+from table_writer.storage import committer_threads
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo
 
 __all__ = ["MANY_UPLOADS", "Completer", "Spread", "run_all"]
@@ -26,6 +28,7 @@ A request takes 1.4 ms of the one interpreter, however many threads wait for it,
 each takes 20 ms: 2,000 take three to five seconds. A Spark job that asks executors takes as long as some hundred
 requests, and its tasks share the rest among them.
 """
+THREADS: Final = 8  # Hadoop's default of fs.s3a.committer.threads, for stores that are not S3
 COPY_THREADS: Final = 32  # a copy is one request that waits for the store and moves nothing here
 INTERRUPT_SECONDS: Final = 0.5  # a signal that arrives just before Python blocks on a lock is seen after this long
 
@@ -52,6 +55,12 @@ class Completer:
         self._store = store
         self._threads = threads
         self._many = many
+
+    @classmethod
+    def of(cls, opened: OpenTable) -> Self:
+        """Return the completer of a table's writes."""
+        configured = committer_threads(opened.layout.root, opened.session.hadoop)
+        return cls(opened.store, threads=opened.config.complete_threads or configured or THREADS)
 
     def complete(
         self,

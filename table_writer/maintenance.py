@@ -33,17 +33,18 @@ from table_writer.display.write_result import WriteResult
 from table_writer.doctor import examine
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.history import Placement
+from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.log.owner import adopt_root, is_of_earlier_table, require_in_place
 from table_writer.model.table import HISTORY_PROPERTY, RETENTION_PROPERTY, PartitionValues, TableName
 from table_writer.progress import Stopwatch
-from table_writer.publish.publisher import RepeatedError
-from table_writer.publish.recovery import placements
-from table_writer.publish.restore import Restored
-from table_writer.publish.rollback import version_of
+from table_writer.publish.recovery import Recovery, placements
+from table_writer.publish.restore import Restore, Restored, adopt
+from table_writer.publish.rollback import Rollback, version_of
 from table_writer.vacuum.dead_writes import look_for_traces
 from table_writer.vacuum.due import SAFE_AGE, Ages
-from table_writer.write.results import mark_success, repeated_result, write_result
-from table_writer.write.services import Services, TableServices
+from table_writer.vacuum.sweep import Vacuum
+from table_writer.write.results import repeated_result
+from table_writer.write.services import Services
 from table_writer.write.staged_writes import StagedWrites
 
 __all__ = ["Maintenance"]
@@ -120,12 +121,12 @@ class Maintenance:
         """
         if limit is not None and limit < 1:
             raise InvalidInputError(f"limit={limit}: expected 1 or more")
-        services = self._open(table)
-        state = services.log.read_state(listed_after=0)
+        opened = self._open(table)
+        state = opened.log.read_state(listed_after=0)
         newest = sorted(state.versions)[-limit:] if limit else state.versions
-        history = services.log.read_history(replace(state, versions=frozenset(newest)))
+        history = opened.log.read_history(replace(state, versions=frozenset(newest)))
         return HistoryReport(
-            table=str(services.table.name), versions=tuple(summarised(record) for record in reversed(history.records))
+            table=str(opened.table.name), versions=tuple(summarised(record) for record in reversed(history.records))
         )
 
     def show(self, table: str, version: int) -> VersionReport:
@@ -136,19 +137,19 @@ class Maintenance:
         InvalidInputError
             The log has no such entry, or not any more.
         """
-        services = self._open(table)
-        state = services.log.read_state(listed_after=0)
+        opened = self._open(table)
+        state = opened.log.read_state(listed_after=0)
         if version not in state.versions:
             raise InvalidInputError(
-                f"the log of {services.table.name} has no version {version}: its newest is {state.newest}, and a vacuum"
+                f"the log of {opened.table.name} has no version {version}: its newest is {state.newest}, and a vacuum"
                 " may have trimmed old ones",
-                table=str(services.table.name),
+                table=str(opened.table.name),
             )
-        record = services.log.read(version)
+        record = opened.log.read(version)
         return VersionReport(
-            table=str(services.table.name),
+            table=str(opened.table.name),
             summary=summarised(record),
-            partitions=partition_details(services.table, record.entry.partitions),
+            partitions=partition_details(opened.table, record.entry.partitions),
             deletes=tuple(deleted.location for deleted in record.entry.deletes),
         )
 
@@ -177,36 +178,36 @@ class Maintenance:
         MetastoreError, StorageError, OutcomeUnknownError
             It could not be settled yet; call again.
         """
-        services = self._services.open_table(TableName.parse(table))
-        is_of_earlier_table(services.store, services.layout, services.owner)  # refuses those of another name
-        lost = services.log.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
-        services.require_owner()  # after that: a table that was created again adopts no log of which entries are lost
-        before = services.log.read_history(services.log.read_state(listed_after=0, allow_lost=bool(lost)))
+        opened = self._services.open_table(TableName.parse(table))
+        is_of_earlier_table(opened.store, opened.layout, opened.owner)  # refuses those of another name
+        lost = opened.log.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
+        opened.require_owner()  # after that: a table that was created again adopts no log of which entries are lost
+        before = opened.log.read_history(opened.log.read_state(listed_after=0, allow_lost=bool(lost)))
         in_doubt = [record.entry.version for record in before.publishes_in_doubt]
-        vacuum = services.vacuum()
+        vacuum = Vacuum(opened)
         if dry_run:
-            placed = placements(before, services.metastore.get_partitions(services.table, sorted(before.current)))
+            placed = placements(before, opened.metastore.get_partitions(opened.table, sorted(before.current)))
             return RecoverReport(
-                table=str(services.table.name),
+                table=str(opened.table.name),
                 settled=dict.fromkeys(in_doubt, "in doubt"),
-                put_right=services.partition_names([v for v, where in placed.items() if where is Placement.BEHIND]),
-                missing=services.partition_names([v for v, where in placed.items() if where is Placement.MISSING]),
+                put_right=opened.partition_names([v for v, where in placed.items() if where is Placement.BEHIND]),
+                missing=opened.partition_names([v for v, where in placed.items() if where is Placement.MISSING]),
                 unfinished_vacuums=vacuum.interrupted(before),
                 lost=tuple(sorted(lost)),
                 dry_run=True,
             )
-        done = services.recovery().settle_all(services.table)
-        finished = vacuum.finish(services.table)
-        outcomes = {version: services.log.outcome(version) for version in in_doubt}
+        done = Recovery(opened).settle_all(opened.table)
+        finished = vacuum.finish(opened.table)
+        outcomes = {version: opened.log.outcome(version) for version in in_doubt}
         every = (*done.recovered, *done.put_right)
         return RecoverReport(
-            table=str(services.table.name),
+            table=str(opened.table.name),
             settled={version: outcome.value for version, outcome in outcomes.items() if outcome},
-            put_right=services.partition_names({values for one in done.put_right for values in one.partitions}),
-            superseded=services.partition_names(done.taken.union(*(one.superseded for one in every))),
-            missing=services.partition_names([v for v, where in done.placed.items() if where is Placement.MISSING]),
+            put_right=opened.partition_names({values for one in done.put_right for values in one.partitions}),
+            superseded=opened.partition_names(done.taken.union(*(one.superseded for one in every))),
+            missing=opened.partition_names([v for v, where in done.placed.items() if where is Placement.MISSING]),
             finished_vacuums=finished,
-            unfinished_vacuums=vacuum.interrupted(services.log.read_history()),
+            unfinished_vacuums=vacuum.interrupted(opened.log.read_history()),
             lost=tuple(sorted(lost)),
         )
 
@@ -246,15 +247,15 @@ class Maintenance:
         """
         if (version is None) == (write_id is None):
             raise InvalidInputError("a rollback needs a version or a write_id, one of the two")
-        services = self._open(table)
+        opened = self._open(table)
         if version is None:
-            version = version_of(services.log.read_history(), write_id or "", services.table)
-        done = services.rollback().run(services.table, version, services.partition_values(partitions), dry_run=dry_run)
+            version = version_of(opened.log.read_history(), write_id or "", opened.table)
+        done = Rollback(opened).run(opened.table, version, opened.partition_values(partitions), dry_run=dry_run)
         return RollbackReport(
-            table=str(services.table.name),
+            table=str(opened.table.name),
             to_version=version,
             version=done.version,
-            partitions=partition_details(services.table, done.partitions),
+            partitions=partition_details(opened.table, done.partitions),
             notes=done.notes,
             dry_run=dry_run,
         )
@@ -296,18 +297,18 @@ class Maintenance:
         InvalidInputError
             The age is too low and ``force`` was not given.
         """
-        services = self._open(table)
-        age = _vacuum_age(services, older_than, force=force)
-        history = services.hours_property(HISTORY_PROPERTY)
+        opened = self._open(table)
+        age = _vacuum_age(opened, older_than, force=force)
+        history = opened.hours_property(HISTORY_PROPERTY)
         ages = Ages(
             replaced_seconds=None if age is None else age.total_seconds(),
-            usual_seconds=services.retention.total_seconds(),
-            dead_write_seconds=(max(services.retention, SAFE_AGE) if age is None else age).total_seconds(),
+            usual_seconds=opened.retention.total_seconds(),
+            dead_write_seconds=(max(opened.retention, SAFE_AGE) if age is None else age).total_seconds(),
             history_seconds=(HISTORY_RETENTION if history is None else history).total_seconds(),
             least_seconds=0 if force else SAFE_AGE.total_seconds(),
         )
-        found = services.vacuum().run(services.table, ages, dry_run=dry_run)
-        return vacuum_report(services.table, services.layout, found, dry_run=dry_run)
+        found = Vacuum(opened).run(opened.table, ages, dry_run=dry_run)
+        return vacuum_report(opened.table, opened.layout, found, dry_run=dry_run)
 
     def uploads(
         self,
@@ -335,20 +336,20 @@ class Maintenance:
             Allow an age under 24 hours.
         """
         require_age("older_than", older_than)
-        services = self._open(table)
+        opened = self._open(table)
         if abort:
-            _require_safe(services, older_than, SAFE_AGE, force=force)
+            _require_safe(opened, older_than, SAFE_AGE, force=force)
         seconds = older_than.total_seconds()
-        traces = look_for_traces(services.store, services.layout)
-        uploads = tuple(services.store.list_uploads(services.layout.root.key))
-        listed = upload_details(uploads, traces, services.log.read_history(), seconds)
+        traces = look_for_traces(opened.store, opened.layout)
+        uploads = tuple(opened.store.list_uploads(opened.layout.root.key))
+        listed = upload_details(uploads, traces, opened.log.read_history(), seconds)
         if not abort:
-            return UploadsReport(table=str(services.table.name), uploads=listed)
+            return UploadsReport(table=str(opened.table.name), uploads=listed)
         only_dead_writes = Ages(replaced_seconds=math.inf, usual_seconds=math.inf, dead_write_seconds=seconds)
-        found = services.vacuum().run(services.table, only_dead_writes, dry_run=dry_run)
-        swept = vacuum_report(services.table, services.layout, found, dry_run=dry_run)
+        found = Vacuum(opened).run(opened.table, only_dead_writes, dry_run=dry_run)
+        swept = vacuum_report(opened.table, opened.layout, found, dry_run=dry_run)
         return UploadsReport(
-            table=str(services.table.name),
+            table=str(opened.table.name),
             uploads=listed,
             aborted=swept.aborted,
             deleted=swept.deleted,
@@ -373,42 +374,42 @@ class Maintenance:
         dry_run
             Check everything and change nothing.
         """
-        services = self._services.open_table(TableName.parse(table))
-        chosen = services.partition_values(partitions)
-        is_new = is_of_earlier_table(services.store, services.layout, services.owner)
-        require_in_place(services.store, services.layout, services.table)
-        done = services.restore().run(services.table, chosen, dry_run=dry_run)
+        opened = self._services.open_table(TableName.parse(table))
+        chosen = opened.partition_values(partitions)
+        is_new = is_of_earlier_table(opened.store, opened.layout, opened.owner)
+        require_in_place(opened.store, opened.layout, opened.table)
+        done = Restore(opened).run(opened.table, chosen, dry_run=dry_run)
         notes = done.notes
-        if is_new and not dry_run and (missing := self._missing(services, done, chosen)):
+        if is_new and not dry_run and (missing := self._missing(opened, done, chosen)):
             notes = (*notes, missing)
         elif is_new and not dry_run:
             try:
-                adopt_root(services.store, services.layout, services.owner)
+                adopt_root(opened.store, opened.layout, opened.owner)
             except StorageError as error:  # readers see the rows: an error would promise that they do not
                 notes = (*notes, f"the files still belong to the earlier table, run it again: {error.message}")
         return RestoreReport(
-            table=str(services.table.name),
+            table=str(opened.table.name),
             version=done.version,
-            partitions=partition_details(services.table, done.partitions),
-            not_there={services.partition_names([values])[0]: reason for values, reason in done.not_there.items()},
+            partitions=partition_details(opened.table, done.partitions),
+            not_there={opened.partition_names([values])[0]: reason for values, reason in done.not_there.items()},
             present_count=done.present_count,
             notes=notes,
             dry_run=dry_run,
         )
 
-    def _missing(self, services: TableServices, done: Restored, chosen: Collection[PartitionValues] | None) -> str:
+    def _missing(self, opened: OpenTable, done: Restored, chosen: Collection[PartitionValues] | None) -> str:
         """Say which partitions of a table that was created again are not back yet, whose rows a write would forget."""
         if chosen is not None:
-            done = services.restore().run(services.table, None, dry_run=True)
+            done = Restore(opened).run(opened.table, None, dry_run=True)
         added = () if chosen is None else done.partitions
-        missing = services.partition_names({*done.not_there, *(one.values for one in added)})
+        missing = opened.partition_names({*done.not_there, *(one.values for one in added)})
         if not missing:
             return ""
-        name, shown = services.table.name, ", ".join(missing[:5]) + (", …" if missing[5:] else "")
+        name, shown = opened.table.name, ", ".join(missing[:5]) + (", …" if missing[5:] else "")
         without = f"; or go on without them: `table-writer adopt {name} --accept-loss`"
         return (
             f"{len(missing)} partition(s) of the log are still missing, and writes are refused until they are back:"
-            f" {shown}. Run `table-writer restore {name}` again{without if services.table.partition_columns else ''}"
+            f" {shown}. Run `table-writer restore {name}` again{without if opened.table.partition_columns else ''}"
         )
 
     def doctor(self, table: str, *, spark_conf: Mapping[str, str] | None = None) -> DoctorReport:
@@ -426,8 +427,8 @@ class Maintenance:
         DoctorReport
             The findings, worst first, each with its advice.
         """
-        services = self._services.open_table(TableName.parse(table))
-        return DoctorReport(table=str(services.table.name), findings=examine(services, spark_conf))
+        opened = self._services.open_table(TableName.parse(table))
+        return DoctorReport(table=str(opened.table.name), findings=examine(opened, spark_conf))
 
     def adopt(self, table: str, *, accept_loss: bool = False) -> None:
         """Declare that the files below a table's root are this table's, after it was renamed, moved or created again.
@@ -450,7 +451,7 @@ class Maintenance:
         MetastoreError, StorageError
             It may have changed something; call it again.
         """
-        self._services.open_table(TableName.parse(table)).adopt(accept_loss=accept_loss)
+        adopt(self._services.open_table(TableName.parse(table)), accept_loss=accept_loss)
 
     def staged(self, table: str) -> StagedReport:
         """List the writes of a table that are staged, newest first: who, when, rows, checks, until when.
@@ -465,10 +466,10 @@ class Maintenance:
         >>> keeper.staged("mart.orders").staged
         ()
         """
-        services = self._open(table)
-        found, unreadable = StagedWrites(services).find_all()
+        opened = self._open(table)
+        found, unreadable = StagedWrites(opened).find_all()
         return StagedReport(
-            table=str(services.table.name),
+            table=str(opened.table.name),
             staged=tuple(map(staged_summary, reversed(found))),
             unreadable=unreadable,
         )
@@ -521,22 +522,17 @@ class Maintenance:
         StorageError, MetastoreError, OutcomeUnknownError
             As of every write. Unless the outcome is unknown, it stays staged.
         """
-        services = self._open(table)
-        staged_writes = StagedWrites(services)
-        watch = Stopwatch(services.metastore)
-        watch.follow(services.store)
+        opened = self._open(table)
+        watch = Stopwatch(opened.metastore)
+        watch.follow(opened.store)
+        if not dry_run:
+            return StagedWrites(opened).publish(write_id, watch)
         try:
-            found = staged_writes.find_unpublished(write_id, dry_run=dry_run)
-            if dry_run:
-                staged_writes.examine(found.record)
-                return staged_detail(found, notes=(NOTHING_IN_THE_WAY,))
-            with watch.step("publish"):
-                published = staged_writes.publish(found.record)
+            found = StagedWrites(opened).find_unpublished(write_id, dry_run=True)
+            StagedWrites(opened).examine(found.record)
         except RepeatedError as repeated:
             return repeated_result(repeated.entry, watch, write_id=write_id)
-        files = found.record.files
-        notes = (*files.plan.notes, *published.notes, *mark_success(services, files, published))
-        return replace(write_result(files, published, notes, watch), checks=files.checks)
+        return staged_detail(found, notes=(NOTHING_IN_THE_WAY,))
 
     def discard(self, table: str, write_id: str, *, dry_run: bool = False) -> DiscardReport:
         """Delete a staged write, so that nobody can publish it any more.
@@ -557,14 +553,14 @@ class Maintenance:
         ConflictError
             Another process has published it, or is about to.
         """
-        services = self._open(table)
-        done = StagedWrites(services).discard(write_id, dry_run=dry_run)
-        return discard_report(services.table, services.layout, write_id, done, dry_run=dry_run)
+        opened = self._open(table)
+        done = StagedWrites(opened).discard(write_id, dry_run=dry_run)
+        return discard_report(opened.table, opened.layout, write_id, done, dry_run=dry_run)
 
-    def _open(self, table: str) -> TableServices:
-        services = self._services.open_table(TableName.parse(table))
-        services.require_owner()
-        return services
+    def _open(self, table: str) -> OpenTable:
+        opened = self._services.open_table(TableName.parse(table))
+        opened.require_owner()
+        return opened
 
 
 def _with_credentials(hadoop: Mapping[str, str]) -> Mapping[str, str]:
@@ -573,24 +569,24 @@ def _with_credentials(hadoop: Mapping[str, str]) -> Mapping[str, str]:
     return hadoop if named else {**hadoop, "fs.s3a.aws.credentials.provider": AWS_CHAIN}
 
 
-def _vacuum_age(services: TableServices, older_than: timedelta | None, *, force: bool) -> timedelta | None:
+def _vacuum_age(opened: OpenTable, older_than: timedelta | None, *, force: bool) -> timedelta | None:
     """Return the age that is asked for, else the table's; ``None``: each location's own retention."""
-    services.require_properties()  # a retention that is spelled wrong would let files go too early
-    of_table = services.hours_property(RETENTION_PROPERTY)
+    opened.require_properties()  # a retention that is spelled wrong would let files go too early
+    of_table = opened.hours_property(RETENTION_PROPERTY)
     if older_than is None:
         if of_table is not None:
-            _require_safe(services, of_table, SAFE_AGE, force=force)
+            _require_safe(opened, of_table, SAFE_AGE, force=force)
         return of_table
-    _require_safe(services, older_than, max(SAFE_AGE, of_table or SAFE_AGE), force=force)
+    _require_safe(opened, older_than, max(SAFE_AGE, of_table or SAFE_AGE), force=force)
     return older_than
 
 
-def _require_safe(services: TableServices, age: timedelta, least: timedelta, *, force: bool) -> None:
+def _require_safe(opened: OpenTable, age: timedelta, least: timedelta, *, force: bool) -> None:
     """Refuse an age that is too low, unless it is forced."""
     require_age("older_than", age)
     if age < least and not force:
         raise InvalidInputError(
             f"an age of {age} is less than {least}: running queries, and calls that the metastore has not applied yet,"
-            f" could lose their files. If none is left of {services.table.name}, force it.",
-            table=str(services.table.name),
+            f" could lose their files. If none is left of {opened.table.name}, force it.",
+            table=str(opened.table.name),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, Unpack
+from typing import Unpack
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -21,13 +21,12 @@ from table_writer.maintenance import Maintenance
 from table_writer.model.new_table import NewTable
 from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, FoundStaged
 from table_writer.model.write import WriteMode
-from table_writer.plan.planner import require_mode
 from table_writer.spark.create_table import create_table
 from table_writer.write.preview import Preview
 from table_writer.write.session_services import SessionServices
 from table_writer.write.staged_write import StagedWrite
 from table_writer.write.staged_writes import StagedWrites
-from table_writer.write.steps import Steps
+from table_writer.write.steps import Call, Steps
 
 __all__ = ["TableWriter", "batch_writer"]
 
@@ -307,11 +306,8 @@ class TableWriter:
         [('dt=2024-01-01', 'replace')]
         """
         chosen, given = write_mode(mode), WriteOptions(**options)
-        services = self._services.open_table(table, engine=given.engine)
-        planner = self._services.planner(services)
-        require_mode(chosen, given, services.table.name, partitioned=bool(services.table.partition_columns))
-        scope = planner.scope(df, chosen, given)
-        return Preview(services=services, planner=planner, mode=chosen, options=given, scope=scope).report(df)
+        opened = self._services.open_table(table, engine=given.engine)
+        return Preview(opened, df, chosen, given).report()
 
     def stage(
         self,
@@ -365,11 +361,10 @@ class TableWriter:
         """
         if not 0 < expires_in.total_seconds() <= LONGEST_EXPIRY_SECONDS:
             raise InvalidInputError(f"expires_in={expires_in!r}: expected a timedelta, of a year at most")
-        services, record = self._steps.stage(
-            df, table, write_mode(mode), WriteOptions(**options), expires_in=expires_in
-        )
+        call = Call(mode=write_mode(mode), options=WriteOptions(**options))
+        opened, record = self._steps.stage(df, table, call, expires_in=expires_in)
         found = FoundStaged(record, put_at=datetime.now(UTC), age_seconds=0.0)
-        return StagedWrite(self._spark, self._steps, services, found)
+        return StagedWrite(self._spark, self._steps, opened, found)
 
     def staged_write(self, table: str, write_id: str) -> StagedWrite:
         """Return a write that was staged before, by any process.
@@ -509,20 +504,15 @@ class TableWriter:
         self.maintenance.adopt(str(self._services.table_name(table)), accept_loss=accept_loss)
 
     def _write(self, df: DataFrame, table: str, mode: WriteMode, keywords: WriteKeywords) -> WriteResult:
-        return self._steps.write(df, table, mode, WriteOptions(**keywords))
-
-
-class Write(Protocol):
-    """Steps 1 to 5 of one write."""
-
-    def __call__(
-        self, df: DataFrame, table: str, mode: WriteMode, options: WriteOptions, *, is_batch: bool
-    ) -> WriteResult:
-        """Write, and say what was done."""
+        return self._steps.write(df, table, Call(mode=mode, options=WriteOptions(**keywords)))
 
 
 def batch_writer(
-    write: Write, table: str, mode: str, query_name: str, keywords: WriteKeywords
+    write: Callable[[DataFrame, str, Call], WriteResult],
+    table: str,
+    mode: str,
+    query_name: str,
+    keywords: WriteKeywords,
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for ``foreachBatch``: each batch is one write, with a key of its own.
 
@@ -543,6 +533,7 @@ def batch_writer(
     @checked
     def write_batch(batch: DataFrame, batch_id: int) -> None:
         options = WriteOptions(**every | {"idempotency_key": f"{query_name}/{batch_id}"})
-        logger.info("query %s batch %d: %r", query_name, batch_id, write(batch, table, chosen, options, is_batch=True))
+        result = write(batch, table, Call(mode=chosen, options=options, is_batch=True))
+        logger.info("query %s batch %d: %r", query_name, batch_id, result)
 
     return write_batch

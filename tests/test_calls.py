@@ -124,7 +124,7 @@ RIGHT: Final[Mapping[str, frozenset[str]]] = {  # by annotation, what may be use
     "Services | None": frozenset({"None"}),
     "SessionServices | None": frozenset({"None"}),
     "Steps": frozenset(),
-    "TableServices": frozenset(),
+    "OpenTable": frozenset(),
     "FoundStaged": frozenset(),
 }
 GOOD: Final[Mapping[str, Any]] = {  # for the parameters beside the one that is wrong

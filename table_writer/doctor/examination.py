@@ -43,7 +43,7 @@ from table_writer.doctor.table import (
     waiting,
 )
 from table_writer.errors import MetastoreError, StorageError, TableWriterError
-from table_writer.write.services import TableServices
+from table_writer.log.open_table import OpenTable
 
 __all__ = ["examine"]
 
@@ -85,7 +85,7 @@ SPARK_CHECKS: Final[Mapping[str, Check]] = {
 WORST_FIRST: Final = ("error", "warning", "note", "ok")
 
 
-def examine(services: TableServices, spark_conf: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
+def examine(services: OpenTable, spark_conf: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
     """Run every check, and return what they found, worst first.
 
     Two checks of the store put and delete objects and uploads of their own, under a key that nothing else uses; all

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from table_writer.display.reports import Finding
 from table_writer.errors import TableWriterError
 from table_writer.log.history import History
+from table_writer.log.open_table import OpenTable
 from table_writer.model.table import Partition, PartitionValues, partition_name
-from table_writer.write.services import TableServices
 
 __all__ = ["SHOWN_NAMES", "Patient", "error", "note", "ok", "warning"]
 
@@ -22,7 +22,7 @@ Read = TypeVar("Read")
 class Patient:
     """A table under examination. What was read once is kept, a failure too: no check waits for it again."""
 
-    services: TableServices
+    services: OpenTable
     spark_conf: Mapping[str, str] | None = None
     _kept: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 

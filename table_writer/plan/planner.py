@@ -10,22 +10,21 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from table_writer.config import SessionSettings, TableWriterConfig, WriteOptions
+from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError
 from table_writer.log.files import existing_values
+from table_writer.log.open_table import OpenTable
 from table_writer.log.owner import (
-    Owner,
     claim_root,
     other_tables,
     refuse_left_log,
     refuse_nested_roots,
     require_in_place,
 )
-from table_writer.log.table_log import LogState, TableLog
-from table_writer.metastore.protocol import Metastore
+from table_writer.log.table_log import LogState
 from table_writer.model.new_table import SchemaMode
 from table_writer.model.partition_value import Spellings, has_spellings
-from table_writer.model.table import PartitionValues, Table, TableName
+from table_writer.model.table import PartitionValues, TableName
 from table_writer.model.upload_spec import UploadSpec
 from table_writer.model.write import (
     Scope,
@@ -42,7 +41,7 @@ from table_writer.plan.file_options import file_options
 from table_writer.plan.fit import Fitted, fit
 from table_writer.plan.types import exact_type, partition_schema, table_schema
 from table_writer.plan.where import Where
-from table_writer.storage import ObjectStore, StoreSettings, part_bytes
+from table_writer.storage import ObjectStore, part_bytes
 
 __all__ = ["Planned", "Planner", "require_batch", "require_mode"]
 
@@ -67,37 +66,22 @@ class Planner:
 
     Parameters
     ----------
-    table
-        As the metastore described it, already found writable.
-    layout, store, store_settings, log, metastore
-        Services of the table.
-    session, config
-        What the Spark session and the user say.
+    opened
+        The table, already found writable.
     """
 
-    def __init__(  # noqa: PLR0913  # one parameter per service: they are what a test replaces
-        self,
-        table: Table,
-        layout: TableLayout,
-        store: ObjectStore,
-        store_settings: StoreSettings,
-        log: TableLog,
-        metastore: Metastore,
-        *,
-        session: SessionSettings,
-        config: TableWriterConfig,
-    ) -> None:
-        self._table = table
-        self._layout = layout
-        self._store = store
-        self._store_settings = store_settings
-        self._log = log
-        self._metastore = metastore
-        self._session = session
-        self._config = config
+    def __init__(self, opened: OpenTable) -> None:
+        self._opened = opened
+        self._table = opened.table
+        self._layout = opened.layout
+        self._store = opened.store
+        self._log = opened.log
+        self._metastore = opened.metastore
 
-    def plan(self, df: DataFrame, mode: WriteMode, options: WriteOptions) -> Planned:
+    def plan(self, df: DataFrame, mode: WriteMode, options: WriteOptions, seen: LogState | None = None) -> Planned:
         """Fix everything that a write needs; every bad call fails here, before a byte of data is written.
+
+        ``seen`` is the log as an earlier look found it, which the plan is to build on.
 
         Raises
         ------
@@ -118,7 +102,7 @@ class Planner:
         refused = spelled if mode is WriteMode.CREATE_PARTITIONS else frozenset[PartitionValues]()
         rows, spec = self.prepare(fitted, options, write_id, refused)
         notes, log_id = self._own_root()
-        state = self._log.read_state()
+        state = seen or self._log.read_state()
         if spec is not None:
             spec = replace(spec, batch_rows=self._batch_rows(rows, data_schema, state))
         plan = WritePlan(
@@ -204,7 +188,7 @@ class Planner:
             notes.extend(_stray_files(self._store, self._layout) if self._table.partition_columns else ())
 
         require_in_place(self._store, self._layout, self._table)
-        owner = Owner.of(self._table, self._metastore.uri)
+        owner = self._opened.owner
         log_id = claim_root(self._store, self._layout, owner, first_write=first_write)
         self._log.expect(log_id)
         return tuple(notes), log_id
@@ -249,26 +233,27 @@ class Planner:
         options: WriteOptions,
         existing: Container[PartitionValues],
     ) -> UploadSpec:
-        configured = self._config.part_size_bytes or part_bytes(self._layout.root, self._session.hadoop)
+        configured = self._opened.config.part_size_bytes or part_bytes(self._layout.root, self._opened.session.hadoop)
         conf = rows.sparkSession.conf
         return UploadSpec(
             write_id=write_id,
             key_prefix=self._layout.data(write_id).key,
-            store=self._store_settings,
+            store=self._opened.store_settings,
             data_columns=tuple(data_schema.names),
             partition_columns=tuple(column.name for column in self._table.partition_columns),
             file_options=file_options(
                 self._table,
                 lambda name, default: conf.get(name, default) or default,
                 data_schema.json(),
-                self._session.spark_version,
+                self._opened.session.spark_version,
                 time_zone=_java_time_zone(rows),
             ),
-            part_size_bytes=self._config.part_size_bytes or min(configured or LARGEST_PART_BYTES, LARGEST_PART_BYTES),
-            upload_threads=self._config.upload_threads,
-            max_open_files=self._config.max_open_files,
-            buffer_bytes=self._config.buffer_bytes,
-            row_group_bytes=self._config.row_group_bytes or self._block_size_bytes(),
+            part_size_bytes=self._opened.config.part_size_bytes
+            or min(configured or LARGEST_PART_BYTES, LARGEST_PART_BYTES),
+            upload_threads=self._opened.config.upload_threads,
+            max_open_files=self._opened.config.max_open_files,
+            buffer_bytes=self._opened.config.buffer_bytes,
+            row_group_bytes=self._opened.config.row_group_bytes or self._block_size_bytes(),
             target_file_bytes=options.target_file_bytes,
             existing=existing,
         )
@@ -278,7 +263,7 @@ class Planner:
         return StructType(fitted.schema.fields[: len(fitted.schema) - len(self._table.partition_columns)])
 
     def _block_size_bytes(self) -> int:
-        text = self._session.hadoop.get("parquet.block.size", str(128 * MIB))
+        text = self._opened.session.hadoop.get("parquet.block.size", str(128 * MIB))
         if not text.isdecimal():
             raise InvalidInputError(f"parquet.block.size={text!r} is not a number of bytes")
         return int(text)

@@ -18,16 +18,17 @@ from table_writer.errors import (
 )
 from table_writer.log.files import existing_values
 from table_writer.log.history import SlotRecord, written_ids
+from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.log.rules import Deadline, Standing, published_with_key, standing
 from table_writer.log.table_log import LogState
 from table_writer.model.entry import DISCARD, EntryPartition, LogEntry, Operation, Outcome, ReplacedLocation
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.write import StagedFiles, WriteMode, WritePlan, no_partition
-from table_writer.publish.append import Carried, CarryOver
+from table_writer.publish.append import Carried, CarryOver, CopyFiles
 from table_writer.publish.entry import Replaced, completed, drafted, replaced_locations
-from table_writer.publish.parts import PublishParts
-from table_writer.publish.switch import PartitionsNow, locations, outcome_unknown
+from table_writer.publish.recovery import Recovery
+from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, outcome_unknown
 
 __all__ = ["Claims", "Published", "Publisher", "RepeatedError"]
 
@@ -35,14 +36,6 @@ logger = logging.getLogger(__name__)
 
 BUILDING_MODES: Final = frozenset({WriteMode.APPEND, WriteMode.CREATE_PARTITIONS})  # on what is there, or is not
 EMPTY_MARKER: Final = "_EMPTY"  # readers pass over names that start with _
-
-
-class RepeatedError(Exception):
-    """A write with this idempotency key, or this very write, was published meanwhile: there is nothing left to do."""
-
-    def __init__(self, entry: LogEntry) -> None:
-        super().__init__(f"published already, as version {entry.version}")
-        self.entry = entry
 
 
 class Claims(Protocol):
@@ -82,12 +75,17 @@ class Publisher:
 
     Parameters
     ----------
-    parts
-        Services of the table.
+    opened
+        The table.
+    copy_files
+        Copies the files that an append brings along.
     """
 
-    def __init__(self, parts: PublishParts) -> None:
-        self._parts = parts
+    def __init__(self, opened: OpenTable, copy_files: CopyFiles) -> None:
+        self._opened = opened
+        self._copy_files = copy_files
+        self._claimed = ClaimedEntries(opened)
+        self._recovery = Recovery(opened)
 
     def publish(
         self,
@@ -122,9 +120,9 @@ class Publisher:
         """
         draft = self._draft(staged)
         carry_over = CarryOver(
-            self._parts.store, self._parts.copy_files, staged, claiming.fresh_directory, is_shared=is_shared
+            self._opened.store, self._copy_files, staged, claiming.fresh_directory, is_shared=is_shared
         )
-        state = self._parts.log.read_state(
+        state = self._opened.log.read_state(
             listed_after=min({staged.plan.base_version, *(v - 1 for v in staged.plan.in_doubt)})
         )
         while True:
@@ -136,13 +134,13 @@ class Publisher:
             if waiting_for is not None:
                 self._settle_other(waiting_for, staged.plan, state)
             elif look := self._look(staged.plan, replace(draft, version=state.newest + 1), carry_over, state):
-                deadline = Deadline(self._parts.publish_timeout_seconds)
+                deadline = Deadline(self._opened.config.publish_timeout_seconds)
                 with claiming(look.entry) as lost:
-                    if self._parts.claimed.claim(look.entry):
+                    if self._claimed.claim(look.entry):
                         published = self._carry_out(look, staged.plan, deadline, state)
                         return replace(published, carried=carry_over.carried)
                     lost()
-            state = self._parts.log.read_state(listed_after=state.listed_after)
+            state = self._opened.log.read_state(listed_after=state.listed_after)
 
     def require_unpublished(self, plan: WritePlan) -> None:
         """Find out whether another process has published a staged write; settle it first where that is in doubt.
@@ -155,7 +153,7 @@ class Publisher:
             It is in doubt, and could not be settled.
         """
         while True:
-            state = self._parts.log.read_state(listed_after=plan.base_version)
+            state = self._opened.log.read_state(listed_after=plan.base_version)
             records = self._unseen(plan, state)
             _require_unpublished(plan, records)
             own = (one.entry for one in records if one.outcome is None and one.entry.operation is not Operation.VACUUM)
@@ -169,19 +167,19 @@ class Publisher:
 
         What is in doubt is passed over: a publish would wait for it.
         """
-        state = self._parts.log.read_state(listed_after=0)
+        state = self._opened.log.read_state(listed_after=0)
         records = self._unseen(staged.plan, state)
         _require_unpublished(staged.plan, records)
         self._refuse_other_log(staged.plan, state)
         self._first_in_doubt(self._draft(staged), records, staged.plan)
         table = self._table(staged.plan)
         values = [one.values for one in staged.partitions]
-        self._refuse_existing(staged.plan, self._parts.metastore.get_partitions(table, values))
+        self._refuse_existing(staged.plan, self._opened.metastore.get_partitions(table, values))
 
     def _settle_other(self, version: int, plan: WritePlan, state: LogState) -> None:
-        entry = self._parts.log.read(version).entry
+        entry = self._opened.log.read(version).entry
         try:
-            self._parts.recovery.settle(version, self._table(plan), newest=state.newest)
+            self._recovery.settle(version, self._table(plan), newest=state.newest)
         except TableWriterError as error:
             if plan.write_id in written_ids(plan.layout, entry):  # by another process: it may yet be seen
                 raise outcome_unknown(entry, error) from error
@@ -195,14 +193,14 @@ class Publisher:
             ) from error
 
     def _carry_out(self, look: _Look, plan: WritePlan, deadline: Deadline, state: LogState) -> Published:
-        notes = self._parts.claimed.carry_out(look.table, look.entry, look.now, deadline)
+        notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline)
         if not notes:
-            self._parts.log.remember_settled(replace(state, newest=look.entry.version, listed_after=plan.hint))
+            self._opened.log.remember_settled(replace(state, newest=look.entry.version, listed_after=plan.hint))
         return Published(entry=look.entry, notes=look.notes + notes)
 
     def _draft(self, staged: StagedFiles) -> LogEntry:
-        timeout = self._parts.publish_timeout_seconds
-        return drafted(staged, publish_timeout_seconds=timeout, identity=self._parts.identity)
+        timeout = self._opened.config.publish_timeout_seconds
+        return drafted(staged, publish_timeout_seconds=timeout, identity=self._opened.identity)
 
     def _look(self, plan: WritePlan, draft: LogEntry, carry_over: CarryOver, state: LogState) -> _Look | None:
         """Read the table and the partitions again: the only look that a claim is based on.
@@ -212,8 +210,8 @@ class Publisher:
         table = self._table(plan)
         draft = self._with_emptied(plan, draft, table)
         values = [partition.values for partition in draft.partitions]
-        now = self._parts.metastore.get_partitions(table, values)
-        if plan.mode in BUILDING_MODES and self._parts.recovery.put_right(table, values, now, state):
+        now = self._opened.metastore.get_partitions(table, values)
+        if plan.mode in BUILDING_MODES and self._recovery.put_right(table, values, now, state):
             return None
         while True:
             self._refuse_existing(plan, now)
@@ -223,7 +221,7 @@ class Publisher:
                 return None
             if not replaced.listed_files and not carried:
                 break
-            before, now = now, self._parts.metastore.get_partitions(table, values)
+            before, now = now, self._opened.metastore.get_partitions(table, values)
             if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
                 break
         placed = _placed(draft, carry_over).partitions
@@ -238,7 +236,7 @@ class Publisher:
 
     def _left_over(self, carry_over: CarryOver) -> Iterator[ReplacedLocation]:
         """Schedule the files of rounds that were overtaken, beside which others of the same round may be published."""
-        delete_after = datetime.now(UTC) + self._parts.retention
+        delete_after = datetime.now(UTC) + self._opened.retention
         for location in carry_over.unseen:
             yield ReplacedLocation(location=str(location), delete_after=delete_after)
 
@@ -251,7 +249,7 @@ class Publisher:
         if plan.scope is no_partition:
             return draft
         nowhere = None if table.partition_columns else str(plan.data_location)
-        emptied = plan.scope(self._parts.metastore.get_partition_names(table.name)) - draft.partition_values
+        emptied = plan.scope(self._opened.metastore.get_partition_names(table.name)) - draft.partition_values
         gone = tuple(
             EntryPartition(
                 values=values, old_location=None, new_location=nowhere, rows=0, bytes=0, raw_bytes=0, files=0
@@ -259,13 +257,13 @@ class Publisher:
             for values in sorted(emptied)
         )
         if gone and nowhere:
-            self._parts.store.put(f"{plan.data_location.key}{EMPTY_MARKER}", b"")
+            self._opened.store.put(f"{plan.data_location.key}{EMPTY_MARKER}", b"")
         return replace(draft, partitions=(*draft.partitions, *gone))
 
     def _refuse_existing(self, plan: WritePlan, now: PartitionsNow) -> None:
         if plan.mode is not WriteMode.CREATE_PARTITIONS:
             return
-        existing = existing_values(self._parts.store, plan.layout, now)
+        existing = existing_values(self._opened.store, plan.layout, now)
         if existing:
             raise PartitionExistsError(
                 f"{len(existing)} partition(s) of {plan.table.name} that write {plan.write_id} would create exist:"
@@ -276,15 +274,15 @@ class Publisher:
 
     def _replaced(self, plan: WritePlan, now: PartitionsNow) -> Replaced:
         return replaced_locations(
-            self._parts.store,
+            self._opened.store,
             plan.layout,
             list(locations(now).values()),
-            datetime.now(UTC) + self._parts.retention,
+            datetime.now(UTC) + self._opened.retention,
             partitioned=bool(plan.table.partition_columns),
         )
 
     def _table(self, plan: WritePlan) -> Table:
-        table = self._parts.metastore.get_table(plan.table.name)
+        table = self._opened.metastore.get_table(plan.table.name)
         if table is None or table.created_at_seconds != plan.table.created_at_seconds:
             raise ConflictError(
                 f"{plan.table.name} was dropped while it was being written; nothing was published. Run it again.",
@@ -303,7 +301,7 @@ class Publisher:
     def _unseen(self, plan: WritePlan, state: LogState) -> Sequence[SlotRecord]:
         """Read every entry that this write has not seen settled, as far as the log still has it."""
         unseen: set[int] = {*range(plan.base_version + 1, state.newest + 1), *plan.in_doubt, *state.in_doubt}
-        return self._parts.log.read_history(replace(state, versions=state.versions & unseen)).records
+        return self._opened.log.read_history(replace(state, versions=state.versions & unseen)).records
 
     def _first_in_doubt(self, draft: LogEntry, records: Sequence[SlotRecord], plan: WritePlan) -> int | None:
         """Compare with every entry this write has not seen settled; returns the oldest that must be settled first."""

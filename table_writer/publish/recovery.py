@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from table_writer.errors import ConflictError, MetastoreError, StorageError
 from table_writer.log.files import written_placeholders
 from table_writer.log.history import History, Placement, SlotRecord
+from table_writer.log.open_table import OpenTable
 from table_writer.log.rules import (
     Deadline,
     Effect,
@@ -23,12 +23,11 @@ from table_writer.log.rules import (
     recovered_state,
     to_switch,
 )
-from table_writer.log.table_log import LogState, TableLog
-from table_writer.metastore.protocol import Metastore
+from table_writer.log.table_log import LogState
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table
-from table_writer.model.write import TableLayout, new_write_id
+from table_writer.model.write import new_write_id
 from table_writer.publish.entry import check_each, require_not_fewer
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, states
 
@@ -67,36 +66,16 @@ class Recovery:
 
     Parameters
     ----------
-    log, metastore, claimed
-        Services of the table.
-    layout
-        Paths of the table.
-    publish_timeout_seconds
-        How long a recover entry is its claimant's alone.
-    identity
-        Who recovers, for the log.
-    sleep
-        Waits between two looks; a double in tests.
+    opened
+        The table.
     """
 
-    def __init__(  # noqa: PLR0913  # one parameter per service: they are what a test replaces
-        self,
-        log: TableLog,
-        metastore: Metastore,
-        claimed: ClaimedEntries,
-        layout: TableLayout,
-        *,
-        publish_timeout_seconds: float,
-        identity: Mapping[str, str],
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._log = log
-        self._metastore = metastore
-        self._claimed = claimed
-        self._layout = layout
-        self._publish_timeout_seconds = publish_timeout_seconds
-        self._identity = identity
-        self._sleep = sleep
+    def __init__(self, opened: OpenTable) -> None:
+        self._opened = opened
+        self._log = opened.log
+        self._metastore = opened.metastore
+        self._layout = opened.layout
+        self._claimed = ClaimedEntries(opened)
 
     def settle(self, version: int, table: Table, *, newest: int) -> Recovered | None:
         """Confirm an entry that has taken effect; else wait until it is settled, or recover it once its claim is over.
@@ -115,7 +94,7 @@ class Recovery:
                     record.entry.write_id,
                     record.entry.publish_timeout_seconds - record.age_seconds,
                 )
-            self._sleep(wait)
+            self._opened.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT_SECONDS)
             record = self._log.read(version)
         if record.outcome is not None:
@@ -196,7 +175,7 @@ class Recovery:
         MetastoreError
             The metastore refused; the entry stays in doubt.
         """
-        deadline = Deadline(self._publish_timeout_seconds)
+        deadline = Deadline(self._opened.config.publish_timeout_seconds)
         claimed = self._again(record.entry, newest + 1, behind)
         self._log.remember_recovery(claimed.version)
         if not self._claimed.claim(claimed):
@@ -239,11 +218,11 @@ class Recovery:
             settles=original.version,
             recovered_write_id=original.recovered_write_id or original.write_id,
             rollback_to=None,
-            publish_timeout_seconds=self._publish_timeout_seconds,
+            publish_timeout_seconds=self._opened.config.publish_timeout_seconds,
             idempotency_key="",
             partitions=tuple(behind) or original.partitions,
             replaced=() if behind else replaced,
-            writer=dict(self._identity),
+            writer=self._opened.identity,
         )
 
     def _settle(

@@ -10,6 +10,7 @@ from functools import partial
 from table_writer.errors import InvalidInputError
 from table_writer.log.files import files_read_at
 from table_writer.log.history import History
+from table_writer.log.open_table import OpenTable
 from table_writer.log.owner import Owner, adopt_root, home_of, is_moved, places_of, require_in_place
 from table_writer.log.rules import Deadline
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
@@ -25,8 +26,8 @@ from table_writer.model.table import (
 )
 from table_writer.model.write import TableLayout, new_write_id
 from table_writer.publish.entry import NotThereError, check_each, files_there, there_under_other_names
-from table_writer.publish.parts import PublishParts
-from table_writer.publish.switch import locations
+from table_writer.publish.recovery import Recovery
+from table_writer.publish.switch import ClaimedEntries, locations
 from table_writer.storage.object_store import ObjectStore
 
 __all__ = ["Restore", "Restored", "adopt", "refuse_new_files"]
@@ -48,12 +49,14 @@ class Restore:
 
     Parameters
     ----------
-    parts
-        Services of the table.
+    opened
+        The table.
     """
 
-    def __init__(self, parts: PublishParts) -> None:
-        self._parts = parts
+    def __init__(self, opened: OpenTable) -> None:
+        self._opened = opened
+        self._claimed = ClaimedEntries(opened)
+        self._recovery = Recovery(opened)
 
     def run(self, table: Table, chosen: Collection[PartitionValues] | None, *, dry_run: bool) -> Restored:
         """Add all missing partitions at their newest published locations, in one metastore call.
@@ -76,7 +79,7 @@ class Restore:
         """
         settled: tuple[str, ...] = ()
         while True:
-            history, notes = self._parts.recovery.history_for(table, dry_run=dry_run)
+            history, notes = self._recovery.history_for(table, dry_run=dry_run)
             settled += notes
             wanted = {
                 values: placed.partition.new_location
@@ -84,11 +87,11 @@ class Restore:
                 if placed.partition.new_location is not None and (chosen is None or values in chosen)
             }
             _require_known(chosen, history, table)
-            now = self._parts.metastore.get_partitions(table, list(wanted))
+            now = self._opened.metastore.get_partitions(table, list(wanted))
             lost = {values: one for values, one in now.items() if self._was_made_again(values, one)}
             missing = {v: location for v, location in wanted.items() if v not in now or v in lost}
             unsure = {} if chosen else _perhaps_dropped(history, missing)
-            unsure |= there_under_other_names(self._parts.metastore, table, missing)
+            unsure |= there_under_other_names(self._opened.metastore, table, missing)
             sure = {values: location for values, location in missing.items() if values not in unsure}
             partitions, not_there = check_each(sure, partial(self._check, history, lost))
             found = Restored(
@@ -103,21 +106,21 @@ class Restore:
             before = locations(lost)
             partitions = tuple(replace(one, old_location=before.get(one.values)) for one in partitions)
             entry = self._entry(history, table, partitions)
-            deadline = Deadline(self._parts.publish_timeout_seconds)
-            if self._parts.claimed.claim(entry):
-                notes = self._parts.claimed.carry_out(table, entry, lost, deadline)
+            deadline = Deadline(self._opened.config.publish_timeout_seconds)
+            if self._claimed.claim(entry):
+                notes = self._claimed.carry_out(table, entry, lost, deadline)
                 return replace(found, version=entry.version, notes=settled + notes)
 
     def _was_made_again(self, values: PartitionValues, now: Partition) -> bool:
         """Whether this is an unpartitioned table, back at its root: made again it exists, without its rows."""
-        return values == () and Location.parse(now.location).same_place(self._parts.layout.root)
+        return values == () and Location.parse(now.location).same_place(self._opened.layout.root)
 
     def _check(
         self, history: History, lost: Mapping[PartitionValues, Partition], values: PartitionValues, location: str
     ) -> EntryPartition:
         if values in lost:
-            refuse_new_files(self._parts.store, history, self._parts.layout.root)
-        found = files_there(self._parts.store, history, values, Location.parse(location))
+            refuse_new_files(self._opened.store, history, self._opened.layout.root)
+        found = files_there(self._opened.store, history, values, Location.parse(location))
         return replace(found, old_location=None, new_location=location)
 
     def _entry(self, history: History, table: Table, partitions: tuple[EntryPartition, ...]) -> LogEntry:
@@ -129,9 +132,9 @@ class Restore:
             mode="restore",
             created_at=datetime.now(UTC),
             base_version=history.newest,
-            publish_timeout_seconds=self._parts.publish_timeout_seconds,
+            publish_timeout_seconds=self._opened.config.publish_timeout_seconds,
             partitions=partitions,
-            writer=dict(self._parts.identity),
+            writer=dict(self._opened.identity),
         )
 
 
@@ -161,7 +164,7 @@ def _perhaps_dropped(history: History, missing: Iterable[PartitionValues]) -> di
     }
 
 
-def adopt(parts: PublishParts, table: Table, owner: Owner, *, accept_loss: bool = False) -> None:
+def adopt(opened: OpenTable, *, accept_loss: bool = False) -> None:
     """Make the files this table's, once readers look at its rows again; the log stays.
 
     An unpartitioned table is pointed at the location of the newest published entry, if its files are there and nobody
@@ -175,30 +178,31 @@ def adopt(parts: PublishParts, table: Table, owner: Owner, *, accept_loss: bool 
         Whose rows readers would see cannot be told, or the files are those of another table that exists; nothing
         changed.
     """
-    layout = parts.layout if table.partition_columns else home_of(parts.store, parts.layout, table)
-    found = _owner(parts, layout)
-    _refuse_files_of_another(parts, layout, found, owner)
+    table, owner = opened.table, opened.owner
+    layout = opened.layout if table.partition_columns else home_of(opened.store, opened.layout, table)
+    found = _owner(opened, layout)
+    _refuse_files_of_another(opened, layout, found, owner)
     if table.partition_columns:
-        require_in_place(parts.store, layout, table)
+        require_in_place(opened.store, layout, table)
         if found is not None and found.created_at_seconds != owner.created_at_seconds and not accept_loss:
-            _restore_all_or_refuse(parts, table)
+            _restore_all_or_refuse(opened, table)
     else:
-        _bring_back(parts, layout, table)
-    adopt_root(parts.store, layout, owner)
+        _bring_back(opened, layout, table)
+    adopt_root(opened.store, layout, owner)
 
 
-def _owner(parts: PublishParts, layout: TableLayout) -> Owner | None:
-    stored = parts.store.get(layout.owner_key)
+def _owner(opened: OpenTable, layout: TableLayout) -> Owner | None:
+    stored = opened.store.get(layout.owner_key)
     try:
         return Owner.from_json(stored.body, layout.owner_key) if stored else None
     except InvalidInputError:  # damaged: to adopt is to put it right
         return None
 
 
-def _refuse_files_of_another(parts: PublishParts, layout: TableLayout, found: Owner | None, owner: Owner) -> None:
+def _refuse_files_of_another(opened: OpenTable, layout: TableLayout, found: Owner | None, owner: Owner) -> None:
     if found is None or (found.database, found.name) == (owner.database, owner.name):
         return
-    other = parts.metastore.get_table(TableName(found.database, found.name))
+    other = opened.metastore.get_table(TableName(found.database, found.name))
     lives = other is not None and other.created_at_seconds == found.created_at_seconds
     if other is not None and lives and any(place.same_place(layout.root) for place in places_of(other)):
         raise InvalidInputError(
@@ -208,9 +212,9 @@ def _refuse_files_of_another(parts: PublishParts, layout: TableLayout, found: Ow
         )
 
 
-def _restore_all_or_refuse(parts: PublishParts, table: Table) -> None:
+def _restore_all_or_refuse(opened: OpenTable, table: Table) -> None:
     """Add the partitions of a table that was created again: to a write they would be ones that somebody dropped."""
-    restore = Restore(parts)
+    restore = Restore(opened)
     done = restore.run(table, None, dry_run=True)
     if done.present_count == 0 and done.partitions:
         done = restore.run(table, None, dry_run=False)
@@ -228,12 +232,12 @@ def _restore_all_or_refuse(parts: PublishParts, table: Table) -> None:
         )
 
 
-def _bring_back(parts: PublishParts, layout: TableLayout, table: Table) -> None:
+def _bring_back(opened: OpenTable, layout: TableLayout, table: Table) -> None:
     """Point an unpartitioned table at its rows, in one alter, which needs no entry: the log says so already."""
-    strayed = is_moved(parts.layout, table)
+    strayed = is_moved(opened.layout, table)
     if not strayed:
-        require_in_place(parts.store, parts.layout, table)
-    history = parts.log.at(layout).read_history()
+        require_in_place(opened.store, opened.layout, table)
+    history = opened.log.at(layout).read_history()
     placed = history.current.get(())
     now = Location.parse(table.location)
     newest = placed.partition if placed else None
@@ -241,7 +245,7 @@ def _bring_back(parts: PublishParts, layout: TableLayout, table: Table) -> None:
     if in_place and not strayed:
         return  # it is where the log says, or where recovery takes care of it
     try:
-        target = _require_proof(parts, history, table, newest)
+        target = _require_proof(opened, history, table, newest)
     except NotThereError as reason:
         new_log = (
             f"ALTER TABLE {table.name} UNSET TBLPROPERTIES ('{ROOT_PARAMETER}')"
@@ -254,12 +258,12 @@ def _bring_back(parts: PublishParts, layout: TableLayout, table: Table) -> None:
             f" begin a new log: {new_log}.",
             table=str(table.name),
         ) from reason
-    whole = parts.metastore.get_partitions(table, [()])[()]
+    whole = opened.metastore.get_partitions(table, [()])[()]
     change = PartitionChange(partition=whole, location=str(target), set_parameters={ROOT_PARAMETER: str(layout.root)})
-    parts.metastore.alter_partitions(table, [change])
+    opened.metastore.alter_partitions(table, [change])
 
 
-def _require_proof(parts: PublishParts, history: History, table: Table, newest: EntryPartition | None) -> Location:
+def _require_proof(opened: OpenTable, history: History, table: Table, newest: EntryPartition | None) -> Location:
     """Return where the rows are: all files of the newest published entry, and no reader sees other rows now.
 
     More files than the entry names are rows that others have added to its location, which an append brings along too.
@@ -267,7 +271,7 @@ def _require_proof(parts: PublishParts, history: History, table: Table, newest: 
     if newest is None or newest.new_location is None:
         raise NotThereError("it does not say where the rows are")
     target = Location.parse(newest.new_location)
-    found = list(files_read_at(parts.store, history.layout, target))
+    found = list(files_read_at(opened.store, history.layout, target))
     size = sum(one.size_bytes for one in found)
     if len(found) < newest.files or size < newest.bytes:
         raise NotThereError(
@@ -275,5 +279,5 @@ def _require_proof(parts: PublishParts, history: History, table: Table, newest: 
         )
     for place in map(Location.parse, filter(None, (table.location, table.hive_location))):
         if not place.same_place(target) and not history.layout.own.contains(place):
-            refuse_new_files(parts.store, history, place)
+            refuse_new_files(opened.store, history, place)
     return target

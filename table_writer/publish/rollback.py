@@ -9,6 +9,7 @@ from functools import partial
 
 from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.log.history import History, StateThen
+from table_writer.log.open_table import OpenTable
 from table_writer.log.rules import Deadline
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
@@ -21,8 +22,8 @@ from table_writer.publish.entry import (
     replaced_locations,
     there_under_other_names,
 )
-from table_writer.publish.parts import PublishParts
-from table_writer.publish.switch import PartitionsNow, locations
+from table_writer.publish.recovery import Recovery
+from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations
 
 __all__ = ["Republished", "Rollback"]
 
@@ -41,12 +42,14 @@ class Rollback:
 
     Parameters
     ----------
-    parts
-        Services of the table.
+    opened
+        The table.
     """
 
-    def __init__(self, parts: PublishParts) -> None:
-        self._parts = parts
+    def __init__(self, opened: OpenTable) -> None:
+        self._opened = opened
+        self._claimed = ClaimedEntries(opened)
+        self._recovery = Recovery(opened)
 
     def run(
         self, table: Table, version: int, chosen: Collection[PartitionValues] | None, *, dry_run: bool
@@ -76,12 +79,12 @@ class Rollback:
         first: dict[PartitionValues, str | None] | None = None
         settled: tuple[str, ...] = ()
         while True:
-            history, notes = self._parts.recovery.history_for(table, dry_run=dry_run)
+            history, notes = self._recovery.history_for(table, dry_run=dry_run)
             settled += notes
             _require_version(history, version, table)
             _require_known(history, version, chosen, table)
             targets = _targets(history, version, chosen, table)
-            now = self._parts.metastore.get_partitions(table, list(targets))
+            now = self._opened.metastore.get_partitions(table, list(targets))
             before = {values: locations(now).get(values) for values in targets}
             if first is not None and first != before:
                 raise _moved(table)
@@ -90,13 +93,13 @@ class Rollback:
             if dry_run or not partitions:
                 return Republished(version=None, partitions=partitions, notes=settled)
             entry = self._entry(history, table, version, partitions, now)
-            checked, now = now, self._parts.metastore.get_partitions(table, list(targets))
+            checked, now = now, self._opened.metastore.get_partitions(table, list(targets))
             if locations(checked) != locations(now):
                 raise _moved(table)  # while files were listed, which can take minutes
-            self._parts.log.remember_rollback(entry.version)
-            deadline = Deadline(self._parts.publish_timeout_seconds)
-            if self._parts.claimed.claim(entry):
-                notes = settled + self._parts.claimed.carry_out(table, entry, now, deadline)
+            self._opened.log.remember_rollback(entry.version)
+            deadline = Deadline(self._opened.config.publish_timeout_seconds)
+            if self._claimed.claim(entry):
+                notes = settled + self._claimed.carry_out(table, entry, now, deadline)
                 return Republished(version=entry.version, partitions=partitions, notes=notes)
 
     def _checked(
@@ -126,7 +129,7 @@ class Rollback:
                 changed[values] = target.location
         checked, not_there = check_each(changed, partial(self._check, history))
         added = [values for values in changed if values not in now]
-        not_there |= there_under_other_names(self._parts.metastore, table, added)
+        not_there |= there_under_other_names(self._opened.metastore, table, added)
         wrong += [f"{shown_name(table, values)}: {reason}" for values, reason in not_there.items()]
         if wrong:
             shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
@@ -144,9 +147,9 @@ class Rollback:
                 values=values, old_location=None, new_location=None, rows=0, bytes=0, raw_bytes=0, files=0
             )
         location = Location.parse(target)
-        if not self._parts.layout.is_placeholder(location) and not history.restorable(location):
+        if not self._opened.layout.is_placeholder(location) and not history.restorable(location):
             raise NotThereError(f"its files at {location} were vacuumed, or were never this table's to keep")
-        return replace(files_there(self._parts.store, history, values, location), new_location=target)
+        return replace(files_there(self._opened.store, history, values, location), new_location=target)
 
     def _entry(
         self, history: History, table: Table, version: int, partitions: tuple[EntryPartition, ...], now: PartitionsNow
@@ -154,10 +157,10 @@ class Rollback:
         created_at = datetime.now(UTC)
         left = [now[partition.values].location for partition in partitions if partition.values in now]
         replaced = replaced_locations(
-            self._parts.store,
-            self._parts.layout,
+            self._opened.store,
+            self._opened.layout,
             left,
-            created_at + self._parts.retention,
+            created_at + self._opened.retention,
             partitioned=bool(table.partition_columns),
         )
         return LogEntry(
@@ -169,10 +172,10 @@ class Rollback:
             rollback_to=version,
             created_at=created_at,
             base_version=history.newest,
-            publish_timeout_seconds=self._parts.publish_timeout_seconds,
+            publish_timeout_seconds=self._opened.config.publish_timeout_seconds,
             partitions=partitions,
             replaced=replaced.locations,
-            writer=dict(self._parts.identity),
+            writer=dict(self._opened.identity),
         )
 
 

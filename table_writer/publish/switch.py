@@ -16,8 +16,8 @@ from table_writer.errors import (
     TableWriterError,
 )
 from table_writer.log.files import written_placeholders
+from table_writer.log.open_table import OpenTable
 from table_writer.log.rules import Deadline, Effect, PartitionState, effect, partition_state
-from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
@@ -285,13 +285,14 @@ class ClaimedEntries:
 
     Parameters
     ----------
-    log, switch
-        Services of the table.
+    opened
+        The table.
     """
 
-    def __init__(self, log: TableLog, switch: Switch) -> None:
-        self._log = log
-        self._switch = switch
+    def __init__(self, opened: OpenTable) -> None:
+        self._log = opened.log
+        timeout = opened.config.metastore_timeout_seconds
+        self._switch = Switch(opened.metastore, opened.store, opened.layout, call_timeout_seconds=timeout)
 
     def claim(self, entry: LogEntry) -> bool:
         """Put the entry into its slot; ``False`` if somebody else was first.

@@ -12,17 +12,16 @@ from typing import Final
 from table_writer.errors import ConflictError, MetastoreError, TableWriterError
 from table_writer.log.files import files_at
 from table_writer.log.history import History, Left, Placement
+from table_writer.log.open_table import OpenTable
 from table_writer.log.registration import check_keys
 from table_writer.log.removal import abort_uploads, batches, delete_keys
 from table_writer.log.rules import Deadline, claim_is_over
-from table_writer.log.table_log import TableLog
-from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import DISCARD, DeletedLocation, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.process import boot_seconds
 from table_writer.model.table import Partition, PartitionValues, Table
-from table_writer.model.write import TableLayout, new_write_id
-from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo
+from table_writer.model.write import new_write_id
+from table_writer.storage.object_store import ObjectInfo, UploadInfo
 from table_writer.vacuum.dead_writes import DeadWrite, look_for_traces
 from table_writer.vacuum.due import Ages, Due, InUse, Kept, Others, due, in_use, is_used, may_go
 
@@ -67,29 +66,18 @@ class Vacuum:
 
     Parameters
     ----------
-    store, log, metastore, layout
-        Services of the table.
-    identity
-        Who vacuums, for the log.
+    opened
+        The table.
     clock
         Seconds that only grow; a double in tests.
     """
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        log: TableLog,
-        metastore: Metastore,
-        layout: TableLayout,
-        *,
-        identity: Mapping[str, str],
-        clock: Callable[[], float] = boot_seconds,
-    ) -> None:
-        self._store = store
-        self._log = log
-        self._metastore = metastore
-        self._layout = layout
-        self._identity = identity
+    def __init__(self, opened: OpenTable, *, clock: Callable[[], float] = boot_seconds) -> None:
+        self._opened = opened
+        self._store = opened.store
+        self._log = opened.log
+        self._metastore = opened.metastore
+        self._layout = opened.layout
         self._clock = clock
         self._others: Others | None = None
 
@@ -290,7 +278,7 @@ class Vacuum:
             publish_timeout_seconds=CLAIM_SECONDS,
             partitions=(),
             deletes=self._deletes(plan),
-            writer=dict(self._identity),
+            writer=self._opened.identity,
         )
 
     def _carry_out(

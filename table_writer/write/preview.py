@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from py4j.protocol import Py4JError
@@ -19,14 +19,14 @@ from table_writer.display.plan_report import PlannedAction, PlannedPartition, Pl
 from table_writer.display.render import size
 from table_writer.errors import SchemaMismatchError
 from table_writer.log.files import existing_values, files_read_at, why_not_copied
+from table_writer.log.open_table import OpenTable
 from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, name_in, shown_name
-from table_writer.model.write import Scope, WriteMode, new_write_id
+from table_writer.model.write import WriteMode, new_write_id
 from table_writer.plan.fit import Fitted
 from table_writer.plan.limits import violation
-from table_writer.plan.planner import Planner
+from table_writer.plan.planner import Planner, require_mode
 from table_writer.spark.sql import quoted
-from table_writer.write.services import TableServices
 
 __all__ = ["Preview"]
 
@@ -34,41 +34,52 @@ USUAL_DATE: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
 """As Spark spells the dates that Arrow's engine can spell: of the years 1 to 9999."""
 
 
-@dataclass(frozen=True, kw_only=True)
 class Preview:
     """Looks at what a write would do.
 
     Parameters
     ----------
-    services, planner
-        Of the table.
-    mode, options, scope
+    opened
+        The table.
+    df, mode, options
         Of the call.
+
+    Raises
+    ------
+    InvalidInputError
+        The mode does not fit the table or the options, or the predicate is none.
     """
 
-    services: TableServices
-    planner: Planner
-    mode: WriteMode
-    options: WriteOptions
-    scope: Scope
+    def __init__(self, opened: OpenTable, df: DataFrame, mode: WriteMode, options: WriteOptions) -> None:
+        require_mode(mode, options, opened.table.name, partitioned=bool(opened.table.partition_columns))
+        self._opened = opened
+        self._df = df
+        self._mode = mode
+        self._options = options
+        self._planner = Planner(opened)
+        self._scope = self._planner.scope(df, mode, options)
 
-    def report(self, df: DataFrame) -> PlanReport:
+    def report(self) -> PlanReport:
         """Run the query once, for its partitions, and compare them with the table's."""
-        services = self.services
-        services.require_owner()
-        state = services.log.read_state()
+        opened, df = self._opened, self._df
+        opened.require_owner()
+        state = opened.log.read_state()
         doubt = tuple(f"version {one} is in doubt: a write that meets it settles it first" for one in state.in_doubt)
-        empty = PlanReport(table=str(services.table.name), mode=self.mode.value, base_version=state.newest, notes=doubt)
-        earlier = services.published_with_key(self.options.idempotency_key)
+        empty = PlanReport(table=str(opened.table.name), mode=self._mode.value, base_version=state.newest, notes=doubt)
+        earlier = opened.published_with_key(self._options.idempotency_key)
         if earlier is not None:
             note = f"idempotency_key={earlier.idempotency_key!r} was published as version {earlier.version}"
             return replace(empty, notes=(*doubt, f"{note}: the call would do nothing"))
         try:
-            fitted = self.planner.fit(df, self.options)
-            self.planner.prepare(fitted, self.options, new_write_id())
-            table = services.table
+            fitted = self._planner.fit(df, self._options)
+            self._planner.prepare(fitted, self._options, new_write_id())
+            table = opened.table
             require_valid(
-                as_checks(self.options.checks), df.sparkSession, fitted.schema, str(table.name), table.partition_columns
+                as_checks(self._options.checks),
+                df.sparkSession,
+                fitted.schema,
+                str(table.name),
+                table.partition_columns,
             )
             rows = self._rows_by_partition(df, fitted)
         except SchemaMismatchError as error:
@@ -84,7 +95,7 @@ class Preview:
 
     @property
     def _partition_names(self) -> list[str]:
-        return [column.name for column in self.services.table.partition_columns]
+        return [column.name for column in self._opened.table.partition_columns]
 
     def _rows_by_partition(self, df: DataFrame, fitted: Fitted) -> dict[PartitionValues, int]:
         count = len(self._partition_names)
@@ -93,7 +104,7 @@ class Preview:
         try:
             counted: Sequence[Row] = fitted.rows.groupBy(*columns).agg(F.count(F.lit(1))).collect()
         except (PySparkException, Py4JError) as error:
-            explanation = violation(error, df, fitted.limits, str(self.services.table.name))
+            explanation = violation(error, df, fitted.limits, str(self._opened.table.name))
             if explanation is None:
                 raise
             raise explanation from error
@@ -114,7 +125,7 @@ class Preview:
                 if isinstance(kind, DateType) and value != NULL_PARTITION and not USUAL_DATE.fullmatch(value)
             }
         )
-        if self.options.engine != "arrow" or not odd:
+        if self._options.engine != "arrow" or not odd:
             return ()
         return (f"partition dates outside the years 1 to 9999 cannot be written: {', '.join(odd[:3])}",)
 
@@ -122,26 +133,26 @@ class Preview:
         self, df: DataFrame, rows: Mapping[PartitionValues, int]
     ) -> tuple[Mapping[PartitionValues, int], Mapping[PartitionValues, Partition]]:
         """Return rows by partition as the metastore spells it, and all partitions that exist and would change."""
-        table, metastore = self.services.table, self.services.metastore
+        table, metastore = self._opened.table, self._opened.metastore
         existing = metastore.get_partition_names(table.name)
-        spelled = self.planner.spelled(df, existing)
+        spelled = self._planner.spelled(df, existing)
         counts = {spelled.get(values, values): count for values, count in rows.items()}
-        beyond = self.scope(existing) - counts.keys()
+        beyond = self._scope(existing) - counts.keys()
         now = metastore.get_partitions(table, sorted({*counts, *beyond}))
-        there = existing_values(self.services.store, self.services.layout, now)
+        there = existing_values(self._opened.store, self._opened.layout, now)
         return counts, {values: one for values, one in now.items() if values in there}
 
     def _partitions(
         self, counts: Mapping[PartitionValues, int], now: Mapping[PartitionValues, Partition]
     ) -> tuple[PlannedPartition, ...]:
-        data = self.services.layout.data(new_write_id())
+        data = self._opened.layout.data(new_write_id())
         return tuple(
             self._planned(values, counts.get(values, 0), now.get(values), data) for values in sorted({*counts, *now})
         )
 
     def _planned(self, values: PartitionValues, rows: int, now: Partition | None, data: Location) -> PlannedPartition:
-        name = name_in(self.services.table, values)
-        copied = self._sizes(now) if now is not None and self.mode is WriteMode.APPEND else []
+        name = name_in(self._opened.table, values)
+        copied = self._sizes(now) if now is not None and self._mode is WriteMode.APPEND else []
         return PlannedPartition(
             name=name,
             values=values,
@@ -158,24 +169,24 @@ class Preview:
             return "empty"
         if now is None:
             return "add"
-        return "append" if self.mode is WriteMode.APPEND else "replace"
+        return "append" if self._mode is WriteMode.APPEND else "replace"
 
     def _sizes(self, partition: Partition) -> list[int]:
         """Return the sizes of the files that an append brings along; of none where it would be refused."""
-        if why_not_copied(self.services.layout, partition):
+        if why_not_copied(self._opened.layout, partition):
             return []
-        found = files_read_at(self.services.store, self.services.layout, Location.parse(partition.location))
+        found = files_read_at(self._opened.store, self._opened.layout, Location.parse(partition.location))
         return [one.size_bytes for one in found]
 
     def _uncopied(self, now: Mapping[PartitionValues, Partition]) -> tuple[str, ...]:
         """Name the partitions that an append would be refused for."""
-        if self.mode is not WriteMode.APPEND:
+        if self._mode is not WriteMode.APPEND:
             return ()
         refused = (
-            (values, why_not_copied(self.services.layout, partition)) for values, partition in sorted(now.items())
+            (values, why_not_copied(self._opened.layout, partition)) for values, partition in sorted(now.items())
         )
         return tuple(
-            f"{shown_name(self.services.table, values)} {why}: its files cannot be put beside new ones; replace it with"
+            f"{shown_name(self._opened.table, values)} {why}: its files cannot be put beside new ones; replace it with"
             " overwrite_partitions"
             for values, why in refused
             if why
@@ -184,12 +195,12 @@ class Preview:
     def _problems(self, planned: tuple[PlannedPartition, ...]) -> tuple[str, ...]:
         existing = [one.name for one in planned if one.replaced_location is not None]
         copied = sum(one.copied_bytes for one in planned)
-        limit = self.options.max_copied_bytes
-        selected = self.scope([one.values for one in planned])
-        outside = [one.name for one in planned if self.options.where and one.values not in selected]
+        limit = self._options.max_copied_bytes
+        selected = self._scope([one.values for one in planned])
+        outside = [one.name for one in planned if self._options.where and one.values not in selected]
         found = (
             (
-                self.mode is WriteMode.CREATE_PARTITIONS and bool(existing),
+                self._mode is WriteMode.CREATE_PARTITIONS and bool(existing),
                 f"{len(existing)} partition(s) exist already: {', '.join(existing[:3])}",
             ),
             (
@@ -202,12 +213,12 @@ class Preview:
             (
                 bool(outside),
                 (
-                    f"the DataFrame has rows in {len(outside)} partition(s) that where={self.options.where!r} does not"
+                    f"the DataFrame has rows in {len(outside)} partition(s) that where={self._options.where!r} does not"
                     f" select: {', '.join(outside[:3])}"
                 ),
             ),
             (
-                self.options.if_empty == "error" and not any(one.rows for one in planned),
+                self._options.if_empty == "error" and not any(one.rows for one in planned),
                 "the DataFrame has no rows, and if_empty='error'",
             ),
         )

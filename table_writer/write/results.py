@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
 from table_writer.display.render import size
 from table_writer.display.write_result import Action, PartitionResult, WriteResult
 from table_writer.errors import InvalidInputError, StorageError
+from table_writer.log.open_table import OpenTable
 from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.location import Location
 from table_writer.model.table import name_in
@@ -17,10 +19,12 @@ from table_writer.model.write import StagedFiles, StagedPartition, WriteMode, Wr
 from table_writer.progress import Stopwatch
 from table_writer.publish.append import Carried
 from table_writer.publish.publisher import Published
-from table_writer.write.services import TableServices
 
-__all__ = ["mark_success", "nothing_written", "repeated_result", "success_json", "write_result"]
+__all__ = ["finished", "mark_success", "nothing_written", "repeated_result", "success_json", "write_result"]
 
+
+Refresh = Callable[[str], tuple[str, ...]]
+"""Lets sessions look again after a write, which it is told the name of; returns what could not be done."""
 
 MANY_FILES: Final = 50
 
@@ -80,6 +84,20 @@ def repeated_result(entry: LogEntry, watch: Stopwatch, *, write_id: str = "") ->
     )
 
 
+def finished(
+    opened: OpenTable,
+    files: StagedFiles,
+    published: Published,
+    watch: Stopwatch,
+    refresh: Refresh | None = None,
+) -> WriteResult:
+    """End a publish: tell other tools and the session, and say what was done. Readers have switched already."""
+    marked = mark_success(opened, files, published)
+    refreshed = refresh(files.plan.write_id) if refresh else ()
+    notes = (*files.plan.notes, *published.notes, *marked, *refreshed)
+    return replace(write_result(files, published, notes, watch), checks=files.checks)
+
+
 def write_result(staged: StagedFiles, published: Published, notes: tuple[str, ...], watch: Stopwatch) -> WriteResult:
     """Return the result of a write that took effect."""
     plan = staged.plan
@@ -114,13 +132,13 @@ def write_result(staged: StagedFiles, published: Published, notes: tuple[str, ..
     )
 
 
-def mark_success(services: TableServices, staged: StagedFiles, published: Published) -> tuple[str, ...]:
+def mark_success(opened: OpenTable, staged: StagedFiles, published: Published) -> tuple[str, ...]:
     """Write ``_SUCCESS`` where it is wanted. A failure is a note in the result, for readers have switched already."""
-    if not services.marks_success():
+    if not opened.marks_success():
         return ()
     names = (key for partition in staged.partitions for key in partition.keys)
     try:
-        services.store.put(services.layout.success_key, success_json(published.entry, names, services.layout.root))
+        opened.store.put(opened.layout.success_key, success_json(published.entry, names, opened.layout.root))
     except StorageError as error:
         return (f"_SUCCESS was not written: {error.message}",)
     return ()

@@ -13,6 +13,7 @@ from typing import Self
 from table_writer.complete import Completer, Spread
 from table_writer.errors import ConflictError, StorageError
 from table_writer.log.history import written_ids
+from table_writer.log.open_table import OpenTable
 from table_writer.log.registration import put_staged, used_before
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
@@ -20,7 +21,6 @@ from table_writer.model.message import CommitMessage
 from table_writer.model.process import this_process
 from table_writer.model.staged_write import StagedRecord
 from table_writer.model.write import WritePlan, new_write_id
-from table_writer.write.services import TableServices
 
 __all__ = ["Claiming", "OpenWrite"]
 
@@ -34,14 +34,14 @@ class Claiming:
 
     Parameters
     ----------
-    services, plan
+    opened, plan
         The table's, and of the write that is published.
     """
 
-    def __init__(self, services: TableServices, plan: WritePlan) -> None:
+    def __init__(self, opened: OpenTable, plan: WritePlan) -> None:
         self._named: frozenset[str] = frozenset()  # writes whose files the claim that was sent points readers at
         self._process = this_process()
-        self._services = services
+        self._opened = opened
         self._plan = plan
         self._exit = ExitStack()
 
@@ -79,14 +79,14 @@ class Claiming:
     def fresh_directory(self) -> Location:
         """Return a directory that nobody has used before, registered as that of a running write."""
         round_of_it = replace(self._plan, write_id=new_write_id(), named_by_caller=False)
-        self._exit.enter_context(self._services.registration(round_of_it))
+        self._exit.enter_context(self._opened.registration(round_of_it))
         self._exit.callback(self._discard, round_of_it)
         logger.info("write_id=%s copies to %s", self._plan.write_id, round_of_it.data_location)
         return round_of_it.data_location
 
     def _discard(self, round_of_it: WritePlan) -> None:
         if round_of_it.write_id not in self._named:
-            self._services.completer().discard(round_of_it.data_location.key)
+            Completer.of(self._opened).discard(round_of_it.data_location.key)
 
     def _lost(self) -> None:
         self._named = frozenset()
@@ -95,14 +95,14 @@ class Claiming:
 class OpenWrite:
     """A registered write. Leaving it before a claim was sent discards its files; afterwards the log owns them."""
 
-    def __init__(self, services: TableServices, plan: WritePlan) -> None:
-        self._completer: Completer = services.completer()
-        self._services = services
+    def __init__(self, opened: OpenTable, plan: WritePlan) -> None:
+        self._completer: Completer = Completer.of(opened)
+        self._opened = opened
         self._plan = plan
         self._exit = ExitStack()
         self._is_handed_over = False
-        self._registration = services.registration(plan)
-        self.claiming = Claiming(services, plan)
+        self._registration = opened.registration(plan)
+        self.claiming = Claiming(opened, plan)
 
     def __enter__(self) -> Self:
         with ExitStack() as registered:
@@ -131,17 +131,17 @@ class OpenWrite:
 
     def _take_name(self) -> None:
         """Use a name once, whatever becomes of its write: a request of the earlier one may come late."""
-        body = json.dumps({**self._services.identity, "token": secrets.token_hex(8)}).encode()
-        if not self._services.store.put_if_absent(self._plan.layout.name_key(self._plan.write_id), body):
+        body = json.dumps({**self._opened.identity, "token": secrets.token_hex(8)}).encode()
+        if not self._opened.store.put_if_absent(self._plan.layout.name_key(self._plan.write_id), body):
             raise used_before(self._plan.write_id, str(self._plan.table.name))
 
     def _require_unused(self) -> None:
         """Refuse a ``write_id`` that any trace is left of: files that are there are another write's, not ours."""
-        store, data = self._services.store, self._plan.data_location.key
+        store, data = self._opened.store, self._plan.data_location.key
         used = (
             any(store.list_page(data)[0])
             or any(store.list_uploads(data))
-            or any(self._is_named(one.entry) for one in self._services.log.read_history().records)
+            or any(self._is_named(one.entry) for one in self._opened.log.read_history().records)
         )
         if used:
             raise used_before(self._plan.write_id, str(self._plan.table.name))
@@ -162,7 +162,7 @@ class OpenWrite:
         """
         self._is_handed_over = True  # if the answer is lost, others may publish it
         try:
-            put_staged(self._services.store, record)
+            put_staged(self._opened.store, record)
         except StorageError as error:
             name, write_id = self._plan.table.name, self._plan.write_id
             raise StorageError(

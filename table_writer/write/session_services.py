@@ -14,6 +14,7 @@ from pyspark.sql.types import StructField, StructType
 from table_writer.check.check import Audit
 from table_writer.config import TableWriterConfig
 from table_writer.log.files import written_placeholders
+from table_writer.log.open_table import OpenTable
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import MetastoreSettings
@@ -21,13 +22,12 @@ from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, TableName
 from table_writer.model.write import StagedFiles, WriteMode
 from table_writer.plan.file_options import require_writable
-from table_writer.plan.planner import Planner
 from table_writer.plan.types import partition_schema
 from table_writer.spark.files import SparkFiles
 from table_writer.spark.session import read_session
 from table_writer.spark.sql import in_partitions, quoted
 from table_writer.storage import ObjectStore, StoreSettings, open_store
-from table_writer.write.services import Services, TableServices
+from table_writer.write.services import Services
 
 __all__ = ["SessionServices", "audit_of", "staged_frame"]
 
@@ -64,7 +64,7 @@ class SessionServices:
         """Read a table name as the session would."""
         return TableName.parse(text, default_database=self._spark.catalog.currentDatabase())
 
-    def open_table(self, text: str, *, engine: str = "arrow") -> TableServices:
+    def open_table(self, text: str, *, engine: str = "arrow") -> OpenTable:
         """Look a table up that is to be written by an engine, and open its store.
 
         Raises
@@ -74,56 +74,42 @@ class SessionServices:
         MetastoreError, StorageError
             One of the two cannot be reached.
         """
-        services = self.services.open_table(self.table_name(text), partial(require_writable, engine=engine))
-        services.require_properties()
-        return services
-
-    @staticmethod
-    def planner(services: TableServices) -> Planner:
-        """Step 1, the only one that needs the services and Spark at once."""
-        return Planner(
-            services.table,
-            services.layout,
-            services.store,
-            services.store_settings,
-            services.log,
-            services.metastore,
-            session=services.session,
-            config=services.config,
-        )
+        opened = self.services.open_table(self.table_name(text), partial(require_writable, engine=engine))
+        opened.require_properties()
+        return opened
 
 
-def audit_of(spark: SparkSession, services: TableServices, staged: StagedFiles) -> Audit:
+def audit_of(spark: SparkSession, opened: OpenTable, staged: StagedFiles) -> Audit:
     """Return what checks may look at; nothing is read before one asks."""
     return Audit(
         spark=spark,
-        table=str(services.table.name),
+        table=str(opened.table.name),
         write_id=staged.plan.write_id,
-        schema=_schema(services, staged),
-        partition_columns=services.table.partition_columns,
+        schema=_schema(opened, staged),
+        partition_columns=opened.table.partition_columns,
         partitions=staged.partitions,
         statistics=staged.statistics,
-        dataframe=partial(staged_frame, spark, services, staged),
-        replaced_rows=partial(_replaced_rows, spark, services, staged),
-        replaced=partial(_replaced, services, staged),
-        examples=services.config.check_examples,
+        dataframe=partial(staged_frame, spark, opened, staged),
+        replaced_rows=partial(_replaced_rows, spark, opened, staged),
+        replaced=partial(_replaced, opened, staged),
+        examples=opened.config.check_examples,
     )
 
 
-def staged_frame(spark: SparkSession, services: TableServices, staged: StagedFiles) -> DataFrame:
+def staged_frame(spark: SparkSession, opened: OpenTable, staged: StagedFiles) -> DataFrame:
     """Read exactly the staged files, with the columns and types that the table's readers will see."""
-    schema = _schema(services, staged)
+    schema = _schema(opened, staged)
     if not staged.partitions:
         return spark.createDataFrame([], schema)
-    plan = replace(staged.plan, table=services.table)  # format and SerDe are not recorded with a staged write
+    plan = replace(staged.plan, table=opened.table)  # format and SerDe are not recorded with a staged write
     files = SparkFiles(spark, plan, schema).read([one.values for one in staged.partitions])
     return files.select(*(_typed(stored, field) for stored, field in zip(files.columns, schema, strict=True)))
 
 
-def _schema(services: TableServices, staged: StagedFiles) -> StructType:
+def _schema(opened: OpenTable, staged: StagedFiles) -> StructType:
     """Return the columns the files have, those that the table is yet to get too, and the partition columns."""
     data = StructType.fromJson(json.loads(staged.plan.schema))
-    return StructType([*data, *partition_schema(services.table)])
+    return StructType([*data, *partition_schema(opened.table)])
 
 
 def _typed(stored: str, field: StructField) -> Column:
@@ -131,37 +117,37 @@ def _typed(stored: str, field: StructField) -> Column:
     return F.col(quoted(stored)).cast(field.dataType).alias(field.name, metadata=field.metadata)
 
 
-def _replaced_rows(spark: SparkSession, services: TableServices, staged: StagedFiles) -> int:
+def _replaced_rows(spark: SparkSession, opened: OpenTable, staged: StagedFiles) -> int:
     """Count what readers would see no more.
 
     The metastore knows it of partitions that this library wrote; only the others are read.
     """
-    now = services.metastore.get_partitions(services.table, _replaced(services, staged)).values()
-    counts = {one.values: _known_rows(services, one) for one in now}
+    now = opened.metastore.get_partitions(opened.table, _replaced(opened, staged)).values()
+    counts = {one.values: _known_rows(opened, one) for one in now}
     known = sum(count for count in counts.values() if count is not None)
     unknown = [values for values, count in counts.items() if count is None]
     if not unknown:
         return known
-    name = f"{quoted(services.table.name.database)}.{quoted(services.table.name.name)}"
-    return known + spark.table(name).where(in_partitions(partition_schema(services.table).fields, unknown)).count()
+    name = f"{quoted(opened.table.name.database)}.{quoted(opened.table.name.name)}"
+    return known + spark.table(name).where(in_partitions(partition_schema(opened.table).fields, unknown)).count()
 
 
-def _replaced(services: TableServices, staged: StagedFiles) -> list[PartitionValues]:
+def _replaced(opened: OpenTable, staged: StagedFiles) -> list[PartitionValues]:
     """Return the partitions whose present rows readers would see no more: of an append none."""
     plan = staged.plan
     if plan.mode is WriteMode.APPEND:
         return []
     named = {plan.spellings.get(one.values, one.values) for one in staged.partitions}
-    existing = services.metastore.get_partition_names(services.table.name)
+    existing = opened.metastore.get_partition_names(opened.table.name)
     return sorted((named & set(existing)) | plan.scope(existing))
 
 
-def _known_rows(services: TableServices, partition: Partition) -> int | None:
+def _known_rows(opened: OpenTable, partition: Partition) -> int | None:
     location = Location.parse_any(partition.location)
-    if location is None or services.layout.write_id_of(location) is None:
+    if location is None or opened.layout.write_id_of(location) is None:
         return None
-    if services.layout.is_placeholder(location):
-        written = written_placeholders(services.store, services.layout, {partition.values: partition})
+    if opened.layout.is_placeholder(location):
+        written = written_placeholders(opened.store, opened.layout, {partition.values: partition})
         return None if written else 0
     text = partition.parameters.get("numRows", "")
     return int(text) if text.isdecimal() else None

@@ -16,13 +16,13 @@ from table_writer.checked import checked
 from table_writer.display.staged_report import StagedDetail, StagedPartitionDetail, staged_detail, staged_partitions
 from table_writer.display.write_result import WriteResult
 from table_writer.errors import CheckFailedError, InvalidInputError, TableWriterError
+from table_writer.log.open_table import OpenTable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.location import Location
 from table_writer.model.staged_write import FoundStaged, StagedRecord
 from table_writer.model.table import name_in
 from table_writer.progress import Stopwatch
-from table_writer.write.services import TableServices
 from table_writer.write.session_services import staged_frame
 from table_writer.write.staged_writes import StagedWrites
 from table_writer.write.steps import Steps
@@ -83,11 +83,11 @@ class StagedWrite:
     (2, [True])
     """
 
-    def __init__(self, spark: SparkSession, steps: Steps, services: TableServices, found: FoundStaged) -> None:
+    def __init__(self, spark: SparkSession, steps: Steps, opened: OpenTable, found: FoundStaged) -> None:
         self._spark = spark
         self._steps = steps
-        self._services = services
-        self._staged_writes = StagedWrites(services)
+        self._opened = opened
+        self._staged_writes = StagedWrites(opened)
         self._found = found
         self._is_over = False
 
@@ -130,7 +130,7 @@ class StagedWrite:
     def files(self) -> tuple[StagedFile, ...]:
         """Its files with their sizes; lists the store, one request for 1,000 files."""
         plan = self._record.plan
-        sizes = {one.key: one.size_bytes for one in self._services.store.list(plan.data_location.key)}
+        sizes = {one.key: one.size_bytes for one in self._opened.store.list(plan.data_location.key)}
         root = plan.layout.root
         return tuple(
             StagedFile(
@@ -159,7 +159,7 @@ class StagedWrite:
         For an append these are the new rows alone.
         """
         self._require_open()
-        return staged_frame(self._spark, self._services, self._record.files)
+        return staged_frame(self._spark, self._opened, self._record.files)
 
     def check(self, *checks: object) -> tuple[CheckResult, ...]:
         """Run data-quality checks on the staged files, and keep the results with them.
@@ -185,8 +185,8 @@ class StagedWrite:
         self._require_open()
         try:
             with self._steps.watched(self.table, self.mode, self.write_id):
-                watch = Stopwatch(self._services.metastore)
-                results = self._steps.check(self._record.files, self._services, as_checks(checks), watch)
+                watch = Stopwatch(self._opened.metastore)
+                results = self._steps.check(self._record.files, self._opened, as_checks(checks), watch)
         except CheckFailedError as failed:
             self._keep(failed.results)
             raise
@@ -211,7 +211,7 @@ class StagedWrite:
             As of every write. Unless the outcome is unknown, it stays staged.
         """
         self._require_open()
-        result = self._steps.publish(self._record, self._services)
+        result = self._steps.publish(self._record, self._opened)
         self._is_over = True
         return result
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from table_writer.complete import Completer
+from table_writer.display.write_result import WriteResult
 from table_writer.errors import CheckFailedError, ConflictError, InvalidInputError, StorageError
 from table_writer.log.history import History, written_ids
+from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.log.registration import (
     Registered,
     check_keys,
@@ -25,15 +28,36 @@ from table_writer.model.partition_value import Spellings, has_spellings
 from table_writer.model.staged_write import FoundStaged, StagedRecord
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import StagedFiles, WritePlan
+from table_writer.progress import Stopwatch
 from table_writer.publish.append import CopyFiles, require_as_staged
-from table_writer.publish.publisher import Published, RepeatedError
-from table_writer.vacuum.sweep import Vacuumed
+from table_writer.publish.publisher import Published, Publisher
+from table_writer.publish.recovery import Recovery
+from table_writer.vacuum.sweep import Vacuum, Vacuumed
+from table_writer.write.results import Refresh, finished, repeated_result
 from table_writer.write.running_write import Claiming
-from table_writer.write.services import TableServices
 
-__all__ = ["StagedWrites"]
+__all__ = ["BySpark", "StagedWrites"]
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BySpark:
+    """What a session does about the publish of a staged write, which other processes do without.
+
+    Parameters
+    ----------
+    prepare
+        Called before anything is claimed: predicates, and columns that the write adds.
+    copy_files
+        Copies what an append brings along.
+    refresh
+        Lets the session look again afterwards.
+    """
+
+    prepare: Callable[[StagedRecord], StagedFiles]
+    copy_files: CopyFiles
+    refresh: Refresh
 
 
 class StagedWrites:
@@ -41,12 +65,12 @@ class StagedWrites:
 
     Parameters
     ----------
-    services
-        The table's.
+    opened
+        The table.
     """
 
-    def __init__(self, services: TableServices) -> None:
-        self._services = services
+    def __init__(self, opened: OpenTable) -> None:
+        self._opened = opened
 
     def find(self, write_id: str) -> FoundStaged:
         """Return one.
@@ -57,7 +81,7 @@ class StagedWrites:
             There is none of this name any more, or not yet; or what is stored of it cannot be read.
         """
         registered = self._registered(write_id)
-        return self._found(registered, check_keys(self._services.store, self._services.layout, write_id))
+        return self._found(registered, check_keys(self._opened.store, self._opened.layout, write_id))
 
     def find_unpublished(self, write_id: str, *, dry_run: bool = False) -> FoundStaged:
         """Return one that is to be published; it may have been published a moment ago, which publishing finds out.
@@ -76,9 +100,9 @@ class StagedWrites:
         try:
             return self.find(write_id)
         except InvalidInputError:
-            history = self._services.log.read_history()
+            history = self._opened.log.read_history()
             if write_id in history.ids_in_doubt and not dry_run:
-                history, _ = self._services.recovery().settled_history(self._services.table)
+                history, _ = Recovery(self._opened).settled_history(self._opened.table)
             published = history.publication(write_id)
             if published is None:
                 raise
@@ -90,28 +114,28 @@ class StagedWrites:
 
         Those that were published meanwhile are left out; one whose publish is in doubt is not.
         """
-        services = self._services
+        opened = self._opened
         checked: dict[str | None, list[str]] = {}
-        for key in check_keys(services.store, services.layout):
-            checked.setdefault(write_id_of_check(services.layout, key), []).append(key)
+        for key in check_keys(opened.store, opened.layout):
+            checked.setdefault(write_id_of_check(opened.layout, key), []).append(key)
         unreadable: dict[str, str] = {}
         found: list[FoundStaged] = []
-        for write_id, registered in sorted(read_registrations(services.store, services.layout).items()):
+        for write_id, registered in sorted(read_registrations(opened.store, opened.layout).items()):
             try:
                 found += [self._found(registered, checked.get(write_id, ()))] if registered.is_staged else []
             except InvalidInputError as error:
                 unreadable[write_id] = error.message
         if found:
-            state = services.log.read_state(listed_after=min(one.record.plan.base_version for one in found))
-            entries = [record.entry for record in services.log.read_history(state).published]
-            published = {one for entry in entries for one in written_ids(services.layout, entry)}
+            state = opened.log.read_state(listed_after=min(one.record.plan.base_version for one in found))
+            entries = [record.entry for record in opened.log.read_history(state).published]
+            published = {one for entry in entries for one in written_ids(opened.layout, entry)}
             found = [one for one in found if one.record.plan.write_id not in published]
         return tuple(found), unreadable
 
     def with_checks(self, write_id: str, results: Iterable[CheckResult]) -> FoundStaged:
         """Store the results of checks with a staged write, and return it as it is then."""
         self._registered(write_id)
-        put_check_results(self._services.store, self._services.layout, write_id, results)
+        put_check_results(self._opened.store, self._opened.layout, write_id, results)
         return self.find(write_id)
 
     def require_discarded(self, write_id: str) -> None:
@@ -122,23 +146,23 @@ class StagedWrites:
         ConflictError
             It was.
         """
-        if write_id in self._services.log.read_history().published_ids:
+        if write_id in self._opened.log.read_history().published_ids:
             raise ConflictError(
-                f"write {write_id} of {self._services.table.name} was published by another process, and not discarded."
-                f" `table-writer history {self._services.table.name}` shows its version; a rollback takes it back.",
-                table=str(self._services.table.name),
+                f"write {write_id} of {self._opened.table.name} was published by another process, and not discarded."
+                f" `table-writer history {self._opened.table.name}` shows its version; a rollback takes it back.",
+                table=str(self._opened.table.name),
                 write_id=write_id,
             )
 
     def examine(self, record: StagedRecord, *, with_spark: bool = False) -> None:
         """Raise what a publish would raise now, as far as can be told without changing anything."""
         try:
-            self._services.publisher().examine(record.files)
+            Publisher(self._opened, Completer.of(self._opened).copy).examine(record.files)
         except RepeatedError:
-            self._require_kept(record.plan.write_id, self._services.log.read_history())
+            self._require_kept(record.plan.write_id, self._opened.log.read_history())
             raise
         self._require_publishable(record, with_spark=with_spark)
-        found = require_as_staged(self._services.store, record.files)
+        found = require_as_staged(self._opened.store, record.files)
         beside = found.keys() - {key for one in record.files.partitions for key in one.keys}
         if beside:
             raise StorageError(
@@ -148,48 +172,52 @@ class StagedWrites:
                 write_id=record.plan.write_id,
             )
 
-    def publish(
-        self,
-        record: StagedRecord,
-        *,
-        prepare: Callable[[StagedFiles], StagedFiles] | None = None,
-        copy_files: CopyFiles | None = None,
-    ) -> Published:
-        """Do step 5 for staged files, exactly as they are.
+    def publish(self, write_id: str, watch: Stopwatch, by_spark: BySpark | None = None) -> WriteResult:
+        """Do step 5 for staged files, exactly as they are: whoever publishes a staged write ends here.
 
         Parameters
         ----------
-        record
-            Freshly found.
-        prepare
-            Called before anything is claimed: what only Spark can do.
-        copy_files
-            Copies what an append brings along; by default this machine's threads do.
+        write_id
+            Of the staged write.
+        watch
+            Started with the call.
+        by_spark
+            What Spark does about it; without it this process does what it can.
 
         Raises
         ------
         CheckFailedError
             The newest result of a check says that the rows are wrong.
-        RepeatedError
-            Another process has published it, or its idempotency key.
+        InvalidInputError
+            As :meth:`find_unpublished`.
         StorageError, MetastoreError, ConflictError, OutcomeUnknownError
             As of every publish. Unless the outcome is unknown, the write stays staged.
         """
         try:
-            self._services.publisher().require_unpublished(record.plan)
-            self._require_publishable(record, with_spark=prepare is not None)
-            staged = prepare(record.files) if prepare else record.files
-            with Claiming(self._services, record.plan) as claiming:
-                published = self._services.publisher(copy_files).publish(staged, claiming, is_shared=True)
+            with watch.step("publish"):
+                record = self.find_unpublished(write_id).record
+                files, published = self._publish(record, by_spark)
         except RepeatedError as repeated:
-            if record.plan.write_id in written_ids(self._services.layout, repeated.entry):
+            return repeated_result(repeated.entry, watch, write_id=write_id)
+        return finished(self._opened, files, published, watch, by_spark.refresh if by_spark else None)
+
+    def _publish(self, record: StagedRecord, by_spark: BySpark | None) -> tuple[StagedFiles, Published]:
+        publisher = Publisher(self._opened, by_spark.copy_files if by_spark else Completer.of(self._opened).copy)
+        try:
+            publisher.require_unpublished(record.plan)
+            self._require_publishable(record, with_spark=by_spark is not None)
+            files = by_spark.prepare(record) if by_spark else record.files
+            with Claiming(self._opened, record.plan) as claiming:
+                published = publisher.publish(files, claiming, is_shared=True)
+        except RepeatedError as repeated:
+            if record.plan.write_id in written_ids(self._opened.layout, repeated.entry):
                 self._remove_record(record.plan.write_id)
-                self._require_kept(record.plan.write_id, self._services.log.read_history())
+                self._require_kept(record.plan.write_id, self._opened.log.read_history())
             else:
                 self.discard(record.plan.write_id)
             raise
         self._remove_record(record.plan.write_id)
-        return published
+        return files, published
 
     def discard(self, write_id: str, *, dry_run: bool = False) -> Vacuumed:
         """Delete all of a staged write; a claim keeps every publisher from publishing it meanwhile.
@@ -203,8 +231,8 @@ class StagedWrites:
         """
         registered = self._registered(write_id)
         logger.info("write_id=%s is discarded%s", write_id, ", as a dry run" if dry_run else "")
-        done = self._services.vacuum().give_up(
-            self._services.table, write_id, base_version=_base_version(registered), dry_run=dry_run
+        done = Vacuum(self._opened).give_up(
+            self._opened.table, write_id, base_version=_base_version(registered), dry_run=dry_run
         )
         if done.kept and not dry_run:
             self._remove_record(write_id)
@@ -236,7 +264,7 @@ class StagedWrites:
         types = plan.spellings.types or [column.type for column in plan.table.partition_columns]
         if not has_spellings(types):
             return
-        existing = self._services.metastore.get_partition_names(plan.table.name)
+        existing = self._opened.metastore.get_partition_names(plan.table.name)
         now = Spellings.of(existing, types, plan.spellings.time_zone)
         for values in staged:
             others = set(now.all(values)) - {plan.spellings.get(values, values)}
@@ -250,7 +278,7 @@ class StagedWrites:
 
     def _remove_record(self, write_id: str) -> None:
         """Say that nothing is left to do: the record first, without which nobody asks for results of checks."""
-        store, layout = self._services.store, self._services.layout
+        store, layout = self._opened.store, self._opened.layout
         remove_registration(store, [layout.staged_key(write_id)], write_id)
         try:
             checks = check_keys(store, layout, write_id)
@@ -263,12 +291,12 @@ class StagedWrites:
         """Return the record of a staged write; refuse all others, and say what became of them."""
         if not WRITE_ID.fullmatch(write_id):
             raise self._refusal(write_id, "is not staged: no write has such a name")
-        registered = read_registration(self._services.store, self._services.layout, write_id)
+        registered = read_registration(self._opened.store, self._opened.layout, write_id)
         if registered is not None and registered.is_staged:
             return registered
         if registered is not None:
             raise self._refusal(write_id, "is still being written, and not staged yet")
-        history = self._services.log.read_history()
+        history = self._opened.log.read_history()
         newest = next((one for one in reversed(history.records) if one.entry.write_id == write_id), None)
         own = history.publication(write_id) or newest
         if own is not None:
@@ -279,15 +307,15 @@ class StagedWrites:
         raise self._refusal(write_id, "is not staged: it was discarded, has expired, or never was there")
 
     def _found(self, registered: Registered, checks: Collection[str]) -> FoundStaged:
-        record = registered.record(self._services.layout)
-        results = read_check_results(self._services.store, checks)
+        record = registered.record(self._opened.layout)
+        results = read_check_results(self._opened.store, checks)
         assert registered.put_at is not None  # noqa: S101 - it was read from a store
         return FoundStaged(
             replace(record, files=record.files.with_checks(results)), registered.put_at, registered.age_seconds
         )
 
     def _refusal(self, write_id: str, why: str) -> InvalidInputError:
-        name = self._services.table.name
+        name = self._opened.table.name
         return InvalidInputError(
             f"write {write_id!r} of {name} {why}. `table-writer staged {name}` lists those that are staged.",
             table=str(name),

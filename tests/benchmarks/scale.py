@@ -35,6 +35,7 @@ from table_writer.write.running_write import OpenWrite
 from tests.benchmarks.scale_metastore import measure
 from tests.benchmarks.scale_picture import draw
 from tests.benchmarks.scale_world import TABLE, ScaleWorld
+from tests.publish.world import publisher_of
 
 FILES: Final = (100, 1_000, 10_000, 100_000)
 FILES_PER_PARTITION: Final = 20  # in the curve over files: up to 5,000 partitions
@@ -90,7 +91,7 @@ def point(files: int, partitions: int, latency_ms: int) -> Point:
             world.complete(write, messages)
         calls = Counter(world.metastore.call_counts())
         with timed("publish"):
-            published = world.services.publisher().publish(staged, write.claiming)
+            published = publisher_of(world.services).publish(staged, write.claiming)
         found.calls_of_publish = dict(Counter(world.metastore.call_counts()) - calls)
     found.entry_text_bytes = len(published.entry.to_json(plan.layout.root))
     stored = world.store.head(plan.layout.entry_key(published.entry.version))
@@ -129,7 +130,7 @@ def die_while_publishing(world: ScaleWorld) -> None:
     staged = StagedFiles.from_messages(plan, messages)
     world.metastore.on_call = die
     with suppress(DeathError), OpenWrite(world.services, plan) as write:
-        world.services.publisher().publish(staged, write.claiming)
+        publisher_of(world.services).publish(staged, write.claiming)
     world.metastore.on_call = None
 
 
@@ -153,7 +154,7 @@ def driver_bytes(files: int, parts: Sequence[int] = (1,)) -> float:
             completing = tracemalloc.get_traced_memory()[1]
             del messages, sent
             tracemalloc.reset_peak()
-            world.services.publisher().publish(staged, write.claiming)
+            publisher_of(world.services).publish(staged, write.claiming)
             publishing = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from itertools import chain
 
 from table_writer.config import SessionSettings, TableWriterConfig
+from table_writer.log.open_table import OpenTable
 from table_writer.log.owner import Owner, claim_root
 from table_writer.log.removal import batches
 from table_writer.maintenance import Maintenance
@@ -28,7 +29,8 @@ from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.memory_store import MemoryStore, _Upload
 from table_writer.write.running_write import OpenWrite
-from table_writer.write.services import Services, TableServices
+from table_writer.write.services import Services
+from tests.publish.world import publisher_of
 
 TABLE = TableName("mart_customer_orders", "orders_enriched")
 ROOT = "s3a://company-data-lake/warehouse/production/mart_customer_orders.db/orders_enriched/"
@@ -141,7 +143,7 @@ class ScaleWorld:
             open_metastore=lambda _: self.metastore,
             open_object_store=lambda _: self.store,
         )
-        self.services: TableServices = self.all_services.open_table(TABLE)
+        self.services: OpenTable = self.all_services.open_table(TABLE)
         claim_root(self.store, self.services.layout, Owner.of(self.services.table, self.metastore.uri))
 
     @property
@@ -229,7 +231,7 @@ class ScaleWorld:
         plan = self.plan()
         with OpenWrite(self.services, plan) as write:
             messages = map(CommitMessage.from_bytes, self.sent(plan, complete=True))
-            self.services.publisher().publish(StagedFiles.from_messages(plan, messages), write.claiming)
+            publisher_of(self.services).publish(StagedFiles.from_messages(plan, messages), write.claiming)
 
     @contextmanager
     def counted_partitions(self) -> Iterator[list[int]]:

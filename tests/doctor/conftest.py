@@ -10,7 +10,7 @@ import pytest
 from table_writer.config import SessionSettings
 from table_writer.display.reports import Finding
 from table_writer.doctor import examine
-from table_writer.write.services import TableServices
+from table_writer.log.open_table import OpenTable
 from tests.publish.world import World
 
 Checked = Callable[..., list[Finding]]
@@ -23,11 +23,11 @@ def world() -> World:
     return world
 
 
-def with_hadoop(services: TableServices, hadoop: Mapping[str, str], spark_version: str = "4.3.0") -> TableServices:
+def with_hadoop(services: OpenTable, hadoop: Mapping[str, str], spark_version: str = "4.3.0") -> OpenTable:
     return replace(services, session=SessionSettings(hadoop=hadoop, spark_version=spark_version))
 
 
-def of_check(services: TableServices, check: str, spark_conf: Mapping[str, str] | None = None) -> list[Finding]:
+def of_check(services: OpenTable, check: str, spark_conf: Mapping[str, str] | None = None) -> list[Finding]:
     """Return what one check found, all others being run as well."""
     found = [finding for finding in examine(services, spark_conf) if finding.check == check]
     for finding in found:
@@ -35,7 +35,7 @@ def of_check(services: TableServices, check: str, spark_conf: Mapping[str, str] 
     return found
 
 
-def status_of(services: TableServices, check: str, spark_conf: Mapping[str, str] | None = None) -> str:
+def status_of(services: OpenTable, check: str, spark_conf: Mapping[str, str] | None = None) -> str:
     """Return the status of a check that found one thing."""
     (finding,) = of_check(services, check, spark_conf)
     return finding.status

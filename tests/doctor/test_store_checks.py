@@ -15,6 +15,7 @@ from table_writer.doctor import examine
 from table_writer.doctor.servers import ACTIONS, lifecycle, lifecycle_findings, longest_write, versioning
 from table_writer.doctor.subject import Patient
 from table_writer.errors import StorageError
+from table_writer.log.open_table import OpenTable
 from table_writer.model.location import Location
 from table_writer.model.write import TableLayout
 from table_writer.storage import LocalSettings, S3Overrides, S3Settings, open_store, settings_for
@@ -24,7 +25,6 @@ from table_writer.storage.s3 import S3Store
 from table_writer.storage.settings import StaticKeys
 from table_writer.testing.memory_store import MemoryStore
 from table_writer.testing.s3_server import S3Server
-from table_writer.write.services import TableServices
 from tests.doctor.conftest import of_check, status_of
 from tests.publish.world import World
 from tests.storage.conftest import FakeS3
@@ -152,8 +152,8 @@ def moto() -> Iterator[S3Server]:
 
 
 @pytest.fixture
-def on_s3(moto: S3Server, world: World) -> Callable[[], tuple[TableServices, S3Store]]:
-    def opened() -> tuple[TableServices, S3Store]:
+def on_s3(moto: S3Server, world: World) -> Callable[[], tuple[OpenTable, S3Store]]:
+    def opened() -> tuple[OpenTable, S3Store]:
         bucket = f"doctor-{uuid.uuid4().hex[:12]}"
         moto.client().create_bucket(Bucket=bucket)
         root = Location.parse(f"s3a://{bucket}/{ROOT_KEY}")
@@ -166,7 +166,7 @@ def on_s3(moto: S3Server, world: World) -> Callable[[], tuple[TableServices, S3S
     return opened
 
 
-def test_a_bucket_is_examined_on_s3(on_s3: Callable[[], tuple[TableServices, S3Store]]) -> None:
+def test_a_bucket_is_examined_on_s3(on_s3: Callable[[], tuple[OpenTable, S3Store]]) -> None:
     services, store = on_s3()
     found = {finding.check: finding.status for finding in examine(services)}
     assert found["lifecycle rules"] == "warning"
@@ -176,7 +176,7 @@ def test_a_bucket_is_examined_on_s3(on_s3: Callable[[], tuple[TableServices, S3S
     assert not store.client.list_multipart_uploads(Bucket=store.bucket).get("Uploads")
 
 
-def test_rules_and_versions_of_a_bucket_are_read(on_s3: Callable[[], tuple[TableServices, S3Store]]) -> None:
+def test_rules_and_versions_of_a_bucket_are_read(on_s3: Callable[[], tuple[OpenTable, S3Store]]) -> None:
     services, store = on_s3()
 
     def set_rules(*actions: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from table_writer.config import TableWriterConfig
 from table_writer.errors import OutcomeUnknownError
 from table_writer.log.owner import Owner
+from table_writer.publish.recovery import Recovery
 from tests.doctor.conftest import of_check, status_of
 from tests.publish.world import DeathError, Fault, World
 
@@ -47,7 +48,7 @@ def test_entries_in_doubt_are_found_once_their_claim_is_over(world: World) -> No
     (finding,) = of_check(world.services(), "log")
     assert finding.status == "warning"
     assert finding.advice == "table-writer recover mart.orders"
-    world.services().recovery().settled_history(world.table)
+    Recovery(world.services()).settled_history(world.table)
     assert status_of(world.services(), "log") == "ok"
 
 

@@ -9,10 +9,10 @@ from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from table_writer.log.open_table import RepeatedError
 from table_writer.model.entry import Operation
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import Scope, WriteMode, WritePlan
-from table_writer.publish.publisher import RepeatedError
 
 from .oracle import Ids, Written
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import pytest
 
+from table_writer.complete import Completer
 from table_writer.errors import LostResponseError, OutcomeUnknownError
 from table_writer.model.location import Location
 from table_writer.model.table import TableName
@@ -73,7 +74,7 @@ class Damaged(World):
         plan = self.plan(WriteMode.OVERWRITE_TABLE if whole else WriteMode.OVERWRITE_PARTITIONS)
         message = self._upload(plan, {"" if whole else "d1": self.of(number)})
         services = self.services()
-        services.completer().complete(plan.write_id, plan.data_location.key, [message], None)
+        Completer.of(services).complete(plan.write_id, plan.data_location.key, [message], None)
         self.store.put(self.layout.registration_key(plan.write_id), services.registration(plan)._body)
         return plan, StagedFiles.from_messages(plan, [message])
 

@@ -18,6 +18,7 @@ from table_writer.errors import ConflictError, InvalidInputError, MetastoreError
 from table_writer.model.write import WriteMode
 from table_writer.write.running_write import Claiming
 from tests.maintenance.damage import OTHER_ROWS, STATES, WEEKS_SECONDS, Damage, Damaged, every_damage, state
+from tests.publish.world import publisher_of
 
 REFUSALS: Final = (InvalidInputError, StorageError, ConflictError, MetastoreError)
 NAMES_SOMETHING: Final = re.compile(
@@ -192,7 +193,7 @@ def publish_planned(table: Table) -> None:
     services = table.world.services()
     services.log.expect(plan.log_id)
     with Claiming(services, plan) as claiming:
-        services.publisher().publish(staged, claiming)
+        publisher_of(services).publish(staged, claiming)
     table.replaced(table.first, table.world.of(30))
 
 
@@ -204,7 +205,7 @@ def publish_stale(table: Table) -> None:
     services.log.expect(plan.log_id)
     with Claiming(services, plan) as claiming:
         try:
-            services.publisher().publish(staged, claiming)
+            publisher_of(services).publish(staged, claiming)
         except ConflictError:
             return
     seen = {rows.get(table.first) for rows in table.world.after.values()}

@@ -20,7 +20,7 @@ from table_writer.errors import (
 )
 from table_writer.model.entry import Operation, Outcome
 from table_writer.model.write import WriteMode
-from table_writer.publish.recovery import Recovered
+from table_writer.publish.recovery import Recovered, Recovery
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 
 T = str(TABLE)
@@ -490,7 +490,7 @@ def test_a_write_whose_files_are_gone_is_given_up_and_readers_keep_what_they_see
             world.store.put(found.key, b"[1")
     world.wait_out_claims()
     services = world.services()
-    done = services.recovery().recover(services.log.read(2), world.table, newest=2)
+    done = Recovery(services).recover(services.log.read(2), world.table, newest=2)
     assert done == Recovered(
         version=2, recovered_as=3, outcome=Outcome.ABANDONED, partitions=(), superseded=(("d1",), ("d2",))
     )

@@ -644,8 +644,7 @@ def test_a_vacuum_looks_again_once_its_look_is_old_however_many_partitions_there
             world.pointed_by_another_tool(values[-1], f"s3a://lake/mart/orders/dt={values[-1]}/")
             world.pointed_by_another_tool(values[70], f"s3a://lake/mart/orders/dt={values[70]}/")
 
-    services = world.services()
-    vacuum = Vacuum(world.store, services.log, world.metastore, world.layout, identity={}, clock=lambda: seconds[0])
+    vacuum = Vacuum(world.services(), clock=lambda: seconds[0])
     world.store.on_call = be_slow
     report = vacuum.run(world.table, Ages(replaced_seconds=0, usual_seconds=0, dead_write_seconds=0), dry_run=False)
     assert {world.rows()[value] for value in (values[70], values[-1])} == {frozenset({1})}
@@ -670,8 +669,7 @@ def test_nothing_is_deleted_after_the_vacuums_own_time(world: World) -> None:
         if (call, phase) == ("put_if_absent", "after") and "/log/" in key:
             seconds[0] = 4_000
 
-    services = world.services()
-    vacuum = Vacuum(world.store, services.log, world.metastore, world.layout, identity={}, clock=lambda: seconds[0])
+    vacuum = Vacuum(world.services(), clock=lambda: seconds[0])
     before = data(world) | {u.upload_id for u in world.store.list_uploads("mart/")}
     world.store.on_call = fall_asleep
     ages = Ages(replaced_seconds=0, usual_seconds=0, dead_write_seconds=0)

@@ -124,15 +124,7 @@ def settling(world: World) -> tuple[Recovery, list[float]]:
         waits.append(seconds)
         world.skipped_seconds += 60
 
-    recovery = Recovery(
-        services.log,
-        world.metastore,
-        services.claimed(),
-        world.layout,
-        publish_timeout_seconds=60,
-        identity={},
-        sleep=sleep,
-    )
+    recovery = Recovery(replace(services, sleep=sleep))
     return recovery, waits
 
 
@@ -247,14 +239,7 @@ def test_recovering_twice_changes_nothing_more() -> None:
     with world.inject(Fault("store", "put_if_absent", 2, "before", DeathError)), pytest.raises(DeathError):
         world.write(ONE, plan=plan)
     services = world.services()
-    recovery = Recovery(
-        services.log,
-        world.metastore,
-        services.claimed(),
-        world.layout,
-        publish_timeout_seconds=60,
-        identity={},
-    )
+    recovery = Recovery(services)
     record = services.log.read(1)
     recovery.recover(record, world.table, newest=1)
     before = world.partitions()

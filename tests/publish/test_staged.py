@@ -82,7 +82,7 @@ def test_a_discard_after_a_refusal_keeps_publishers_away_and_files_for_their_ret
         world.keeper.publish(T, write_id)
     world.keeper.discard(T, write_id)
     with pytest.raises(ConflictError, match="was discarded"):
-        StagedWrites(world.services()).publish(record)
+        StagedWrites(world.services())._publish(record, None)
     assert len(files(world, write_id)) == 2
     world.vacuum()
     assert files(world, write_id) == []
@@ -220,7 +220,7 @@ def test_a_write_without_rows_that_was_given_up_empties_no_table(world: World, g
         world.wait_out_claims()
         world.vacuum()
     with pytest.raises(ConflictError):
-        StagedWrites(world.services()).publish(record)
+        StagedWrites(world.services())._publish(record, None)
     assert world.rows() == OLD
 
 

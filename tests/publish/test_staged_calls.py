@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from table_writer.complete import Completer
 from table_writer.display.staged_report import StagedDetail
 from table_writer.errors import (
     CheckFailedError,
@@ -19,9 +20,10 @@ from table_writer.errors import (
 )
 from table_writer.model.check_result import CheckResult
 from table_writer.model.partition_value import Spellings
+from table_writer.model.staged_write import StagedRecord
 from table_writer.model.table import Column
-from table_writer.model.write import WriteMode
-from table_writer.write.staged_writes import StagedWrites
+from table_writer.model.write import StagedFiles, WriteMode
+from table_writer.write.staged_writes import BySpark, StagedWrites
 from tests.publish.world import DeathError, Fault, World
 
 T = "mart.orders"
@@ -303,11 +305,17 @@ def test_a_write_that_adds_columns_is_published_by_whoever_can_add_them_and_by_n
     write_id = world.stage(NEW)
     staged = StagedWrites(world.services())
     record = replace(staged.find(write_id).record, added_schema="[more]")
-    for refused in (staged.publish, staged.examine):
+    for refused in (lambda: staged._publish(record, None), lambda: staged.examine(record)):
         with pytest.raises(InvalidInputError, match="which takes Spark"):
-            refused(record)
+            refused()
     staged.examine(record, with_spark=True)
-    prepared: list[object] = []
-    staged.publish(record, prepare=lambda files: prepared.append(files) or files)  # type: ignore[func-returns-value]
-    assert len(prepared) == 1
+    prepared: list[StagedRecord] = []
+
+    def prepare(given: StagedRecord) -> StagedFiles:
+        prepared.append(given)
+        return given.files
+
+    by_spark = BySpark(prepare=prepare, copy_files=Completer.of(world.services()).copy, refresh=lambda _: ())
+    staged._publish(record, by_spark)
+    assert prepared == [record]
     assert world.rows() == {**OLD, **NEW}

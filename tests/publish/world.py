@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from table_writer.complete import Completer
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.display.reports import VacuumReport
 from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, StorageError
 from table_writer.log.history import History
+from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.log.owner import Owner, claim_root
 from table_writer.maintenance import Maintenance
 from table_writer.metastore.protocol import Metastore
@@ -33,14 +35,14 @@ from table_writer.model.write import (
     new_write_id,
     no_partition,
 )
-from table_writer.publish.publisher import Published, RepeatedError
+from table_writer.publish.publisher import Published, Publisher
 from table_writer.publish.switch import NO_FILES
 from table_writer.storage import visible_files
 from table_writer.storage.object_store import ObjectStore
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.memory_store import MemoryStore
 from table_writer.write.running_write import OpenWrite
-from table_writer.write.services import Services, TableServices
+from table_writer.write.services import Services
 
 Rows = Mapping[str, frozenset[int]]
 TABLE = TableName("mart", "orders")
@@ -62,6 +64,11 @@ def plain(body: bytes) -> bytes:
 
 class DeathError(SystemExit):
     """The process is gone: nothing after it runs, no cleanup either; a thread that meets it ends without a word."""
+
+
+def publisher_of(opened: OpenTable) -> Publisher:
+    """Return step 5 for writes of this process alone."""
+    return Publisher(opened, Completer.of(opened).copy)
 
 
 @dataclass(frozen=True)
@@ -108,7 +115,7 @@ class TableWorld:
     def layout(self) -> TableLayout:
         return TableLayout(Location.parse(self.root))
 
-    def services(self, config: TableWriterConfig | None = None) -> TableServices:
+    def services(self, config: TableWriterConfig | None = None) -> OpenTable:
         return self.all_services(config).open_table(self.name)
 
     def all_services(self, config: TableWriterConfig | None = None) -> Services:
@@ -162,7 +169,7 @@ class TableWorld:
             messages = (self._upload(plan, rows),)
             write.complete(messages)
             before_publish()
-            return services.publisher().publish(StagedFiles.from_messages(plan, messages), write.claiming)
+            return publisher_of(services).publish(StagedFiles.from_messages(plan, messages), write.claiming)
 
     def stage(self, rows: Rows, *, plan: WritePlan | None = None, expires_after_seconds: float = 5_000.0) -> str:
         """Do steps 1 to 4, and leave the rest to whoever comes."""

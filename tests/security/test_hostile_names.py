@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from table_writer import TableWriter
 from table_writer.errors import InvalidInputError, StorageError
+from table_writer.log.open_table import OpenTable
 from table_writer.maintenance import Maintenance
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
@@ -23,7 +24,6 @@ from table_writer.model.table import NULL_PARTITION, TableName, partition_name, 
 from table_writer.storage.local import LocalStore
 from table_writer.testing import Lakehouse
 from table_writer.testing.memory_metastore import MemoryMetastore
-from table_writer.write.services import TableServices
 from table_writer.write.session_services import SessionServices
 from tests.cli.shell import Shell
 from tests.publish.world import TABLE, TableWorld, World
@@ -262,7 +262,7 @@ HOSTILE = {
 def test_hostile_users_hosts_tags_and_keys_are_shown_escaped_and_do_nothing(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TableServices, "identity", HOSTILE)
+    monkeypatch.setattr(OpenTable, "identity", HOSTILE)
     world = shell.world
     world.write({"d1": frozenset({1})})
     attacked = Attacked()

@@ -1,0 +1,213 @@
+"""A table that is open for work: what the metastore says of it, its store, its log, and the settings that hold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+
+from table_writer.checked import LONGEST_AGE
+from table_writer.config import SessionSettings, TableWriterConfig
+from table_writer.errors import InvalidInputError
+from table_writer.log.owner import Owner, require_in_place, require_owner
+from table_writer.log.registration import Registration, writer_identity
+from table_writer.log.table_log import LogState, TableLog
+from table_writer.metastore.protocol import Metastore
+from table_writer.model.entry import LogEntry
+from table_writer.model.table import (
+    HOURS_PROPERTIES,
+    RETENTION_PROPERTY,
+    PartitionValues,
+    Table,
+    name_in,
+    partition_values,
+    shown_name,
+    unknown_properties,
+)
+from table_writer.model.write import TableLayout, WritePlan
+from table_writer.storage import ObjectStore, StoreSettings
+
+__all__ = ["OpenTable", "RepeatedError"]
+
+
+class RepeatedError(Exception):
+    """A write with this idempotency key, or this very write, was published meanwhile: there is nothing left to do."""
+
+    def __init__(self, entry: LogEntry) -> None:
+        super().__init__(f"published already, as version {entry.version}")
+        self.entry = entry
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenTable:
+    """What all work on one table needs, and nothing that does the work.
+
+    Parameters
+    ----------
+    table
+        As the metastore described it when it was opened.
+    layout
+        Paths below its root.
+    store, store_settings
+        Where its files are, and how executors open that for themselves.
+    metastore
+        Of the table.
+    session, config
+        What the Spark session or Hadoop's settings say, and what the user says beside them.
+    sleep
+        Waits between two looks; a double in tests.
+    """
+
+    table: Table
+    layout: TableLayout
+    store: ObjectStore
+    store_settings: StoreSettings
+    metastore: Metastore
+    session: SessionSettings
+    config: TableWriterConfig
+    sleep: Callable[[float], None] = time.sleep
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """Who writes: the process that asks, which may be a fork of the one that opened the table."""
+        return writer_identity(self.session.application_id)
+
+    @cached_property
+    def log(self) -> TableLog:
+        """The table's log."""
+        return TableLog(self.store, self.layout, memory_bytes=self.config.log_memory_bytes)
+
+    def registration(self, plan: WritePlan) -> Registration:
+        """Return the sign of life of a write."""
+        return Registration(self.store, plan, self.identity, heartbeat_seconds=self.config.heartbeat_seconds)
+
+    def require_owner(self) -> None:
+        """Raise ``InvalidInputError`` if the files below the root are another table's, or the table is not there."""
+        self.log.expect(require_owner(self.store, self.layout, self.owner))
+        require_in_place(self.store, self.layout, self.table)
+
+    @property
+    def owner(self) -> Owner:
+        """The table, as ``owner.json`` is to name it."""
+        return Owner.of(self.table, self.metastore.uri)
+
+    def require_new_key(self, key: str, *, in_order: bool = False) -> LogState | None:
+        """Refuse an idempotency key that was published before.
+
+        Returns
+        -------
+        LogState or None
+            What a plan builds on: the log as it was before the look, so that an entry with the key that is published
+            later is met at the claim. ``None`` without a key.
+
+        Raises
+        ------
+        RepeatedError
+            It was.
+        InvalidInputError
+            The files below the root are another table's.
+        """
+        if not key:
+            return None
+        self.require_owner()
+        state = self.log.read_state()
+        earlier = self.log.find_key(key, in_order=in_order)
+        if earlier is not None:
+            raise RepeatedError(earlier)
+        return state
+
+    def published_with_key(self, key: str, *, in_order: bool = False) -> LogEntry | None:
+        """Return the published entry with an idempotency key, ``None`` for none and for no key.
+
+        Raises
+        ------
+        InvalidInputError
+            The files below the root are another table's.
+        """
+        if not key:
+            return None
+        self.require_owner()
+        return self.log.find_key(key, in_order=in_order)
+
+    def marks_success(self) -> bool:
+        """Whether ``_SUCCESS`` is wanted."""
+        wanted = self.session.hadoop.get("mapreduce.fileoutputcommitter.marksuccessfuljobs", "true")
+        return wanted.lower() != "false" if self.config.mark_success is None else self.config.mark_success
+
+    def partition_names(self, values: Collection[PartitionValues]) -> tuple[str, ...]:
+        """Return Hive's names of partitions for people, in the order of their values."""
+        return tuple(shown_name(self.table, one) for one in sorted(values))
+
+    def partition_values(self, names: Collection[str] | None) -> tuple[PartitionValues, ...] | None:
+        """Read partition names as Hive spells them; ``None`` stands for all partitions.
+
+        Raises
+        ------
+        InvalidInputError
+            A name is none of this table's, or there is no name.
+        """
+        if names is None:
+            return None
+        columns = [column.name for column in self.table.partition_columns]
+        chosen: list[PartitionValues] = []
+        for name in names:
+            values = partition_values(name)
+            if len(values) != len(columns) or name_in(self.table, values).lower() != name.lower():
+                example = "/".join(f"{column}=…" for column in columns)
+                raise InvalidInputError(
+                    f"{name!r} is not a partition of {self.table.name}; expected {example} as SHOW PARTITIONS spells"
+                    " it, with %3A for a colon",
+                    table=str(self.table.name),
+                )
+            chosen.append(values)
+        if not chosen:
+            raise InvalidInputError("no partition is named; leave partitions out for all of them")
+        return tuple(dict.fromkeys(chosen))
+
+    @cached_property
+    def retention(self) -> timedelta:
+        """How long replaced data stays: the table's property wins over the config."""
+        of_table = self.hours_property(RETENTION_PROPERTY)
+        return self.config.retention if of_table is None else of_table
+
+    def require_properties(self) -> None:
+        """Refuse a table whose properties ask this library for something that it does not understand.
+
+        Raises
+        ------
+        InvalidInputError
+            One has a name that looks like this library's and is none, or a value that is no number of hours.
+        """
+        for name, meant in unknown_properties(self.table.parameters).items():
+            raise InvalidInputError(
+                f"table_writer knows no table property {name}{meant or '.'} Take it away, or spell it right: ALTER"
+                f" TABLE {self.table.name} UNSET TBLPROPERTIES ('{name}'). Known are {', '.join(HOURS_PROPERTIES)}",
+                table=str(self.table.name),
+            )
+        for name in HOURS_PROPERTIES:
+            self.hours_property(name)
+
+    def hours_property(self, name: str) -> timedelta | None:
+        """Return a table property that is a number of hours, ``None`` if the table does not have it.
+
+        Raises
+        ------
+        InvalidInputError
+            It is no number, negative, or more than a hundred years.
+        """
+        text = self.table.parameters.get(name)
+        if text is None:
+            return None
+        try:
+            hours = timedelta(hours=float(text))
+        except (ValueError, OverflowError):
+            hours = timedelta(days=-1)
+        if not timedelta(0) <= hours <= LONGEST_AGE:
+            raise InvalidInputError(
+                f"table property {name}={text!r} of {self.table.name} is not a number of hours, from 0 to"
+                f" {LONGEST_AGE // timedelta(hours=1):,} (100 years)",
+                table=str(self.table.name),
+            )
+        return hours
