@@ -1,4 +1,4 @@
-"""A headline, tables and a few lines: the facts as text, from the same rows that :mod:`.html` shows."""
+"""A headline, tables and a few lines, rendered as plain text and as HTML from the same cells."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What everything that publishes is made of."""
+"""The services that writes, recoveries, rollbacks and restores share when they publish."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def states(entry: LogEntry, now: PartitionsNow, layout: TableLayout) -> dict[Par
 
 
 def outcome_unknown(entry: LogEntry, error: TableWriterError) -> OutcomeUnknownError:
-    """Say that nobody knows, and what to do."""
+    """Return the error for an unknown outcome, with what to do."""
     return OutcomeUnknownError(
         f"it is not known whether write {entry.write_id} of {entry.table} was published (version {entry.version}):"
         f" {error.message} Do not retry and do not delete anything; its files are kept. To settle it, run"
@@ -375,6 +375,6 @@ class ClaimedEntries:
 
 
 def _noted(stopped: KeyboardInterrupt, entry: LogEntry) -> KeyboardInterrupt:
-    """Tell whoever pressed Ctrl-C what may have become of the write."""
+    """Add a note to the interruption: what may have become of the write."""
     stopped.add_note(outcome_unknown(entry, InvalidInputError("it was interrupted.")).message)
     return stopped

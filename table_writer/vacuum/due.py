@@ -226,7 +226,7 @@ class Others:
         return (f"{root}{'/'.join(below[:depth])}/" for depth in range(1, len(below) + 1))
 
     def _why_root(self, store: ObjectStore, directory: str) -> str:
-        """Say of what a directory is, or may be, the root; empty: it is none."""
+        """Return which table a directory is, or may be, the root of; empty if of none."""
         owner_key = TableLayout(self._location(directory), self.layout.directory_name).owner_key
         try:
             is_root = store.head(owner_key) is not None
