@@ -1,4 +1,4 @@
-"""A headline, tables and a few lines, rendered as plain text and as HTML from the same cells."""
+"""A headline, tables and a few lines as plain text, from the same cells that :mod:`.report` shows as HTML."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ def new_parameters(entry: LogEntry, partition: EntryPartition, root: Location) -
 
 
 def stale_parameters(parameters: Mapping[str, str], new: Mapping[str, str]) -> frozenset[str]:
-    """Return the parameters that are wrong once the rows are others.
+    """Return the parameters that are wrong once the rows are replaced.
 
     ``COLUMN_STATS_ACCURATE`` goes altogether: with its ``BASIC_STATS`` left, Hive would go on answering ``count(*)``
     from ``numRows`` after another tool's INSERT.

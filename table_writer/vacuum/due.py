@@ -176,7 +176,7 @@ def may_go(history: History, location: Location, found: ReplacedObject) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """The other tables of a metastore, and the roots of others that the store shows.
+    """The other tables of a metastore, and the roots of other tables that the store shows.
 
     Not seen is a *partition* that somebody has pointed below this root by hand, while its table lies elsewhere: that
     would take all partitions of all tables.

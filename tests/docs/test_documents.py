@@ -97,14 +97,15 @@ def test_python_blocks_are_python_and_those_not_run_say_why(path: Path) -> None:
         assert not block.reason or len(block.reason) > 10
 
 
-def test_readme_runs_as_typed_at_a_python_prompt() -> None:
-    for block in python_blocks(ROOT / "README.md"):
-        typed = ""
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_blocks_can_be_typed_at_a_python_prompt(page: str) -> None:
+    for block in python_blocks(ROOT / page):
+        typed: list[str] = []
         for line in [*block.body.splitlines(), ""]:
-            typed += f"{line}\n"
-            if codeop.compile_command(typed, symbol="single") is not None:
-                typed = ""
-        assert not typed.strip()
+            typed.append(line)
+            if codeop.compile_command("\n".join(typed), symbol="single") is not None:
+                typed = []
+        assert typed in ([], [""])
 
 
 def test_readme_can_stand_alone_on_a_package_index() -> None:
