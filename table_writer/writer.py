@@ -43,7 +43,7 @@ class TableWriter:
     spark
         A classic Spark session with Hive support. Metastore, S3 endpoint and credentials come from its settings.
     config
-        What should be otherwise than the session's settings and this library's defaults say.
+        Settings that differ from the session's settings and this library's defaults.
     services
         Opens the metastore and the stores; tests hand in doubles.
 
@@ -142,7 +142,7 @@ class TableWriter:
         Raises
         ------
         InvalidInputError
-            Also when a partition is stored otherwise than the table says, or more than ``max_copied_bytes`` would have
+            Also when a partition is stored differently from the table, or more than ``max_copied_bytes`` would have
             to be copied.
         SchemaMismatchError, ConflictError, StorageError, MetastoreError, OutcomeUnknownError
             As for :meth:`overwrite_partitions`.

@@ -56,7 +56,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """That a table's files are its own now."""
+    """Report that the files below the root now belong to the table."""
 
     table: str
 

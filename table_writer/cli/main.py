@@ -126,7 +126,7 @@ def _wrong_usage(error: UsageError, *, as_json: bool) -> ExitCode:
 
 
 class Output:
-    """What one run prints.
+    """What one run of the command prints.
 
     Parameters
     ----------

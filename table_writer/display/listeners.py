@@ -1,4 +1,4 @@
-"""Who is told of a write's progress: a bar, a log, nobody, or the user's own."""
+"""The listeners of a write's progress: a bar, lines of a log, none, or the user's own."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def showing(
 
 
 def listener(choice: str | ProgressListener, *, spark_draws: bool = False) -> ProgressListener | None:
-    """Return who is to be told of one write; ``None`` for nobody.
+    """Return the listener of one write; ``None`` for none.
 
     Examples
     --------

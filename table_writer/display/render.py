@@ -1,4 +1,4 @@
-"""A headline, tables and a few lines: the facts as text, from the same rows that :mod:`.html` shows."""
+"""A headline, tables and a few lines as plain text, from the same cells that :mod:`.report` shows as HTML."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class StagedPartitionDetail:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class StagedReport(Report):
-    """The staged writes of a table, newest first; ``unreadable`` says of others why they cannot be shown or published.
+    """The staged writes of a table, newest first; ``unreadable`` says why the others cannot be shown or published.
 
     Examples
     --------

@@ -70,7 +70,7 @@ def partition_details(table: Table, partitions: Sequence[EntryPartition]) -> tup
 def upload_details(
     uploads: Sequence[UploadInfo], traces: Traces, history: History, older_than_seconds: float
 ) -> tuple[UploadDetail, ...]:
-    """Say of each pending upload whose it is."""
+    """Return which write, if any, each pending upload belongs to."""
     return tuple(
         UploadDetail(
             key=upload.key,

@@ -28,7 +28,7 @@ class PartitionResult:
     location
         Where readers look now; empty when the partition was dropped.
     action
-        ``"added"``: it did not exist. ``"replaced"``: its rows are others now. ``"appended"``: it has more rows now.
+        ``"added"``: it did not exist. ``"replaced"``: its rows were replaced. ``"appended"``: it has more rows now.
         ``"emptied"``: the write replaced it and had no rows for it.
     rows, bytes, files
         Written by this write.
@@ -89,7 +89,7 @@ class WriteResult(Report):
 
     @property
     def replaced(self) -> tuple[PartitionResult, ...]:
-        """Partitions whose rows are others now."""
+        """Partitions whose rows were replaced."""
         return self._of("replaced")
 
     @property

@@ -1,4 +1,4 @@
-"""The order of an examination; one check that fails keeps no other from its turn."""
+"""The order of an examination; if a check fails, the others still run."""
 
 from __future__ import annotations
 

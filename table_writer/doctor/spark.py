@@ -267,6 +267,6 @@ def partition_source(patient: Patient) -> Iterable[Finding]:
 
 
 def speculation(patient: Patient) -> Iterable[Finding]:
-    """Say that speculation is safe: people ask."""
+    """Say that speculation is safe, since people ask."""
     if setting(patient, "spark.speculation").lower() == "true":
         yield ok("speculation", "spark.speculation=true is safe: of each task one attempt is believed and completed")

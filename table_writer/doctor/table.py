@@ -140,7 +140,7 @@ def properties(patient: Patient) -> Iterable[Finding]:
 
 
 def retention(patient: Patient) -> Iterable[Finding]:
-    """Say how long replaced data stays, and who says so."""
+    """Say how long replaced data stays, and which setting decides it."""
     services = patient.services
     usual = services.config.retention
     hours = services.retention.total_seconds() / 3600

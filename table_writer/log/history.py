@@ -147,7 +147,7 @@ class History:
 
     @cached_property
     def _unverified_ids(self) -> frozenset[str]:
-        """Who has recorded outcomes of entries whose calls may have come late, unseen; in doubt nobody has."""
+        """The recoveries that recorded the outcomes of entries whose calls may come late; none for one in doubt."""
         named = self.unverified
         unseen = (one.entry for one in self.records if named is None or one.entry.version in named)
         return frozenset(one.write_id for one in unseen if named is not None or one.operation is Operation.RECOVER) | {

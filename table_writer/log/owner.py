@@ -1,4 +1,4 @@
-"""Which table the files below a root belong to, settled once, at the first write."""
+"""Which table the files below a root belong to: recorded at the first write, compared by every later call."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Owner:
 
     @property
     def identity(self) -> tuple[str, str, int]:
-        """What must not differ."""
+        """The fields that identify the table."""
         return (self.database, self.name, self.created_at_seconds)
 
     def to_json(self) -> bytes:

@@ -1,4 +1,4 @@
-"""What says that a write is running or staged, and what checks of a staged one have found.
+"""The objects that say that a write is running or staged, and what checks of a staged one have found.
 
 A running write is an object that its process renews. A staged one is a record, put once, that says when it expires; the
 results of its checks are objects beside it, each put once: two processes that check at the same moment lose nothing.
@@ -279,7 +279,7 @@ def _heartbeat(value: object) -> float:
 
 
 def used_before(write_id: str, table: str) -> InvalidInputError:
-    """Say that a ``write_id`` given by the caller is not a new one."""
+    """Return the error for a ``write_id`` of the caller that was used before."""
     return InvalidInputError(
         f"write_uuid={write_id!r} was used before for {table}: a write_id is never used again. Give a new one for each"
         " run, retries too; an idempotency_key is what recognises a repeated call. Nothing was written.",
@@ -327,7 +327,7 @@ class Registration:
 
 
 def remove_registration(store: ObjectStore, keys: Collection[str], write_id: str) -> None:
-    """Say that nothing is left to do for a write; where that fails, a vacuum does it."""
+    """Delete the registration of a finished write; if that fails, a vacuum does it."""
     try:
         store.delete(list(keys))
     except StorageError as failure:
@@ -362,7 +362,7 @@ class Heartbeat:
         self._thread.start()
 
     def stop(self) -> None:
-        """End; afterwards nothing is put any more. More than once is as good; in a fork there is nothing to end."""
+        """Stop; nothing is put afterwards. Stopping again, or in a forked process, does nothing."""
         if self.is_ours:
             self._stopped.set()
             self._thread.join()

@@ -1,4 +1,4 @@
-"""Removing very many uploads and objects, several requests at once; one that fails is told and hinders no other."""
+"""Remove very many uploads and objects, several requests at once; a failure is reported and the others go on."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The rules by which writers of one table agree. Pure functions: no storage, no metastore, no clock.
 
-DESIGN's rules b, c and e; whoever changes one explores all interleavings again.
+``docs/design/claims.md`` and ``docs/design/recovery.md`` say why. Change one, and explore all interleavings again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the files of a log are stored as: JSON that a person can read, compressed where no person would read it.
+"""How log objects are stored: as JSON that a person can read, compressed where it is too long to be read.
 
 The first bytes tell the two apart, and the names are the same; ``aws s3 cp s3://…/0…07.json - | zcat -f`` shows either.
 """

@@ -1,4 +1,4 @@
-"""What a table that does not exist yet shall be like."""
+"""Describes a table that does not exist yet: columns, partitions, format, properties."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OTHERS_FORMATS: Final = frozenset({"delta", "iceberg", "hudi"})  # tables that o
 @checked
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewTable:
-    """What a table that does not exist yet shall be like.
+    """Describes a table that does not exist yet.
 
     Parameters
     ----------

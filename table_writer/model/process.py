@@ -1,4 +1,4 @@
-"""What one process has opened: a fork of it starts with none of it, and opens its own.
+"""Connections and clients of one process: a process forked from it starts with none, and opens its own.
 
 A connection that two processes share gives each the other's answers; a lock that another thread held at the moment of
 a fork is never given back in the child. So whatever is opened or locked and outlives a call is held by a

@@ -1,4 +1,4 @@
-"""Which task gets which rows, and in which order: what decides how many files there are and how rows lie in them."""
+"""Which task gets which rows, in which order. That decides how many files there are, and how they are sorted."""
 
 from __future__ import annotations
 

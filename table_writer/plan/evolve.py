@@ -75,7 +75,7 @@ def addition_problems(field: StructField, table_schema: StructType) -> tuple[str
 def add_columns(spark: SparkSession, metastore: Metastore, table: Table, added: Sequence[StructField]) -> Table:
     """Add columns to a table, at the end of its data columns; partitions that exist keep their own.
 
-    Another writer may add the same column at the same moment: that is as good, if it has the same type.
+    Another writer may add the same column at the same moment: that is fine, if it has the same type.
 
     Parameters
     ----------

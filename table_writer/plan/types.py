@@ -1,4 +1,4 @@
-"""Which type's values are values of another: one decision for each pair of types without fields or elements.
+"""Which types fit into which without loss: one decision for each pair of types without fields or elements.
 
 A pair is done for the user (every value fits), checked on data (the type says that no digit is lost, the values must
 say that none is too large) or refused.

@@ -83,7 +83,7 @@ def drafted(staged: StagedFiles, *, publish_timeout_seconds: float, identity: Ma
 def completed(
     partition: EntryPartition, now: PartitionsNow, carried: Mapping[PartitionValues, Carried]
 ) -> EntryPartition:
-    """Say where readers look now, and count what an append brings along."""
+    """Fill in where readers look now, and count the files that an append copies."""
     brought = carried.get(partition.values, Carried())
     return replace(
         partition,

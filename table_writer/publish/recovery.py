@@ -53,7 +53,7 @@ class Recovered:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Settled:
-    """What was done until nothing was left, and where each partition of the log is now."""
+    """The entries that were settled, and where each partition of the log is now."""
 
     recovered: tuple[Recovered, ...]
     put_right: tuple[Recovered, ...]
@@ -407,7 +407,7 @@ class Recovery:
     def _lost_files(
         self, partitions: Iterable[EntryPartition], found: Mapping[PartitionValues, PartitionState]
     ) -> dict[PartitionValues, str]:
-        """Say of partitions that readers do not look at yet which of their files are not there any more."""
+        """Return which files are missing of the partitions that readers do not look at yet."""
         ours = {
             one.values: one
             for one in partitions

@@ -226,7 +226,7 @@ def states(entry: LogEntry, now: PartitionsNow, layout: TableLayout) -> dict[Par
 
 
 def outcome_unknown(entry: LogEntry, error: TableWriterError) -> OutcomeUnknownError:
-    """Say that nobody knows, and what to do."""
+    """Return the error for an unknown outcome, with what to do."""
     return OutcomeUnknownError(
         f"it is not known whether write {entry.write_id} of {entry.table} was published (version {entry.version}):"
         f" {error.message} Do not retry and do not delete anything; its files are kept. To settle it, run"
@@ -266,7 +266,7 @@ def new_parameters(entry: LogEntry, partition: EntryPartition, root: Location) -
 
 
 def stale_parameters(parameters: Mapping[str, str], new: Mapping[str, str]) -> frozenset[str]:
-    """Return the parameters that are wrong once the rows are others.
+    """Return the parameters that are wrong once the rows are replaced.
 
     ``COLUMN_STATS_ACCURATE`` goes altogether: with its ``BASIC_STATS`` left, Hive would go on answering ``count(*)``
     from ``numRows`` after another tool's INSERT.
@@ -376,6 +376,6 @@ class ClaimedEntries:
 
 
 def _noted(stopped: KeyboardInterrupt, entry: LogEntry) -> KeyboardInterrupt:
-    """Tell whoever pressed Ctrl-C what may have become of the write."""
+    """Add a note to the interruption: what may have become of the write."""
     stopped.add_note(outcome_unknown(entry, InvalidInputError("it was interrupted.")).message)
     return stopped

@@ -1,4 +1,4 @@
-"""What the Spark session's own settings say: nobody should have to say it twice."""
+"""Read metastore, store and file settings from the Spark session, so that users need not repeat them."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ TRAPS: Final = (
     ("spark.sql.variable.substitute", "${", "would take '${' in a name or a default for a variable"),
     ("spark.sql.parser.escapedStringLiterals", "\\", "would not undo the escaping of quotes, backslashes and '${'"),
 )
-"""Session settings under which Spark reads a text in a statement otherwise than it is meant."""
+"""Session settings under which Spark reads a text in a statement differently from how it is meant."""
 
 
 @functools.cache
@@ -48,7 +48,7 @@ def literal(text: str) -> str:
 
 
 def garbled(statement: str, setting: Callable[[str], str | None]) -> str:
-    r"""Say why a session would read a statement otherwise than it is meant; empty if it would not.
+    r"""Say why a session would read a statement differently from how it is meant; empty if it would not.
 
     Parameters
     ----------

@@ -327,7 +327,7 @@ def _require_unchanged(file: BinaryIO, source: ObjectInfo) -> None:
 def _walk(directory: str, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
     """Yield objects in key order; Python compares text by code points, which is the order of its UTF-8 bytes.
 
-    Links to directories are not followed: whoever lists may delete, and what lies behind one may be anybody's.
+    Links to directories are not followed: what is listed may be deleted, and files behind a link may belong to anybody.
     """
     try:
         with os.scandir(directory) as entries:

@@ -1,4 +1,4 @@
-"""What a file of any format is for those who write rows to it; ``files`` knows which formats there are."""
+"""The interface of a file that rows are written to, whatever its format; ``files`` knows the formats."""
 
 from __future__ import annotations
 

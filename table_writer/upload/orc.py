@@ -1,7 +1,7 @@
 """One ORC file being encoded, so that readers cannot tell it from Spark's own.
 
 Arrow encodes each stripe, as a file of its own in memory; what a reader learns from the footers is written here: the
-time zone, Spark's types, the calendar, Spark's version. ``docs/design/orc.md`` says why.
+time zone, Spark's types, the calendar, Spark's version. ``docs/design/formats.md`` says why.
 """
 
 from __future__ import annotations

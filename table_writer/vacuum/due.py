@@ -176,7 +176,7 @@ def may_go(history: History, location: Location, found: ReplacedObject) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """The other tables of a metastore, and the roots of others that the store shows.
+    """The other tables of a metastore, and the roots of other tables that the store shows.
 
     Not seen is a *partition* that somebody has pointed below this root by hand, while its table lies elsewhere: that
     would take all partitions of all tables.
@@ -226,7 +226,7 @@ class Others:
         return (f"{root}{'/'.join(below[:depth])}/" for depth in range(1, len(below) + 1))
 
     def _why_root(self, store: ObjectStore, directory: str) -> str:
-        """Say of what a directory is, or may be, the root; empty: it is none."""
+        """Return which table a directory is, or may be, the root of; empty if of none."""
         owner_key = TableLayout(self._location(directory), self.layout.directory_name).owner_key
         try:
             is_root = store.head(owner_key) is not None

@@ -215,7 +215,7 @@ class Vacuum:
         return tuple(finished)
 
     def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> None:
-        """Take note that no late call has moved a partition, once none can come any more: nobody has to look again."""
+        """Delete the recovery marks once no late call can come any more and none has moved a partition."""
         late = history.unverified
         if not late or history.publishes_in_doubt or self._log.may_calls_come(max(late)):
             return

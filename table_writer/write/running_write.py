@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Claiming:
-    """Whether a claim was sent: from then on the files may belong to a log entry, and are nobody's to delete.
+    """Whether a claim was sent: from then on the files may belong to a log entry, and nobody may delete them.
 
     On leaving, the fresh directories that no claim has named are discarded.
 
@@ -153,7 +153,7 @@ class OpenWrite:
         return entry.write_id == self._plan.write_id or any(one.same_place(data) for one in deleted)
 
     def stage(self, record: StagedRecord) -> None:
-        """Hand the write over: it belongs to nobody's process any more, and any may publish or discard it.
+        """Hand the write over: it belongs to no process any more, and any process may publish or discard it.
 
         Raises
         ------

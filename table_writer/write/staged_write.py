@@ -216,7 +216,7 @@ class StagedWrite:
         return result
 
     def discard(self) -> None:
-        """Delete it, so that nobody can publish it any more. Once is enough; one that this object published stays.
+        """Delete it, so that nobody can publish it any more. Calling it again does nothing; what was published stays.
 
         Raises
         ------

@@ -277,7 +277,7 @@ class StagedWrites:
                 )
 
     def _remove_record(self, write_id: str) -> None:
-        """Say that nothing is left to do: the record first, without which nobody asks for results of checks."""
+        """Delete the record and the results of checks: the record first, since without it nobody asks for results."""
         store, layout = self._opened.store, self._opened.layout
         remove_registration(store, [layout.staged_key(write_id)], write_id)
         try:

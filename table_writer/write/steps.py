@@ -103,7 +103,7 @@ class Steps:
             return replace(result, checks=results)
 
     def stage(self, df: DataFrame, table: str, call: Call, *, expires_in: timedelta) -> tuple[OpenTable, StagedRecord]:
-        """Do steps 1 to 4, and hand the files over to whoever publishes or discards them.
+        """Do steps 1 to 4, and leave the files to be published or discarded by any process.
 
         Raises
         ------
@@ -185,7 +185,7 @@ class Steps:
         return opened, planned
 
     def _open(self, df: DataFrame, table: str, call: Call, watch: Stopwatch) -> OpenTable:
-        """Open the table; make it first where the call says what it shall be like."""
+        """Open the table; make it first where the call describes a new one."""
         name, new = self._services.table_name(table), call.options.if_missing
         if new is not None and self._services.metastore.get_table(name) is None:
             require_batch(df, name)

@@ -1,4 +1,4 @@
-"""Links of pages and notebooks: to files of this repository and their headings, or to https."""
+"""Links of pages and notebooks: to files of this repository and their headings, also by URL, or to https."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from .markdown_blocks import ROOT
+
+BLOB = "https://github.com/table-writer/table_writer/blob/main/"
+"""Where the README's links lead: a package index shows the README without the repository."""
 
 LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
 
@@ -17,10 +20,11 @@ def broken_links(path: Path, text: str) -> list[str]:
 
 
 def leads_somewhere(path: Path, link: str) -> bool:
-    parts = urlsplit(link)
+    parts = urlsplit(link.removeprefix(BLOB))
     if parts.scheme:
         return parts.scheme == "https"
-    target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+    start = ROOT if link.startswith(BLOB) else path.parent
+    target = (start / unquote(parts.path)).resolve() if parts.path else path
     if not target.exists() or (ROOT not in target.parents):
         return False
     return not parts.fragment or parts.fragment in headings(target)

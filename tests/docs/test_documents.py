@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import codeop
 import contextlib
 import inspect
 import io
 import re
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import pytest
 from table_writer import TableWriter, testing
 from table_writer.testing import Lakehouse
 
-from .links import broken_links
+from .links import LINK, broken_links
 from .markdown_blocks import ROOT, documents, python_blocks
 
 WITH_PYTHON = [path for path in documents() if any(not block.reason for block in python_blocks(path))]
@@ -34,7 +36,8 @@ def namespace(
 ) -> Iterator[dict[str, Any]]:
     """What pages may take as given: a lakehouse, Spark, a writer, a table ``mart.orders`` and a DataFrame for it."""
     spark = lakehouse.spark
-    monkeypatch.setattr(testing, "lakehouse", lambda **_: contextlib.nullcontext(lakehouse))
+    shared = replace(lakehouse, _undo=contextlib.ExitStack())  # to stop it stops nothing
+    monkeypatch.setattr(testing, "lakehouse", lambda **_: shared)
     spark.sql(f"CREATE DATABASE mart LOCATION '{lakehouse.warehouse}/{lakehouse_database}.mart'")
     spark.sql(f"CREATE TABLE mart.orders ({COLUMNS}) USING parquet PARTITIONED BY (dt)")
     spark.sql(f"USE {lakehouse_database}")
@@ -92,6 +95,22 @@ def test_python_blocks_are_python_and_those_not_run_say_why(path: Path) -> None:
     for block in python_blocks(path):
         ast.parse(textwrap.dedent(block.body))
         assert not block.reason or len(block.reason) > 10
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_blocks_can_be_typed_at_a_python_prompt(page: str) -> None:
+    for block in python_blocks(ROOT / page):
+        typed: list[str] = []
+        for line in [*block.body.splitlines(), ""]:
+            typed.append(line)
+            if codeop.compile_command("\n".join(typed), symbol="single") is not None:
+                typed = []
+        assert typed in ([], [""])
+
+
+def test_readme_can_stand_alone_on_a_package_index() -> None:
+    links = LINK.findall((ROOT / "README.md").read_text())
+    assert [link for link in links if not link.startswith("https://")] == []
 
 
 @pytest.mark.parametrize("path", documents(), ids=name)
