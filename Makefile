@@ -21,7 +21,7 @@ $(VENV)/.ready: pyproject.toml
 	touch $@
 
 demo: $(VENV)/.ready  ##* First load and an overwrite of real flights, while a reader loops over the table
-	$(BIN)/python -m table_writer.testing.demo
+	$(BIN)/python -m demo
 
 # Two processes at once, a core each: of the fast tests those on Spark and all others, of the slow ones doubles and servers.
 DOUBLES := $(addprefix tests/,fuzz log maintenance model protocol publish test_calls.py test_complete.py test_run_all.py test_scale.py)
@@ -60,19 +60,19 @@ $(VENV)-bench/.ready: pyproject.toml
 # Without Go and without a network for it, moto stands in, which is slow; the benchmark says so.
 bench: $(VENV)-bench/.ready  ## table_writer against every peer, side by side; options: BENCH="--cases lineitem --runs 5"
 	-$(MAKE) --no-print-directory versitygw
-	$(VENV)-bench/bin/python -m tests.benchmarks.compare $(BENCH)
+	$(VENV)-bench/bin/python -m benchmarks.compare $(BENCH)
 
 bench-scale: $(VENV)-bench/.ready  ## How the commit grows with files and partitions, mostly simulated
-	$(VENV)-bench/bin/python -m tests.benchmarks.scale --picture docs/_static/scale.svg
+	$(VENV)-bench/bin/python -m benchmarks.scale --picture docs/_static/scale.svg
 
 bench-memory: $(VENV)/.ready  ## Peak memory of a Python worker, against its formula
-	$(BIN)/python -m tests.benchmarks.memory
+	$(BIN)/python -m benchmarks.memory
 
 bench-budget: $(VENV)/.ready versitygw  ## Where the time of an overwrite goes, step by step
-	$(BIN)/python -m tests.benchmarks.budget
+	$(BIN)/python -m benchmarks.budget
 
 bench-append: $(VENV)/.ready versitygw  ## An append to a partition of 1,000 files, side by side
-	$(BIN)/python tests/benchmarks/append.py
+	$(BIN)/python benchmarks/append.py
 
 docs: $(VENV)/.ready  ##* The documentation, warnings are errors
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

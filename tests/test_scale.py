@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.benchmarks.scale import Point, driver_bytes, point
-from tests.benchmarks.scale_world import ScaleWorld
+from benchmarks.scale import Point, driver_bytes, point
+from benchmarks.scale_world import ScaleWorld
 
 FILES = 2_000
 

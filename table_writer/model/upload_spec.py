@@ -212,7 +212,7 @@ class UploadSpec:
 
     ``chunk_bytes`` is 16 MiB, or what Spark sends in one Arrow batch where that is more: at most 64 MiB and a row
     (``spark.sql.execution.arrow.maxBytesPerBatch``). With the defaults that is 548 MiB for rows of ordinary width, 740
-    MiB for the widest, whatever the sizes of tasks, partitions and files. ``tests/benchmarks/memory.py`` measures it.
+    MiB for the widest, whatever the sizes of tasks, partitions and files. ``benchmarks/memory.py`` measures it.
 
     So that the last line holds, fewer files are open where rows are wide, and a file whose footer has grown to its
     share is closed and continued in another one.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from table_writer.testing.demo_reader import Observation, judge
+from demo.reader import Observation, judge
 
 BEFORE = {5: (10, 55), 6: (20, 66), 7: (30, 77)}
 AFTER = {5: (10, 55), 6: (18, 67), 7: (30, 78)}

@@ -7,13 +7,13 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
-from table_writer.testing.demo_reader import Observation, Tally, judge
+from benchmarks.cases import Case, Size
+from benchmarks.contenders import Contender
+from benchmarks.outcome import CaseOutcome, Outcome, Run
+from benchmarks.remote import ContenderError, RemoteApplication
+from benchmarks.servers import COUNTED_BUCKET, Servers
+from demo.reader import Observation, Tally, judge
 from table_writer.testing.processes import LakehouseError
-from tests.benchmarks.cases import Case, Size
-from tests.benchmarks.contenders import Contender
-from tests.benchmarks.outcome import CaseOutcome, Outcome, Run
-from tests.benchmarks.remote import ContenderError, RemoteApplication
-from tests.benchmarks.servers import COUNTED_BUCKET, Servers
 
 AT_ONCE: Final = 2  # applications that start: each keeps a core busy
 FIRST: Final = 0  # the generation that each table begins with

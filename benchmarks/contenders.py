@@ -11,9 +11,9 @@ from typing import Any, Final, Literal
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.cases import Case
 from table_writer import TableWriter
 from table_writer.testing.jars import resolve_jars
-from tests.benchmarks.cases import Case
 
 Layout = Literal["task", "hash"]
 DELTA: Final = ("delta", ("io.delta:delta-spark_4.1_2.13:4.4.0",), True)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from table_writer.testing.demo_reader import Tally
-from tests.benchmarks.cases import CASES
-from tests.benchmarks.compare import contenders_of, parse
-from tests.benchmarks.contenders import CONTENDERS, PAIR
-from tests.benchmarks.outcome import CaseOutcome, Outcome, Report, Run
-from tests.benchmarks.report import as_text
-from tests.benchmarks.rounds import _tally
+from benchmarks.cases import CASES
+from benchmarks.compare import contenders_of, parse
+from benchmarks.contenders import CONTENDERS, PAIR
+from benchmarks.outcome import CaseOutcome, Outcome, Report, Run
+from benchmarks.report import as_text
+from benchmarks.rounds import _tally
+from demo.reader import Tally
 
 PEAKS = {"jvm": 2**30, "driver": 100 * 2**20, "worker": 300 * 2**20}
 WELL = Tally(
@@ -135,8 +135,6 @@ def test_every_case_names_its_columns_in_the_tables_order() -> None:
 
 
 def test_the_report_needs_no_library_that_draws() -> None:
-    code = (
-        "import sys, tests.benchmarks.report; sys.exit('matplotlib' in sys.modules)"  # others here draw, and import it
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], check=False)
+    code = "import sys, benchmarks.report; sys.exit('matplotlib' in sys.modules)"  # others here draw, and import it
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[1], check=False)
     assert done.returncode == 0

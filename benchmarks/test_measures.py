@@ -12,9 +12,9 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
+from benchmarks.audit import AuditLog, calls
+from benchmarks.peaks import descendants, peak_bytes, reset_peaks
 from table_writer.testing import MetastoreServer
-from tests.benchmarks.audit import AuditLog, calls
-from tests.benchmarks.peaks import descendants, peak_bytes, reset_peaks
 
 MIB = 1024 * 1024
 

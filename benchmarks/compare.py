@@ -24,14 +24,14 @@ from typing import Any
 
 import pyspark
 
+from benchmarks.cases import CASES, Size
+from benchmarks.contenders import CONTENDERS, DELTA, ICEBERG, PAIR, Contender, check_spark
+from benchmarks.outcome import Report
+from benchmarks.picture import draw
+from benchmarks.report import as_text
+from benchmarks.rounds import Measurement, Options
+from benchmarks.servers import Servers, best_server, generate_lineitem
 from table_writer.testing.jars import _java_version, find_java
-from tests.benchmarks.cases import CASES, Size
-from tests.benchmarks.contenders import CONTENDERS, DELTA, ICEBERG, PAIR, Contender, check_spark
-from tests.benchmarks.outcome import Report
-from tests.benchmarks.picture import draw
-from tests.benchmarks.report import as_text
-from tests.benchmarks.rounds import Measurement, Options
-from tests.benchmarks.servers import Servers, best_server, generate_lineitem
 
 QUICK = {"rows": 4_000, "scale": 0.001, "runs": 1}
 STARTED = time.monotonic()

@@ -12,13 +12,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any, Final
 
+from benchmarks.cases import TASKS, Size
+from benchmarks.contenders import Contender
 from table_writer.testing.jars import s3a_jars
 from table_writer.testing.lakehouse import LOG_SETTINGS, _escape_property, _spark_settings
 from table_writer.testing.processes import LOCALHOST, ChildProcess, LakehouseError, ScratchDirectory
-from tests.benchmarks.cases import TASKS, Size
-from tests.benchmarks.contenders import Contender
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[1]
 MASTER: Final = "local[2]"
 START_SECONDS: Final = 180
 COMMAND_SECONDS: Final = 900
@@ -97,7 +97,7 @@ class RemoteApplication:
             "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
         }
         size = json.dumps(asdict(self._size) | {"tpch": str(self._size.tpch)})
-        command = [sys.executable, "-m", "tests.benchmarks.application", str(address), self._contender.name, size]
+        command = [sys.executable, "-m", "benchmarks.application", str(address), self._contender.name, size]
         self._process.launch(command, directory=ROOT, environment=environment)
 
     def wait_until_ready(self) -> None:

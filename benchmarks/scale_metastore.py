@@ -10,10 +10,10 @@ from pathlib import Path
 
 from hmsclient.genthrift.hive_metastore import ttypes
 
+from benchmarks.scale_world import PARTITION_COLUMNS, partition
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table, TableName
-from tests.benchmarks.scale_world import PARTITION_COLUMNS, partition
 
 COLUMNS = 100
 FIGURES = {"numFiles": "20", "numRows": "1000000", "totalSize": "123456789", "rawDataSize": "987654321"}

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as Spark documents it
 from pyspark.sql.types import MapType
 
-from tests.benchmarks.cases import Case
+from benchmarks.cases import Case
 
 Content = dict[str, tuple[int, int]]
 WHOLE = "all"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tests.benchmarks.outcome import CaseOutcome, Outcome, Report
+from benchmarks.outcome import CaseOutcome, Outcome, Report
 
 MB = 1e6
 MIB = 1024 * 1024

@@ -3,7 +3,7 @@
 A writer moves all partitions of a table from generation to generation, each time in ONE ``alter_partitions``. A reader
 asks for all partitions in one call. An answer whose locations are of two generations is mixed.
 
-Run: ``python tests/benchmarks/metastore_isolation.py --database derby|postgresql|mariadb``. Derby runs in memory. For
+Run: ``python benchmarks/metastore_isolation.py --database derby|postgresql|mariadb``. Derby runs in memory. For
 the others a private server is started and removed again, if its programs are installed (Debian packages ``postgresql``
 and ``mariadb-server``). Or name an *empty* database of your own with ``--jdbc-url`` and ``--jdbc-user``, the password
 in ``METASTORE_DB_PASSWORD``. The JDBC driver is downloaded unless ``--jdbc-jar`` names it.

@@ -15,11 +15,11 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from benchmarks.proxy import Sizes
+from benchmarks.s3_operations import parse_request
+from benchmarks.servers import CountingProxy
 from table_writer.testing import S3Server
 from table_writer.testing.s3_server import REGION
-from tests.benchmarks.proxy import Sizes
-from tests.benchmarks.s3_operations import parse_request
-from tests.benchmarks.servers import CountingProxy
 
 BODY = b"0123456789" * 1000
 PART = b"x" * (5 * 1024 * 1024)

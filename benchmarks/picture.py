@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from tests.benchmarks.outcome import CaseOutcome, Report
+from benchmarks.outcome import CaseOutcome, Report
 
 TEXT: Final = "#7d8590"  # reads well on white and on black
 OURS: Final = "#2f9e6e"

@@ -2,7 +2,7 @@
 
 Where all processes share a few cores, core-seconds are what a step costs, and seconds are what is left of them.
 
-Run: ``python -m tests.benchmarks.budget [--case orders] [--rows 4000000] [--runs 3] [--json FILE]``.
+Run: ``python -m benchmarks.budget [--case orders] [--rows 4000000] [--runs 3] [--json FILE]``.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ import pyspark
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
+from benchmarks.cases import CASES, Case, Size
+from benchmarks.memory import ForgetfulStore
+from benchmarks.peaks import PROC, descendants
+from benchmarks.servers import best_server
 from table_writer import TableWriter
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.spark.jobs import batches_of
 from table_writer.storage import ObjectStore, open_store
 from table_writer.testing import Lakehouse, lakehouse
 from table_writer.upload.task import upload_rows
-from tests.benchmarks.cases import CASES, Case, Size
-from tests.benchmarks.memory import ForgetfulStore
-from tests.benchmarks.peaks import PROC, descendants
-from tests.benchmarks.servers import best_server
 
 KINDS: Final = {
     "org.apache.hadoop.hive.metastore.HiveMetaStore": "metastore",

@@ -19,9 +19,9 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
+from demo.reader import Reader, Tally, content_by_month, judge
 from table_writer import TableWriter
 from table_writer.display.render import Summary, size, summary_text
-from table_writer.testing.demo_reader import Reader, Tally, content_by_month, judge
 from table_writer.testing.lakehouse import Lakehouse, lakehouse
 from table_writer.testing.processes import LakehouseError
 
@@ -182,7 +182,7 @@ def _verdict(ours: Tally, *, failed: bool) -> None:
 def _show_table(lake: Lakehouse) -> None:
     _say("6. The table", "afterwards, as Spark reads it")
     found = lake.spark.sql(
-        f"SELECT month, revision, count(*) AS flights, count(*) - count(dep_time) AS cancelled,"  # noqa: S608  # a constant
+        f"SELECT month, revision, count(*) AS flights, count(*) - count(dep_time) AS cancelled,"  # a constant
         f" round(avg(dep_delay), 1) AS delay FROM {TABLE} GROUP BY month, revision ORDER BY month"
     ).collect()
     rows = tuple((str(r.month), str(r.revision), f"{r.flights:,}", f"{r.cancelled:,}", f"{r.delay} min") for r in found)
@@ -224,11 +224,11 @@ def _how_to_go_on() -> None:
 
 
 def _say(title: str, text: str) -> None:
-    print(f"\n{title}  {text}".rstrip(), flush=True)  # noqa: T201  # the demo is what it prints
+    print(f"\n{title}  {text}".rstrip(), flush=True)  # the demo is what it prints
 
 
 def _line(text: str) -> None:
-    print("\n".join(f"   {line}".rstrip() for line in text.split("\n")), flush=True)  # noqa: T201
+    print("\n".join(f"   {line}".rstrip() for line in text.split("\n")), flush=True)
 
 
 def _code(text: str) -> None:

@@ -4,7 +4,7 @@ A store in memory stands for S3. With a latency each of its requests takes that 
 eight tasks of sixteen threads stand for the executors that complete very many uploads. That is a simulation: without a
 network, without Spark, without a store's limit on requests a second. The last curve is a real Hive metastore's.
 
-Run: ``python -m tests.benchmarks.scale [--files 100000] [--latency-ms 0,20] [--json FILE] [--picture FILE]``. A step
+Run: ``python -m benchmarks.scale [--files 100000] [--latency-ms 0,20] [--json FILE] [--picture FILE]``. A step
 that grows worse than its input is an error.
 """
 
@@ -26,15 +26,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from benchmarks.scale_metastore import measure
+from benchmarks.scale_picture import draw
+from benchmarks.scale_world import TABLE, ScaleWorld
 from table_writer.model.message import CommitMessage, CommitMessages
 from table_writer.model.write import StagedFiles, WritePlan
 from table_writer.spark.executors import jobs
 from table_writer.testing import MetastoreServer
 from table_writer.upload.job import check_messages
 from table_writer.write.running_write import OpenWrite
-from tests.benchmarks.scale_metastore import measure
-from tests.benchmarks.scale_picture import draw
-from tests.benchmarks.scale_world import TABLE, ScaleWorld
 from tests.publish.world import publisher_of
 
 FILES: Final = (100, 1_000, 10_000, 100_000)

@@ -13,13 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from benchmarks.audit import AuditLog
+from benchmarks.cases import TASKS
+from benchmarks.remote import ROOT
 from table_writer.testing.jars import s3a_jars
 from table_writer.testing.metastore_server import MetastoreServer
 from table_writer.testing.processes import LOCALHOST, ChildProcess, LakehouseError, ReservedPort, ScratchDirectory
 from table_writer.testing.s3_server import S3Server, S3ServerName, _find_versitygw
-from tests.benchmarks.audit import AuditLog
-from tests.benchmarks.cases import TASKS
-from tests.benchmarks.remote import ROOT
 
 COUNTED_BUCKET: Final = "counted"  # every application reaches it through the proxy, and the other one directly
 PROXY_START_SECONDS: Final = 30
@@ -35,12 +35,12 @@ def best_server() -> S3ServerName:
 
 
 class CountingProxy:
-    """The process of :mod:`tests.benchmarks.proxy`."""
+    """The process of :mod:`benchmarks.proxy`."""
 
     def __init__(self, target: str, directory: Path) -> None:
         self._port = ReservedPort()
         self._process = ChildProcess("counting proxy", directory / "proxy.log")
-        command = [sys.executable, "-m", "tests.benchmarks.proxy", "--port", str(self._port.number)]
+        command = [sys.executable, "-m", "benchmarks.proxy", "--port", str(self._port.number)]
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         environment = os.environ | {"PYTHONPATH": path}
         self._process.launch([*command, "--target", target], directory=directory, environment=environment)

@@ -133,7 +133,7 @@ class Reader:
         }
         with (self.lake.directory / "reader.log").open("ab") as log:
             self._process = subprocess.Popen(  # ourselves
-                [sys.executable, "-m", "table_writer.testing.demo_reader", self.lake.metastore_uri],
+                [sys.executable, "-m", "demo.reader", self.lake.metastore_uri],
                 env=os.environ | changes,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -1,6 +1,6 @@
 """A Spark application of a contender's own, which does what the runner tells it, a line of JSON at a time.
 
-Run by :mod:`tests.benchmarks.remote` as ``python -m tests.benchmarks.application SOCKET CONTENDER SIZE``; settings come
+Run by :mod:`benchmarks.remote` as ``python -m benchmarks.application SOCKET CONTENDER SIZE``; settings come
 from the ``spark-defaults.conf`` that the environment names. Driver and executors are one Java process.
 """
 
@@ -20,11 +20,11 @@ from typing import IO, Any, Final
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as Spark documents it
 
-from table_writer.testing.demo_reader import _cause
-from tests.benchmarks.cases import CASES, Size
-from tests.benchmarks.contenders import CONTENDERS, Contender
-from tests.benchmarks.content import full_content, marked_content
-from tests.benchmarks.peaks import descendants, peak_bytes, reset_peaks
+from benchmarks.cases import CASES, Size
+from benchmarks.contenders import CONTENDERS, Contender
+from benchmarks.content import full_content, marked_content
+from benchmarks.peaks import descendants, peak_bytes, reset_peaks
+from demo.reader import _cause
 
 PAUSE_SECONDS: Final = 0.01
 MAX_REASON_LENGTH: Final = 600

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from table_writer.testing.demo_reader import Tally
+from demo.reader import Tally
 
 
 @dataclass(frozen=True, kw_only=True)

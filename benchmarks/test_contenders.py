@@ -12,11 +12,11 @@ from typing import IO, Any
 
 import pytest
 
+from benchmarks.application import _reason, serve
+from benchmarks.cases import CASES, Size
+from benchmarks.contenders import CONTENDERS
+from benchmarks.remote import ContenderError, RemoteApplication
 from table_writer.testing.processes import ChildProcess
-from tests.benchmarks.application import _reason, serve
-from tests.benchmarks.cases import CASES, Size
-from tests.benchmarks.contenders import CONTENDERS
-from tests.benchmarks.remote import ContenderError, RemoteApplication
 
 
 def test_each_contender_has_tables_of_its_own() -> None:

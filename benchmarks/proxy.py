@@ -4,7 +4,7 @@ It changes nothing: the ``Host`` that a client has signed goes on as it is. A re
 holding up another. Run as a program, a process of its own; the paths below ``/_proxy/``, which no bucket can have, are
 for who runs it: ``GET /_proxy/counts`` answers in JSON, ``POST /_proxy/reset?latency_ms=20`` begins anew.
 
-Run: ``python -m tests.benchmarks.proxy --port 9001 --target 127.0.0.1:9000``.
+Run: ``python -m benchmarks.proxy --port 9001 --target 127.0.0.1:9000``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
-from tests.benchmarks.s3_operations import Request, parse_request
+from benchmarks.s3_operations import Request, parse_request
 
 CONTROL: Final = "/_proxy/"
 MAX_HEAD_BYTES: Final = 1 << 16

@@ -3,7 +3,7 @@
 Each case runs in a process of its own that writes rows as an executor's worker does (no Spark: batches are made on the
 fly, as large as Spark makes them, and the store forgets what it is sent after a pause per part, as a network would).
 
-Run: ``python tests/benchmarks/memory.py [--gigabytes 2] [--case "1,000 columns"]``.
+Run: ``python benchmarks/memory.py [--gigabytes 2] [--case "1,000 columns"]``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""`make demo`: what the library is for, on embedded parts, with a reader that looks all the time."""
