@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -15,30 +16,35 @@ from tests.real.hooked import HookedMetastore, HookedStore
 from tests.real.real_world import Address, RealWorld
 from tests.real.worker import killed
 
+UPLOAD = ("store", "create_upload")
 DECISIVE = {("store", "put_if_absent"), ("metastore", "alter_partitions"), ("metastore", "add_partitions")}
 
 
 def every_fault(operation: Operation) -> Iterator[Fault]:
     """Generate the faults from the calls that the operation makes on doubles: those on real parts are the same.
 
-    Each state once: a death before a call leaves what one after the change before it leaves. Ctrl-C is left to the
-    doubles: it does nothing to servers that a death does not do.
+    Each state of the servers once: a death before a call leaves what one after the change before it leaves, and what a
+    plan has left is the same for every mode, so that the first write has the cells of it. Ctrl-C and refusals are left
+    to the doubles: they do nothing to servers that a death does not do.
     """
     world = World()
     operation.prepare(world)
     world.store, world.metastore = HookedStore(world.store), HookedMetastore(world.metastore)  # type: ignore[assignment]
     seen: Counter[tuple[str, str]] = Counter()
-    changed = False
     with world.recording() as calls:
         operation.run(world)
-    for service, call in calls:
+    plans = operation.name != "first write" and UPLOAD in calls
+    changed = False
+    for index, (service, call) in enumerate(calls):
         seen[service, call] += 1
-        if (service, call) in CHANGING - {("store", "create_upload")}:  # every upload is completed or aborted
-            for phase in ("before", "after"):
-                if phase == "after" or not changed:
-                    yield Fault(service, call, seen[service, call], phase, DeathError)
+        if (service, call) in CHANGING - {UPLOAD}:  # every upload is completed or aborted
+            fault = Fault(service, call, seen[service, call], "after", DeathError)
+            if not changed:
+                yield replace(fault, phase="before")
+            if not plans or index > calls.index(UPLOAD):
+                yield fault
                 if (service, call) in DECISIVE:
-                    yield Fault(service, call, seen[service, call], phase, Exception)
+                    yield replace(fault, kind=Exception)
             changed = True
 
 
