@@ -21,6 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+import msgspec
+
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.stored import Allowance, TooMuchError, packed
 from table_writer.model.check_result import CheckResult
@@ -262,7 +264,7 @@ def _ids_below(store: ObjectStore, directory: Location) -> list[str]:
 
 def _fields(key: str, body: bytes, allowance: Allowance) -> dict[str, Any]:
     try:
-        return _dict(allowance.parsed(body, json.loads))
+        return _dict(allowance.parsed(body, msgspec.json.decode))
     except TooMuchError as error:
         raise InvalidInputError(f"registration {key} cannot be read beside the others: {error}") from error
     except (ValueError, RecursionError):  # half written by hand: its age still tells when it was put

@@ -9,10 +9,14 @@ from __future__ import annotations
 import enum
 import json
 import re
-from collections.abc import Mapping
+from codecs import BOM_UTF8
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
+
+import msgspec
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.check_result import CheckResult
@@ -34,6 +38,7 @@ __all__ = [
 ]
 
 ENTRY_FORMAT: Final = 1
+ADDED_LATER: Final = frozenset({"log_id", "row_bytes", "recovered_write_id", "checks"})  # older entries lack them
 DISCARD: Final = "discard"  # the mode of a vacuum that gives one staged write up, because somebody asked
 WRITE_ID: Final = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z._-]{0,79}")
 MAX_NUMBER: Final = 2**63 - 1  # of a bigint; JSON itself knows no limit
@@ -73,8 +78,7 @@ class EntryPartition:
     files: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReplacedObject:
+class ReplacedObject(msgspec.Struct, frozen=True, kw_only=True, rename={"key": "path", "size_bytes": "size"}):
     """A file that another tool wrote, exactly as it was when it was replaced."""
 
     key: str
@@ -114,6 +118,7 @@ class DeletedLocation:
 class LogEntry:
     """One record of a table's log, claimed before the metastore changes."""
 
+    log_id: str = ""  # of the log that it was claimed in: entries of another one may lie here by mistake
     table: str
     version: int
     write_id: str
@@ -122,19 +127,18 @@ class LogEntry:
     created_at: datetime
     base_version: int
     publish_timeout_seconds: float  # others leave the entry alone for this long
-    partitions: tuple[EntryPartition, ...]
-    replaced: tuple[ReplacedLocation, ...] = ()
-    deletes: tuple[DeletedLocation, ...] = ()
-    schema: str = ""
-    row_bytes: int = 0  # of a row in Arrow, where the write's rows were widest; 0 where nobody has looked
     settles: int | None = None  # a recover entry names the version it finishes
+    recovered_write_id: str = ""  # of a recover entry: whose write it does again
     rollback_to: int | None = None  # a rollback names the version it goes back to
     idempotency_key: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
+    schema: str = ""
+    row_bytes: int = 0  # of a row in Arrow, where the write's rows were widest; 0 where nobody has looked
+    partitions: tuple[EntryPartition, ...]
+    replaced: tuple[ReplacedLocation, ...] = ()
+    deletes: tuple[DeletedLocation, ...] = ()
     writer: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[CheckResult, ...] = ()  # that the write passed, or failed with a warning; no rows of the data
-    recovered_write_id: str = ""  # of a recover entry: whose write it does again
-    log_id: str = ""  # of the log that it was claimed in: entries of another one may lie here by mistake
 
     @property
     def partition_values(self) -> frozenset[PartitionValues]:
@@ -193,40 +197,10 @@ class LogEntry:
     def to_json(self, root: Location) -> bytes:
         """Serialise for storage below ``root``; an entry that does not validate is never stored."""
         self.validate()
-        return json.dumps(
-            {
-                "format": ENTRY_FORMAT,
-                "log_id": self.log_id,
-                "table": self.table,
-                "version": self.version,
-                "write_id": self.write_id,
-                "operation": self.operation.value,
-                "mode": self.mode,
-                "created_at": self.created_at.isoformat(),
-                "base_version": self.base_version,
-                "publish_timeout_seconds": self.publish_timeout_seconds,
-                "settles": self.settles,
-                "recovered_write_id": self.recovered_write_id,
-                "rollback_to": self.rollback_to,
-                "idempotency_key": self.idempotency_key,
-                "tags": dict(self.tags),
-                "schema": self.schema,
-                "row_bytes": self.row_bytes,
-                "partitions": [_partition_to_json(partition, root) for partition in self.partitions],
-                "replaced": [_replaced_to_json(replaced, root) for replaced in self.replaced],
-                "deletes": [
-                    {
-                        "location": _shorten(deleted.location, root),
-                        "replaced_by": deleted.replaced_by,
-                        "kept": deleted.kept,
-                    }
-                    for deleted in self.deletes
-                ],
-                "writer": dict(self.writer),
-                "checks": [result.to_json() for result in self.checks],
-            },
-            ensure_ascii=False,
-        ).encode()
+        fields = msgspec.to_builtins(self, builtin_types=(datetime,))
+        _change_locations(fields, partial(_shorten, root=root), partial(_below, root=root))
+        fields["checks"] = [result.to_json() for result in self.checks]
+        return json.dumps({"format": ENTRY_FORMAT, **fields}, ensure_ascii=False, default=datetime.isoformat).encode()
 
     @classmethod
     def from_json(cls, data: bytes, *, root: Location, version: int) -> LogEntry:
@@ -239,40 +213,16 @@ class LogEntry:
         """
         where = f"log entry {version} below {root}"
         try:
-            stored = json.loads(data)
-            if stored["format"] != ENTRY_FORMAT:
-                raise InvalidInputError(f"format {stored['format']!r}: upgrade table_writer to read it")
-            entry = cls(
-                table=_text(stored["table"]),
-                version=int(stored["version"]),
-                write_id=_text(stored["write_id"]),
-                operation=Operation(stored["operation"]),
-                mode=_text(stored["mode"]),
-                created_at=datetime.fromisoformat(stored["created_at"]),
-                base_version=int(stored["base_version"]),
-                publish_timeout_seconds=float(stored["publish_timeout_seconds"]),
-                settles=_number(stored["settles"]),
-                rollback_to=_number(stored["rollback_to"]),
-                idempotency_key=_text(stored["idempotency_key"]),
-                tags={_text(key): _text(value) for key, value in stored["tags"].items()},
-                schema=_text(stored["schema"]),
-                row_bytes=int(stored.get("row_bytes", 0)),
-                partitions=tuple(_partition_from_json(partition, root) for partition in stored["partitions"]),
-                replaced=tuple(_replaced_from_json(replaced, root) for replaced in stored["replaced"]),
-                deletes=tuple(
-                    DeletedLocation(
-                        location=_lengthen(_text(deleted["location"]), root),
-                        replaced_by=_number(deleted["replaced_by"]),
-                        kept=bool(deleted.get("kept", False)),
-                    )
-                    for deleted in stored["deletes"]
-                ),
-                writer={_text(key): _text(value) for key, value in stored["writer"].items()},
-                checks=tuple(map(CheckResult.from_json, stored.get("checks", ()))),
-                recovered_write_id=_text(stored.get("recovered_write_id", "")),
-                log_id=_text(stored.get("log_id", "")),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            fields = msgspec.json.decode(data.removeprefix(BOM_UTF8))  # an editor may have put a mark there
+            if fields["format"] != ENTRY_FORMAT:
+                raise InvalidInputError(f"format {fields['format']!r}: upgrade table_writer to read it")
+            missing = sorted(cls.__dataclass_fields__.keys() - ADDED_LATER - fields.keys())
+            if missing:
+                raise InvalidInputError(f"it has no {', '.join(missing)}")
+            _change_locations(fields, partial(_lengthen, root=root), lambda path: f"{root.key}{path}")
+            fields["checks"] = tuple(map(CheckResult.from_json, fields.get("checks", ())))
+            entry = msgspec.convert(fields, cls)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidInputError(f"{where} cannot be read: {type(error).__name__}: {error}") from error
         if entry.version != version:
             raise InvalidInputError(f"{where} says it is version {entry.version}: the file was moved or copied")
@@ -280,27 +230,28 @@ class LogEntry:
         return entry
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected a text, found {type(value).__name__}")
-    value.encode()  # half a surrogate pair could not be stored again
-    return value
-
-
-def _number(value: Any) -> int | None:
-    return None if value is None else int(value)
+def _change_locations(fields: dict[str, Any], change: Callable[[str], str], change_key: Callable[[str], str]) -> None:
+    """Change every location and key of an entry's fields: on the store they are relative to the table's root."""
+    for partition in fields["partitions"]:
+        for name in ("old_location", "new_location"):
+            if partition[name] is not None:
+                partition[name] = change(partition[name])
+    for one in (*fields["replaced"], *fields["deletes"]):
+        one["location"] = change(one["location"])
+        for found in one.get("objects", ()):
+            found["path"] = change_key(found["path"])
 
 
 def _figures(partition: EntryPartition) -> tuple[int, ...]:
     return (partition.rows or 0, partition.bytes, partition.raw_bytes or 0, partition.files)
 
 
-def _shorten(location: str, root: Location) -> str:
+def _shorten(location: str, *, root: Location) -> str:
     parsed = Location.parse(location)
     return root.relative_key(parsed) if root.contains(parsed) else str(parsed)
 
 
-def _lengthen(text: str, root: Location) -> str:
+def _lengthen(text: str, *, root: Location) -> str:
     if "://" in text:
         return str(Location.parse(text))
     if ".." in text.split("/"):
@@ -308,53 +259,8 @@ def _lengthen(text: str, root: Location) -> str:
     return str(Location(root.scheme, root.bucket, root.key + text))
 
 
-def _partition_to_json(partition: EntryPartition, root: Location) -> dict[str, Any]:
-    old, new = partition.old_location, partition.new_location
-    return {
-        "values": list(partition.values),
-        "old_location": None if old is None else _shorten(old, root),
-        "new_location": None if new is None else _shorten(new, root),
-        "rows": partition.rows,
-        "bytes": partition.bytes,
-        "raw_bytes": partition.raw_bytes,
-        "files": partition.files,
-    }
-
-
-def _partition_from_json(stored: Mapping[str, Any], root: Location) -> EntryPartition:
-    old, new = stored["old_location"], stored["new_location"]
-    return EntryPartition(
-        values=tuple(_text(value) for value in stored["values"]),
-        old_location=None if old is None else _lengthen(_text(old), root),
-        new_location=None if new is None else _lengthen(_text(new), root),
-        rows=_number(stored["rows"]),
-        bytes=int(stored["bytes"]),
-        raw_bytes=_number(stored["raw_bytes"]),
-        files=int(stored["files"]),
-    )
-
-
-def _below(key: str, root: Location) -> str:
+def _below(key: str, *, root: Location) -> str:
     """Return a listed file's path below the root: a rename of the table moves both."""
     if not key.startswith(root.key):
         raise InvalidInputError(f"{key!r} is not below {root}: such files are not scheduled")
     return key.removeprefix(root.key)
-
-
-def _replaced_to_json(replaced: ReplacedLocation, root: Location) -> dict[str, Any]:
-    return {
-        "location": _shorten(replaced.location, root),
-        "delete_after": replaced.delete_after.isoformat(),
-        "objects": [{"path": _below(o.key, root), "size": o.size_bytes, "etag": o.etag} for o in replaced.objects],
-    }
-
-
-def _replaced_from_json(stored: Mapping[str, Any], root: Location) -> ReplacedLocation:
-    return ReplacedLocation(
-        location=_lengthen(_text(stored["location"]), root),
-        delete_after=datetime.fromisoformat(stored["delete_after"]),
-        objects=tuple(
-            ReplacedObject(key=root.key + _text(o["path"]), size_bytes=int(o["size"]), etag=_text(o["etag"]))
-            for o in stored["objects"]
-        ),
-    )

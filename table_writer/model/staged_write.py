@@ -8,11 +8,12 @@ cannot leave it.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
+
+import msgspec
 
 from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.model.check_result import CheckResult
@@ -80,6 +81,74 @@ class RecordedScope:
                 write_id=self.write_id,
             )
         return frozenset(existing) & self.chosen
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Partition:
+    """As stored; ``files`` are keys below the write's own directory."""
+
+    values: PartitionValues
+    rows: int
+    bytes: int
+    raw_bytes: int | None
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Table:
+    """As stored: what decides whether the table is still the one that the write was planned for."""
+
+    database: str
+    name: str
+    kind: str
+    created_at_seconds: int
+    columns: tuple[tuple[str, str, str], ...]  # name, type, comment
+    partition_columns: tuple[tuple[str, str, str], ...]
+    root: str
+    input_format: str
+    serde: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Scope:
+    known: tuple[PartitionValues, ...]
+    chosen: tuple[PartitionValues, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Spellings:
+    types: tuple[str, ...]
+    time_zone: str
+    names: tuple[tuple[PartitionValues, tuple[PartitionValues, ...]], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Stored:
+    """A record as it is stored, in this order."""
+
+    format: int
+    mode: WriteMode
+    created_at: datetime
+    base_version: int
+    log_id: str
+    hint: int
+    in_doubt: tuple[int, ...]
+    schema: str
+    added_schema: str
+    where: str
+    scope: _Scope | None  # of a predicate; the other scopes follow from the mode
+    idempotency_key: str
+    tags: dict[str, str]
+    max_copied_bytes: int | None
+    spellings: _Spellings
+    notes: tuple[str, ...]
+    table: _Table
+    row_bytes: int
+    statistics: dict[str, Any]
+    partitions: tuple[_Partition, ...]
+    checks: tuple[Any, ...]
+    writer: dict[str, str]
+    expires_after_seconds: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,44 +222,50 @@ class StagedRecord:
     def to_fields(self) -> dict[str, Any]:
         """Return what is stored of the staged write itself; a record that does not validate is never stored."""
         self.validate()
-        plan, prefix = self.plan, self.plan.data_location.key
-        return {
-            "format": STAGED_FORMAT,
-            "mode": plan.mode.value,
-            "created_at": plan.created_at.isoformat(),
-            "base_version": plan.base_version,
-            "log_id": plan.log_id,
-            "hint": plan.hint,
-            "in_doubt": sorted(plan.in_doubt),
-            "schema": plan.schema,
-            "added_schema": self.added_schema,
-            "where": plan.where,
-            "scope": _scope_fields(plan.scope),
-            "idempotency_key": plan.idempotency_key,
-            "tags": dict(plan.tags),
-            "max_copied_bytes": plan.max_copied_bytes,
-            "spellings": _spellings_fields(plan.spellings),
-            "notes": list(plan.notes),
-            "table": _table_fields(plan.table),
-            "row_bytes": self.files.row_bytes,
-            "statistics": {name: one.to_json() for name, one in self.files.statistics.items()},
-            "partitions": [
-                {
-                    "values": list(one.values),
-                    "rows": one.rows,
-                    "bytes": one.bytes,
-                    "raw_bytes": one.raw_bytes,
-                    "files": [key.removeprefix(prefix) for key in one.keys],
-                }
-                for one in self.files.partitions
-            ],
-            "checks": [result.to_json() for result in self.files.checks],
-            "writer": dict(self.writer),
-            "expires_after_seconds": self.expires_after_seconds,
-        }
+        plan, files = self.plan, self.files
+        stored = _Stored(
+            format=STAGED_FORMAT,
+            mode=plan.mode,
+            created_at=plan.created_at,
+            base_version=plan.base_version,
+            log_id=plan.log_id,
+            hint=plan.hint,
+            in_doubt=tuple(sorted(plan.in_doubt)),
+            schema=plan.schema,
+            added_schema=self.added_schema,
+            where=plan.where,
+            scope=_scope_of(plan.scope),
+            idempotency_key=plan.idempotency_key,
+            tags=dict(plan.tags),
+            max_copied_bytes=plan.max_copied_bytes,
+            spellings=_Spellings(
+                types=plan.spellings.types,
+                time_zone=plan.spellings.time_zone,
+                names=tuple(plan.spellings.names.items()),
+            ),
+            notes=plan.notes,
+            table=_table_of(plan.table),
+            row_bytes=files.row_bytes,
+            statistics={name: one.to_json() for name, one in files.statistics.items()},
+            partitions=tuple(
+                _Partition(
+                    values=one.values,
+                    rows=one.rows,
+                    bytes=one.bytes,
+                    raw_bytes=one.raw_bytes,
+                    files=tuple(key.removeprefix(plan.data_location.key) for key in one.keys),
+                )
+                for one in files.partitions
+            ),
+            checks=tuple(result.to_json() for result in files.checks),
+            writer=dict(self.writer),
+            expires_after_seconds=self.expires_after_seconds,
+        )
+        fields: dict[str, Any] = msgspec.to_builtins(stored, builtin_types=(datetime,))
+        return {**fields, "created_at": plan.created_at.isoformat()}
 
     @classmethod
-    def from_fields(cls, stored: Mapping[str, Any], *, layout: TableLayout, write_id: str) -> StagedRecord:
+    def from_fields(cls, fields: Mapping[str, Any], *, layout: TableLayout, write_id: str) -> StagedRecord:
         """Read and validate the record of one write.
 
         Raises
@@ -200,9 +275,9 @@ class StagedRecord:
         """
         where = f"staged write {write_id} below {layout.root}"
         try:
-            if stored["format"] != STAGED_FORMAT:
-                raise InvalidInputError(f"{where} has format {stored['format']!r}: upgrade table_writer to read it")
-            record = _read(stored, layout, write_id)
+            if fields["format"] != STAGED_FORMAT:
+                raise InvalidInputError(f"{where} has format {fields['format']!r}: upgrade table_writer to read it")
+            record = _record(msgspec.convert(fields, _Stored), layout, write_id)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             if isinstance(error, InvalidInputError):
                 raise
@@ -233,51 +308,49 @@ class FoundStaged:
         return self.age_seconds > self.record.expires_after_seconds
 
 
-def _read(stored: Mapping[str, Any], layout: TableLayout, write_id: str) -> StagedRecord:
-    mode, table = WriteMode(stored["mode"]), _table(stored["table"], layout.root)
-    where = _text(stored["where"])
+def _record(stored: _Stored, layout: TableLayout, write_id: str) -> StagedRecord:
+    table = _table(stored.table, layout.root)
+    spelled = stored.spellings
     plan = WritePlan(
         write_id=write_id,
-        mode=mode,
+        mode=stored.mode,
         table=table,
         layout=layout,
-        schema=_schema(stored["schema"]),
-        base_version=int(stored["base_version"]),
-        hint=int(stored["hint"]),
-        in_doubt=frozenset(int(version) for version in stored["in_doubt"]),
-        created_at=datetime.fromisoformat(stored["created_at"]),
-        log_id=_text(stored["log_id"]),
-        scope=_scope(stored["scope"], mode, where, table, write_id),
-        where=where,
-        idempotency_key=_text(stored["idempotency_key"]),
-        tags=_texts(stored["tags"]),
-        max_copied_bytes=None if stored["max_copied_bytes"] is None else int(stored["max_copied_bytes"]),
-        spellings=_spellings(stored["spellings"], str(table.name)),
-        notes=tuple(map(_text, stored["notes"])),
+        schema=_schema(stored.schema),
+        base_version=stored.base_version,
+        hint=stored.hint,
+        in_doubt=frozenset(stored.in_doubt),
+        created_at=stored.created_at,
+        log_id=stored.log_id,
+        scope=_scope(stored, str(table.name), write_id),
+        where=stored.where,
+        idempotency_key=stored.idempotency_key,
+        tags=stored.tags,
+        max_copied_bytes=stored.max_copied_bytes,
+        spellings=Spellings(spelled.types, spelled.time_zone, dict(spelled.names), str(table.name)),
+        notes=stored.notes,
     )
-    partitions = tuple(
-        StagedPartition(
-            values=_values(one["values"]),
-            keys=FileKeys([f"{plan.data_location.key}{_text(name)}" for name in one["files"]]),
-            rows=int(one["rows"]),
-            bytes=int(one["bytes"]),
-            raw_bytes=None if one["raw_bytes"] is None else int(one["raw_bytes"]),
-        )
-        for one in stored["partitions"]
-    )
-    statistics = {_text(name): ColumnStatistics.from_json(one) for name, one in stored["statistics"].items()}
     files = StagedFiles(
         plan=plan,
-        partitions=partitions,
-        row_bytes=int(stored["row_bytes"]),
-        checks=tuple(map(CheckResult.from_json, stored["checks"])),
-        statistics=statistics,
+        partitions=tuple(
+            StagedPartition(
+                values=one.values,
+                keys=FileKeys([f"{plan.data_location.key}{name}" for name in one.files]),
+                rows=one.rows,
+                bytes=one.bytes,
+                raw_bytes=one.raw_bytes,
+            )
+            for one in stored.partitions
+        ),
+        row_bytes=stored.row_bytes,
+        checks=tuple(map(CheckResult.from_json, stored.checks)),
+        statistics={name: ColumnStatistics.from_json(one) for name, one in stored.statistics.items()},
     )
     return StagedRecord(
         files=files,
-        expires_after_seconds=expiry_seconds(stored["expires_after_seconds"]) or math.nan,
-        added_schema=_schema(stored["added_schema"]),
-        writer=_texts(stored["writer"]),
+        expires_after_seconds=stored.expires_after_seconds,
+        added_schema=_schema(stored.added_schema),
+        writer=stored.writer,
     )
 
 
@@ -287,84 +360,54 @@ def expiry_seconds(value: object) -> float | None:
     return float(value) if known and isinstance(value, int | float) else None
 
 
-def _table_fields(table: Table) -> dict[str, Any]:
-    """Return what decides whether the table is still the one that the write was planned for."""
-    return {
-        "database": table.name.database,
-        "name": table.name.name,
-        "kind": table.kind,
-        "created_at_seconds": table.created_at_seconds,
-        "columns": [[column.name, column.type, column.comment] for column in table.columns],
-        "partition_columns": [[column.name, column.type, column.comment] for column in table.partition_columns],
-        "root": table.root,
-        "input_format": table.input_format,
-        "serde": table.serde,
-    }
-
-
-def _table(stored: Mapping[str, Any], layout_root: Location) -> Table:
-    root = _text(stored["root"])
-    if not Location.parse(root).same_place(layout_root):
-        raise InvalidInputError(f"it was staged for a table at {root}, and lies below {layout_root}")
-    return Table(
-        name=TableName(_text(stored["database"]), _text(stored["name"])),
-        kind=_text(stored["kind"]),
-        location=root,
-        columns=tuple(Column(*map(_text, one)) for one in stored["columns"]),
-        partition_columns=tuple(Column(*map(_text, one)) for one in stored["partition_columns"]),
-        parameters={ROOT_PARAMETER: root},
-        input_format=_text(stored["input_format"]),
-        serde=_text(stored["serde"]),
-        created_at_seconds=int(stored["created_at_seconds"]),
+def _table_of(table: Table) -> _Table:
+    return _Table(
+        database=table.name.database,
+        name=table.name.name,
+        kind=table.kind,
+        created_at_seconds=table.created_at_seconds,
+        columns=tuple((one.name, one.type, one.comment) for one in table.columns),
+        partition_columns=tuple((one.name, one.type, one.comment) for one in table.partition_columns),
+        root=table.root,
+        input_format=table.input_format,
+        serde=table.serde,
     )
 
 
-def _scope_fields(scope: Scope) -> dict[str, Any] | None:
-    """Return a recorded scope; the others follow from the mode."""
+def _table(stored: _Table, layout_root: Location) -> Table:
+    if not Location.parse(stored.root).same_place(layout_root):
+        raise InvalidInputError(f"it was staged for a table at {stored.root}, and lies below {layout_root}")
+    return Table(
+        name=TableName(stored.database, stored.name),
+        kind=stored.kind,
+        location=stored.root,
+        columns=tuple(Column(*one) for one in stored.columns),
+        partition_columns=tuple(Column(*one) for one in stored.partition_columns),
+        parameters={ROOT_PARAMETER: stored.root},
+        input_format=stored.input_format,
+        serde=stored.serde,
+        created_at_seconds=stored.created_at_seconds,
+    )
+
+
+def _scope_of(scope: Scope) -> _Scope | None:
     if not isinstance(scope, RecordedScope):
         return None
-    return {"known": sorted(map(list, scope.known)), "chosen": sorted(map(list, scope.chosen))}
+    return _Scope(known=tuple(sorted(scope.known)), chosen=tuple(sorted(scope.chosen)))
 
 
-def _scope(stored: Mapping[str, Any] | None, mode: WriteMode, where: str, table: Table, write_id: str) -> Scope:
-    if mode is WriteMode.OVERWRITE_TABLE:
+def _scope(stored: _Stored, table: str, write_id: str) -> Scope:
+    if stored.mode is WriteMode.OVERWRITE_TABLE:
         return every_partition
-    if stored is None:
-        if where:
+    if stored.scope is None:
+        if stored.where:
             raise InvalidInputError("its predicate has no partitions")
         return no_partition
-    known, chosen = (frozenset(map(_values, stored[name])) for name in ("known", "chosen"))
-    return RecordedScope(known, chosen, where, str(table.name), write_id)
+    return RecordedScope(frozenset(stored.scope.known), frozenset(stored.scope.chosen), stored.where, table, write_id)
 
 
-def _spellings_fields(spellings: Spellings) -> dict[str, Any]:
-    names = [[list(key), list(map(list, found))] for key, found in spellings.names.items()]
-    return {"types": list(spellings.types), "time_zone": spellings.time_zone, "names": names}
-
-
-def _spellings(stored: Mapping[str, Any], table: str) -> Spellings:
-    names = {_values(key): tuple(map(_values, found)) for key, found in stored["names"]}
-    return Spellings(_values(stored["types"]), _text(stored["time_zone"]), names, table)
-
-
-def _values(stored: Any) -> PartitionValues:
-    return tuple(map(_text, stored))
-
-
-def _schema(stored: object) -> str:
+def _schema(text: str) -> str:
     """Read a schema, which is empty or Spark's JSON of one."""
-    text = _text(stored)
     if text and not isinstance(json.loads(text)["fields"], list):
         raise TypeError("a schema has no fields")
     return text
-
-
-def _texts(stored: Mapping[Any, Any]) -> dict[str, str]:
-    return {_text(name): _text(value) for name, value in stored.items()}
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected a text, found {type(value).__name__}")
-    value.encode()  # half a surrogate pair could not be stored again
-    return value

@@ -115,8 +115,6 @@ def vacuum(world: Attacked) -> object:
 
 HARMLESS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
     "an unknown field is ignored": lambda entry: {**entry, "extra": {"a": [1]}},
-    "a flag counts as a number": lambda entry: {**entry, "base_version": True},
-    "digits in a text count as a number": lambda entry: {**entry, "version": "2"},
     "the year 9999": lambda entry: {**entry, "created_at": "9999-12-31T23:59:59-23:59"},
     "the year 1": lambda entry: {**entry, "created_at": "0001-01-01T00:00:00+23:59"},
     "another table's name, as after a rename": lambda entry: {**entry, "table": "mart.invoices"},
@@ -134,12 +132,10 @@ def test_what_does_no_harm_is_read(change: Callable[[dict[str, Any]], dict[str, 
     assert not any(survives_every_call(changed).values())
 
 
-def test_a_byte_order_mark_and_other_unicode_encodings_are_read() -> None:
-    for encoding in ("utf-8-sig", "utf-16", "utf-32"):
-        world = Attacked()
-        text = json.dumps(world.entry(2))
-        world.replace_body(world.layout.entry_key(2), text.encode(encoding))
-        assert world.keeper.history(T).versions[0].version == 2
+def test_a_byte_order_mark_that_an_editor_has_put_before_an_entry_is_read() -> None:
+    world = Attacked()
+    world.replace_body(world.layout.entry_key(2), json.dumps(world.entry(2)).encode("utf-8-sig"))
+    assert world.keeper.history(T).versions[0].version == 2
 
 
 def test_a_partition_named_twice_is_refused() -> None:

@@ -1,0 +1,66 @@
+"""Entries and records that were stored before their format was declared: they load, and go back byte for byte."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from table_writer.errors import InvalidInputError
+from table_writer.model.entry import LogEntry, Operation
+from table_writer.model.location import Location
+from table_writer.model.staged_write import StagedRecord
+from table_writer.model.write import TableLayout
+from tests.publish.world import ROOT
+
+STORED = Path(__file__).parent / "stored"
+ENTRIES = sorted(STORED.glob("entry-*.json"))
+
+
+def loaded(path: Path) -> LogEntry:
+    version = int(path.stem.removeprefix("entry-"))
+    return LogEntry.from_json(path.read_bytes(), root=Location.parse(ROOT), version=version)
+
+
+@pytest.mark.parametrize("path", ENTRIES, ids=lambda path: path.stem)
+def test_an_entry_goes_back_to_the_bytes_it_came_from(path: Path) -> None:
+    assert loaded(path).to_json(Location.parse(ROOT)) == path.read_bytes()
+
+
+def test_every_operation_is_among_the_entries() -> None:
+    assert {loaded(path).operation for path in ENTRIES} == set(Operation)
+
+
+@pytest.mark.parametrize("path", ENTRIES, ids=lambda path: path.stem)
+def test_an_entry_follows_its_table_to_another_root(path: Path) -> None:
+    elsewhere = Location.parse("s3a://other/place/")
+    moved = LogEntry.from_json(path.read_bytes(), root=elsewhere, version=loaded(path).version)
+    locations = [one.new_location for one in moved.partitions] + [
+        one.location for one in (*moved.replaced, *moved.deletes)
+    ]
+    assert all(location is None or location.startswith(str(elsewhere)) for location in locations)
+    assert moved.to_json(elsewhere) == path.read_bytes()
+
+
+@pytest.mark.parametrize("added_later", ["log_id", "row_bytes", "recovered_write_id", "checks"])
+def test_an_entry_from_before_a_field_was_added_loads(added_later: str) -> None:
+    fields = json.loads(ENTRIES[0].read_bytes())
+    del fields[added_later]
+    assert LogEntry.from_json(json.dumps(fields).encode(), root=Location.parse(ROOT), version=1).version == 1
+
+
+def test_an_entry_without_a_field_that_there_always_was_is_refused() -> None:
+    fields = json.loads(ENTRIES[0].read_bytes())
+    for name in fields.keys() - {"log_id", "row_bytes", "recovered_write_id", "checks", "format"}:
+        lacking = {key: value for key, value in fields.items() if key != name}
+        with pytest.raises(InvalidInputError, match=name):
+            LogEntry.from_json(json.dumps(lacking).encode(), root=Location.parse(ROOT), version=1)
+
+
+def test_a_staged_write_goes_back_to_the_fields_it_came_from() -> None:
+    stored = json.loads((STORED / "staged.json").read_bytes())
+    layout = TableLayout(Location.parse(ROOT))
+    record = StagedRecord.from_fields(stored["staged"], layout=layout, write_id=stored["write_id"])
+    assert json.dumps(record.to_fields()) == json.dumps(stored["staged"])
+    assert record.plan.spellings.names == {("1",): (("01",),)}
