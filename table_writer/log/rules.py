@@ -44,9 +44,8 @@ class Standing(enum.Enum):
     IN_DOUBT = "it may yet publish a partition, or the idempotency key, of this write: wait, then recover it"
 
 
-def standing(  # noqa: PLR0913  # all that the decision depends on
-    entry: LogEntry,
-    outcome: Outcome | None,
+def standing(
+    record: SlotRecord,
     draft: LogEntry,
     in_doubt_at_plan: Collection[int],
     *,
@@ -54,12 +53,12 @@ def standing(  # noqa: PLR0913  # all that the decision depends on
     appends: bool = False,
     data: Location | None = None,
 ) -> Standing:
-    """Decide what ``entry`` means to the write that wants to claim ``draft``.
+    """Decide what another write's entry means to the write that wants to claim ``draft``.
 
     Parameters
     ----------
-    entry, outcome
-        Another write's entry and how it ended, ``None`` while it is in doubt.
+    record
+        The entry, and how it ended.
     draft
         The entry this write wants to claim; its ``base_version`` was the newest when it was planned.
     in_doubt_at_plan
@@ -71,6 +70,7 @@ def standing(  # noqa: PLR0913  # all that the decision depends on
     data
         The write's own directory. A vacuum that names it has given the write up, though that may have no rows at all.
     """
+    entry, outcome = record.entry, record.outcome
     seen = entry.version <= draft.base_version and entry.version not in in_doubt_at_plan
     if entry.operation is Operation.VACUUM:
         meets = not seen and outcome is not Outcome.ABANDONED and _deletes_of(entry, draft, data)

@@ -311,8 +311,7 @@ class Publisher:
         plan.scope(frozenset().union(*(record.entry.partition_values for record in records)))  # asked once for all
         for record in records:
             verdict = standing(
-                record.entry,
-                record.outcome,
+                record,
                 draft,
                 plan.in_doubt,
                 scope=plan.scope,

@@ -102,22 +102,22 @@ def test_what_another_entry_means_to_a_write_that_was_planned_at_version_5(
     theirs: LogEntry, outcome: Outcome | None, expected: Standing
 ) -> None:
     draft = entry(7, D1, D2, write_id="mine", base_version=5, idempotency_key="k")
-    assert standing(theirs, outcome, draft, {4}, data=LAYOUT.data("mine")) is expected
+    assert standing(SlotRecord(theirs, outcome, 0.0), draft, {4}, data=LAYOUT.data("mine")) is expected
 
 
 def test_a_write_without_a_key_has_no_key_in_common_with_another() -> None:
-    assert standing(entry(6, D3), None, entry(7, D1), ()) is Standing.UNRELATED
+    assert standing(SlotRecord(entry(6, D3), None, 0.0), entry(7, D1), ()) is Standing.UNRELATED
     keyed = entry(7, D1, idempotency_key="k")
-    assert standing(entry(6, D3), None, keyed, ()) is Standing.UNRELATED
-    assert standing(replace(keyed, version=6), None, entry(7, D3), ()) is Standing.UNRELATED
+    assert standing(SlotRecord(entry(6, D3), None, 0.0), keyed, ()) is Standing.UNRELATED
+    assert standing(SlotRecord(replace(keyed, version=6), None, 0.0), entry(7, D3), ()) is Standing.UNRELATED
 
 
 def test_a_write_that_builds_on_what_is_there_conflicts_with_nobody_and_waits_for_all() -> None:
     draft = entry(7, D1, base_version=5)
-    assert standing(entry(6, D1), PUBLISHED, draft, (), appends=True) is Standing.EARLIER
-    assert standing(entry(6, D1), None, draft, (), appends=True) is Standing.IN_DOUBT
+    assert standing(SlotRecord(entry(6, D1), PUBLISHED, 0.0), draft, (), appends=True) is Standing.EARLIER
+    assert standing(SlotRecord(entry(6, D1), None, 0.0), draft, (), appends=True) is Standing.IN_DOUBT
     deletes_it = vacuum(6, LAYOUT.data("w7"))
-    assert standing(deletes_it, None, draft, (), appends=True) is Standing.DELETED
+    assert standing(SlotRecord(deletes_it, None, 0.0), draft, (), appends=True) is Standing.DELETED
 
 
 def test_what_a_predicate_selects_counts_as_much_as_what_has_rows() -> None:
@@ -126,16 +126,16 @@ def test_what_a_predicate_selects_counts_as_much_as_what_has_rows() -> None:
     def only_d3(existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
         return frozenset(existing) & {D3}
 
-    assert standing(entry(6, D3), PUBLISHED, draft, (), scope=only_d3) is Standing.CONFLICT
-    assert standing(entry(6, D2), PUBLISHED, draft, (), scope=only_d3) is Standing.UNRELATED
-    assert standing(entry(6, D2), None, draft, (), scope=every_partition) is Standing.IN_DOUBT
+    assert standing(SlotRecord(entry(6, D3), PUBLISHED, 0.0), draft, (), scope=only_d3) is Standing.CONFLICT
+    assert standing(SlotRecord(entry(6, D2), PUBLISHED, 0.0), draft, (), scope=only_d3) is Standing.UNRELATED
+    assert standing(SlotRecord(entry(6, D2), None, 0.0), draft, (), scope=every_partition) is Standing.IN_DOUBT
 
 
 def test_a_write_of_nothing_is_given_up_by_its_directory_alone() -> None:
     nothing = entry(7, write_id="mine", base_version=5)
     deletes_it = vacuum(6, LAYOUT.data("mine"))
-    assert standing(deletes_it, None, nothing, (), data=LAYOUT.data("mine")) is Standing.DELETED
-    assert standing(deletes_it, None, nothing, ()) is Standing.UNRELATED
+    assert standing(SlotRecord(deletes_it, None, 0.0), nothing, (), data=LAYOUT.data("mine")) is Standing.DELETED
+    assert standing(SlotRecord(deletes_it, None, 0.0), nothing, ()) is Standing.UNRELATED
 
 
 def test_a_claim_is_over_only_after_its_own_time() -> None:

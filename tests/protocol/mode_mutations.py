@@ -71,7 +71,7 @@ class TrustsTheMetastore(Protocol):
 
 class OverwritesWhatItHasNotSeen(Protocol):
     def standing(self, record: SlotRecord, draft: LogEntry, plan: Planned) -> Standing:
-        return standing(record.entry, record.outcome, draft, plan.in_doubt, scope=plan.write.scope, appends=True)
+        return standing(record, draft, plan.in_doubt, scope=plan.write.scope, appends=True)
 
 
 class CreatesByAlter(Protocol):
@@ -90,7 +90,7 @@ class CreatesWhatExists(Protocol):
 
 class ConflictsOnlyWithItsRows(Protocol):
     def standing(self, record: SlotRecord, draft: LogEntry, plan: Planned) -> Standing:
-        return standing(record.entry, record.outcome, draft, plan.in_doubt)
+        return standing(record, draft, plan.in_doubt)
 
 
 class DropsWithoutEmptying(Protocol):

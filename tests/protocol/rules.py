@@ -56,9 +56,7 @@ class Rules:
     def standing(self, record: SlotRecord, draft: LogEntry, plan: Planned) -> Standing:
         write = plan.write
         data = location(write.write_id)
-        return standing(
-            record.entry, record.outcome, draft, plan.in_doubt, scope=write.scope, appends=write.appends, data=data
-        )
+        return standing(record, draft, plan.in_doubt, scope=write.scope, appends=write.appends, data=data)
 
     def repeats(self, records: Sequence[SlotRecord], key: str) -> bool:
         """Whether a write with this key is published already."""
