@@ -17,7 +17,7 @@ from itertools import chain
 
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.log.open_table import OpenTable
-from table_writer.log.owner import Owner, claim_root
+from table_writer.log.owner import Owner, take_root
 from table_writer.log.removal import batches
 from table_writer.maintenance import Maintenance
 from table_writer.model.message import CommitMessage, PendingUpload, UploadedPart, names_of_task
@@ -144,7 +144,7 @@ class ScaleWorld:
             open_object_store=lambda _: self.store,
         )
         self.services: OpenTable = self.all_services.open_table(TABLE)
-        claim_root(self.store, self.services.layout, Owner.of(self.services.table, self.metastore.uri))
+        take_root(self.store, self.services.layout, Owner.of(self.services.table, self.metastore.uri))
 
     @property
     def keeper(self) -> Maintenance:

@@ -21,7 +21,6 @@ from table_writer.storage.object_store import ObjectStore, StoredObject
 __all__ = [
     "Owner",
     "adopt_root",
-    "claim_root",
     "home_of",
     "is_moved",
     "is_of_earlier_table",
@@ -31,6 +30,7 @@ __all__ = [
     "refuse_nested_roots",
     "require_in_place",
     "require_owner",
+    "take_root",
 ]
 
 
@@ -91,7 +91,7 @@ class Owner:
             ) from error
 
 
-def claim_root(
+def take_root(
     store: ObjectStore, layout: TableLayout, owner: Owner, *, first_write: Callable[[], None] = lambda: None
 ) -> str:
     """Make sure that the files below the root are this table's; returns the id of its log.

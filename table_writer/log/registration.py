@@ -35,8 +35,8 @@ from table_writer.storage.object_store import ObjectStore, StoredObject
 from table_writer.version import __version__
 
 __all__ = [
+    "FoundRegistration",
     "Heartbeat",
-    "Registered",
     "Registration",
     "check_keys",
     "put_check_results",
@@ -93,7 +93,7 @@ def _process(pid: int) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Registered:
+class FoundRegistration:
     """A registration as another process finds it."""
 
     write_id: str
@@ -106,7 +106,9 @@ class Registered:
     staged: Mapping[str, Any] = field(default_factory=dict, repr=False)  # as stored; see ``record``
 
     @classmethod
-    def parse(cls, write_id: str, key: str, stored: StoredObject, allowance: Allowance | None = None) -> Registered:
+    def parse(
+        cls, write_id: str, key: str, stored: StoredObject, allowance: Allowance | None = None
+    ) -> FoundRegistration:
         """Read the sign of a running write; of what cannot be read its age still tells.
 
         Raises
@@ -119,7 +121,7 @@ class Registered:
     @classmethod
     def parse_staged(
         cls, write_id: str, key: str, stored: StoredObject, allowance: Allowance | None = None
-    ) -> Registered:
+    ) -> FoundRegistration:
         """Read the record of a staged write; one that cannot be read expires as late as any."""
         body = _fields(key, stored.body, allowance or Allowance())
         staged = _dict(body.get("staged")) if body.get("write_id") == write_id else {}
@@ -131,7 +133,7 @@ class Registered:
         )
 
     @classmethod
-    def _of(cls, write_id: str, key: str, stored: StoredObject, body: Mapping[str, Any]) -> Registered:
+    def _of(cls, write_id: str, key: str, stored: StoredObject, body: Mapping[str, Any]) -> FoundRegistration:
         return cls(
             write_id=write_id,
             key=key,
@@ -174,7 +176,7 @@ class Registered:
         return bool(same_place and PID.fullmatch(pid) and _process(int(pid)) != there)
 
 
-def read_registrations(store: ObjectStore, layout: TableLayout) -> dict[str, Registered]:
+def read_registrations(store: ObjectStore, layout: TableLayout) -> dict[str, FoundRegistration]:
     """Read what is registered of all writes that are running, staged or dead, by ``write_id``.
 
     Running ones are listed first: a write that is staged meanwhile is found in one of the two lists.
@@ -187,11 +189,11 @@ def read_registrations(store: ObjectStore, layout: TableLayout) -> dict[str, Reg
 
 def read_registration(
     store: ObjectStore, layout: TableLayout, write_id: str, allowance: Allowance | None = None
-) -> Registered | None:
+) -> FoundRegistration | None:
     """Read what is registered of one write, ``None`` if nothing is; once it is staged, nothing else counts."""
     for key, parse in (
-        (layout.staged_key(write_id), Registered.parse_staged),
-        (layout.registration_key(write_id), Registered.parse),
+        (layout.staged_key(write_id), FoundRegistration.parse_staged),
+        (layout.registration_key(write_id), FoundRegistration.parse),
     ):
         stored = store.get(key)
         if stored is not None:

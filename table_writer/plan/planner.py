@@ -15,11 +15,11 @@ from table_writer.errors import InvalidInputError
 from table_writer.log.files import existing_values
 from table_writer.log.open_table import OpenTable
 from table_writer.log.owner import (
-    claim_root,
     other_tables,
     refuse_left_log,
     refuse_nested_roots,
     require_in_place,
+    take_root,
 )
 from table_writer.log.table_log import LogState
 from table_writer.model.new_table import SchemaMode
@@ -189,7 +189,7 @@ class Planner:
 
         require_in_place(self._store, self._layout, self._table)
         owner = self._opened.owner
-        log_id = claim_root(self._store, self._layout, owner, first_write=first_write)
+        log_id = take_root(self._store, self._layout, owner, first_write=first_write)
         self._log.expect(log_id)
         return tuple(notes), log_id
 

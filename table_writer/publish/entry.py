@@ -27,13 +27,13 @@ __all__ = [
     "NotThereError",
     "Replaced",
     "check_each",
-    "completed",
-    "drafted",
+    "entry_of",
     "files_as_named",
     "files_there",
     "replaced_locations",
     "require_not_fewer",
     "there_under_other_names",
+    "with_old_locations",
 ]
 
 
@@ -46,7 +46,7 @@ PARTS_ETAG: Final = re.compile(r"[0-9a-f]{32}-\d+")  # S3's, of an upload in par
 Wanted = TypeVar("Wanted")
 
 
-def drafted(staged: StagedFiles, *, publish_timeout_seconds: float, identity: Mapping[str, str]) -> LogEntry:
+def entry_of(staged: StagedFiles, *, publish_timeout_seconds: float, identity: Mapping[str, str]) -> LogEntry:
     """Return the entry of a write as far as its files tell: where partitions are now is not known yet."""
     plan = staged.plan
     partitions = tuple(
@@ -80,7 +80,7 @@ def drafted(staged: StagedFiles, *, publish_timeout_seconds: float, identity: Ma
     )
 
 
-def completed(
+def with_old_locations(
     partition: EntryPartition, now: PartitionsNow, carried: Mapping[PartitionValues, Carried]
 ) -> EntryPartition:
     """Fill in where readers look now, and count the files that an append copies."""

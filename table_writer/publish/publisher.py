@@ -26,7 +26,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.write import StagedFiles, WriteMode, WritePlan, no_partition
 from table_writer.publish.append import Carried, CarryOver, CopyFiles
-from table_writer.publish.entry import Replaced, completed, drafted, replaced_locations
+from table_writer.publish.entry import Replaced, entry_of, replaced_locations, with_old_locations
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, outcome_unknown
 
@@ -200,7 +200,7 @@ class Publisher:
 
     def _draft(self, staged: StagedFiles) -> LogEntry:
         timeout = self._opened.config.publish_timeout_seconds
-        return drafted(staged, publish_timeout_seconds=timeout, identity=self._opened.identity)
+        return entry_of(staged, publish_timeout_seconds=timeout, identity=self._opened.identity)
 
     def _look(self, plan: WritePlan, draft: LogEntry, carry_over: CarryOver, state: LogState) -> _Look | None:
         """Read the table and the partitions again: the only look that a claim is based on.
@@ -225,7 +225,7 @@ class Publisher:
             if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
                 break
         placed = _placed(draft, carry_over).partitions
-        partitions = tuple(completed(one, now, carry_over.carried) for one in placed)
+        partitions = tuple(with_old_locations(one, now, carry_over.carried) for one in placed)
         entry = replace(
             draft,
             created_at=datetime.now(UTC),

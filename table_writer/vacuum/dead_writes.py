@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from table_writer.log.history import History
-from table_writer.log.registration import Registered, check_keys, read_registrations, write_id_of_check
+from table_writer.log.registration import FoundRegistration, check_keys, read_registrations, write_id_of_check
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.location import Location
 from table_writer.model.write import TableLayout
@@ -35,7 +35,7 @@ class Traces:
     layout: TableLayout
     write_ids: frozenset[str]  # that have a directory under data/
     uploads: dict[str, list[UploadInfo]]
-    registered: dict[str, Registered]
+    registered: dict[str, FoundRegistration]
     checks: tuple[str, ...]  # keys of results of checks
     now: datetime  # by the store's clock
 

@@ -12,7 +12,7 @@ from table_writer.errors import CheckFailedError, ConflictError, InvalidInputErr
 from table_writer.log.history import History, written_ids
 from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.log.registration import (
-    Registered,
+    FoundRegistration,
     check_keys,
     put_check_results,
     read_check_results,
@@ -287,7 +287,7 @@ class StagedWrites:
         else:
             remove_registration(store, checks, write_id)
 
-    def _registered(self, write_id: str) -> Registered:
+    def _registered(self, write_id: str) -> FoundRegistration:
         """Return the record of a staged write; refuse all others, and say what became of them."""
         if not WRITE_ID.fullmatch(write_id):
             raise self._refusal(write_id, "is not staged: no write has such a name")
@@ -306,7 +306,7 @@ class StagedWrites:
             )
         raise self._refusal(write_id, "is not staged: it was discarded, has expired, or never was there")
 
-    def _found(self, registered: Registered, checks: Collection[str]) -> FoundStaged:
+    def _found(self, registered: FoundRegistration, checks: Collection[str]) -> FoundStaged:
         record = registered.record(self._opened.layout)
         results = read_check_results(self._opened.store, checks)
         assert registered.put_at is not None  # noqa: S101 - it was read from a store
@@ -323,7 +323,7 @@ class StagedWrites:
         )
 
 
-def _base_version(registered: Registered) -> int:
+def _base_version(registered: FoundRegistration) -> int:
     """Return at which version a write was planned; 0, before all of them, where that cannot be read."""
     base_version = registered.staged.get("base_version")
     return base_version if isinstance(base_version, int) and base_version > 0 else 0

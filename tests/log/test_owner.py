@@ -11,10 +11,10 @@ from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.owner import (
     Owner,
     adopt_root,
-    claim_root,
     is_of_earlier_table,
     refuse_nested_roots,
     require_owner,
+    take_root,
 )
 from table_writer.model.location import Location
 from table_writer.model.table import Table, TableName
@@ -34,8 +34,8 @@ def table(name: str, location: str) -> Table:
 def test_the_first_write_checks_and_later_ones_do_not() -> None:
     store = MemoryStore()
     checks: list[int] = []
-    claim_root(store, LAYOUT, OWNER, first_write=lambda: checks.append(1))
-    claim_root(store, LAYOUT, OWNER, first_write=lambda: checks.append(2))
+    take_root(store, LAYOUT, OWNER, first_write=lambda: checks.append(1))
+    take_root(store, LAYOUT, OWNER, first_write=lambda: checks.append(2))
     assert checks == [1]
     log_id = json.loads(store.get(LAYOUT.owner_key).body)["log_id"]
     left = {info.key for info in store.list("")}
@@ -44,16 +44,16 @@ def test_the_first_write_checks_and_later_ones_do_not() -> None:
 
 def test_another_address_of_the_same_metastore_is_the_same_table() -> None:
     store = MemoryStore()
-    claim_root(store, LAYOUT, OWNER)
-    claim_root(store, LAYOUT, replace(OWNER, metastore="thrift://b:9083"))
+    take_root(store, LAYOUT, OWNER)
+    take_root(store, LAYOUT, replace(OWNER, metastore="thrift://b:9083"))
 
 
 @pytest.mark.parametrize("other", [replace(OWNER, created_at_seconds=2), replace(OWNER, name="orders2")])
 def test_another_tables_files_are_an_error_that_names_both_ways_out(other: Owner) -> None:
     store = MemoryStore()
-    claim_root(store, LAYOUT, OWNER)
+    take_root(store, LAYOUT, OWNER)
     with pytest.raises(InvalidInputError, match=r"adopt.*reset"):
-        claim_root(store, LAYOUT, other)
+        take_root(store, LAYOUT, other)
 
 
 def test_a_store_that_ignores_conditional_puts_is_refused() -> None:
@@ -64,7 +64,7 @@ def test_a_store_that_ignores_conditional_puts_is_refused() -> None:
 
     store = Careless()
     with pytest.raises(InvalidInputError, match="conditional puts"):
-        claim_root(store, LAYOUT, OWNER)
+        take_root(store, LAYOUT, OWNER)
     assert list(store.list("")) == []
 
 
@@ -81,7 +81,7 @@ def test_a_sibling_whose_name_begins_alike_is_no_conflict() -> None:
 
 def test_a_root_below_a_root_of_another_database_is_refused() -> None:
     store = MemoryStore()
-    claim_root(store, TableLayout(Location.parse("s3a://lake/mart")), OWNER)
+    take_root(store, TableLayout(Location.parse("s3a://lake/mart")), OWNER)
     with pytest.raises(InvalidInputError, match="lies inside"):
         refuse_nested_roots(store, LAYOUT, table("orders", str(LAYOUT.root)), [])
 
@@ -90,7 +90,7 @@ def test_a_root_below_a_root_of_another_database_is_refused() -> None:
 def test_every_directory_above_is_asked_whether_it_is_a_root(above: str) -> None:
     store, inner = MemoryStore(), TableLayout(Location.parse("s3a://lake/a/b/c/d"))
     if above != "s3a://lake/":
-        claim_root(store, TableLayout(Location.parse(above)), OWNER)
+        take_root(store, TableLayout(Location.parse(above)), OWNER)
         with pytest.raises(InvalidInputError, match=f"lies inside {above}/, which is another table's root"):
             refuse_nested_roots(store, inner, table("orders", str(inner.root)), [])
     else:
@@ -99,8 +99,8 @@ def test_every_directory_above_is_asked_whether_it_is_a_root(above: str) -> None
 
 def test_the_root_itself_is_no_root_above_and_another_directory_name_is_another_librarys() -> None:
     store = MemoryStore()
-    claim_root(store, LAYOUT, OWNER)
-    claim_root(store, TableLayout(Location.parse("s3a://lake/mart"), "_other"), OWNER)
+    take_root(store, LAYOUT, OWNER)
+    take_root(store, TableLayout(Location.parse("s3a://lake/mart"), "_other"), OWNER)
     refuse_nested_roots(store, LAYOUT, table("orders", str(LAYOUT.root)), [])
 
 
@@ -136,10 +136,10 @@ def test_what_has_no_files_of_its_own_there_is_passed_over_and_the_next_is_not(o
 def test_a_hint_of_a_log_that_was_deleted_goes_with_the_first_write_and_not_with_later_ones() -> None:
     store = MemoryStore()
     store.put(LAYOUT.settled_key, b"{}")
-    claim_root(store, LAYOUT, OWNER)
+    take_root(store, LAYOUT, OWNER)
     assert store.head(LAYOUT.settled_key) is None
     store.put(LAYOUT.settled_key, b"{}")
-    claim_root(store, LAYOUT, OWNER)
+    take_root(store, LAYOUT, OWNER)
     assert store.head(LAYOUT.settled_key) is not None
 
 
@@ -157,9 +157,9 @@ def test_an_adopted_root_keeps_the_id_of_its_log_though_the_mark_is_lost_and_an_
 
 def test_a_first_write_goes_on_with_the_log_that_is_there_though_the_owner_is_lost() -> None:
     store = MemoryStore()
-    log_id = claim_root(store, LAYOUT, OWNER)
+    log_id = take_root(store, LAYOUT, OWNER)
     store.delete([LAYOUT.owner_key])
-    assert claim_root(store, LAYOUT, OWNER) == log_id
+    assert take_root(store, LAYOUT, OWNER) == log_id
     assert [info.key for info in store.list(LAYOUT.log_prefix)] == [f"{LAYOUT.log_prefix}id-{log_id}"]
 
 
@@ -167,10 +167,10 @@ def test_of_two_first_writes_of_two_tables_one_is_refused() -> None:
     store = MemoryStore()
 
     def claim_meanwhile() -> None:
-        claim_root(store, LAYOUT, replace(OWNER, name="other"))
+        take_root(store, LAYOUT, replace(OWNER, name="other"))
 
     with pytest.raises(InvalidInputError, match=r"belongs to mart\.other"):
-        claim_root(store, LAYOUT, OWNER, first_write=claim_meanwhile)
+        take_root(store, LAYOUT, OWNER, first_write=claim_meanwhile)
 
 
 def test_an_owner_survives_storage_and_what_is_none_is_refused_by_its_name() -> None:
@@ -187,7 +187,7 @@ def test_a_table_that_was_made_again_may_take_its_files_over_and_another_may_not
     store = MemoryStore()
     again = replace(OWNER, created_at_seconds=2)
     assert not is_of_earlier_table(store, LAYOUT, OWNER), "there is none"
-    claim_root(store, LAYOUT, OWNER)
+    take_root(store, LAYOUT, OWNER)
     assert not is_of_earlier_table(store, LAYOUT, replace(OWNER, metastore="elsewhere"))
     assert is_of_earlier_table(store, LAYOUT, again)
     for other in (replace(again, name="orders2"), replace(OWNER, database="mart2")):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from table_writer.log.registration import Registered, read_registration, writer_identity
+from table_writer.log.registration import FoundRegistration, read_registration, writer_identity
 from tests.publish.world import DeathError, Fault, World, plain
 
 DAY = 86_400.0
@@ -20,7 +20,7 @@ def world() -> World:
     return World()
 
 
-def left_by_a_dead_writer(world: World, change: Callable[[dict[str, Any]], object] = dict) -> Registered:
+def left_by_a_dead_writer(world: World, change: Callable[[dict[str, Any]], object] = dict) -> FoundRegistration:
     """Return the registration of a writer that died at once, changed as another machine would have written it."""
     plan = world.plan()
     with world.inject(Fault("store", "create_upload", 1, "before", DeathError)), pytest.raises(DeathError):
@@ -34,7 +34,7 @@ def left_by_a_dead_writer(world: World, change: Callable[[dict[str, Any]], objec
     return found(world, plan.write_id)
 
 
-def found(world: World, write_id: str) -> Registered:
+def found(world: World, write_id: str) -> FoundRegistration:
     registered = read_registration(world.store, world.layout, write_id)
     assert registered is not None
     return registered

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from table_writer.errors import InvalidInputError, MetastoreError, StorageError
-from table_writer.log.owner import Owner, claim_root, other_tables, places_of, refuse_nested_roots
+from table_writer.log.owner import Owner, other_tables, places_of, refuse_nested_roots, take_root
 from table_writer.model.entry import ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.table import Column, Partition, Table, TableName
@@ -95,7 +95,7 @@ def test_a_table_that_lies_elsewhere_keeps_nothing(harmless: Table) -> None:
 def test_a_root_that_only_another_metastore_knows_protects_what_lies_below_it(root: str) -> None:
     world = replaced_by_ours(INNER_FILE)
     inner = TableLayout(Location.parse(root))
-    claim_root(world.store, inner, Owner(database="x", name="y", created_at_seconds=1, metastore="thrift://other"))
+    take_root(world.store, inner, Owner(database="x", name="y", created_at_seconds=1, metastore="thrift://other"))
     assert stays(world, INNER_FILE, "mart/orders/dt=d1/part-0.json")
     assert f"whose root is {root}" in world.vacuum().kept[0].reason
 

@@ -18,7 +18,7 @@ from table_writer.display.reports import VacuumReport
 from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, StorageError
 from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable, RepeatedError
-from table_writer.log.owner import Owner, claim_root
+from table_writer.log.owner import Owner, take_root
 from table_writer.maintenance import Maintenance
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.location import Location
@@ -135,7 +135,7 @@ class TableWorld:
         self, mode: WriteMode = WriteMode.OVERWRITE_PARTITIONS, *, scope: Scope | None = None, key: str = ""
     ) -> WritePlan:
         services = self.services()
-        log_id = claim_root(self.store, self.layout, Owner.of(services.table, self.metastore.uri))
+        log_id = take_root(self.store, self.layout, Owner.of(services.table, self.metastore.uri))
         services.log.expect(log_id)
         state = services.log.read_state()
         return WritePlan(
