@@ -307,7 +307,7 @@ class TableWriter:
         [('dt=2024-01-01', 'replace')]
         """
         chosen, given = write_mode(mode), WriteOptions(**options)
-        services = self._services.open_table(table, engine=given.engine)
+        services = self._services.open_table(table)
         planner = self._services.planner(services)
         require_mode(chosen, given, services.table.name, partitioned=bool(services.table.partition_columns))
         scope = planner.scope(df, chosen, given)
@@ -392,7 +392,7 @@ class TableWriter:
         >>> TableWriter(spark).staged_write("mart.orders", staged.write_id).publish().rows
         2
         """
-        services = self._services.open_table(table, engine="spark")
+        services = self._services.open_table(table)
         services.require_owner()
         return StagedWrite(self._spark, self._steps, services, StagedWrites(services).find(write_id))
 

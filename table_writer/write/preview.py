@@ -22,6 +22,7 @@ from table_writer.log.files import existing_values, files_read_at, why_not_copie
 from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, name_in, shown_name
 from table_writer.model.write import Scope, WriteMode, new_write_id
+from table_writer.plan.file_options import engine_of
 from table_writer.plan.fit import Fitted
 from table_writer.plan.limits import violation
 from table_writer.plan.planner import Planner
@@ -114,7 +115,7 @@ class Preview:
                 if isinstance(kind, DateType) and value != NULL_PARTITION and not USUAL_DATE.fullmatch(value)
             }
         )
-        if self.options.engine != "arrow" or not odd:
+        if not odd or engine_of(self.services.table, self.options) != "arrow":
             return ()
         return (f"partition dates outside the years 1 to 9999 cannot be written: {', '.join(odd[:3])}",)
 

@@ -33,7 +33,7 @@ from table_writer.spark.create_table import create_table
 from table_writer.spark.executors import ExecutorCompletions, ExecutorCopies, Executors
 from table_writer.spark.session import refresh_session
 from table_writer.upload.job import Uploader
-from table_writer.upload.spark_engine import SparkEngine
+from table_writer.upload.spark_engine import SparkEngine, refusing
 from table_writer.write.results import mark_success, nothing_written, repeated_result, write_result
 from table_writer.write.running_write import OpenWrite
 from table_writer.write.services import TableServices
@@ -56,7 +56,7 @@ class Steps:
         self._spark = spark
         self._services = services
         self._uploader = Uploader()
-        self._spark_engine = SparkEngine(spark)
+        self._spark_engine = SparkEngine(spark, services.services.session)
 
     def write(
         self, df: DataFrame, table: str, mode: WriteMode, options: WriteOptions, *, is_batch: bool = False
@@ -215,7 +215,7 @@ class Steps:
             require_batch(df, name)
             require_mode(mode, options, name, partitioned=bool(new.partition_by))
             create_table(self._spark, df, name, new, if_not_exists=True)
-        services = self._services.open_table(table, engine=options.engine)
+        services = self._services.open_table(table)
         watch.follow(services.store)
         return services
 
@@ -232,7 +232,8 @@ class Steps:
         plan = planned.plan
         if planned.spec is None:
             with watch.step("upload"), _explained(planned):
-                staged = self._spark_engine.write(planned.rows, planned.fitted.schema, plan, services.store)
+                rows = refusing(planned.rows, planned.existing, partition_schema(services.table))
+                staged = self._spark_engine.write(rows, planned.fitted.schema, plan, services.store)
             require_inside(staged)
             return staged
         with watch.step("upload"), _explained(planned):
