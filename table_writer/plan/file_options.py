@@ -10,7 +10,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.table import Table, TableName
 from table_writer.model.upload_spec import ParquetOptions
 
-__all__ = ["engine_of", "file_options", "provider_of", "require_writable"]
+__all__ = ["engine_of", "file_options", "is_arrows", "provider_of", "require_writable"]
 
 
 Conf = Callable[[str, str], str]
@@ -134,6 +134,11 @@ ARROW_REFUSALS: Final[tuple[tuple[Callable[[Table], object], str], ...]] = (
     (_protection, "has {protection}, and engine='arrow' encrypts nothing"),
 )
 """What only Spark's own writer can write."""
+
+
+def is_arrows(table: Table) -> bool:
+    """Whether Arrow writes the table, unless a call says otherwise."""
+    return not any(refuses(table) for refuses, _ in ARROW_REFUSALS)
 
 
 def engine_of(table: Table, options: WriteOptions) -> str:
