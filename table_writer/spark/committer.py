@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-__all__ = ["CLASSIC", "MAGIC", "for_magic", "missing_jar"]
+__all__ = ["CLASSIC", "MAGIC", "for_magic", "jar_for", "missing_jar"]
 
 PROTOCOL_SETTING: Final = "spark.sql.sources.commitProtocolClass"
 PROTOCOL: Final = "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol"
@@ -35,8 +35,19 @@ def missing_jar(spark: SparkSession) -> str:
     java: Any = spark.sparkContext._jvm  # noqa: SLF001  # PySpark has no public way to its class path
     if java.org.apache.spark.util.Utils.classIsLoadable(PROTOCOL):
         return ""
-    scala = ".".join(java.scala.util.Properties.versionNumberString().split(".")[:2])
-    version = min(tuple(map(int, re.findall(r"\d+", spark.version)[:3])), LAST_PUBLISHED)
+    return jar_for(spark.version, java.scala.util.Properties.versionNumberString())
+
+
+def jar_for(spark_version: str, scala_version: str) -> str:
+    """Return the Maven coordinate of the jar for a version of Spark.
+
+    Examples
+    --------
+    >>> jar_for("3.5.1-amzn-0", "2.12.18"), jar_for("4.3.0", "2.13.17")
+    ('org.apache.spark:spark-hadoop-cloud_2.12:3.5.1', 'org.apache.spark:spark-hadoop-cloud_2.13:4.1.2')
+    """
+    version = min(tuple(map(int, re.findall(r"\d+", spark_version)[:3])), LAST_PUBLISHED)
+    scala = ".".join(scala_version.split(".")[:2])
     return f"{ARTIFACT}_{scala}:{'.'.join(map(str, version))}"
 
 

@@ -51,6 +51,8 @@ class SparkEngine:
     def write(self, rows: DataFrame, schema: StructType, plan: WritePlan, store: ObjectStore) -> StagedFiles:
         """Write all rows below ``plan.data_location``, read them back and count them.
 
+        On S3A it is the magic committer that gives files their names, for this job alone, where the session has it.
+
         Parameters
         ----------
         rows
@@ -61,8 +63,6 @@ class SparkEngine:
             Whose files these are.
         store
             Holds ``plan.data_location``.
-
-        On S3A it is the magic committer that gives files their names, for this job alone, where the session has it.
 
         Returns
         -------
@@ -83,9 +83,8 @@ class SparkEngine:
             ``plan.data_location``.
         """
         files = SparkFiles(rows.sparkSession, plan, schema)  # a streaming query has a session of its own
-        magic = plan.data_location.scheme == "s3a" and not any(
-            why_renamed(plan.data_location, self._settings.hadoop, self._settings.missing_jar)
-        )
+        renamed, _ = why_renamed(plan.data_location, self._settings.hadoop, self._settings.missing_jar)
+        magic = plan.data_location.scheme == "s3a" and not renamed
         context, tag = self._spark.sparkContext, f"table_writer-{plan.write_id}"
         with translated(plan.write_id), _refusals(plan):
             written = run_interruptibly(context, lambda: files.write(rows, magic=magic), tag=tag)

@@ -1,4 +1,6 @@
-"""A writer in a process of its own that is killed, by SIGKILL, when the first of its tasks has sent its files.
+"""A writer in processes of its own that are killed, by SIGKILL, when the first of its tasks has sent its files.
+
+Java is killed first: it would abort its uploads if it noticed that Python is gone.
 
 ``python killed_spark_engine.py SETTINGS.json TABLE MOMENT``, where the settings are those of a running lakehouse.
 """
@@ -11,6 +13,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -25,13 +28,15 @@ def main(settings: str, table: str, _: str) -> None:
     for name, value in json.loads(Path(settings).read_text()).items():
         builder = builder.config(name, value)
     spark = builder.enableHiveSupport().getOrCreate()
-    driver = os.getpid()
+    gateway: Any = spark.sparkContext._gateway
+    victims = (gateway.proc.pid, os.getpid())
 
     @F.udf("string")
-    def killing(number: int) -> str:
+    def killing(number):
         if number:
             time.sleep(FIRST_TASK_SECONDS)
-            os.kill(driver, signal.SIGKILL)
+            for victim in victims:
+                os.kill(victim, signal.SIGKILL)
             time.sleep(FIRST_TASK_SECONDS)
         return "new"
 

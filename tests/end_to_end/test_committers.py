@@ -108,7 +108,7 @@ def test_a_task_that_fails_leaves_no_upload_open(
     spark: SparkSession, writer: TableWriter, make_table: Make, many: DataFrame, look: Look
 ) -> None:
     @F.udf("string")
-    def broken(number: int) -> str:
+    def broken(number):
         if number == 39:
             raise LookupError(f"no such {number}")
         return "x"
