@@ -259,8 +259,7 @@ def committer(patient: Patient) -> Iterable[Finding]:
     if why:
         yield note(
             "committer",
-            f"{table.name} is written by Spark's own writer, which renames its files: S3 copies each of them once more"
-            f" ({why})",
+            f"{table.name} is written by Spark's own writer, which renames its files: {why}",
             advice,
         )
     else:

@@ -278,8 +278,7 @@ class Planner:
     def _renames(self) -> tuple[str, ...]:
         """Say what it costs where Spark's own writer renames its files: nobody sees it otherwise."""
         why, advice = why_renamed(self._layout.root, self._session.hadoop, self._session.missing_jar)
-        cost = "Spark's writer renamed the files of this write, which copies each of them once more on S3"
-        return (f"{cost}: {why}. To avoid it, {advice}.",) if why else ()
+        return (f"Spark's writer renamed the files of this write: {why}. To avoid it, {advice}.",) if why else ()
 
     def _data_schema(self, fitted: Fitted) -> StructType:
         """Return the columns of files: partition columns, which come last, are not in them."""

@@ -80,7 +80,7 @@ def test_renames_are_told_of_where_spark_itself_writes_the_table(
     layout = replace(services.layout, root=Location.parse("s3a://lake/mart/orders"))
     found = of_check(replace(services, table=table, layout=layout), "committer", conf)
     assert [one.status for one in found] == statuses
-    assert all("copies each of them once more" in one.message for one in found if one.status == "note")
+    assert all("so S3 copies each file twice" in one.message for one in found if one.status == "note")
 
 
 def test_a_setting_that_cannot_be_read_is_an_error_and_no_crash(world: World) -> None:
