@@ -99,7 +99,8 @@ class SparkFiles:
         """
         observed = Observation()
         session = for_magic(self._spark) if magic else self._spark
-        moved = self._dataframe(rows._jdf.queryExecution().logical(), session)  # noqa: SLF001
+        # Analyzed: a name in the plan stands for what it stood for when the DataFrame was made.
+        moved = self._dataframe(rows._jdf.queryExecution().analyzed(), session)  # noqa: SLF001
         counted = moved.observe(observed, F.count(F.lit(1)).alias("rows"))
         named = counted.select(
             *(_column(name).alias(field.name) for name, field in zip(rows.columns, self._stored, strict=True))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import PythonException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from table_writer import Maintenance, TableWriter, TableWriterConfig
@@ -102,6 +103,20 @@ def assert_nothing_but_files(seen: Seen, kind: str, count: int) -> None:
 def test_a_parquet_table_of_arrow_has_nothing_to_tell(spark: SparkSession, make_table: Make, many: DataFrame) -> None:
     table = make_table(DDL % "parquet")
     assert TableWriter(spark, config=WITHOUT).overwrite_partitions(many, table).notes == ()
+
+
+def test_what_the_user_observes_and_has_named_is_heard_and_meant_as_ever(
+    spark: SparkSession, writer: TableWriter, make_table: Make, many: DataFrame, content: Content
+) -> None:
+    table = make_table(DDL % "orc")
+    seen = Observation()
+    many.where("id < 3").createOrReplaceTempView("named_rows")
+    rows = spark.table("named_rows").observe(seen, F.count(F.lit(1)).alias("count"))
+    many.createOrReplaceTempView("named_rows")
+    with ThreadPoolExecutor(1) as pool:
+        writer.overwrite_partitions(rows, table)
+        assert pool.submit(lambda: seen.get).result(timeout=20) == {"count": 3}
+    assert {number for number, *_ in content(table)} == {0, 1, 2}
 
 
 def test_a_task_that_fails_leaves_no_upload_open(
