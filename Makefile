@@ -6,7 +6,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 mutants check bench bench-append bench-budget bench-memory bench-scale docs clean chromium versitygw
+.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale docs clean chromium versitygw
 
 help:  ## Show this list
 	@echo 'Every day:'
@@ -73,6 +73,9 @@ bench-budget: $(VENV)/.ready versitygw  ## Where the time of an overwrite goes, 
 
 bench-append: $(VENV)/.ready versitygw  ## An append to a partition of 1,000 files, side by side
 	$(BIN)/python benchmarks/append.py
+
+bench-formats: $(VENV)/.ready versitygw  ## Requests and copies of an overwrite of 100 ORC files, by each committer
+	$(BIN)/python -m benchmarks.formats
 
 docs: $(VENV)/.ready  ##* The documentation, warnings are errors
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

@@ -45,7 +45,7 @@ SUFFIXES: Final = (".json", ".checks-")  # of objects that are named after a wri
 
 SchemaChoice = Literal["strict", "allow_missing", "evolve"]
 
-Engine = Literal["arrow", "spark"]
+Engine = Literal["auto", "arrow", "spark"]
 
 Distribution = Literal["none", "hash", "rebalance"]
 
@@ -194,11 +194,15 @@ class SessionSettings:
         For example ``4.3.0``; empty without Spark.
     application_id
         Spark's own name of the application.
+    missing_jar
+        Maven coordinate of the jar that lets Spark's own writer use S3A's magic committer; empty where the session
+        has it.
     """
 
     hadoop: Mapping[str, str] = field(repr=False)
     spark_version: str = ""
     application_id: str = ""
+    missing_jar: str = ""
 
 
 class WriteKeywords(TypedDict, total=False):
@@ -245,8 +249,9 @@ class WriteOptions:
         ``"strict"``: the DataFrame has the table's columns, in any order. ``"allow_missing"``: missing nullable columns
         become null. ``"evolve"``: so they do, and columns the table does not have are added to it.
     engine
-        ``"arrow"`` writes Parquet and ORC. ``"spark"`` lets Spark's own writer write any format that it can write into
-        a Hive table, bucketed tables too, into this write's own location; names and sizes of files are Spark's then.
+        Who encodes the files. ``"arrow"``: this library, Parquet only. ``"spark"``: Spark's own writer, every format
+        that it can write into a Hive table, buckets too, into this write's own location; names and sizes of files are
+        Spark's then. ``"auto"``: Arrow where it can write the table, else Spark.
     distribution
         ``"none"``: each task writes the partitions it has rows of. ``"hash"``: all rows of a partition go to one task.
         ``"rebalance"``: Spark's adaptive execution chooses tasks of its advisory size, by partition.
@@ -281,12 +286,12 @@ class WriteOptions:
     Examples
     --------
     >>> WriteOptions(distribution="rebalance", sort_by=["order_id"]).engine
-    'arrow'
+    'auto'
     """
 
     where: str = ""
     schema: SchemaChoice = "strict"
-    engine: Engine = "arrow"
+    engine: Engine = "auto"
     distribution: Distribution = "none"
     sort_by: Sequence[str] = ()
     target_file_bytes: int | None = None
@@ -318,7 +323,7 @@ class WriteOptions:
         object.__setattr__(self, "checks", tuple(self.checks))
 
     def require_fit(self, mode: WriteMode) -> None:
-        """Refuse options that have no effect in a mode or with an engine: the caller expects something else.
+        """Refuse options that say nothing in a mode: whoever gives them expects something else.
 
         Raises
         ------
@@ -327,10 +332,6 @@ class WriteOptions:
         """
         if self.where and mode is not WriteMode.OVERWRITE_PARTITIONS:
             raise InvalidInputError(f"where belongs to overwrite_partitions; {mode.value} has no predicate")
-        if self.target_file_bytes is not None and self.engine == "spark":
-            raise InvalidInputError(
-                "target_file_bytes belongs to engine='arrow'; Spark's own writer has spark.sql.files.maxRecordsPerFile"
-            )
         whole = mode is WriteMode.OVERWRITE_TABLE or self.where != ""
         if self.if_empty == "replace" and not whole:
             raise InvalidInputError(

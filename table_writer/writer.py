@@ -306,7 +306,7 @@ class TableWriter:
         [('dt=2024-01-01', 'replace')]
         """
         chosen, given = write_mode(mode), WriteOptions(**options)
-        opened = self._services.open_table(table, engine=given.engine)
+        opened = self._services.open_table(table)
         return Preview(opened, df, chosen, given).report()
 
     def stage(
@@ -387,7 +387,7 @@ class TableWriter:
         >>> TableWriter(spark).staged_write("mart.orders", staged.write_id).publish().rows
         2
         """
-        services = self._services.open_table(table, engine="spark")
+        services = self._services.open_table(table)
         services.require_owner()
         return StagedWrite(self._spark, self._steps, services, StagedWrites(services).find(write_id))
 

@@ -19,6 +19,7 @@ from table_writer.doctor.servers import (
 from table_writer.doctor.spark import (
     abort_pending_uploads,
     buffer_size,
+    committer,
     memory,
     multipart_purge,
     part_size,
@@ -73,6 +74,7 @@ CHECKS: Final[Mapping[str, Check]] = {
 }
 SPARK_CHECKS: Final[Mapping[str, Check]] = {
     "abort.pending.uploads": abort_pending_uploads,
+    "committer": committer,
     "multipart.purge": multipart_purge,
     "manageFilesourcePartitions": partition_source,
     "speculation": speculation,

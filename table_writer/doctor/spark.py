@@ -9,12 +9,14 @@ from typing import Final
 from table_writer.display.reports import Finding
 from table_writer.doctor.subject import Patient, error, note, ok, warning
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.storage import part_bytes
+from table_writer.plan.file_options import is_arrows
+from table_writer.storage import part_bytes, why_renamed
 from table_writer.storage.hadoop import HadoopValues, bucket_values
 
 __all__ = [
     "abort_pending_uploads",
     "buffer_size",
+    "committer",
     "flag",
     "for_bucket",
     "memory",
@@ -51,6 +53,17 @@ LEAST_OVERHEAD_MIB: Final = 384  # Spark
 SOCKET_SINCE: Final = (4, 3)  # where it was measured to help
 
 ABORT: Final = "committer.abort.pending.uploads"
+
+CLOUD_JAR: Final = "org.apache.spark:spark-hadoop-cloud_2.13:VERSION_OF_SPARK"
+
+SAYING_JARS: Final = (
+    "spark.jars",
+    "spark.jars.packages",
+    "spark.driver.extraClassPath",
+    "spark.sql.sources.commitProtocolClass",  # which Spark 4.1 and later set by themselves if the jar is there
+)
+
+OF_THE_JAR: Final = ("spark-hadoop-cloud", "PathOutputCommitProtocol")
 
 S3A_COMMITTERS: Final = frozenset({"magic", "directory", "partitioned"})
 
@@ -217,8 +230,7 @@ def abort_pending_uploads(patient: Patient) -> Iterable[Finding]:
     names = (f"spark.hadoop.fs.s3a.bucket.{bucket}.{ABORT}", f"spark.hadoop.fs.s3a.{ABORT}")
     said = any(given.get(name, "").strip().lower() == "true" for name in names)
     values = for_bucket(patient)
-    factory = patient.hadoop.get("mapreduce.outputcommitter.factory.scheme.s3a", "")
-    committers = values.text("committer.name").lower() in S3A_COMMITTERS or "S3ACommitterFactory" in factory
+    committers = values.text("committer.name").lower() in S3A_COMMITTERS
     advice = f"set {names[1]}=false in every job that writes to this bucket with S3A's committers"
     why = (
         "a job that S3A's committers commit aborts all pending uploads below its directory, those of this library among"
@@ -234,6 +246,24 @@ def abort_pending_uploads(patient: Patient) -> Iterable[Finding]:
         )
     else:
         yield ok("abort.pending.uploads", "this session does not use S3A's committers")
+
+
+def committer(patient: Patient) -> Iterable[Finding]:
+    """Say what it costs where Spark's own writer, which writes this table, has to rename its files."""
+    table, root = patient.services.table, patient.services.layout.root
+    if root.scheme != "s3a" or is_arrows(table):
+        return
+    said = [setting(patient, name) for name in SAYING_JARS]
+    missing = "" if any(word in one for one in said for word in OF_THE_JAR) else CLOUD_JAR
+    why, advice = why_renamed(root, patient.hadoop, patient.services.session.missing_jar or missing)
+    if why:
+        yield note(
+            "committer",
+            f"{table.name} is written by Spark's own writer, which renames its files: {why}",
+            advice,
+        )
+    else:
+        yield ok("committer", "Spark's own writer, which writes this table, renames nothing: S3A's magic committer")
 
 
 def multipart_purge(patient: Patient) -> Iterable[Finding]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Final, Protocol
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import Final
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import PartitionValues
 
-__all__ = ["FileOptions", "OrcOptions", "ParquetOptions", "UploadSpec"]
+__all__ = ["ParquetOptions", "UploadSpec"]
 
 MIB: Final = 1024 * 1024
 MIN_PART_BYTES: Final = 5 * MIB  # S3: every part but the last
@@ -31,30 +29,6 @@ FILE_NAME_INFIXES: Final = {
 """Codecs by Spark's name, with what Spark puts into a file's name for them."""
 
 TIMESTAMP_TYPES: Final = ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS")
-
-ORC_CODECS: Final = {
-    "none": "uncompressed",
-    "uncompressed": "uncompressed",
-    "snappy": "snappy",
-    "zlib": "zlib",
-    "lz4": "lz4",
-    "zstd": "zstd",
-}
-"""Codecs by Spark's name, with Arrow's for them."""
-
-ORC_EPOCH: Final = datetime(2015, 1, 1, tzinfo=UTC)
-"""ORC counts a timestamp's seconds from this moment on the wall clock of the writer."""
-
-UTC_NAMES: Final = ("UTC", "GMT", "UCT", "Zulu", "Universal", "Greenwich", "GMT0")
-UTC_ZONES: Final = frozenset((*UTC_NAMES, *(f"Etc/{name}" for name in UTC_NAMES), "Z", "Etc/GMT+0", "Etc/GMT-0"))
-
-
-class FileOptions(Protocol):
-    """How files of one format are written."""
-
-    @property
-    def file_name_suffix(self) -> str:
-        """How a file's name ends: ``.zstd.parquet``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,63 +78,6 @@ class ParquetOptions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class OrcOptions:
-    """How ORC files are written.
-
-    Parameters
-    ----------
-    compression
-        ``spark.sql.orc.compression.codec``: none, uncompressed, snappy, zlib, lz4, zstd.
-    time_zone
-        Of the Java machine (``TimeZone.getDefault().getID()``), not of the session: Spark stores the moment of a
-        TIMESTAMP and this zone, and a reader in another zone sees the same time of the day there.
-    spark_version
-        For the footer.
-
-    Examples
-    --------
-    >>> OrcOptions(compression="ZLIB", time_zone="America/New_York").file_name_suffix
-    '.zlib.orc'
-    """
-
-    compression: str = "zstd"
-    time_zone: str = "UTC"
-    spark_version: str = ""
-    epoch_seconds: int = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.compression.lower() not in ORC_CODECS:
-            raise InvalidInputError(
-                f"ORC codec {self.compression!r} cannot be written; choose one of {', '.join(ORC_CODECS)},"
-                ' or write with engine="spark"'
-            )
-        try:
-            offset = None if self.is_utc else ORC_EPOCH.astimezone(ZoneInfo(self.time_zone)).utcoffset()
-        except (ZoneInfoNotFoundError, ValueError) as error:
-            raise InvalidInputError(
-                f"Java runs in the time zone {self.time_zone!r}, which Python does not know: start it with"
-                ' -Duser.timezone=UTC, install tzdata, or write ORC with engine="spark"'
-            ) from error
-        offset_seconds = 0 if offset is None else int(offset.total_seconds())
-        object.__setattr__(self, "epoch_seconds", int(ORC_EPOCH.timestamp()) - offset_seconds)
-
-    @property
-    def is_utc(self) -> bool:
-        """Whether the time zone is UTC by any of its names."""
-        return self.time_zone in UTC_ZONES
-
-    @property
-    def codec(self) -> str:
-        """Arrow's name of the codec."""
-        return ORC_CODECS[self.compression.lower()]
-
-    @property
-    def file_name_suffix(self) -> str:
-        """How a file's name ends: ``.zlib.orc``."""
-        return ".orc" if self.codec == "uncompressed" else f".{self.codec}.orc"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class UploadSpec:
     """All an executor needs: picklable, complete and valid at construction, no secret in its ``repr``.
 
@@ -175,7 +92,7 @@ class UploadSpec:
     data_columns, partition_columns
         The rows hold the first, then the second (as strings); only the first go into the files.
     file_options
-        The format of the files and how they are encoded.
+        How the files are encoded.
     part_size_bytes
         Bytes in one part, roughly: a file below it is one part. A file that nears S3's 10,000 parts is closed and
         continued in another.
@@ -192,7 +109,7 @@ class UploadSpec:
         1,048,576 rows.
     target_file_bytes
         Encoded bytes after which a partition's rows go on in another file; ``None``: one file per partition and task.
-        Row groups (stripes) are cut so that files end near it: with data that encodes evenly, every file but the last
+        Row groups are cut so that files end near it: with data that encodes evenly, every file but the last
         of a partition within a quarter of it. 1 MiB or more.
     batch_rows
         Rows that Spark sends in one Arrow batch without weighing them; 0: as many as Spark's own limits let it.
@@ -223,7 +140,7 @@ class UploadSpec:
     store: object = field(repr=False)
     data_columns: tuple[str, ...]
     partition_columns: tuple[str, ...]
-    file_options: ParquetOptions | OrcOptions
+    file_options: ParquetOptions
     part_size_bytes: int = 16 * MIB
     upload_threads: int = 4
     max_open_files: int = 20

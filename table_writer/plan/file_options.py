@@ -1,112 +1,61 @@
-"""How the files of a table are to be encoded: what the table says, then what the session says, as Spark decides it."""
+"""Who encodes the files of a table, and how: what the table says, then what the session says, as Spark decides it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import Table, TableName
-from table_writer.model.upload_spec import OrcOptions, ParquetOptions
+from table_writer.model.upload_spec import ParquetOptions
 
-__all__ = ["file_options", "provider_of", "require_writable"]
+__all__ = ["engine_of", "file_options", "is_arrows", "provider_of", "require_writable"]
 
 
 Conf = Callable[[str, str], str]
 
-SERDE_FORMATS: Final = {
-    "org.apache.hadoop.hive.ql.io.parquet.serde.parquethiveserde": "parquet",
-    "parquet.hive.serde.parquethiveserde": "parquet",
-    "org.apache.hadoop.hive.ql.io.orc.orcserde": "orc",
-}
+PARQUET_SERDES: Final = frozenset(
+    {"org.apache.hadoop.hive.ql.io.parquet.serde.parquethiveserde", "parquet.hive.serde.parquethiveserde"}
+)
 
-FIRST_SPARK_WITH_ZSTD_ORC: Final = 4  # spark.sql.orc.compression.codec was snappy by default before
-
-PROTECTING: Final = ("orc.encrypt", "orc.mask", "parquet.encryption.", "parquet.crypto.")  # how their options begin
+PROTECTING: Final = ("parquet.encryption.", "parquet.crypto.")  # how their options begin
 
 LEVEL_KEYS: Final = {"zstd": "parquet.compression.codec.zstd.level", "brotli": "compression.brotli.quality"}
 
 LEVELS: Final = {"zstd": range(1, 23), "brotli": range(12)}
 
-PARQUET_SERDE: Final = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 
-ORC_SERDE: Final = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
-
-
-def file_options(
-    table: Table, conf: Conf, data_schema_json: str, spark_version: str, *, time_zone: str
-) -> ParquetOptions | OrcOptions:
-    """Return the format and the encoding of a table's files.
+def file_options(table: Table, conf: Conf, data_schema_json: str, spark_version: str) -> ParquetOptions:
+    """Return the encoding of a Parquet table's files.
 
     Parameters
     ----------
     table
-        Its provider or SerDe decides on the format.
+        Its own options win over the session's.
     conf
         Looks up a setting of the session; the second argument is the answer where it is not set.
     data_schema_json, spark_version
         For the footers.
-    time_zone
-        Of the Java machine; ORC files name it.
 
     Raises
     ------
     InvalidInputError
-        The format, the codec or another of the table's options cannot be written.
+        The codec or another of the table's options cannot be written.
     """
-    try:
-        _refuse_protection(table)
-        if _format_of(table) == "orc":
-            return _orc(table, conf, spark_version, time_zone)
-        return _parquet(table, conf, data_schema_json, spark_version)
-    except InvalidInputError as error:
-        raise InvalidInputError(error.message, table=str(table.name)) from error
-
-
-def _format_of(table: Table) -> str:
-    provider = _named(table.parameters).get("spark.sql.sources.provider", "hive").lower()
-    found = SERDE_FORMATS.get(table.serde.lower(), table.serde) if provider == "hive" else provider
-    found = "orc" if found == "org.apache.spark.sql.execution.datasources.orc" else found
-    if found not in SERDE_FORMATS.values():
-        raise InvalidInputError(
-            f"table {table.name} is stored as {found or 'an unknown format'}: Arrow writes Parquet and ORC;"
-            ' write it with engine="spark"'
-        )
-    return found
-
-
-def _refuse_protection(table: Table) -> None:
-    said = _named(table.parameters) | _named(table.serde_parameters)
-    keys = sorted(key for key in said if key.startswith(PROTECTING))
-    if keys:
-        raise InvalidInputError(
-            f"table {table.name} has {', '.join(keys)}, but files are not encrypted or masked without Spark: write it"
-            ' with engine="spark"'
-        )
-
-
-def _orc(table: Table, conf: Conf, spark_version: str, time_zone: str) -> OrcOptions:
-    major = int(spark_version.partition(".")[0] or FIRST_SPARK_WITH_ZSTD_ORC)
-    usual = "zstd" if major >= FIRST_SPARK_WITH_ZSTD_ORC else "snappy"
-    return OrcOptions(
-        compression=_said(table, "compression", "orc.compress")
-        or conf("spark.sql.orc.compression.codec", usual).lower(),
-        time_zone=time_zone,
-        spark_version=spark_version,
-    )
-
-
-def _parquet(table: Table, conf: Conf, data_schema_json: str, spark_version: str) -> ParquetOptions:
     codec = _said(table, "compression", "parquet.compression")
     codec = codec or conf("spark.sql.parquet.compression.codec", "snappy").lower()
-    return ParquetOptions(
-        compression=codec,
-        compression_level=_level(table, conf, codec),
-        timestamp_type=conf("spark.sql.parquet.outputTimestampType", "INT96").upper(),
-        spark_schema_json=data_schema_json,
-        spark_version=spark_version,
-        legacy_format=conf("spark.sql.parquet.writeLegacyFormat", "false").lower() == "true",
-    )
+    try:
+        return ParquetOptions(
+            compression=codec,
+            compression_level=_level(table, conf, codec),
+            timestamp_type=conf("spark.sql.parquet.outputTimestampType", "INT96").upper(),
+            spark_schema_json=data_schema_json,
+            spark_version=spark_version,
+            legacy_format=conf("spark.sql.parquet.writeLegacyFormat", "false").lower() == "true",
+        )
+    except InvalidInputError as error:
+        raise InvalidInputError(error.message, table=str(table.name)) from error
 
 
 def _level(table: Table, conf: Conf, codec: str) -> int | None:
@@ -138,9 +87,14 @@ def provider_of(table: Table) -> str:
     return table.parameters.get("spark.sql.sources.provider", "hive").lower()
 
 
-def _is_columnar(table: Table) -> bool:
+def _is_parquet(table: Table) -> bool:
     provider = provider_of(table)
-    return provider in {"parquet", "orc"} or (provider == "hive" and table.serde in {PARQUET_SERDE, ORC_SERDE})
+    return provider == "parquet" or (provider == "hive" and table.serde.lower() in PARQUET_SERDES)
+
+
+def _protection(table: Table) -> list[str]:
+    said = _named(table.parameters) | _named(table.serde_parameters)
+    return sorted(key for key in said if key.startswith(PROTECTING))
 
 
 def _parameter(table: Table, name: str) -> str:
@@ -171,21 +125,45 @@ REFUSALS: Final[tuple[tuple[Callable[[Table], bool], str], ...]] = (
     (lambda table: not table.location, "has no location in the metastore"),
 )
 
-ARROW_REFUSALS: Final[tuple[tuple[Callable[[Table], bool], str], ...]] = (
+ARROW_REFUSALS: Final[tuple[tuple[Callable[[Table], object], str], ...]] = (
     (
         lambda table: bool(table.bucket_columns) or "spark.sql.sources.schema.numBuckets" in table.parameters,
-        "is bucketed ({buckets}): only Spark's own writer follows bucket numbers; call with engine='spark'",
+        "is bucketed ({buckets}), and only Spark's own writer follows bucket numbers",
     ),
-    (
-        lambda table: not _is_columnar(table),
-        "is stored as {format}: engine='arrow' writes Parquet and ORC; call with engine='spark'",
-    ),
+    (lambda table: not _is_parquet(table), "is stored as {format}, and engine='arrow' writes Parquet only"),
+    (_protection, "has {protection}, and engine='arrow' encrypts nothing"),
 )
 """What only Spark's own writer can write."""
 
 
-def require_writable(table: Table | None, name: TableName, metastore_uri: str, *, engine: str = "arrow") -> Table:
-    """Return the table if an engine can write it.
+def is_arrows(table: Table) -> bool:
+    """Whether Arrow writes the table, unless a call says otherwise."""
+    return not any(refuses(table) for refuses, _ in ARROW_REFUSALS)
+
+
+def engine_of(table: Table, options: WriteOptions) -> str:
+    """Return who encodes the files: ``"arrow"`` or ``"spark"``.
+
+    Raises
+    ------
+    InvalidInputError
+        The call asks for Arrow, which cannot write this table; or for what only Arrow does, with Spark's own writer.
+    """
+    unfit = next((reason for refuses, reason in ARROW_REFUSALS if refuses(table)), None)
+    if options.engine == "arrow" and unfit is not None:
+        raise _refusal(table, f"{unfit}: leave engine out, and Spark's own writer writes it")
+    engine = "spark" if unfit is not None or options.engine == "spark" else "arrow"
+    if engine == "spark" and options.target_file_bytes is not None:
+        raise InvalidInputError(
+            f"target_file_bytes counts what Arrow encodes, and Spark's own writer writes {table.name}: set"
+            " spark.sql.files.maxRecordsPerFile instead. Nothing was written.",
+            table=str(table.name),
+        )
+    return engine
+
+
+def require_writable(table: Table | None, name: TableName, metastore_uri: str) -> Table:
+    """Return the table if it can be written.
 
     Raises
     ------
@@ -197,14 +175,19 @@ def require_writable(table: Table | None, name: TableName, metastore_uri: str, *
             f"table {name} does not exist in the metastore at {metastore_uri}: create it first, or check the database",
             table=str(name),
         )
-    for refuses, reason in (*REFUSALS, *(ARROW_REFUSALS if engine == "arrow" else ())):
+    for refuses, reason in REFUSALS:
         if refuses(table):
-            detail = reason.format(
-                name=name,
-                kind=table.kind,
-                provider=_parameter(table, "table_type") or provider_of(table),
-                buckets=", ".join(table.bucket_columns) or "by a Spark bucket spec",
-                format=provider_of(table) if provider_of(table) != "hive" else table.serde or "an unknown format",
-            )
-            raise InvalidInputError(f"table {name} {detail}. Nothing was written.", table=str(name))
+            raise _refusal(table, reason)
     return table
+
+
+def _refusal(table: Table, reason: str) -> InvalidInputError:
+    detail = reason.format(
+        name=table.name,
+        kind=table.kind,
+        provider=_parameter(table, "table_type") or provider_of(table),
+        buckets=", ".join(table.bucket_columns) or "by a Spark bucket spec",
+        format=provider_of(table) if provider_of(table) != "hive" else table.serde or "an unknown format",
+        protection=", ".join(_protection(table)),
+    )
+    return InvalidInputError(f"table {table.name} {detail}. Nothing was written.", table=str(table.name))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
@@ -37,11 +36,11 @@ from table_writer.model.write import (
 )
 from table_writer.plan.distribution import batch_rows, fixed_row_bytes, laid_out, runs_other_python
 from table_writer.plan.evolve import require_spellable
-from table_writer.plan.file_options import file_options
+from table_writer.plan.file_options import engine_of, file_options
 from table_writer.plan.fit import Fitted, fit
 from table_writer.plan.types import exact_type, partition_schema, table_schema
 from table_writer.plan.where import Where
-from table_writer.storage import ObjectStore, part_bytes
+from table_writer.storage import ObjectStore, part_bytes, why_renamed
 
 __all__ = ["Planned", "Planner", "require_batch", "require_mode"]
 
@@ -59,6 +58,7 @@ class Planned:
     fitted: Fitted
     rows: DataFrame  # fitted and laid out
     spec: UploadSpec | None  # None: Spark's own writer needs none
+    existing: Collection[PartitionValues] = ()  # that must not get a row
 
 
 class Planner:
@@ -102,6 +102,7 @@ class Planner:
         refused = spelled if mode is WriteMode.CREATE_PARTITIONS else frozenset[PartitionValues]()
         rows, spec = self.prepare(fitted, options, write_id, refused)
         notes, log_id = self._own_root()
+        notes += self._renames() if spec is None else ()
         state = seen or self._log.read_state()
         if spec is not None:
             spec = replace(spec, batch_rows=self._batch_rows(rows, data_schema, state))
@@ -125,7 +126,8 @@ class Planner:
             notes=notes,
             spellings=spelled.unusual(),
         )
-        return Planned(plan=plan, df=df, fitted=fitted, rows=rows, spec=spec)
+        refused_names = existing if mode is WriteMode.CREATE_PARTITIONS else ()
+        return Planned(plan=plan, df=df, fitted=fitted, rows=rows, spec=spec, existing=refused_names)
 
     def _batch_rows(self, rows: DataFrame, data_schema: StructType, state: LogState) -> int:
         if runs_other_python(rows):
@@ -141,6 +143,7 @@ class Planner:
         existing: Container[PartitionValues] = frozenset(),
     ) -> tuple[DataFrame, UploadSpec | None]:
         """Return what the engine is given: rows in their layout and, for Arrow, all that an executor needs to know."""
+        engine = engine_of(self._table, options)
         require_spellable(fitted.rows.sparkSession, self._table, fitted.added)
         rows = laid_out(
             fitted.rows,
@@ -149,7 +152,7 @@ class Planner:
             sort_by=options.sort_by,
         )
         data_schema = self._data_schema(fitted)
-        spec = self._spec(write_id, data_schema, rows, options, existing) if options.engine == "arrow" else None
+        spec = self._spec(write_id, data_schema, rows, options, existing) if engine == "arrow" else None
         return rows, spec
 
     def fit(self, df: DataFrame, options: WriteOptions) -> Fitted:
@@ -246,7 +249,6 @@ class Planner:
                 lambda name, default: conf.get(name, default) or default,
                 data_schema.json(),
                 self._opened.session.spark_version,
-                time_zone=_java_time_zone(rows),
             ),
             part_size_bytes=self._opened.config.part_size_bytes
             or min(configured or LARGEST_PART_BYTES, LARGEST_PART_BYTES),
@@ -258,6 +260,11 @@ class Planner:
             existing=existing,
         )
 
+    def _renames(self) -> tuple[str, ...]:
+        """Say what it costs where Spark's own writer renames its files: nobody sees it otherwise."""
+        why, advice = why_renamed(self._layout.root, self._opened.session.hadoop, self._opened.session.missing_jar)
+        return (f"Spark's writer renamed the files of this write: {why}. To avoid it, {advice}.",) if why else ()
+
     def _data_schema(self, fitted: Fitted) -> StructType:
         """Return the columns of files: partition columns, which come last, are not in them."""
         return StructType(fitted.schema.fields[: len(fitted.schema) - len(self._table.partition_columns)])
@@ -267,12 +274,6 @@ class Planner:
         if not text.isdecimal():
             raise InvalidInputError(f"parquet.block.size={text!r} is not a number of bytes")
         return int(text)
-
-
-def _java_time_zone(rows: DataFrame) -> str:
-    """Return the time zone in which Java reads and writes ORC: not the session's."""
-    java: Any = rows.sparkSession.sparkContext._jvm  # noqa: SLF001  # PySpark has no public way to it
-    return str(java.java.util.TimeZone.getDefault().getID())
 
 
 def require_batch(df: DataFrame, table: TableName) -> None:

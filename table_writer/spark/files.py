@@ -23,6 +23,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.model.table import NULL_PARTITION, PartitionValues, Table, name_in
 from table_writer.model.write import WritePlan
+from table_writer.spark.committer import CLASSIC, MAGIC, for_magic
 from table_writer.spark.sql import quoted, spark_reason
 
 __all__ = ["SparkFiles", "reason"]
@@ -86,10 +87,21 @@ class SparkFiles:
         """The format's name, for a person."""
         return _native_provider(self._plan.table) or self._plan.table.serde
 
-    def write(self, rows: DataFrame) -> int:
-        """Run Spark's own writer into the write's location; returns how many rows went in."""
+    def write(self, rows: DataFrame, *, magic: bool) -> int:
+        """Run Spark's own writer into the write's location; returns how many rows went in.
+
+        Parameters
+        ----------
+        rows
+            The table's data columns, then its partition columns.
+        magic
+            Whether S3A's magic committer, which renames nothing, or else the session's own gives files their names.
+        """
         observed = Observation()
-        counted = rows.observe(observed, F.count(F.lit(1)).alias("rows"))
+        session = for_magic(self._spark) if magic else self._spark
+        # Analyzed: a name in the plan stands for what it stood for when the DataFrame was made.
+        moved = self._dataframe(rows._jdf.queryExecution().analyzed(), session)  # noqa: SLF001
+        counted = moved.observe(observed, F.count(F.lit(1)).alias("rows"))
         named = counted.select(
             *(_column(name).alias(field.name) for name, field in zip(rows.columns, self._stored, strict=True))
         )
@@ -101,14 +113,14 @@ class SparkFiles:
             query.output().takeRight(len(self._names)),
             self._catalog_table.bucketSpec(),
             self._format.writer,
-            self._map(self._format.options),
+            self._map({**self._format.options, **(MAGIC if magic else CLASSIC)}),
             query,
             self._java.org.apache.spark.sql.SaveMode.Append,
             self._option(None),  # the catalog's table: Spark would add partitions to it
             self._option(None),
             self._sequence(self._stored.names),
         )
-        self._dataframe(command)
+        self._dataframe(command, session)
         return int(observed.get["rows"])
 
     def read(self, partitions: Collection[PartitionValues]) -> DataFrame:
@@ -199,7 +211,8 @@ class SparkFiles:
             for values in partitions
         ]
         relation = self._java.org.apache.spark.sql.execution.command.DDLUtils.readHiveTable(self._catalog_table)
-        return self._dataframe(_changed(relation, prunedPartitions=(4, self._option(self._sequence(known)))))
+        found = _changed(relation, prunedPartitions=(4, self._option(self._sequence(known))))
+        return self._dataframe(found, self._spark)
 
     def _directory(self, values: PartitionValues) -> str:
         return str(self._plan.data_location.child(name_in(self._plan.table, values)))
@@ -244,10 +257,10 @@ class SparkFiles:
     def _refusal(self, why: str) -> InvalidInputError:
         return _refusal(self._plan.table, self._plan.write_id, why)
 
-    def _dataframe(self, logical_plan: Any) -> DataFrame:
+    def _dataframe(self, logical_plan: Any, spark: SparkSession) -> DataFrame:
         """Make a DataFrame of a plan; a command runs at once. The class has moved in Spark 4."""
         dataset = self._package(self._session.emptyDataFrame().getClass().getName())
-        return DataFrame(dataset.ofRows(self._session, logical_plan), self._spark)
+        return DataFrame(dataset.ofRows(spark._jsparkSession, logical_plan), spark)  # noqa: SLF001
 
     def _is(self, java_object: Any, class_name: str) -> bool:
         return bool(is_instance_of(self._spark.sparkContext._gateway, java_object, class_name))  # noqa: SLF001

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from table_writer.config import SessionSettings
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import Table
+from table_writer.spark.committer import missing_jar
 
 __all__ = ["read_session", "refresh_session"]
 
@@ -55,6 +56,7 @@ def read_session(spark: SparkSession, overrides: Mapping[str, str]) -> SessionSe
         hadoop={**_hadoop_settings(spark), **overrides},
         spark_version=spark.version,
         application_id=spark.sparkContext.applicationId,
+        missing_jar=missing_jar(spark),
     )
 
 

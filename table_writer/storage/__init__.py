@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from table_writer.storage.hadoop import S3Overrides, committer_threads, part_bytes, settings_for
+from table_writer.storage.hadoop import S3Overrides, committer_threads, part_bytes, settings_for, why_renamed
 from table_writer.storage.local import LocalStore
 from table_writer.storage.object_store import (
     ObjectInfo,
@@ -32,6 +32,7 @@ __all__ = [
     "part_bytes",
     "settings_for",
     "visible_files",
+    "why_renamed",
 ]
 
 

@@ -37,6 +37,7 @@ __all__ = [
     "credential_sources",
     "part_bytes",
     "settings_for",
+    "why_renamed",
 ]
 
 
@@ -177,6 +178,29 @@ def committer_threads(location: Location, hadoop: Mapping[str, str]) -> int | No
     """
     threads = bucket_values(hadoop, location.bucket).number("committer.threads")
     return threads if threads is not None and threads > 0 else None
+
+
+def why_renamed(location: Location, hadoop: Mapping[str, str], missing_jar: str) -> tuple[str, str]:
+    """Return why Spark's own writer renames files at a location, and what helps; two empty texts where it does not.
+
+    Only S3A is known here: elsewhere a rename copies nothing, or the store's connector has a committer of its own. The
+    classic committer's first algorithm, Spark's default, renames when a task ends and when the job ends.
+
+    Examples
+    --------
+    >>> why_renamed(Location.parse("s3a://mart/orders"), {}, "org.apache.spark:spark-hadoop-cloud_2.13:4.1.2")[0]
+    'spark-hadoop-cloud_2.13 is not on the class path, so S3 copies each file twice'
+    """
+    if location.scheme != "s3a":
+        return "", ""
+    times = "once" if hadoop.get("mapreduce.fileoutputcommitter.algorithm.version") == "2" else "twice"
+    cost = f", so S3 copies each file {times}"
+    if not bucket_values(hadoop, location.bucket).flag("committer.magic.enabled", default=True):
+        return f"fs.s3a.committer.magic.enabled=false{cost}", "set spark.hadoop.fs.s3a.committer.magic.enabled=true"
+    if missing_jar:
+        advice = f"put {missing_jar}, without what it depends on, on Spark's class path (spark.jars)"
+        return f"{missing_jar.split(':')[1]} is not on the class path{cost}", advice
+    return "", ""
 
 
 def _s3(values: HadoopValues, bucket: str, overrides: S3Overrides) -> S3Settings:

@@ -47,6 +47,7 @@ _S3A_COORDINATES: Final = {
         "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.2.1",
     ),
 }
+_COMMITTER_COORDINATE: Final = "org.apache.spark:spark-hadoop-cloud_2.13:4.1.2"  # of Spark 4.2 and 4.3 there is none
 _EXCLUDES: Final = (
     "software.amazon.awssdk:bundle",
     "io.netty:*",
@@ -101,6 +102,17 @@ def s3a_jars() -> tuple[Path, ...]:
             'use lakehouse(storage="file") or another Spark'
         )
     return resolve_jars("s3a", _S3A_COORDINATES[version])
+
+
+def committer_jars() -> tuple[Path, ...]:
+    """Return the jar through which Spark uses S3A's magic committer, kept and downloaded as those of :func:`s3a_jars`.
+
+    Raises
+    ------
+    LakehouseError
+        If the download fails.
+    """
+    return resolve_jars("committer", [_COMMITTER_COORDINATE], transitive=False)
 
 
 def resolve_jars(name: str, coordinates: Sequence[str], *, transitive: bool = True) -> tuple[Path, ...]:

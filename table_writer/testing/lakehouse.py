@@ -24,7 +24,7 @@ from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 from table_writer.checked import checked
-from table_writer.testing.jars import find_java, s3a_jars, spark_home
+from table_writer.testing.jars import committer_jars, find_java, s3a_jars, spark_home
 from table_writer.testing.metastore_server import MetastoreServer
 from table_writer.testing.processes import LOCALHOST, ChildProcess, LakehouseError, ScratchDirectory
 from table_writer.testing.s3_server import S3Server, S3ServerName
@@ -40,6 +40,13 @@ START_TIMEOUT_SECONDS: Final = 120
 GATEWAY_NAME: Final = "gateway"  # file in which Spark's Java says how to reach it
 FOREIGN_VARIABLES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")  # of a cluster this host may belong to
 MAX_SOCKET_DIRECTORY_LENGTH: Final = 60  # Unix: 104 to 108 characters with the name, for which Spark takes 42
+PLAIN_COMMITTERS: Final = {  # as without the jar, with which Spark 4.1 and later write all tables by S3A's committers
+    "spark.sql.sources.commitProtocolClass": (
+        "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+    ),
+    "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
+    "spark.hadoop.fs.s3a.committer.name": "file",
+}
 LOG_SETTINGS: Final = """\
 status = error
 appender.out.type = Console
@@ -169,6 +176,7 @@ def lakehouse(
             s3.launch()
         hadoop = s3.hadoop_settings() if s3 else {}
         metastore = MetastoreServer(warehouse=warehouse, directory=metastore_directory, settings=hadoop, jars=jars)
+        jars += committer_jars() if s3 else ()
         settings = _spark_settings(master, warehouse, jars, hadoop, scratch.path) | dict(spark_conf or {})
         java = _launch_java(scratch.path, settings, undo)  # each start below goes on while the next ones begin
         if s3:
@@ -225,7 +233,7 @@ def _spark_settings(
         **{f"spark.hadoop.{name}": value for name, value in hadoop.items()},
     }
     if jars:
-        settings["spark.jars"] = ",".join(map(str, jars))
+        settings |= {"spark.jars": ",".join(map(str, jars)), **PLAIN_COMMITTERS}
     version = tuple(map(int, pyspark.__version__.split(".")[:2]))
     if version >= (4, 1) and len(str(directory)) < MAX_SOCKET_DIRECTORY_LENGTH:
         settings["spark.python.unix.domain.socket.enabled"] = "true"

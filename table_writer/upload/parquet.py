@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache, partial
 from itertools import accumulate, islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from table_writer.errors import InvalidInputError
-from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics
+from table_writer.model.column_statistics import LONGEST_TEXT_BYTES, Bound, ColumnStatistics, MergedStatistics
 from table_writer.model.upload_spec import ParquetOptions
-from table_writer.upload.file_format import MOST_COLUMNS, MakeBound, Sink, leaf_count, make_bound, widest_bytes
 
-__all__ = ["MAX_DICTIONARY_BYTES", "ParquetFile", "columns_that_repeat", "file_schema", "with_schema", "writes_int96"]
+__all__ = [
+    "MAX_DICTIONARY_BYTES",
+    "MOST_COLUMNS",
+    "ParquetFile",
+    "Sink",
+    "columns_that_repeat",
+    "file_schema",
+    "footer_bytes",
+    "leaf_count",
+    "widest_bytes",
+    "with_schema",
+    "writes_int96",
+]
 
 
 ARROW_CODECS: Final = {"uncompressed": "none", "lz4raw": "lz4", "lz4_raw": "lz4"}
@@ -43,6 +56,34 @@ WORTHWHILE: Final = 0.7  # dictionary and indices must take less than this share
 MICROS: Final = pa.timestamp("us", tz="UTC")
 
 MILLIS: Final = pa.timestamp("ms", tz="UTC")
+
+MOST_COLUMNS: Final = 100
+"""Columns of a file, nested ones not counted, whose statistics are collected.
+
+Each is some 20 bytes in the message of every task, compressed, all of which the driver holds.
+"""
+
+
+MakeBound = Callable[[Any], Bound | None]
+"""Makes a bound of what a footer holds for it: a number, or bytes. ``None`` where Python has no such value."""
+
+
+EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local time, and as UTC below
+
+EPOCH_DATE: Final = EPOCH.date()
+
+CHUNK_FOOTER_BYTES: Final = 1500  # what Arrow's writer keeps of one column of one row group until the file ends
+
+MAX_STATISTICS_BYTES: Final = 4096  # Arrow leaves out a minimum or maximum that is longer
+
+STATISTICS: Final = 4  # minimum and maximum, in the footer and in the page index
+
+
+class Sink(Protocol):
+    """What encoded bytes are written to."""
+
+    def write(self, data: bytes) -> int:
+        """Take encoded bytes."""
 
 
 class ParquetFile:
@@ -122,7 +163,7 @@ def _plain_columns(schema: Any) -> tuple[_Column, ...]:
     """Return the columns of a file that are not nested, the first ones of very many."""
     ends = accumulate(leaf_count((field,)) for field in schema)
     plain = (
-        _Column(field.name, leaf, make_bound(field.type), pa.types.is_timestamp(field.type))
+        _Column(field.name, leaf, _make_bound(field.type), pa.types.is_timestamp(field.type))
         for field, leaf in zip(schema, (0, *ends), strict=False)
         if not pa.types.is_nested(field.type)
     )
@@ -147,6 +188,77 @@ def _statistics(said: Any, column: _Column) -> ColumnStatistics:
         low=column.make_bound(said.min_raw) if has_bounds else None,
         high=column.make_bound(said.max_raw) if has_bounds else None,
     )
+
+
+def _make_bound(kind: Any) -> MakeBound:
+    """Return how the bounds of a column of some type are made; of most types there are none.
+
+    Those of floating point leave NaN out, and do not tell 0.0 from -0.0.
+    """
+    types = pa.types
+    if types.is_integer(kind):
+        return int
+    if types.is_date32(kind):
+        return _date
+    if types.is_timestamp(kind):
+        epoch = EPOCH if kind.tz is None else EPOCH.replace(tzinfo=UTC)
+        return partial(_moment, epoch, timedelta(milliseconds=1) if kind.unit == "ms" else timedelta(microseconds=1))
+    if types.is_decimal(kind):
+        return partial(_decimal, -kind.scale)
+    return _text if types.is_string(kind) or types.is_large_string(kind) else _no_bound
+
+
+def _date(days: int) -> date | None:
+    try:
+        return EPOCH_DATE + timedelta(days)
+    except OverflowError:  # before the year 1, or after 9999
+        return None
+
+
+def _moment(epoch: datetime, unit: timedelta, count: int) -> datetime | None:
+    try:
+        return epoch + count * unit
+    except OverflowError:
+        return None
+
+
+def _decimal(exponent: int, unscaled: int | bytes) -> Decimal:
+    number = unscaled if isinstance(unscaled, int) else int.from_bytes(unscaled, "big", signed=True)
+    digits = tuple(map(int, str(abs(number))))
+    return Decimal((int(number < 0), digits, exponent))  # exact, whatever the context's precision is
+
+
+def _text(encoded: bytes) -> str | None:
+    try:
+        return encoded.decode() if len(encoded) <= LONGEST_TEXT_BYTES else None
+    except UnicodeDecodeError:  # Spark does not check its strings
+        return None
+
+
+def _no_bound(_: Any) -> None:
+    return None
+
+
+def leaf_count(schema: Any) -> int:
+    """Return how many columns a file of these rows has: a struct is as many as it has fields, all the way down."""
+    return sum(_leaf_count(field.type) for field in schema)
+
+
+def widest_bytes(rows: Any) -> float:
+    """Return the bytes of an average value of the widest column."""
+    return float(max(column.nbytes for column in rows.columns) / max(1, rows.num_rows))
+
+
+def footer_bytes(rows: Any) -> int:
+    """Return what a file that takes these rows as a row group has to remember of them until it ends."""
+    widths = (column.nbytes / max(1, rows.num_rows) for column in rows.columns)
+    statistics_bytes = sum(STATISTICS * min(MAX_STATISTICS_BYTES, width) for width in widths)
+    return int(CHUNK_FOOTER_BYTES * leaf_count(rows.schema) + statistics_bytes)
+
+
+def _leaf_count(kind: Any) -> int:
+    children = [kind.field(number).type for number in range(kind.num_fields)] if pa.types.is_nested(kind) else []
+    return sum(map(_leaf_count, children)) or 1
 
 
 def columns_that_repeat(rows: Any) -> list[str]:

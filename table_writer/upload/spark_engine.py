@@ -5,22 +5,30 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from itertools import groupby
+from operator import and_
+from typing import Final
 
 from pyspark.errors import AnalysisException, UnsupportedOperationException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
+from pyspark.sql.types import StringType, StructField, StructType
 
+from table_writer.config import SessionSettings
 from table_writer.errors import CheckFailedError, InvalidInputError
-from table_writer.model.table import PartitionValues, partition_values
+from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_values
 from table_writer.model.write import StagedFiles, StagedPartition, WritePlan
 from table_writer.spark.files import SparkFiles, reason
 from table_writer.spark.jobs import run_interruptibly, translated
-from table_writer.storage import ObjectInfo, ObjectStore, is_hidden
+from table_writer.spark.sql import quoted
+from table_writer.storage import ObjectInfo, ObjectStore, is_hidden, why_renamed
 
-__all__ = ["SparkEngine"]
+__all__ = ["SparkEngine", "refusing"]
 
 logger = logging.getLogger(__name__)
+
+FOUND: Final = "_exists"
 
 
 class SparkEngine:
@@ -31,14 +39,19 @@ class SparkEngine:
     Parameters
     ----------
     spark
-        The session whose writer, settings and committer are used.
+        The session whose writer and settings are used.
+    settings
+        What that session says; decides on the committer.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, settings: SessionSettings) -> None:
         self._spark = spark
+        self._settings = settings
 
     def write(self, rows: DataFrame, schema: StructType, plan: WritePlan, store: ObjectStore) -> StagedFiles:
         """Write all rows below ``plan.data_location``, read them back and count them.
+
+        On S3A it is the magic committer that gives files their names, for this job alone, where the session has it.
 
         Parameters
         ----------
@@ -63,20 +76,73 @@ class SparkEngine:
             Spark cannot write this table or these types; the message has Spark's reason. Nothing was written.
         CheckFailedError
             Other rows are read back than were written: the format cannot hold some of these values.
+        PartitionExistsError
+            A row belongs to a partition that :func:`refusing` was told of.
         MetastoreError, StorageError
             One of the two failed. Failures of the DataFrame's own code pass through. Files may be left below
             ``plan.data_location``.
         """
         files = SparkFiles(rows.sparkSession, plan, schema)  # a streaming query has a session of its own
+        renamed, _ = why_renamed(plan.data_location, self._settings.hadoop, self._settings.missing_jar)
+        magic = plan.data_location.scheme == "s3a" and not renamed
         context, tag = self._spark.sparkContext, f"table_writer-{plan.write_id}"
         with translated(plan.write_id), _refusals(plan):
-            written = run_interruptibly(context, lambda: files.write(rows), tag=tag)
+            written = run_interruptibly(context, lambda: files.write(rows, magic=magic), tag=tag)
         found = _only_visible(store, plan)
         with translated(plan.write_id):
             counted = run_interruptibly(context, lambda: files.count(list(found)), tag=tag) if written else {}
         _require_all(written, {values: counted.get(values, 0) for values in found}, plan, files.description)
         _delete(store, [one for values, group in found.items() if not counted.get(values) for one in group], plan)
         return StagedFiles(plan=plan, partitions=_staged(found, counted))
+
+
+def refusing(rows: DataFrame, existing: Collection[PartitionValues], columns: StructType) -> DataFrame:
+    """Return the same rows; the job that meets one of a partition that exists fails, before its task writes a file.
+
+    Parameters
+    ----------
+    rows
+        Partition columns last; their values may be text.
+    existing
+        As the metastore spells them; whatever the spelling, what readers take for one value is one.
+    columns
+        The partition columns, with their types.
+    """
+    if not existing:
+        return rows
+    names = [f"_exists_{number}" for number in range(len(columns))]
+    known = rows.sparkSession.createDataFrame([tuple(map(_text, values)) for values in existing], _texts(names))
+    pairs = zip(names, rows.columns[len(rows.columns) - len(names) :], columns, strict=True)
+    same = [
+        _as_stored(F.expr(f"try_cast({name} AS {field.dataType.simpleString()})")).eqNullSafe(
+            _as_stored(F.col(quoted(column)))
+        )
+        for name, column, field in pairs
+    ]
+    shown = F.concat_ws("/", *(_shown(name, field.name) for name, field in zip(names, columns, strict=True)))
+    advice = "exists; create_partitions changes nothing then: use append or overwrite_partitions"
+    message = F.concat(F.lit("\ntable_writer.errors.PartitionExistsError: partition "), shown, F.lit(f" {advice}\n"))
+    found = F.when(F.col(FOUND), F.raise_error(message).cast("boolean")).otherwise(F.lit(True))
+    joined = rows.join(F.broadcast(known.withColumn(FOUND, F.lit(True))), reduce(and_, same), "left").where(found)
+    return joined.drop(*names, FOUND)
+
+
+def _text(value: str) -> str | None:
+    return None if value == NULL_PARTITION else value
+
+
+def _texts(names: Sequence[str]) -> StructType:
+    return StructType([StructField(name, StringType()) for name in names])
+
+
+def _as_stored(column: Column) -> Column:
+    """Spell a value as its directory does; null and the empty text are one."""
+    text = column.cast("string")
+    return F.when(text != "", text)
+
+
+def _shown(column: str, name: str) -> Column:
+    return F.concat(F.lit(f"{name}="), F.coalesce(F.col(column), F.lit(NULL_PARTITION)))
 
 
 @contextmanager

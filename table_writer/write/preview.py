@@ -23,6 +23,7 @@ from table_writer.log.open_table import OpenTable
 from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, name_in, shown_name
 from table_writer.model.write import WriteMode, new_write_id
+from table_writer.plan.file_options import engine_of
 from table_writer.plan.fit import Fitted
 from table_writer.plan.limits import violation
 from table_writer.plan.planner import Planner, require_mode
@@ -125,7 +126,7 @@ class Preview:
                 if isinstance(kind, DateType) and value != NULL_PARTITION and not USUAL_DATE.fullmatch(value)
             }
         )
-        if self._options.engine != "arrow" or not odd:
+        if not odd or engine_of(self._opened.table, self._options) != "arrow":
             return ()
         return (f"partition dates outside the years 1 to 9999 cannot be written: {', '.join(odd[:3])}",)
 

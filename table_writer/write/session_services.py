@@ -64,8 +64,8 @@ class SessionServices:
         """Read a table name as the session would."""
         return TableName.parse(text, default_database=self._spark.catalog.currentDatabase())
 
-    def open_table(self, text: str, *, engine: str = "arrow") -> OpenTable:
-        """Look a table up that is to be written by an engine, and open its store.
+    def open_table(self, text: str) -> OpenTable:
+        """Look a table up that is to be written, and open its store.
 
         Raises
         ------
@@ -74,7 +74,7 @@ class SessionServices:
         MetastoreError, StorageError
             One of the two cannot be reached.
         """
-        opened = self.services.open_table(self.table_name(text), partial(require_writable, engine=engine))
+        opened = self.services.open_table(self.table_name(text), require_writable)
         opened.require_properties()
         return opened
 

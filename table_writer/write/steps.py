@@ -38,7 +38,7 @@ from table_writer.spark.create_table import create_table
 from table_writer.spark.executors import ExecutorCompletions, ExecutorCopies, Executors
 from table_writer.spark.session import refresh_session
 from table_writer.upload.job import Uploader
-from table_writer.upload.spark_engine import SparkEngine
+from table_writer.upload.spark_engine import SparkEngine, refusing
 from table_writer.write.results import finished, nothing_written, repeated_result
 from table_writer.write.running_write import OpenWrite
 from table_writer.write.session_services import SessionServices, audit_of
@@ -191,7 +191,7 @@ class Steps:
             require_batch(df, name)
             require_mode(call.mode, call.options, name, partitioned=bool(new.partition_by))
             create_table(self._spark, df, name, new, if_not_exists=True)
-        opened = self._services.open_table(table, engine=call.options.engine)
+        opened = self._services.open_table(table)
         watch.follow(opened.store)
         return opened
 
@@ -200,7 +200,9 @@ class Steps:
         plan = planned.plan
         if planned.spec is None:
             with watch.step("upload"), _explained(planned):
-                staged = SparkEngine(self._spark).write(planned.rows, planned.fitted.schema, plan, opened.store)
+                rows = refusing(planned.rows, planned.existing, partition_schema(opened.table))
+                engine = SparkEngine(self._spark, opened.session)
+                staged = engine.write(rows, planned.fitted.schema, plan, opened.store)
             require_inside(staged)
             return staged
         with watch.step("upload"), _explained(planned):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from table_writer.config import TableWriterConfig
+from table_writer.model.location import Location
 from tests.doctor.conftest import of_check, status_of, with_hadoop
 from tests.publish.world import World
 
@@ -29,7 +31,7 @@ MIB = 1024**2
         ("abort.pending.uploads", {ABORT.replace("s3a.", "s3a.bucket.lake."): "true"}, "error"),
         ("abort.pending.uploads", {ABORT: "true", ABORT.replace("s3a.", "s3a.bucket.lake."): "false"}, "ok"),
         ("abort.pending.uploads", MAGIC, "warning"),
-        ("abort.pending.uploads", FACTORY, "warning"),
+        ("abort.pending.uploads", FACTORY, "ok"),  # Hadoop's own default, whose committer is the classic one
         ("multipart.purge", {}, "ok"),
         ("multipart.purge", PURGE, "error"),
         ("multipart.purge", {**PURGE, "spark.hadoop.fs.s3a.multipart.purge.age": "48h"}, "error"),
@@ -52,6 +54,33 @@ MIB = 1024**2
 )
 def test_each_setting_is_judged(world: World, check: str, conf: Mapping[str, str], status: str) -> None:
     assert status_of(with_hadoop(world.services(), {}), check, conf) == status
+
+
+JAR = {"spark.jars": "/opt/spark-hadoop-cloud_2.13-4.1.2.jar"}
+PROTOCOL = {
+    "spark.sql.sources.commitProtocolClass": "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol",
+}
+
+
+@pytest.mark.parametrize(
+    ("provider", "conf", "statuses"),
+    [
+        ("parquet", {}, []),
+        ("orc", {}, ["note"]),
+        ("csv", JAR, ["ok"]),
+        ("orc", PROTOCOL, ["ok"]),
+        ("orc", {**JAR, "spark.hadoop.fs.s3a.committer.magic.enabled": "false"}, ["note"]),
+    ],
+)
+def test_renames_are_told_of_where_spark_itself_writes_the_table(
+    world: World, provider: str, conf: Mapping[str, str], statuses: list[str]
+) -> None:
+    services = with_hadoop(world.services(), {})
+    table = replace(services.table, parameters={**services.table.parameters, "spark.sql.sources.provider": provider})
+    layout = replace(services.layout, root=Location.parse("s3a://lake/mart/orders"))
+    found = of_check(replace(services, table=table, layout=layout), "committer", conf)
+    assert [one.status for one in found] == statuses
+    assert all("so S3 copies each file twice" in one.message for one in found if one.status == "note")
 
 
 def test_a_setting_that_cannot_be_read_is_an_error_and_no_crash(world: World) -> None:

@@ -24,14 +24,6 @@ Keys = Callable[[str], set[str]]
 BAD_TABLES = {
     "CREATE VIEW {name} AS SELECT 1 AS id, 'd' AS dt": "is a view",
     "CREATE TABLE {name} (id BIGINT, note STRING, dt STRING) USING parquet": "is not partitioned",
-    "CREATE TABLE {name} (id BIGINT, note STRING, dt STRING) USING csv PARTITIONED BY (dt)": (
-        "is stored as csv.*engine='spark'"
-    ),
-    "CREATE TABLE {name} (id BIGINT, note STRING) PARTITIONED BY (dt STRING) STORED AS TEXTFILE": (
-        "LazySimpleSerDe.*engine='spark'"
-    ),
-    "CREATE TABLE {name} (id BIGINT, note STRING, dt STRING) USING parquet PARTITIONED BY (dt)"
-    " CLUSTERED BY (id) INTO 4 BUCKETS": "is bucketed.*engine='spark'",
 }
 
 
@@ -45,6 +37,16 @@ def test_a_table_that_cannot_be_written_is_refused_with_the_reason(
     assert table in str(raised.value)
     listed = lakehouse.s3.list_objects_v2(Bucket=lakehouse.bucket, Prefix=f"warehouse/{table.split('.')[0]}.db/")
     assert not [found for found in listed.get("Contents", []) if "_table_writer" in found["Key"]]
+
+
+def test_arrow_is_refused_where_it_cannot_write_the_format(
+    writer: TableWriter, make_table: Make, rows: Callable[..., DataFrame], keys_below: Keys
+) -> None:
+    table = make_table("CREATE TABLE {name} (id BIGINT, note STRING, dt STRING) USING orc PARTITIONED BY (dt)")
+    with pytest.raises(InvalidInputError, match=r"is stored as orc, .* leave engine out") as raised:
+        writer.overwrite_partitions(rows((1, "a", "d")), table, engine="arrow")
+    assert table in str(raised.value)
+    assert keys_below(table) == set()
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
 
 from table_writer import ConflictError, PartitionExistsError, TableWriter
 from table_writer.model.table import Partition
+from table_writer.spark.jobs import translated
 from table_writer.testing import Lakehouse
+from table_writer.upload.spark_engine import refusing
 
 from .watched import BEFORE_CLAIM, STAGED, Moment, Seen, requests_to
 
@@ -101,12 +104,43 @@ def test_null_and_a_number_spelled_with_zeros_are_found_to_exist(
     assert spark.table(table).count() == 1
 
 
-def test_spark_s_own_writer_fails_on_existing_partitions_too(
-    spark: SparkSession, writer: TableWriter, make_table: Callable[..., str], rows: Rows, look: Look
+@pytest.mark.parametrize("kind", ["csv", "orc"])
+def test_spark_s_own_writer_ends_at_the_first_row_of_a_partition_that_exists_too(
+    kind: str,
+    spark: SparkSession,
+    writer: TableWriter,
+    make_table: Callable[..., str],
+    rows: Rows,
+    look: Look,
+    lakehouse: Lakehouse,
 ) -> None:
-    table = make_table("CREATE TABLE {name} (id BIGINT, note STRING, dt STRING) USING csv PARTITIONED BY (dt)")
-    writer.create_partitions(rows((1, "a", "d1")), table, engine="spark")
+    table = make_table("CREATE TABLE {name} (id BIGINT, note STRING, dt STRING) USING " + kind + " PARTITIONED BY (dt)")
+    writer.create_partitions(rows((1, "a", "d1")), table)
     before = look(table)
-    with pytest.raises(PartitionExistsError, match="dt=d1"):
-        writer.create_partitions(rows((2, "b", "d1"), (3, "c", "d2")), table, engine="spark")
+    with requests_to(lakehouse) as sent, pytest.raises(PartitionExistsError, match="dt=d1 exists"):
+        writer.create_partitions(rows((2, "b", "d1"), (3, "c", "d2")).coalesce(1), table)
     assert look(table) == before
+    assert [path for method, path in sent if method in {"PUT", "POST"} and "part-" in path] == [], "no file was begun"
+
+
+@pytest.mark.parametrize(
+    ("kind", "spelled", "value"),
+    [
+        ("INT", "01", "1"),
+        ("INT", "1", "1"),
+        ("STRING", "a b/c", "'a b/c'"),
+        ("INT", "__HIVE_DEFAULT_PARTITION__", "NULL"),
+        ("STRING", "__HIVE_DEFAULT_PARTITION__", "''"),
+        ("DECIMAL(10,2)", "1", "1.00"),
+        ("DATE", "2024-1-2", "DATE'2024-01-02'"),
+        ("TIMESTAMP", "2024-01-02 03:04:05.0", "TIMESTAMP'2024-01-02 03:04:05'"),
+    ],
+)
+def test_spark_s_own_writer_meets_a_partition_in_every_spelling_of_its_value(
+    kind: str, spelled: str, value: str, spark: SparkSession
+) -> None:
+    columns = StructType.fromDDL(f"key {kind}")
+    rows = spark.sql(f"SELECT 1 AS id, CAST(CAST({value} AS {kind}) AS STRING) AS `k.ey`")
+    with pytest.raises(PartitionExistsError, match=f"key={spelled} exists"), translated("w1"):
+        refusing(rows, [("7",), (spelled,)], columns).collect()
+    assert refusing(rows, [("7",)], columns).collect() == rows.collect()

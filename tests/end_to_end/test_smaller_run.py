@@ -12,8 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from table_writer import CheckFailedError, InvalidInputError, SchemaMismatchError, TableWriter
+from table_writer import CheckFailedError, InvalidInputError, PartitionExistsError, SchemaMismatchError, TableWriter
 from table_writer.check import allowed_values, expression, in_range, matches, not_null, references, unique
+from table_writer.spark.committer import for_magic, missing_jar
 
 pytestmark = pytest.mark.spark35
 
@@ -55,11 +56,29 @@ def test_spark_reads_back_what_was_written_and_only_its_partitions_change(
     assert read == padded
 
 
-def test_hives_own_parquet_tables_too(spark: SparkSession, writer: TableWriter, table: str) -> None:
+@pytest.mark.parametrize("kind", ["PARQUET", "ORC", "TEXTFILE"])
+def test_hives_own_tables_too(kind: str, spark: SparkSession, writer: TableWriter, table: str) -> None:
     hive = f"{table}_hive"
-    spark.sql(f"CREATE TABLE {hive} (id INT) PARTITIONED BY (dt STRING, hour INT) STORED AS PARQUET")
-    writer.overwrite_partitions(spark.sql("SELECT 7 AS hour, 'd' AS dt, 1 AS id"), hive)
+    spark.sql(f"CREATE TABLE {hive} (id INT) PARTITIONED BY (dt STRING, hour INT) STORED AS {kind}")
+    result = writer.overwrite_partitions(spark.sql("SELECT 7 AS hour, 'd' AS dt, 1 AS id"), hive)
     assert [tuple(r) for r in spark.table(hive).collect()] == [(1, "d", 7)]
+    assert result.notes == ()
+    with pytest.raises(PartitionExistsError, match="dt=d/hour=7 exists"):
+        writer.create_partitions(spark.sql("SELECT 7 AS hour, 'd' AS dt, 2 AS id"), hive)
+
+
+def test_a_session_is_copied_with_its_settings_and_hears_nothing_of_the_copys(spark: SparkSession) -> None:
+    usual = str(spark.conf.get("spark.sql.shuffle.partitions"))
+    spark.conf.set("spark.sql.shuffle.partitions", "3")
+    before = spark.conf.get("spark.sql.sources.commitProtocolClass", "")
+    copied = for_magic(spark)
+    spark.conf.set("spark.sql.shuffle.partitions", usual)
+    assert copied.conf.get("spark.sql.shuffle.partitions") == "3"
+    assert "PathOutputCommitProtocol" in str(copied.conf.get("spark.sql.sources.commitProtocolClass"))
+    assert spark.conf.get("spark.sql.sources.commitProtocolClass", "") == before
+    assert SparkSession.getActiveSession() is not copied
+    jar = missing_jar(spark)
+    assert jar == "" or jar.startswith("org.apache.spark:spark-hadoop-cloud_2.1")
 
 
 def test_what_spark_wrote_is_replaced_and_stays_on_disk(

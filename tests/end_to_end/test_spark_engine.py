@@ -1,4 +1,4 @@
-"""``engine="spark"``: every format and every bucket as Spark's own INSERT writes it, published as all else is."""
+"""Spark's own writer: every format and every bucket as its INSERT writes it, published as all else is."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from table_writer.model.write import WriteMode, WritePlan, new_write_id
 from table_writer.plan.types import table_schema
 from table_writer.spark.files import SparkFiles
 from table_writer.testing import Lakehouse
+from tests.upload.rows_of_all_types import COLUMNS as ALL_COLUMNS
+from tests.upload.rows_of_all_types import LOCAL_TIMESTAMPS, TIMESTAMPS
+from tests.upload.rows_of_all_types import table as table_of
 
 Make = Callable[..., str]
 Content = Callable[[str], set[tuple[Any, ...]]]
@@ -26,6 +29,8 @@ COLUMNS = "id INT, Note STRING, at DATE"
 SOURCE = f"({COLUMNS}, Dt STRING, N INT) USING {{}} PARTITIONED BY (Dt, N)"
 HIVE = f"({COLUMNS}) PARTITIONED BY (Dt STRING, N INT) {{}}"
 FORMATS = {
+    "orc": SOURCE.format("orc"),
+    "Hive orc": HIVE.format("STORED AS ORC TBLPROPERTIES ('orc.compress'='ZLIB')"),
     "csv with header, null text and dates": SOURCE.format(
         "csv OPTIONS (header true, sep ';', nullValue 'NIL', dateFormat 'dd.MM.yyyy')"
     ),
@@ -40,7 +45,7 @@ FORMATS = {
     "Hive's buckets of parquet": HIVE.format("CLUSTERED BY (id) SORTED BY (id) INTO 3 BUCKETS STORED AS PARQUET"),
     "Hive's buckets of text": HIVE.format("CLUSTERED BY (id) INTO 3 BUCKETS STORED AS TEXTFILE"),
 }
-FAST = {"json", "delimited text", "Spark's buckets"}
+FAST = {"orc", "json", "delimited text", "Spark's buckets"}
 
 
 @pytest.fixture
@@ -76,7 +81,7 @@ def test_rows_read_back_as_after_sparks_own_insert(
     spark.conf.set("hive.exec.dynamic.partition.mode", "nonstrict")
     source.write.insertInto(inserted)
     spark.conf.unset("hive.exec.dynamic.partition.mode")
-    result = writer.overwrite_partitions(source, table, engine="spark")
+    result = writer.overwrite_partitions(source, table)
     assert content(table) == content(inserted)
     assert {(one.name, one.rows) for one in result.partitions} == {
         ("dt=x%2Fy z%25/n=1", 2),
@@ -84,6 +89,24 @@ def test_rows_read_back_as_after_sparks_own_insert(
         ("dt=__HIVE_DEFAULT_PARTITION__/n=3", 1),
     }
     assert buckets(spark, table) == buckets(spark, inserted)
+
+
+def test_orc_of_all_types_reads_as_what_spark_itself_inserts(
+    spark: SparkSession, writer: TableWriter, make_table: Make
+) -> None:
+    rows = table_of(spark, ALL_COLUMNS | TIMESTAMPS | LOCAL_TIMESTAMPS)
+    columns = ", ".join(f"`{name}` {kind}" for name, kind in rows.dtypes)
+    ours, sparks = (make_table(f"CREATE TABLE {{name}} ({columns}) USING orc", name=name) for name in ("a", "b"))
+    writer.append(rows, ours)
+    rows.write.insertInto(sparks)
+
+    def texts(name: str) -> list[Any]:
+        return spark.sql(
+            f"SELECT to_json(struct(*), map('ignoreNullFields', 'false')) FROM {name} ORDER BY row"
+        ).collect()
+
+    assert texts(ours) == texts(sparks) != []
+    assert spark.table(ours).schema == rows.schema
 
 
 def buckets(spark: SparkSession, table: str) -> list[tuple[str, str]]:
@@ -98,7 +121,7 @@ def test_nothing_but_the_tables_files_is_left_and_the_catalog_never_heard_of_oth
 ) -> None:
     table = make_table("CREATE TABLE {name} (id INT, note STRING) USING csv")
     before = spark.catalog.listTables(table.split(".")[0])
-    result = writer.overwrite_table(source.select("id", "note"), table, engine="spark")
+    result = writer.overwrite_table(source.select("id", "note"), table)
     assert len(data_files()) == result.partitions[0].files > 0
     assert all(key.endswith(".csv") for key in data_files())
     assert spark.catalog.listTables(table.split(".")[0]) == before
@@ -109,11 +132,11 @@ def test_no_rows_leave_no_file(
 ) -> None:
     table = make_table("CREATE TABLE {name} (id INT, note STRING) USING csv OPTIONS (header true)")
     rows = source.select("id", "note")
-    writer.overwrite_table(rows, table, engine="spark")
+    writer.overwrite_table(rows, table)
     before = data_files()
-    writer.append(rows.limit(0), table, engine="spark", if_empty="ignore")
+    writer.append(rows.limit(0), table, if_empty="ignore")
     assert data_files() == before != set()
-    writer.overwrite_table(rows.limit(0), table, engine="spark", if_empty="replace")
+    writer.overwrite_table(rows.limit(0), table, if_empty="replace")
     assert content(table) == set()
 
 
@@ -124,7 +147,7 @@ def test_appended_files_keep_their_buckets_so_that_joins_need_no_exchange(
         "CREATE TABLE {name} (id BIGINT, dt STRING) USING parquet PARTITIONED BY (dt) CLUSTERED BY (id) INTO 4 BUCKETS"
     )
     for _ in range(2):
-        writer.append(spark.range(50).withColumn("dt", F.lit("d")), table, engine="spark")
+        writer.append(spark.range(50).withColumn("dt", F.lit("d")), table)
     join = spark.sql(f"SELECT /*+ MERGE(a) */ * FROM {table} a JOIN {table} b ON a.id = b.id")
     plan = join._jdf.queryExecution().executedPlan().toString()
     assert "SortMergeJoin" in plan
@@ -137,7 +160,7 @@ def test_an_evolved_csv_table_has_the_new_column(
 ) -> None:
     table = make_table("CREATE TABLE {name} (id INT) PARTITIONED BY (dt STRING) STORED AS TEXTFILE")
     rows = source.where("id = 1").select("id", "note", "dt")
-    writer.append(rows, table, engine="spark", schema="evolve")
+    writer.append(rows, table, schema="evolve")
     assert content(table) == {(1, "a", "x/y z%")}
 
 
@@ -152,7 +175,7 @@ def test_sessions_compression_of_hive_files_is_followed(
     for name, value in settings.items():
         spark.conf.set(name, value)
     try:
-        writer.append(source.select("id"), table, engine="spark")
+        writer.append(source.select("id"), table)
     finally:
         for name in settings:
             spark.conf.unset(name)
@@ -168,7 +191,7 @@ def test_a_streaming_query_writes_its_batches(
     spark.createDataFrame([(1, "d"), (2, "e")], "id INT, dt STRING").write.json(f"{place}.in")
     stream = spark.readStream.schema("id INT, dt STRING").json(f"{place}.in").writeStream
     query = (
-        stream.foreachBatch(writer.for_each_batch(table, mode="append", query_name="q", engine="spark"))
+        stream.foreachBatch(writer.for_each_batch(table, mode="append", query_name="q"))
         .option("checkpointLocation", f"{place}.checkpoint")
         .trigger(availableNow=True)
         .start()
@@ -208,7 +231,7 @@ def test_what_spark_cannot_write_is_refused_with_its_reason(
     kinds = {"b": "MAP<INT, INT>"} | dict(spark.table(table).dtypes)
     rows = spark.range(1).select(*(F.lit(None).cast(kind).alias(name) for name, kind in kinds.items()))
     with pytest.raises(InvalidInputError, match=reason) as caught:
-        writer.append(rows, table, engine="spark", schema="evolve")
+        writer.append(rows, table, schema="evolve")
     assert table in caught.value.message
     assert "Nothing was written" in caught.value.message
     assert data_files() == set()
@@ -222,12 +245,12 @@ def test_a_serde_whose_own_schema_lacks_a_column_is_refused_for_it_would_drop_it
     properties = f"('avro.schema.literal'='{literal}')".replace("{", "{{").replace("}", "}}")
     table = make_table(f"CREATE TABLE {{name}} (id INT) STORED AS AVRO TBLPROPERTIES {properties}")
     with pytest.raises(InvalidInputError, match=r"schema of its own .* 1 columns, these rows have 2"):
-        writer.append(source.select("id", "note"), table, engine="spark", schema="evolve")
+        writer.append(source.select("id", "note"), table, schema="evolve")
 
 
 def test_a_data_source_without_its_jar_is_named(spark: SparkSession, writer: TableWriter, make_table: Make) -> None:
     table = make_table("CREATE TABLE {name} (id INT) USING json")
-    services = writer._services.open_table(table, engine="spark")
+    services = writer._services.open_table(table)
     plan = WritePlan(
         write_id=new_write_id(),
         mode=WriteMode.APPEND,
@@ -249,7 +272,7 @@ def test_line_breaks_that_would_become_rows_are_not_published(
     table = make_table("CREATE TABLE {name} (id INT, note STRING, dt STRING) USING csv PARTITIONED BY (dt)")
     rows = spark.createDataFrame([(1, "two\nlines", "d"), (2, "one", "d")], "id INT, note STRING, dt STRING")
     with pytest.raises(CheckFailedError, match=r"2 rows were written .* and 3 are read back"):
-        writer.append(rows, table, engine="spark")
+        writer.append(rows, table)
     assert content(table) == set()
     assert data_files() == set()
 
@@ -263,7 +286,7 @@ def test_a_failure_of_the_users_code_passes_and_leaves_nothing(
 
     table = make_table("CREATE TABLE {name} (id INT) STORED AS SEQUENCEFILE")
     with pytest.raises(PythonException, match="no such"):
-        writer.append(spark.range(2).select(broken("id").alias("id")), table, engine="spark")
+        writer.append(spark.range(2).select(broken("id").alias("id")), table)
     assert data_files() == set()
 
 
@@ -273,6 +296,6 @@ def test_dates_in_partition_columns_are_named_as_spark_names_them(
     table = make_table("CREATE TABLE {name} (id INT, Day DATE) USING json PARTITIONED BY (Day)")
     rows = spark.sql("SELECT 1 AS id, DATE'2024-01-01' AS day")
     for _ in range(2):
-        result = writer.overwrite_partitions(rows, table, engine="spark")
+        result = writer.overwrite_partitions(rows, table)
     assert result.partitions[0].name == "day=2024-01-01"
     assert content(table) == {(1, date(2024, 1, 1))}

@@ -70,11 +70,6 @@ def test_only_what_replaces_can_replace_with_nothing(mode: WriteMode, where: str
             options.require_fit(mode)
 
 
-def test_sizes_of_spark_s_own_files_are_not_ours_to_say() -> None:
-    with pytest.raises(InvalidInputError, match="maxRecordsPerFile"):
-        WriteOptions(engine="spark", target_file_bytes=2**27).require_fit(WriteMode.APPEND)
-
-
 def test_a_mode_that_is_none_is_answered_with_all_of_them() -> None:
     with pytest.raises(InvalidInputError, match="overwrite_partitions, append, create_partitions, overwrite_table"):
         write_mode("insert")

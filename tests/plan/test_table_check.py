@@ -1,4 +1,4 @@
-"""Which tables can be written."""
+"""Which tables can be written, and by whom."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import Column, Table, TableName
-from table_writer.plan.file_options import ORC_SERDE, PARQUET_SERDE, require_writable
+from table_writer.plan.file_options import engine_of, require_writable
 
+PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
+ORC_SERDE = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
 GOOD = Table(
     name=TableName("mart", "orders"),
     kind="EXTERNAL_TABLE",
@@ -28,13 +31,15 @@ DATASOURCE = {"spark.sql.sources.provider": "PARQUET", "spark.sql.partitionProvi
         GOOD,
         replace(GOOD, kind="MANAGED_TABLE"),
         replace(GOOD, parameters=DATASOURCE),
-        replace(GOOD, serde=ORC_SERDE),
+        replace(GOOD, serde=PARQUET_SERDE.lower()),
+        replace(GOOD, serde=ORC_SERDE, parameters=DATASOURCE),
         replace(GOOD, partition_columns=()),
-        replace(GOOD, partition_columns=(), parameters={"spark.sql.sources.provider": "orc"}),
     ],
 )
-def test_parquet_and_orc_tables_are_writable_partitioned_or_not(table: Table) -> None:
+def test_parquet_tables_are_arrows_unless_the_call_says_otherwise(table: Table) -> None:
     assert require_writable(table, table.name, "thrift://x:9083") is table
+    assert engine_of(table, WriteOptions()) == engine_of(table, WriteOptions(engine="arrow")) == "arrow"
+    assert engine_of(table, WriteOptions(engine="spark")) == "spark"
 
 
 @pytest.mark.parametrize(
@@ -46,10 +51,6 @@ def test_parquet_and_orc_tables_are_writable_partitioned_or_not(table: Table) ->
         (replace(GOOD, parameters={"transactional": "TRUE"}), "ACID"),
         (replace(GOOD, parameters={"table_type": "ICEBERG"}), "iceberg"),
         (replace(GOOD, parameters={"spark.sql.sources.provider": "delta"}), "delta"),
-        (replace(GOOD, bucket_columns=("id",)), r"bucketed \(id\)"),
-        (replace(GOOD, parameters={**DATASOURCE, "spark.sql.sources.schema.numBuckets": "4"}), "bucketed"),
-        (replace(GOOD, serde=TEXT_SERDE), "LazySimpleSerDe.*engine='spark'"),
-        (replace(GOOD, parameters={**DATASOURCE, "spark.sql.sources.provider": "csv"}), "csv.*engine='spark'"),
         (replace(GOOD, parameters={"spark.sql.sources.provider": "parquet"}), "MSCK REPAIR TABLE mart.orders"),
         (replace(GOOD, location=""), "no location"),
     ],
@@ -60,13 +61,31 @@ def test_any_other_table_is_refused_by_name_with_the_reason(table: Table | None,
     assert "mart.orders" in str(raised.value)
 
 
-@pytest.mark.parametrize(
-    "table",
-    [
-        replace(GOOD, bucket_columns=("id",)),
-        replace(GOOD, serde=TEXT_SERDE),
-        replace(GOOD, parameters={**DATASOURCE, "spark.sql.sources.provider": "csv"}),
-    ],
-)
-def test_spark_s_own_writer_takes_what_arrow_does_not(table: Table) -> None:
-    assert require_writable(table, table.name, "thrift://x:9083", engine="spark") is table
+NOT_ARROWS = {
+    r"bucketed \(id\)": replace(GOOD, bucket_columns=("id",)),
+    "bucketed by|bucketed .by": replace(GOOD, parameters={**DATASOURCE, "spark.sql.sources.schema.numBuckets": "4"}),
+    "stored as .*OrcSerde": replace(GOOD, serde=ORC_SERDE),
+    "stored as orc": replace(GOOD, parameters={**DATASOURCE, "spark.sql.sources.provider": "ORC"}),
+    "stored as csv": replace(GOOD, parameters={**DATASOURCE, "spark.sql.sources.provider": "csv"}),
+    "stored as .*LazySimpleSerDe": replace(GOOD, serde=TEXT_SERDE),
+    "stored as an unknown format": replace(GOOD, serde=""),
+    "has parquet.crypto.factory.class": replace(GOOD, parameters={"Parquet.Crypto.Factory.Class": "x"}),
+    "has parquet.encryption.footer.key": replace(GOOD, serde_parameters={"parquet.encryption.footer.key": "k"}),
+}
+
+
+@pytest.mark.parametrize("reason", NOT_ARROWS)
+def test_all_other_tables_are_sparks_to_write_without_a_word_and_never_arrows(reason: str) -> None:
+    table = NOT_ARROWS[reason]
+    assert require_writable(table, table.name, "thrift://x:9083") is table
+    assert engine_of(table, WriteOptions()) == engine_of(table, WriteOptions(engine="spark")) == "spark"
+    with pytest.raises(InvalidInputError, match=rf"{reason}.*leave engine out.*Nothing was written") as raised:
+        engine_of(table, WriteOptions(engine="arrow"))
+    assert raised.value.table == "mart.orders"
+
+
+@pytest.mark.parametrize("table", [replace(GOOD, serde=ORC_SERDE), GOOD])
+def test_sizes_of_spark_s_own_files_are_not_ours_to_say(table: Table) -> None:
+    options = WriteOptions(target_file_bytes=2**27, engine="spark" if table is GOOD else "auto")
+    with pytest.raises(InvalidInputError, match=r"maxRecordsPerFile"):
+        engine_of(table, options)

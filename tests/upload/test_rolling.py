@@ -12,13 +12,13 @@ import pytest
 from table_writer.errors import InvalidInputError, PartitionExistsError
 from table_writer.model.message import CommitMessage
 from table_writer.model.table import NULL_PARTITION
-from table_writer.model.upload_spec import OrcOptions, ParquetOptions
+from table_writer.model.upload_spec import ParquetOptions
 from table_writer.spark.jobs import translated
 from table_writer.upload.partitioning import PartitionIds
 
 MIB = 1024 * 1024
 WORDS = [f"word {number}" for number in range(500)]
-FORMATS = [ParquetOptions(compression="zstd"), OrcOptions(compression="zstd"), ParquetOptions(compression="none")]
+FORMATS = [ParquetOptions(compression="zstd"), ParquetOptions(compression="none")]
 
 
 def batches(row_count: int, partition_count: int, *, batch_rows: int = 10_000) -> Iterator[pa.RecordBatch]:
@@ -42,7 +42,7 @@ def assert_near(sizes: list[int], target_bytes: int) -> None:
     assert sizes[-1] <= 1.5 * target_bytes
 
 
-@pytest.mark.parametrize("options", FORMATS, ids=["parquet", "orc", "plain parquet"])
+@pytest.mark.parametrize("options", FORMATS, ids=["parquet", "plain parquet"])
 @pytest.mark.parametrize(
     "changes", [{}, {"buffer_bytes": MIB, "row_group_bytes": 2 * MIB}, {"row_group_bytes": 100_000}]
 )

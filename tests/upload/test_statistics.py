@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics
 from table_writer.model.message import CommitMessage
-from table_writer.model.upload_spec import OrcOptions, ParquetOptions, UploadSpec
-from table_writer.upload.file_format import MOST_COLUMNS
+from table_writer.model.upload_spec import ParquetOptions, UploadSpec
+from table_writer.upload.parquet import MOST_COLUMNS, ParquetFile
 from table_writer.upload.task import upload_rows
 from tests.upload.conftest import RecordingStore
 
@@ -25,10 +25,8 @@ FORMATS = {
     "micros": ParquetOptions(timestamp_type="TIMESTAMP_MICROS"),
     "millis": ParquetOptions(timestamp_type="TIMESTAMP_MILLIS"),
     "legacy": ParquetOptions(legacy_format=True),
-    "orc": OrcOptions(),
 }
 MOMENTS = pa.timestamp("us", "UTC")
-FIRST_OF_TODAYS_CALENDAR = date(1582, 10, 15)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -113,9 +111,7 @@ def is_said(name: str, form: str, values: Sequence[Any]) -> bool:
     there = [value for value in values if value is not None]
     if "text" in name:
         longest = max((len(value.encode()) for value in there), default=0)
-        return longest <= 256 and (form != "orc" or max("".join(there), default="") < "\ue000")
-    if form == "orc":
-        return name != "moment" and (name != "date" or min(there, default=date.max) >= FIRST_OF_TODAYS_CALENDAR)
+        return longest <= 256
     return name != "moment" or form in {"micros", "millis"}
 
 
@@ -168,7 +164,7 @@ def test_nested_columns_have_nothing_and_shift_nothing(form: str) -> None:
     }
 
 
-@pytest.mark.parametrize("form", ["micros", "int96", "orc"])
+@pytest.mark.parametrize("form", ["micros", "int96"])
 def test_very_wide_rows_tell_of_their_first_columns(form: str) -> None:
     columns: dict[str, Any] = {"struct": pa.array([{"a": 1, "b": 2}])}
     columns |= {f"c{number}": pa.array([EPOCH], MOMENTS) for number in range(MOST_COLUMNS + 5)}
@@ -188,24 +184,22 @@ def test_a_task_without_rows_has_no_statistics(form: str) -> None:
     assert statistics_of({"x": pa.array([5])}, FORMATS[form], tasks=3) == {"x": of_values([5])}
 
 
-@pytest.mark.parametrize("form", ["micros", "orc"])
-def test_days_and_moments_that_python_does_not_know_are_not_said(form: str) -> None:
-    days = {"micros": [-4_000_000, 0, 9_000_000], "orc": [0, 9_000_000]}[form]
+def test_days_and_moments_that_python_does_not_know_are_not_said() -> None:
+    days = [-4_000_000, 0, 9_000_000]
     micros = [day * 86_400_000_000 for day in days]
     found = statistics_of(
         {"date": pa.array(days, pa.int32()).cast(pa.date32()), "local": pa.array(micros).cast(pa.timestamp("us"))},
-        FORMATS[form],
+        FORMATS["micros"],
     )
     assert [one.high for one in found.values()] == [None, None]
     assert [one.null_count for one in found.values()] == [0, 0]
 
 
-@pytest.mark.parametrize("form", ["micros", "orc"])
 @pytest.mark.parametrize("values", [[b"a", b"\xff"], [b"\xff", b"\xfe"], [b"\xed\xa0\x80", b"b"]])
-def test_text_that_is_none_is_no_bound(form: str, values: list[bytes]) -> None:
-    found = statistics_of({"x": pa.array(values, pa.binary()).view(pa.string())}, FORMATS[form])["x"]
+def test_text_that_is_none_is_no_bound(values: list[bytes]) -> None:
+    found = statistics_of({"x": pa.array(values, pa.binary()).view(pa.string())}, FORMATS["micros"])["x"]
     assert found.null_count == 0
-    assert found.low in ({None, "a", "b"} if form == "micros" else {None})
+    assert found.low in {None, "a", "b"}
     assert found.high is None
 
 
@@ -226,26 +220,24 @@ def test_row_groups_files_and_spilled_partitions_are_all_in_it(tmp_path: Any, mo
     columns = {"x": pa.array(values), "pad": pa.array([f"{row:0200d}" for row in range(10_000)])}
     partitions = [f"p{number}" for number in range(30)]
     small = {"buffer_bytes": 1 << 17, "max_open_files": 4, "row_group_bytes": 1 << 15, "target_file_bytes": 1 << 20}
-    for form in ("micros", "orc"):
-        found = statistics_of(columns, FORMATS[form], tasks=2, partitions=partitions, **small)
-        assert found == {name: of_values(column.to_pylist()) for name, column in columns.items()}
-        assert statistics_of(columns, FORMATS[form], **small) == found
+    found = statistics_of(columns, FORMATS["micros"], tasks=2, partitions=partitions, **small)
+    assert found == {name: of_values(column.to_pylist()) for name, column in columns.items()}
+    assert statistics_of(columns, FORMATS["micros"], **small) == found
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_file_that_does_not_tell_makes_the_column_unknown(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import table_writer.upload.files as files_module
 
-    begin: Callable[..., Any] = files_module.encoded_file
     begun: list[Any] = []
 
     def begin_watched(*given_arguments: Any) -> Any:
-        file = begin(*given_arguments)
+        file = ParquetFile(*given_arguments)
         begun.append(file)
         if len(begun) == 2:
             monkeypatch.setattr(file, "statistics", lambda: {"y": ColumnStatistics()})
         return file
 
-    monkeypatch.setattr(files_module, "encoded_file", begin_watched)
+    monkeypatch.setattr(files_module, "ParquetFile", begin_watched)
     columns = {"x": pa.array([1, 2, 3]), "y": pa.array(["a", "b", None])}
     assert statistics_of(columns, FORMATS[form], partitions=("a", "b", "c")) == {"y": ColumnStatistics()}

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.location import Location
 from table_writer.model.table import Column, Table, TableName
-from table_writer.model.upload_spec import OrcOptions, ParquetOptions, UploadSpec
+from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.model.write import StagedFiles, TableLayout, WriteMode, WritePlan
 from table_writer.storage import LocalSettings, open_store
 from table_writer.upload.job import Uploader
@@ -25,7 +25,6 @@ FORMATS = {
     "micros": ParquetOptions(timestamp_type="TIMESTAMP_MICROS"),
     "millis": ParquetOptions(timestamp_type="TIMESTAMP_MILLIS"),
     "legacy": ParquetOptions(legacy_format=True),
-    "orc": OrcOptions(),
 }
 MORE: dict[str, tuple[str, list[Any]]] = {
     "all_null": ("bigint", [None]),
@@ -46,7 +45,6 @@ MORE: dict[str, tuple[str, list[Any]]] = {
 }
 BOUNDED = ("int", "bigint", "smallint", "tinyint", "date", "string", "decimal", "timestamp")
 UNCLEAR = {
-    "orc": {"date", "string", "long_text", "above_surrogates", "timestamp", "new_moment"},
     "int96": {"string", "long_text", "timestamp", "new_moment"},
     "legacy": {"string", "long_text", "timestamp", "new_moment"},
 }
@@ -62,7 +60,7 @@ def spark(lakehouse: Any) -> Iterator[SparkSession]:
     session.conf.set("spark.sql.session.timeZone", str(zone))
 
 
-def staged_files(rows: DataFrame, directory: Path, options: ParquetOptions | OrcOptions) -> StagedFiles:
+def staged_files(rows: DataFrame, directory: Path, options: ParquetOptions) -> StagedFiles:
     """Write rows, the last column being the partition, and return what the driver knows of the files."""
     root = Location.parse(f"file://{directory}/")
     named = Table(
@@ -99,10 +97,9 @@ def staged_files(rows: DataFrame, directory: Path, options: ParquetOptions | Orc
     return StagedFiles.from_messages(plan, messages)
 
 
-def read(rows: DataFrame, staged: StagedFiles, options: ParquetOptions | OrcOptions) -> DataFrame:
+def read(rows: DataFrame, staged: StagedFiles) -> DataFrame:
     reader = rows.sparkSession.read.schema(rows.drop("p").schema).option("recursiveFileLookup", "true")
-    form = "orc" if isinstance(options, OrcOptions) else "parquet"
-    return reader.format(form).load(str(staged.plan.data_location))
+    return reader.parquet(str(staged.plan.data_location))
 
 
 def found_by_spark(rows: DataFrame) -> dict[str, tuple[int, str | None, str | None]]:
@@ -143,11 +140,11 @@ def assert_as_spark_finds(told: ColumnStatistics, found: tuple[int, str | None, 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_what_is_known_without_reading_is_what_spark_finds(spark: SparkSession, tmp_path: Path, form: str) -> None:
-    locals_too = LOCAL_TIMESTAMPS if form in {"micros", "orc"} else {}
+    locals_too = LOCAL_TIMESTAMPS if form == "micros" else {}
     rows = table(spark, COLUMNS | TIMESTAMPS | MORE | locals_too).selectExpr("*", "CAST(row % 3 AS string) AS p")
     rows = rows.repartition(4)
     staged = staged_files(rows, tmp_path, FORMATS[form])
-    found = found_by_spark(read(rows, staged, FORMATS[form]))
+    found = found_by_spark(read(rows, staged))
     nested = {name for name, kind in rows.dtypes if kind.startswith(("array", "map", "struct"))}
     assert staged.statistics.keys() == set(rows.columns) - nested - {"p"}
     for name, told in staged.statistics.items():
@@ -155,8 +152,7 @@ def test_what_is_known_without_reading_is_what_spark_finds(spark: SparkSession, 
         assert_as_spark_finds(told, found[name], both=both)
 
 
-@pytest.mark.parametrize("form", ["micros", "orc"])
-def test_values_that_only_java_knows_are_not_told_wrongly(spark: SparkSession, tmp_path: Path, form: str) -> None:
+def test_values_that_only_java_knows_are_not_told_wrongly(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.range(20).selectExpr(
         "date_add(date'9999-12-31', CAST(id AS int)) AS late",
         "date_add(date'9999-12-31', CAST(id * 400000 AS int)) AS later",
@@ -165,8 +161,8 @@ def test_values_that_only_java_knows_are_not_told_wrongly(spark: SparkSession, t
         "CAST(IF(id % 2 = 0, X'C0AF', NULL) AS string) AS overlong",
         "CAST(id % 2 AS string) AS p",
     )
-    staged = staged_files(rows, tmp_path, FORMATS[form])
-    nulls = {name: nulls for name, (nulls, _, _) in found_by_spark(read(rows, staged, FORMATS[form])).items()}
+    staged = staged_files(rows, tmp_path, FORMATS["micros"])
+    nulls = {name: nulls for name, (nulls, _, _) in found_by_spark(read(rows, staged)).items()}
     assert {name: told.null_count for name, told in staged.statistics.items()} == nulls
     assert {name: told.high for name, told in staged.statistics.items()} == dict.fromkeys(rows.columns[:-1])
 

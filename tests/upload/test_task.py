@@ -11,7 +11,7 @@ import pytest
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.upload_spec import MIN_PART_BYTES, ParquetOptions
-from table_writer.upload import buffer as buffer_module
+from table_writer.upload import files as files_module
 from table_writer.upload import parts as parts_module
 
 MIB = 1024 * 1024
@@ -133,9 +133,9 @@ def test_partitions_beyond_the_open_files_get_one_file_each(
 
 def test_a_partition_that_dominates_stays_off_the_disk(store, spec, upload, monkeypatch):
     spilled = set()
-    add = buffer_module.Spill.add
+    add = files_module.Spill.add
     monkeypatch.setattr(
-        buffer_module.Spill, "add", lambda self, pieces: add(self, [spilled.add(entry[0]) or entry for entry in pieces])
+        files_module.Spill, "add", lambda self, pieces: add(self, [spilled.add(entry[0]) or entry for entry in pieces])
     )
     rows = [f"d{row % 500}" if row % 4 == 0 else "large" for row in range(60_000)]
     given = [
@@ -153,7 +153,7 @@ def test_a_partition_that_dominates_stays_off_the_disk(store, spec, upload, monk
 
 def test_rows_that_fit_into_the_buffer_never_see_the_disk(store, spec, upload, monkeypatch):
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/nowhere")
-    monkeypatch.setattr(buffer_module.Spill, "_writer", None)
+    monkeypatch.setattr(files_module.Spill, "_writer", None)
     assert len(upload(batches(300, 10), spec(max_open_files=2)).uploads) == 300
 
 
@@ -164,7 +164,7 @@ def test_a_full_local_disk_is_a_storage_error_and_leaves_nothing(store, spec, up
     def full(self, bucket):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(buffer_module.Spill, "_path", full)
+    monkeypatch.setattr(files_module.Spill, "_path", full)
     with pytest.raises(StorageError, match=r"local disk.*No space left.*SPARK_LOCAL_DIRS"):
         upload(batches(300, 100), spec(max_open_files=2, buffer_bytes=MIB // 4))
     assert sorted(store.aborted) == sorted(store.uploads)
@@ -269,7 +269,7 @@ def test_a_spec_shows_no_secret_and_is_complete_when_made(spec):
 def test_the_scratch_directory_is_one_of_sparks(store, spec, upload, tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     seen = []
-    path = buffer_module.Spill._path
-    monkeypatch.setattr(buffer_module.Spill, "_path", lambda self, bucket: seen.append(path(self, bucket)) or seen[-1])
+    path = files_module.Spill._path
+    monkeypatch.setattr(files_module.Spill, "_path", lambda self, bucket: seen.append(path(self, bucket)) or seen[-1])
     upload(batches(300, 100), spec(max_open_files=2, buffer_bytes=MIB // 4))
     assert {Path(entry).parent.parent for entry in seen} == {tmp_path}
