@@ -253,7 +253,7 @@ class ExitCode(IntEnum):
 MEANINGS: Final[Mapping[ExitCode, str]] = {
     ExitCode.DONE: "done",
     ExitCode.LEFT: "done, but something is left to look at: the report names it",
-    ExitCode.WRONG_CALL: "wrong usage, or it cannot be done as asked; nothing changed",
+    ExitCode.WRONG_CALL: "wrong usage, or the call was refused; nothing changed",
     ExitCode.CONFLICT: "somebody else published the same partitions; nothing changed",
     ExitCode.FAILED: "storage or metastore failed; what was not done can be tried again",
     ExitCode.UNKNOWN: "it is not known whether it took effect: run `table-writer recover TABLE`",
