@@ -251,19 +251,19 @@ def abort_pending_uploads(patient: Patient) -> Iterable[Finding]:
 def committer(patient: Patient) -> Iterable[Finding]:
     """Say what it costs where Spark's own writer, which writes this table, has to rename its files."""
     table, root = patient.services.table, patient.services.layout.root
-    if root.scheme != "s3a" or is_arrows(table):
-        return
     said = [setting(patient, name) for name in SAYING_JARS]
     missing = "" if any(word in one for one in said for word in OF_THE_JAR) else CLOUD_JAR
     why, advice = why_renamed(root, patient.hadoop, patient.services.session.missing_jar or missing)
-    if why:
+    if is_arrows(table):
+        yield ok("committer", "this library writes the table's files itself, and renames none")
+    elif why:
         yield note(
             "committer",
             f"{table.name} is written by Spark's own writer, which renames its files: {why}",
             advice,
         )
     else:
-        yield ok("committer", "Spark's own writer, which writes this table, renames nothing: S3A's magic committer")
+        yield ok("committer", "Spark's own writer, which writes this table, has no renames to tell of")
 
 
 def multipart_purge(patient: Patient) -> Iterable[Finding]:

@@ -18,6 +18,7 @@ __all__ = ["CLASSIC", "MAGIC", "for_magic", "jar_for", "missing_jar"]
 PROTOCOL_SETTING: Final = "spark.sql.sources.commitProtocolClass"
 PROTOCOL: Final = "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol"
 ARTIFACT: Final = "org.apache.spark:spark-hadoop-cloud"
+SPARK_WITH_OBSERVERS: Final = 4
 LAST_PUBLISHED: Final = (4, 1, 2)  # there is none for Spark 4.2 and 4.3, and this one works with them
 
 CLASSIC: Final[Mapping[str, str]] = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
@@ -52,7 +53,17 @@ def jar_for(spark_version: str, scala_version: str) -> str:
 
 
 def for_magic(spark: SparkSession) -> SparkSession:
-    """Copy a session with all its settings, and let the copy write through S3A's committers; the original does not."""
-    copied = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())  # noqa: SLF001  # no public way
+    """Copy a session with all its settings, and let the copy write through S3A's committers; the original does not.
+
+    Listeners of queries are copied with it. The user's own observations wait for a job of the original session from
+    Spark 4 on, so both have one manager of them: else they would wait for ever.
+    """
+    original: Any = spark._jsparkSession  # noqa: SLF001  # PySpark has no public way to copy a session
+    java = original.cloneSession()
+    if int(spark.version.partition(".")[0]) >= SPARK_WITH_OBSERVERS:
+        observers = java.getClass().getDeclaredField("observationManager")
+        observers.setAccessible(True)  # Java knows no names
+        observers.set(java, original.observationManager())
+    copied = SparkSession(spark.sparkContext, java)
     copied.conf.set(PROTOCOL_SETTING, PROTOCOL)
     return copied

@@ -12,7 +12,11 @@ from table_writer.log.owner import Owner
 from tests.doctor.conftest import of_check
 from tests.publish.world import World
 
-GOOD_SPARK = {"spark.master": "local[2]", "spark.python.unix.domain.socket.enabled": "true"}
+GOOD_SPARK = {
+    "spark.master": "local[2]",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.jars": "/opt/spark-hadoop-cloud_2.13-4.1.2.jar",
+}
 
 
 def keys(world: World) -> set[str]:

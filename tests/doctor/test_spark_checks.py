@@ -65,7 +65,7 @@ PROTOCOL = {
 @pytest.mark.parametrize(
     ("provider", "conf", "statuses"),
     [
-        ("parquet", {}, []),
+        ("parquet", {}, ["ok"]),
         ("orc", {}, ["note"]),
         ("csv", JAR, ["ok"]),
         ("orc", PROTOCOL, ["ok"]),
