@@ -11,9 +11,9 @@ from pyspark.sql.types import StructType
 
 from table_writer.check.check import Check, Severity
 from table_writer.check.columns import check_name, shown
+from table_writer.check.keys import References, Unique
 from table_writer.check.partitions import ExpectedPartitions, OnlyPartitions, OnlyWhere
-from table_writer.check.rows import AllowedValues, InRange, Matches, NotNull, Unique
-from table_writer.check.sql import Expression, References
+from table_writer.check.rows import AllowedValues, Expression, InRange, Matches, NotNull
 from table_writer.check.writes import Fresh, FunctionCheck, HasSchema, RowCount, RowCountChange, function_name
 from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
@@ -67,7 +67,7 @@ def not_null(*columns: str, severity: Severity = "error", name: str = "") -> Che
     'not_null(order_id, amount)'
     """
     given = _columns(columns, "not_null")
-    return NotNull(name=name or check_name("not_null", *given), severity=severity, columns=given)
+    return NotNull(name=name or check_name("not_null", *given), severity=severity, names=given)
 
 
 @checked
@@ -94,7 +94,7 @@ def unique(*columns: str, severity: Severity = "error", name: str = "") -> Check
     'warn'
     """
     given = _columns(columns, "unique")
-    return Unique(name=name or check_name("unique", *given), severity=severity, columns=given)
+    return Unique(name=name or check_name("unique", *given), severity=severity, names=given)
 
 
 @checked
@@ -272,7 +272,7 @@ def references(
             f" {shown(table)}"
         )
     default = check_name("references", *here, table, *(there if there != here else ()))
-    return References(name=name or default, severity=severity, columns=here, table=table, other_columns=there)
+    return References(name=name or default, severity=severity, names=here, table=table, other_names=there)
 
 
 def _columns(given: Collection[str], function: str) -> tuple[str, ...]:
