@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -29,7 +28,7 @@ __all__ = [
     "CountIf",
     "Facts",
     "Question",
-    "QuestionOfAggregate",
+    "QuestionOfAggregates",
     "QuestionOfWrite",
     "Severity",
 ]
@@ -46,7 +45,7 @@ CountIf = Callable[[SparkColumn], SparkColumn]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(ABC):
+class Check:
     """Something that must be true of the rows of a write. Made by the functions of :mod:`table_writer.check`.
 
     Parameters
@@ -55,10 +54,13 @@ class Check(ABC):
         Unique among the checks of a write.
     severity
         ``"error"``: nothing is published if it fails. ``"warn"``: the write is published, and the result tells.
+    rule
+        Binds the check to the columns of a table.
     """
 
     name: str
     severity: str = ERROR
+    rule: Rule = field(repr=False)
 
     def __post_init__(self) -> None:
         """Refuse what is no name and no severity."""
@@ -74,19 +76,22 @@ class Check(ABC):
                 f"check {self.name}: severity is one of {', '.join(SEVERITIES)}, not {shown(self.severity)}"
             )
 
-    @abstractmethod
     def bind(self, target: Target) -> Question:
         """Find the columns. No Spark job is run.
 
         Raises
         ------
         InvalidInputError
-            The check does not fit the table.
+            The check does not fit the table; names the check.
         """
+        try:
+            return self.rule(self, target)
+        except InvalidInputError as error:
+            raise self.refused(error.message, target.table) from error
 
-    def refused(self, message: str) -> InvalidInputError:
+    def refused(self, message: str, table: str = "") -> InvalidInputError:
         """Return the error of a check that does not fit the table."""
-        return InvalidInputError(f"check {self.name}: {message}")
+        return InvalidInputError(message if self.name in message else f"check {self.name}: {message}", table=table)
 
     def passed(self, message: str, by: str = SPARK) -> CheckResult:
         """Return the result of rows that are as they should be."""
@@ -110,6 +115,10 @@ class Check(ABC):
             examples=tuple(examples),
             answered_by=by,
         )
+
+
+Rule = Callable[[Check, Target], "Question"]
+"""What a check wants to be true, before the table's columns are known."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -161,35 +170,30 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QuestionOfWrite(Question):
-    """Is answered by what is known of the write.
-
-    Parameters
-    ----------
-    judge
-        Answers it.
-    """
+    """Is answered by what is known of the write, also where there are no rows."""
 
     judge: Callable[[Facts], CheckResult]
 
     def known(self, facts: Facts) -> CheckResult:
-        """Judge, also where there are no rows."""
+        """Judge."""
         return self.judge(facts)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class QuestionOfAggregate(Question):
-    """Is answered by aggregates over all rows.
+class QuestionOfAggregates(Question):
+    """Is answered by aggregates over all rows, also where there are none: ``count(*) > 0`` is false there.
 
     Parameters
     ----------
-    aggregates
-        Are computed also where there are no rows: ``count(*) > 0`` is false there.
-    judge
-        Judges by their values.
+    aggregates, judge
+        What is computed, and how it is judged.
+    of_partitions
+        It is computed over partitions, not over rows.
     """
 
     aggregates: tuple[SparkColumn, ...]
     judge: Callable[[Sequence[Any], Facts], CheckResult]
+    of_partitions: bool = False
 
     def known(self, facts: Facts) -> CheckResult | None:  # noqa: ARG002
         """Ask Spark."""
@@ -198,7 +202,7 @@ class QuestionOfAggregate(Question):
     @property
     def is_local(self) -> bool:
         """A partition's values stand for many rows."""
-        return False
+        return self.of_partitions
 
     def measures(self, flag: SparkColumn, count_if: CountIf) -> Sequence[SparkColumn]:  # noqa: ARG002
         """Return the aggregates as they are."""

@@ -11,14 +11,11 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import (
-    ArrayType,
     DataType,
     DecimalType,
     DoubleType,
     FloatType,
-    MapType,
     NumericType,
-    StructType,
 )
 
 from table_writer.check.check import METADATA, Check, CountIf, Facts, Question
@@ -30,27 +27,21 @@ from table_writer.model.table import TableName
 from table_writer.spark.queries import SPARK_ERRORS
 from table_writer.spark.sql import in_partitions, spark_reason
 
-__all__ = ["KeyQuestion", "References", "Unique"]
+__all__ = ["KeyQuestion", "references", "unique"]
 
 
 MAX_DIGITS: Final = 38  # of Spark's decimals
 DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unique(Check):
+def unique(check: Check, target: Target, *, names: Sequence[str]) -> Question:
     """No two rows have the same values in some columns."""
-
-    names: tuple[str, ...]
-
-    def bind(self, target: Target) -> Question:
-        """Find the columns."""
-        columns = target.columns(self.names)
-        try:
-            target.empty.where(reduce(and_, (column.value == column.value for column in columns)))
-        except SPARK_ERRORS as error:  # a map, for one
-            raise self.refused(f"rows cannot be told apart by these columns: {spark_reason(error)}") from error
-        return KeyQuestion(check=self, columns=columns)
+    columns = target.columns(names)
+    try:
+        target.empty.where(reduce(and_, (column.value == column.value for column in columns)))
+    except SPARK_ERRORS as error:  # a map, for one
+        raise check.refused(f"rows cannot be told apart by these columns: {spark_reason(error)}") from error
+    return KeyQuestion(check=check, columns=columns)
 
 
 class KeyQuestion(Question):
@@ -111,49 +102,33 @@ class KeyQuestion(Question):
         return self.check.failed(f"{share} ({counted(keys, 'different key')})", rows, by=by)
 
 
-@dataclass(frozen=True, kw_only=True)
-class References(Check):
+def references(
+    check: Check, target: Target, *, names: Sequence[str], table: str, other_names: Sequence[str]
+) -> Question:
     """Every key that has no null in it is there in another table, as SQL's foreign keys (MATCH SIMPLE) have it."""
-
-    names: tuple[str, ...]
-    table: str
-    other_names: tuple[str, ...]
-
-    def bind(self, target: Target) -> Question:
-        """Find the columns here and there."""
-        columns = target.columns(self.names)
-        try:
-            schema = target.spark.table(self.table).schema
-            is_same = self._is_same(target)
-        except SPARK_ERRORS as error:
-            raise self.refused(f"table {shown(self.table)} cannot be read: {spark_reason(error)}") from error
-        there = target if is_same else Target(spark=target.spark, table=self.table, schema=schema)
-        others = there.columns(self.other_names)
-        for column, other in zip(columns, others, strict=True):
-            if not _comparable(column.kind, other.kind):
-                raise self.refused(
-                    f"{column.shown} is {column.kind.simpleString()} and {other.shown} of {self.table} is"
-                    f" {other.kind.simpleString()}, which cannot be compared"
-                )
-        has_all = all(other.top in schema.names for other in others)  # else the table is yet to get them
-        return _Reference(
-            check=self,
-            columns=columns,
-            verdict=f"have {_shown(columns)} that is no {_shown(others)} of {printable(self.table)}",
-            condition=_all_there([column.value for column in columns]),
-            table=self.table if has_all else "",
-            others=others,
-            is_same=is_same,
-        )
-
-    def _is_same(self, target: Target) -> bool:
-        """Whether the name means the table that is written, and no view of this session."""
-        catalog = target.spark.catalog
-        try:
-            named = str(TableName.parse(self.table, default_database=catalog.currentDatabase()))
-        except InvalidInputError:  # of another catalog
-            return False
-        return named == target.table and ("." in self.table or not catalog.getTable(self.table).isTemporary)
+    columns = target.columns(names)
+    try:
+        schema = target.spark.table(table).schema
+        is_same = _is_same(table, target)
+    except SPARK_ERRORS as error:
+        raise check.refused(f"table {shown(table)} cannot be read: {spark_reason(error)}") from error
+    others = (target if is_same else Target(spark=target.spark, table=table, schema=schema)).columns(other_names)
+    for column, other in zip(columns, others, strict=True):
+        if not _comparable(column.kind, other.kind):
+            raise check.refused(
+                f"{column.shown} is {column.kind.simpleString()} and {other.shown} of {table} is"
+                f" {other.kind.simpleString()}, which cannot be compared"
+            )
+    has_all = all(other.top in schema.names for other in others)  # else the table is yet to get them
+    return _Reference(
+        check=check,
+        columns=columns,
+        verdict=f"have {_shown(columns)} that is no {_shown(others)} of {printable(table)}",
+        condition=_all_there([column.value for column in columns]),
+        table=table if has_all else "",
+        others=others,
+        is_same=is_same,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -205,6 +180,16 @@ class _Reference(RowQuestion):
         return self.condition & F.col(f"{label}_found").isNull()
 
 
+def _is_same(table: str, target: Target) -> bool:
+    """Whether a name means the table that is written, and no view of this session."""
+    catalog = target.spark.catalog
+    try:
+        named = str(TableName.parse(table, default_database=catalog.currentDatabase()))
+    except InvalidInputError:  # of another catalog
+        return False
+    return named == target.table and ("." in table or not catalog.getTable(table).isTemporary)
+
+
 def _all_there(values: Sequence[Column]) -> Column:
     return reduce(and_, (value.isNotNull() for value in values))
 
@@ -215,14 +200,10 @@ def _shown(columns: Sequence[ColumnPath]) -> str:
 
 def _comparable(one: DataType, other: DataType) -> bool:
     """Whether values of two types are equal where they look equal."""
-    if is_text(one) or is_text(other):
-        return is_text(one) and is_text(other)
     if isinstance(one, NumericType) and isinstance(other, NumericType):
         floats = [isinstance(kind, (FloatType, DoubleType)) for kind in (one, other)]
         return all(floats) or (not any(floats) and _digits(one, other) <= MAX_DIGITS)
-    if isinstance(one, (StructType, ArrayType, MapType)):
-        return one.simpleString() == other.simpleString()
-    return type(one) is type(other)
+    return (is_text(one) and is_text(other)) or one.simpleString() == other.simpleString()
 
 
 def _digits(*kinds: NumericType) -> int:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, time
-from functools import partial
 from typing import Any, Final
 
-from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
-from table_writer.check.check import METADATA, SPARK, Check, CountIf, Facts, Question, QuestionOfWrite
+from table_writer.check.check import METADATA, SPARK, Check, Facts, Question, QuestionOfAggregates, QuestionOfWrite
 from table_writer.check.columns import Target, counted, declared_type, listed, shown
-from table_writer.check.rows import condition
+from table_writer.check.rows import analyzed_condition
 from table_writer.errors import InvalidInputError, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.partition_value import canonical
 from table_writer.model.table import NULL_PARTITION, partition_name, unescape
 from table_writer.model.write import StagedPartition
 
-__all__ = ["PARTITION_NUMBER", "ExpectedPartitions", "OnlyPartitions", "OnlyWhere"]
+__all__ = ["PARTITION_NUMBER", "expected_partitions", "only_partitions", "only_where"]
 
 
 LISTED: Final = 10
@@ -33,89 +29,68 @@ Named = frozenset[tuple[str, str]]
 """Columns in lower case, each with a value as it is usually spelled: a partition, or what several have in common."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _ByName(Check):
-    names: tuple[object, ...]
-
-    def bind(self, target: Target) -> Question:
-        """Read the names."""
-        kinds = _partition_types(target, self)
-        return QuestionOfWrite(
-            check=self, judge=partial(self.judge, [_named(one, target, kinds) for one in self.names])
-        )
-
-    @abstractmethod
-    def judge(self, wanted: Sequence[Named], facts: Facts) -> CheckResult:
-        """Compare what is wanted with the partitions that have rows."""
-
-    def staged(self, facts: Facts) -> dict[Named, StagedPartition]:
-        """Return the partitions that have rows."""
-        kinds = _partition_types(facts.target, self)
-        some = (one for one in facts.audit.partitions if one.rows)
-        return {_spelled(dict(zip(kinds, one.values, strict=True)), facts.target, kinds): one for one in some}
-
-
-class ExpectedPartitions(_ByName):
+def expected_partitions(check: Check, target: Target, *, names: Sequence[object]) -> Question:
     """Each of some partitions has rows."""
+    wanted = _wanted(names, target, check)
 
-    def judge(self, wanted: Sequence[Named], facts: Facts) -> CheckResult:
-        """List the names that select no partition."""
-        found = {name for name, _ in _selected(wanted, self.staged(facts))}
-        missing = [_given_name(name) for name, one in zip(self.names, wanted, strict=True) if one not in found]
+    def judge(facts: Facts) -> CheckResult:
+        found = {one for one, _ in _selected(wanted, _with_rows(facts, check))}
+        missing = [_given_name(name) for name, one in zip(names, wanted, strict=True) if one not in found]
         if missing:
             no_rows = f"{len(missing):,} of {len(wanted):,} expected partitions have no rows"
-            return self.failed(f"{no_rows}: {listed(missing, LISTED)}", by=METADATA)
-        return self.passed(f"{len(wanted):,} of {len(wanted):,} expected partitions have rows", METADATA)
+            return check.failed(f"{no_rows}: {listed(missing, LISTED)}", by=METADATA)
+        return check.passed(f"{len(wanted):,} of {len(wanted):,} expected partitions have rows", METADATA)
+
+    return QuestionOfWrite(check=check, judge=judge)
 
 
-class OnlyPartitions(_ByName):
+def only_partitions(check: Check, target: Target, *, names: Sequence[object]) -> Question:
     """No other partition has rows."""
+    wanted = _wanted(names, target, check)
 
-    def judge(self, wanted: Sequence[Named], facts: Facts) -> CheckResult:
-        """List the partitions that no name selects."""
-        staged = self.staged(facts)
+    def judge(facts: Facts) -> CheckResult:
+        staged = _with_rows(facts, check)
         selected = {one for _, one in _selected(wanted, staged)}
-        return _without_others(self, facts, [one for named, one in staged.items() if named not in selected], METADATA)
+        return _without_others(check, facts, [one for named, one in staged.items() if named not in selected], METADATA)
+
+    return QuestionOfWrite(check=check, judge=judge)
 
 
-@dataclass(frozen=True, kw_only=True)
-class OnlyWhere(Check):
-    """No partition but those that a predicate selects has rows."""
+def only_where(check: Check, target: Target, *, where: str) -> Question:
+    """No partition has rows but those that a predicate selects; null selects none, as in a query."""
+    columns = _partition_types(target, check)
+    found = analyzed_condition(where, target, check)
+    is_outside = any(column.top.lower() not in columns for column in found.columns)
+    if is_outside or found.is_aggregate or not found.is_repeatable:
+        raise check.refused(
+            f"where={shown(where)} is to tell partitions of {target.table} by {', '.join(columns)} alone,"
+            " without aggregates, windows, subqueries and functions that answer otherwise each time"
+        )
+    is_other = ~F.coalesce(F.expr(where), F.lit(False))
 
-    where: str
-
-    def bind(self, target: Target) -> Question:
-        """Let Spark analyze the predicate."""
-        columns = _partition_types(target, self)
-        found = condition(self.where, target, self)
-        is_outside = any(column.top.lower() not in columns for column in found.columns)
-        if is_outside or found.is_aggregate or not found.is_repeatable:
-            raise self.refused(
-                f"where={shown(self.where)} is to tell partitions of {target.table} by {', '.join(columns)} alone,"
-                " without aggregates, windows, subqueries and functions that answer otherwise each time"
-            )
-        return _Where(check=self, columns=found.columns, where=self.where)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Where(Question):
-    """What is not selected is wrong, and so is what the predicate is null for, as in a query."""
-
-    where: str
-
-    @property
-    def is_local(self) -> bool:
-        return True
-
-    def wrong(self, label: str) -> Column | None:  # noqa: ARG002
-        return ~F.coalesce(F.expr(self.where), F.lit(False))
-
-    def measures(self, flag: Column, count_if: CountIf) -> Sequence[Column]:  # noqa: ARG002
-        return [F.collect_list(F.when(flag, F.col(PARTITION_NUMBER)))]
-
-    def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
+    def judge(measured: Sequence[Any], facts: Facts) -> CheckResult:
         others = [facts.audit.partitions[number] for number in sorted(measured[0])]
-        return _without_others(self.check, facts, others, SPARK)
+        return _without_others(check, facts, others, SPARK)
+
+    return QuestionOfAggregates(
+        check=check,
+        columns=found.columns,
+        aggregates=(F.collect_list(F.when(is_other, F.col(PARTITION_NUMBER))),),
+        judge=judge,
+        of_partitions=True,
+    )
+
+
+def _wanted(names: Sequence[object], target: Target, check: Check) -> list[Named]:
+    kinds = _partition_types(target, check)
+    return [_named(name, target, kinds) for name in names]
+
+
+def _with_rows(facts: Facts, check: Check) -> dict[Named, StagedPartition]:
+    """Return the partitions that have rows."""
+    kinds = _partition_types(facts.target, check)
+    some = (one for one in facts.audit.partitions if one.rows)
+    return {_spelled(dict(zip(kinds, one.values, strict=True)), facts.target, kinds): one for one in some}
 
 
 def _partition_types(target: Target, check: Check) -> Mapping[str, str]:

@@ -10,19 +10,28 @@ from functools import reduce
 from operator import or_
 from typing import Any, Final
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import ArrayType, BooleanType, DoubleType, FloatType, MapType, StructType
 
-from table_writer.check.check import METADATA, SPARK, Check, CountIf, Facts, Question, QuestionOfAggregate
+from table_writer.check.check import METADATA, SPARK, Check, CountIf, Facts, Question, QuestionOfAggregates
 from table_writer.check.columns import ColumnPath, Target, counted, is_text, listed, shortened, shown
-from table_writer.check.values import GivenValue, exact_value, highest_value, lowest_value
+from table_writer.check.values import HIGHEST, LOWEST, GivenValue, given_value
 from table_writer.errors import printable
 from table_writer.model.check_result import CheckResult
 from table_writer.spark.queries import SPARK_ERRORS, analyzed, is_pattern
 from table_writer.spark.sql import quoted, spark_reason
 
-__all__ = ["AllowedValues", "Condition", "Expression", "InRange", "Matches", "NotNull", "RowQuestion", "condition"]
+__all__ = [
+    "Condition",
+    "RowQuestion",
+    "allowed_values",
+    "analyzed_condition",
+    "expression",
+    "in_range",
+    "matches",
+    "not_null",
+]
 
 
 LONGEST_SHOWN: Final = 80  # characters of SQL or of a pattern in a message
@@ -78,18 +87,15 @@ class RowQuestion(Question):
         return self.check.failed(f"{count:,} {said}", count, by=by) if count else self.check.passed(f"none {said}", by)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NotNull(Check):
+def not_null(check: Check, target: Target, *, names: Sequence[str]) -> Question:
     """No value is null."""
-
-    names: tuple[str, ...]
-
-    def bind(self, target: Target) -> Question:
-        """Find the columns."""
-        columns = target.columns(self.names)
-        verdict = f"have no {' or no '.join(one.shown for one in columns)}"
-        wrong = reduce(or_, (one.value.isNull() for one in columns))
-        return _NotNull(check=self, columns=columns, verdict=verdict, condition=wrong)
+    columns = target.columns(names)
+    return _NotNull(
+        check=check,
+        columns=columns,
+        verdict=f"have no {' or no '.join(one.shown for one in columns)}",
+        condition=reduce(or_, (one.value.isNull() for one in columns)),
+    )
 
 
 class _NotNull(RowQuestion):
@@ -114,37 +120,29 @@ class _NotNull(RowQuestion):
         return f": {listed(parts, 20)}" if parts and len(nulls) > 1 else ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class InRange(Check):
+def in_range(check: Check, target: Target, *, name: str, low: object, high: object) -> Question:
     """Values are between two others, both of which are allowed."""
-
-    column: str
-    low: object
-    high: object
-
-    def bind(self, target: Target) -> Question:
-        """Make both bounds values of the column's type."""
-        column = target.column(self.column)
-        if isinstance(column.kind, WITHOUT_RANGE):
-            raise self.refused(
-                f"{column.shown} is {column.kind.simpleString()}, which has no range; use expression(), or name a field"
-            )
-        low = None if self.low is None else lowest_value(self.low, column)
-        high = None if self.high is None else highest_value(self.high, column)
-        wrong = [column.value < low.literal] if low else []
-        wrong += [column.value > high.literal] if high else []
-        wrong += [F.isnan(column.value)] if isinstance(column.kind, (FloatType, DoubleType)) else []
-        bounds = {"below": low, "above": high}
-        said = " or ".join(f"{word} {shown(bound.given)}" for word, bound in bounds.items() if bound)
-        return _InRange(
-            check=self,
-            columns=(column,),
-            verdict=f"have {column.shown} {said}",
-            condition=reduce(or_, wrong),
-            given=tuple(bound for bound in (low, high) if bound),
-            low=low,
-            high=high,
+    column = target.column(name)
+    if isinstance(column.kind, WITHOUT_RANGE):
+        raise check.refused(
+            f"{column.shown} is {column.kind.simpleString()}, which has no range; use expression(), or name a field"
         )
+    lowest = None if low is None else given_value(low, column, LOWEST)
+    highest = None if high is None else given_value(high, column, HIGHEST)
+    bounds = {"below": lowest, "above": highest}
+    wrong = [column.value < lowest.literal] if lowest else []
+    wrong += [column.value > highest.literal] if highest else []
+    wrong += [F.isnan(column.value)] if isinstance(column.kind, (FloatType, DoubleType)) else []
+    said = " or ".join(f"{word} {shown(bound.given)}" for word, bound in bounds.items() if bound)
+    return _InRange(
+        check=check,
+        columns=(column,),
+        verdict=f"have {column.shown} {said}",
+        condition=reduce(or_, wrong),
+        given=tuple(bound for bound in (lowest, highest) if bound),
+        low=lowest,
+        high=highest,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -169,53 +167,34 @@ class _InRange(RowQuestion):
             return False
 
 
-@dataclass(frozen=True, kw_only=True)
-class AllowedValues(Check):
+def allowed_values(check: Check, target: Target, *, name: str, values: Sequence[object]) -> Question:
     """Each value is one of some."""
-
-    column: str
-    values: tuple[object, ...]
-
-    def bind(self, target: Target) -> Question:
-        """Make the values such of the column's type."""
-        column = target.column(self.column)
-        given = tuple(exact_value(value, column) for value in self.values)
-        return RowQuestion(
-            check=self,
-            columns=(column,),
-            verdict=f"have another {column.shown} than {listed(map(shown, self.values))}",
-            condition=~column.value.isin(*(one.literal for one in given)),
-            given=given,
-        )
+    column = target.column(name)
+    given = tuple(given_value(value, column) for value in values)
+    return RowQuestion(
+        check=check,
+        columns=(column,),
+        verdict=f"have another {column.shown} than {listed(map(shown, values))}",
+        condition=~column.value.isin(*(one.literal for one in given)),
+        given=given,
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Matches(Check):
+def matches(check: Check, target: Target, *, name: str, pattern: str) -> Question:
     """All of each value matches a regular expression."""
-
-    column: str
-    pattern: str
-
-    def bind(self, target: Target) -> Question:
-        """Let Java compile the pattern."""
-        column = target.column(self.column)
-        if not is_text(column.kind):
-            raise self.refused(f"{column.shown} is {column.kind.simpleString()}, and a pattern is for text")
-        pattern = _whole(self.pattern, target.spark)
-        if not pattern:
-            raise self.refused(f"{shown(self.pattern)} is no regular expression of Java")
-        return RowQuestion(
-            check=self,
-            columns=(column,),
-            verdict=f"have {column.shown} that does not match {printable(shortened(self.pattern, LONGEST_SHOWN))}",
-            condition=~column.value.rlike(pattern),
-        )
-
-
-def _whole(pattern: str, spark: SparkSession) -> str:
-    """Return a pattern that matches all of a value; empty if the given one is none."""
-    wrapped = [form.format(pattern) for form in WHOLE] if is_pattern(spark, pattern) else []
-    return next((text for text in wrapped if is_pattern(spark, text)), "")
+    column = target.column(name)
+    if not is_text(column.kind):
+        raise check.refused(f"{column.shown} is {column.kind.simpleString()}, and a pattern is for text")
+    wrapped = [form.format(pattern) for form in WHOLE] if is_pattern(target.spark, pattern) else []
+    whole = next((text for text in wrapped if is_pattern(target.spark, text)), None)
+    if whole is None:
+        raise check.refused(f"{shown(pattern)} is no regular expression of Java")
+    return RowQuestion(
+        check=check,
+        columns=(column,),
+        verdict=f"have {column.shown} that does not match {printable(shortened(pattern, LONGEST_SHOWN))}",
+        condition=~column.value.rlike(whole),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,7 +216,7 @@ class Condition:
     is_repeatable: bool
 
 
-def condition(sql: str, target: Target, check: Check) -> Condition:
+def analyzed_condition(sql: str, target: Target, check: Check) -> Condition:
     """Let Spark analyze a condition over the table's columns.
 
     Raises
@@ -259,33 +238,23 @@ def condition(sql: str, target: Target, check: Check) -> Condition:
     return Condition(columns=columns, is_aggregate=found.is_aggregate, is_repeatable=found.is_repeatable)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Expression(Check):
+def expression(check: Check, target: Target, *, sql: str) -> Question:
     """A condition is true for every row, or, with an aggregate function in it, for all of them together."""
+    found = analyzed_condition(sql, target, check)
+    text = printable(shortened(sql, LONGEST_SHOWN))
 
-    sql: str
-
-    def bind(self, target: Target) -> Question:
-        """Let Spark analyze it."""
-        found = condition(self.sql, target, self)
-        if found.is_aggregate:
-            return QuestionOfAggregate(
-                check=self, columns=found.columns, aggregates=(F.expr(self.sql),), judge=self._judge_all
-            )
-        return RowQuestion(
-            check=self,
-            columns=found.columns,
-            is_repeatable=found.is_repeatable,
-            verdict=f"break {self._text}",
-            condition=~F.expr(self.sql),
-        )
-
-    def _judge_all(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
+    def judge(measured: Sequence[Any], facts: Facts) -> CheckResult:
         over = f"over {counted(facts.rows)}"
         if measured[0] is False:
-            return self.failed(f"{self._text} is false {over}")
-        return self.passed(f"{self._text} is {'true' if measured[0] else 'null'} {over}")
+            return check.failed(f"{text} is false {over}")
+        return check.passed(f"{text} is {'true' if measured[0] else 'null'} {over}")
 
-    @property
-    def _text(self) -> str:
-        return printable(shortened(self.sql, LONGEST_SHOWN))
+    if found.is_aggregate:
+        return QuestionOfAggregates(check=check, columns=found.columns, aggregates=(F.expr(sql),), judge=judge)
+    return RowQuestion(
+        check=check,
+        columns=found.columns,
+        is_repeatable=found.is_repeatable,
+        verdict=f"break {text}",
+        condition=~F.expr(sql),
+    )

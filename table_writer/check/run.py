@@ -10,13 +10,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from table_writer.check import functions
-from table_writer.check.check import Audit, Check, Facts, Question
+from table_writer.check.check import Audit, Check, Facts
 from table_writer.check.columns import Target, shortened, shown
 from table_writer.check.keys import KeyQuestion
 from table_writer.check.query import answered, with_examples
 from table_writer.check.rows import RowQuestion
-from table_writer.check.values import require_readable
-from table_writer.check.writes import FunctionCheck, function_name
+from table_writer.check.values import unfit, unreadable
+from table_writer.check.writes import function_name
 from table_writer.errors import CheckFailedError, InvalidInputError, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import Column
@@ -65,7 +65,7 @@ def _wrapped(given: object, taken: Collection[str]) -> Check:
     name, number = function_name(given), 1
     while (unique := name if number == 1 else f"{name} {number}") in taken:
         number += 1
-    return FunctionCheck(name=unique, function=given)
+    return functions.function_check(given, name=unique)
 
 
 def require_valid(
@@ -95,8 +95,12 @@ def require_valid(
     """
     names = None if partition_columns is None else tuple(column.name for column in partition_columns)
     target = Target(spark=spark, table=table, schema=schema, partition_columns=names)
-    bound = [_bound(check, target) for check in checks]
-    require_readable([value for one in bound if isinstance(one, RowQuestion) for value in one.given], spark)
+    bound = [check.bind(target) for check in checks]
+    given = [(one.check, value) for one in bound if isinstance(one, RowQuestion) for value in one.given]
+    wrong = unreadable((value for _, value in given), spark)
+    for check, value in given:
+        if value in wrong:
+            raise check.refused(unfit(value.given, value.column).message, table)
 
 
 def run_checks(checks: Sequence[Check], audit: Audit) -> tuple[CheckResult, ...]:
@@ -118,7 +122,7 @@ def run_checks(checks: Sequence[Check], audit: Audit) -> tuple[CheckResult, ...]
         The staged files could not be read, or Spark failed otherwise than by the data.
     """
     facts = Facts(audit)
-    questions = {number: _bound(check, facts.target) for number, check in enumerate(checks)}
+    questions = {number: check.bind(facts.target) for number, check in enumerate(checks)}
     known = {number: question.known(facts) for number, question in questions.items()}
     found = {number: result for number, result in known.items() if result is not None}
     found |= answered({number: one for number, one in questions.items() if number not in found}, facts)
@@ -126,15 +130,6 @@ def run_checks(checks: Sequence[Check], audit: Audit) -> tuple[CheckResult, ...]
     wanted = {at: one for at, one in failed.items() if audit.examples or isinstance(questions[at], KeyQuestion)}
     found |= with_examples(wanted, questions, facts) if wanted else {}
     return tuple(replace(found[number], examples=found[number].examples[: audit.examples]) for number in questions)
-
-
-def _bound(check: Check, target: Target) -> Question:
-    """Bind a check; an error says which one it was."""
-    try:
-        return check.bind(target)
-    except InvalidInputError as error:
-        named = error.message if check.name in error.message else f"check {check.name}: {error.message}"
-        raise InvalidInputError(named, table=target.table) from error
 
 
 def require_passed(results: Sequence[CheckResult], table: str, write_id: str) -> None:

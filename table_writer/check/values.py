@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
@@ -27,8 +27,9 @@ from pyspark.sql.types import (
 from table_writer.check.columns import ColumnPath, is_text, shown
 from table_writer.errors import InvalidInputError
 
-__all__ = ["GivenValue", "exact_value", "highest_value", "lowest_value", "require_readable"]
+__all__ = ["HIGHEST", "LOWEST", "GivenValue", "given_value", "unfit", "unreadable"]
 
+LOWEST, HIGHEST = ROUND_CEILING, ROUND_FLOOR
 WIDE: Final = Context(prec=400)  # digits: more than a double of any size has
 
 
@@ -61,49 +62,32 @@ class GivenValue:
         return F.unhex(F.lit(self.text)) if isinstance(self.kind, BinaryType) else F.lit(self.text).cast(self.kind)
 
 
-def lowest_value(given: object, column: ColumnPath) -> GivenValue:
-    """Return the lowest value of the column's type that is not below the given one."""
-    return _given_value(given, column, ROUND_CEILING)
-
-
-def highest_value(given: object, column: ColumnPath) -> GivenValue:
-    """Return the highest value of the column's type that is not above the given one."""
-    return _given_value(given, column, ROUND_FLOOR)
-
-
-def exact_value(given: object, column: ColumnPath) -> GivenValue:
-    """Return a value that the column's type has."""
-    low = lowest_value(given, column)
-    if low != highest_value(given, column):
-        raise _unfit(given, column)
-    return low
-
-
-def require_readable(values: Sequence[GivenValue], spark: SparkSession) -> None:
-    """Let Spark cast values to their types, all in one query over no table and without a job.
+def given_value(given: object, column: ColumnPath, rounding: str = "") -> GivenValue:
+    """Return a value that the column's type has: the given one, or that next to it, in the range that it bounds.
 
     Raises
     ------
     InvalidInputError
-        One is no value of its type.
+        There is none.
     """
-    numbered = {f"v{number}": one for number, one in enumerate(values) if not isinstance(one.kind, BinaryType)}
-    texts = spark.sql("SELECT * FROM VALUES (1)").select(*(F.lit(one.text).alias(n) for n, one in numbered.items()))
-    casts = (f"try_cast({name} AS {one.kind.simpleString()}) IS NULL AS {name}" for name, one in numbered.items())
-    for row in texts.selectExpr(*casts).collect() if numbered else ():
-        for name, one in numbered.items():
-            if row[name]:
-                raise _unfit(one.given, one.column)
-
-
-def _given_value(given: object, column: ColumnPath, rounding: str) -> GivenValue:
-    text = _spelled(given, column, rounding)
-    if text is None:
-        raise _unfit(given, column)
+    texts = {_spelled(given, column, one) for one in ([rounding] if rounding else [LOWEST, HIGHEST])}
+    text = texts.pop()
+    if text is None or texts:
+        raise unfit(given, column)
     return GivenValue(given=given, text=text, column=column)
 
 
-def _unfit(given: object, column: ColumnPath) -> InvalidInputError:
+def unreadable(values: Iterable[GivenValue], spark: SparkSession) -> list[GivenValue]:
+    """Return the values that Spark cannot cast to their types: one query over no table, without a job."""
+    numbered = {f"v{number}": one for number, one in enumerate(values) if not isinstance(one.kind, BinaryType)}
+    texts = spark.sql("SELECT * FROM VALUES (1)").select(*(F.lit(one.text).alias(n) for n, one in numbered.items()))
+    casts = (f"try_cast({name} AS {one.kind.simpleString()}) IS NULL AS {name}" for name, one in numbered.items())
+    found = texts.selectExpr(*casts).collect() if numbered else []
+    return [one for row in found for name, one in numbered.items() if row[name]]
+
+
+def unfit(given: object, column: ColumnPath) -> InvalidInputError:
+    """Return the error of a value that is none of the column's type."""
     hint = "; NaN is in no range" if given != given else ""  # noqa: PLR0124  # which only NaN is
     return InvalidInputError(
         f"{shown(given)} ({type(given).__name__}) cannot be compared with column {column.shown}, which is"

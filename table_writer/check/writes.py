@@ -21,7 +21,7 @@ from table_writer.model.check_result import CheckResult
 from table_writer.spark.queries import SPARK_ERRORS, error_in_data, type_of_ddl
 from table_writer.spark.sql import spark_reason
 
-__all__ = ["Fresh", "FunctionCheck", "HasSchema", "RowCount", "RowCountChange", "function_name"]
+__all__ = ["fresh", "function_check", "function_name", "has_schema", "row_count", "row_count_change"]
 
 
 COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -29,48 +29,36 @@ LONGEST_MESSAGE: Final = 300
 LONGEST_TEXT: Final = 4_000  # characters of an error that are shown, but not stored
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowCount(Check):
+def row_count(check: Check, _: Target, *, low: int | None, high: int | None) -> Question:
     """There are as many rows as there should be."""
 
-    low: int | None
-    high: int | None
-
-    def bind(self, target: Target) -> Question:  # noqa: ARG002  # no column
-        """Nothing to find."""
-        return QuestionOfWrite(check=self, judge=self._judge)
-
-    def _judge(self, facts: Facts) -> CheckResult:
+    def judge(facts: Facts) -> CheckResult:
         found = counted(facts.rows)
-        if self.low is not None and facts.rows < self.low:
-            return self.failed(f"{found}, fewer than {self.low:,}", by=METADATA)
-        if self.high is not None and facts.rows > self.high:
-            return self.failed(f"{found}, more than {self.high:,}", by=METADATA)
-        return self.passed(found, METADATA)
+        if low is not None and facts.rows < low:
+            return check.failed(f"{found}, fewer than {low:,}", by=METADATA)
+        if high is not None and facts.rows > high:
+            return check.failed(f"{found}, more than {high:,}", by=METADATA)
+        return check.passed(found, METADATA)
+
+    return QuestionOfWrite(check=check, judge=judge)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowCountChange(Check):
+def row_count_change(check: Check, _: Target, *, low: float | None, high: float | None) -> Question:
     """There are about as many rows as they replace."""
 
-    low: float | None
-    high: float | None
-
-    def bind(self, target: Target) -> Question:  # noqa: ARG002  # no column
-        """Nothing to find."""
-        return QuestionOfWrite(check=self, judge=self._judge)
-
-    def _judge(self, facts: Facts) -> CheckResult:
+    def judge(facts: Facts) -> CheckResult:
         before = facts.replaced_rows
         replacing = f"{counted(facts.rows)} {'replaces' if facts.rows == 1 else 'replace'}"
         if before == 0:
-            return self.passed(f"{replacing} no rows", METADATA)
+            return check.passed(f"{replacing} no rows", METADATA)
         found = f"{replacing} {before:,}, {facts.rows / before:.4g} times as many"
-        if self.low is not None and facts.rows < self.low * before:
-            return self.failed(f"{found}; at least {self.low:g} times are wanted", by=METADATA)
-        if self.high is not None and facts.rows > self.high * before:
-            return self.failed(f"{found}; at most {self.high:g} times are wanted", by=METADATA)
-        return self.passed(found, METADATA)
+        if low is not None and facts.rows < low * before:
+            return check.failed(f"{found}; at least {low:g} times are wanted", by=METADATA)
+        if high is not None and facts.rows > high * before:
+            return check.failed(f"{found}; at most {high:g} times are wanted", by=METADATA)
+        return check.passed(found, METADATA)
+
+    return QuestionOfWrite(check=check, judge=judge)
 
 
 def now_utc() -> datetime:
@@ -78,23 +66,17 @@ def now_utc() -> datetime:
     return datetime.now(UTC)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fresh(Check):
+def fresh(
+    check: Check, target: Target, *, name: str, within: timedelta, clock: Callable[[], datetime] = now_utc
+) -> Question:
     """The newest value of a column is not older than it may be."""
-
-    column: str
-    within: timedelta
-    clock: Callable[[], datetime] = now_utc
-
-    def bind(self, target: Target) -> Question:
-        """Find the column."""
-        column = target.column(self.column)
-        if not isinstance(column.kind, (DateType, TimestampType, TimestampNTZType)):
-            raise self.refused(
-                f"{column.shown} is {column.kind.simpleString()}, neither a date nor a timestamp; for a text write"
-                f" expression(\"max(to_date({column.shown})) >= current_date() - INTERVAL '1' DAY\")"
-            )
-        return _Age(check=self, columns=(column,), within=self.within, now=self.clock())
+    column = target.column(name)
+    if not isinstance(column.kind, (DateType, TimestampType, TimestampNTZType)):
+        raise check.refused(
+            f"{column.shown} is {column.kind.simpleString()}, neither a date nor a timestamp; for a text write"
+            f" expression(\"max(to_date({column.shown})) >= current_date() - INTERVAL '1' DAY\")"
+        )
+    return _Age(check=check, columns=(column,), within=within, now=clock())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -153,28 +135,23 @@ class _Age(Question):
         return self.check.failed(f"the newest {column.shown} is {newest}, older than {longest} {asked}", by=by)
 
 
-@dataclass(frozen=True, kw_only=True)
-class HasSchema(Check):
+def has_schema(check: Check, _: Target, *, expected: StructType | str) -> Question:
     """Names, types and order of the columns."""
+    try:
+        schema = type_of_ddl(expected) if isinstance(expected, str) else expected
+    except SPARK_ERRORS as error:
+        raise check.refused(f"{shown(expected)} is no schema in DDL: {spark_reason(error)}") from error
+    if not isinstance(schema, StructType):
+        raise check.refused(f"{shown(expected)} is a type, not a schema: write 'name type, name type'")
 
-    expected: StructType | str
-
-    def bind(self, target: Target) -> Question:  # noqa: ARG002  # no column
-        """Read the DDL."""
-        try:
-            expected = type_of_ddl(self.expected) if isinstance(self.expected, str) else self.expected
-        except SPARK_ERRORS as error:
-            raise self.refused(f"{shown(self.expected)} is no schema in DDL: {spark_reason(error)}") from error
-        if not isinstance(expected, StructType):
-            raise self.refused(f"{shown(self.expected)} is a type, not a schema: write 'name type, name type'")
-        return QuestionOfWrite(check=self, judge=partial(self._judge, expected))
-
-    def _judge(self, expected: StructType, facts: Facts) -> CheckResult:
-        pairs = enumerate(zip_longest(expected, facts.target.schema), 1)
+    def judge(facts: Facts) -> CheckResult:
+        pairs = enumerate(zip_longest(schema, facts.target.schema), 1)
         differences = [text for at, pair in pairs if (text := _difference(facts.target, at, *pair))]
         if differences:
-            return self.failed(f"the schema is another: {listed(differences, 10)}", by=METADATA)
-        return self.passed(f"{counted(len(expected), 'column')}, as expected", METADATA)
+            return check.failed(f"the schema is another: {listed(differences, 10)}", by=METADATA)
+        return check.passed(f"{counted(len(schema), 'column')}, as expected", METADATA)
+
+    return QuestionOfWrite(check=check, judge=judge)
 
 
 def _difference(target: Target, position: int, expected: StructField | None, found: StructField | None) -> str:
@@ -190,41 +167,35 @@ def _spelled(field: StructField | None) -> str:
     return printable(f"{field.name} {declared_type(field)}") if field else ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FunctionCheck(Check):
+def function_check(check: Check, _: Target, *, function: Callable[[DataFrame], Any]) -> Question:
     """Calls a function with the staged rows."""
 
-    function: Callable[[DataFrame], Any]
-
-    def bind(self, target: Target) -> Question:  # noqa: ARG002  # it finds its columns itself
-        """Nothing to find."""
-        return QuestionOfWrite(check=self, judge=self._judge)
-
-    def _judge(self, facts: Facts) -> CheckResult:
+    def judge(facts: Facts) -> CheckResult:
         frame = facts.frame  # a failure to open it is none of the function's
         try:
-            found = self.function(frame)
+            found = function(frame)
         except Exception as error:  # noqa: BLE001  # whatever it raises is its answer
-            return self._raised(error)
+            return _raised(check, error)
         if found is None or _is_truth(found, value=True):
-            return self.passed("the function found nothing wrong", FUNCTION)
+            return check.passed("the function found nothing wrong", FUNCTION)
         if _is_truth(found, value=False):
-            return self.failed("the function returned False", by=FUNCTION)
-        return self.failed(
-            f"the function returned {type(found).__name__}; a check returns True, False or None, or raises an error",
-            by=FUNCTION,
-        )
+            return check.failed("the function returned False", by=FUNCTION)
+        answer = f"the function returned {type(found).__name__}"
+        return check.failed(f"{answer}; a check returns True, False or None, or raises an error", by=FUNCTION)
 
-    def _raised(self, error: Exception) -> CheckResult:
-        """Say the first line; the whole text may show rows, so it is an example, which is never stored."""
-        text = COLOURS.sub("", _said_by(error)).strip()
-        lines = [line.strip() for line in text.splitlines() if re.search(r"\w", line)]
-        kind = type(error).__name__
-        of_data = error_in_data(error)  # Spark's sentences hold values of rows
-        first = of_data.kind if of_data else shortened(lines[0], LONGEST_MESSAGE) if lines else ""
-        examples = [{kind: shortened(text, LONGEST_TEXT)}] if text not in {first, ""} else []
-        prefix = "" if isinstance(error, AssertionError) and first else kind
-        return self.failed(printable(": ".join(filter(None, (prefix, first)))), by=FUNCTION, examples=examples)
+    return QuestionOfWrite(check=check, judge=judge)
+
+
+def _raised(check: Check, error: Exception) -> CheckResult:
+    """Say the first line; the whole text may show rows, so it is an example, which is never stored."""
+    text = COLOURS.sub("", _said_by(error)).strip()
+    lines = [line.strip() for line in text.splitlines() if re.search(r"\w", line)]
+    kind = type(error).__name__
+    of_data = error_in_data(error)  # Spark's sentences hold values of rows
+    first = of_data.kind if of_data else shortened(lines[0], LONGEST_MESSAGE) if lines else ""
+    examples = [{kind: shortened(text, LONGEST_TEXT)}] if text not in {first, ""} else []
+    prefix = "" if isinstance(error, AssertionError) and first else kind
+    return check.failed(printable(": ".join(filter(None, (prefix, first)))), by=FUNCTION, examples=examples)
 
 
 def function_name(function: Callable[..., Any]) -> str:
