@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from table_writer.check.columns import ColumnPath, Target, shown
 from table_writer.config import MOST_EXAMPLES
 from table_writer.errors import InvalidInputError
-from table_writer.model.check_result import ERROR, LONGEST_LINE, SEVERITIES, CheckResult, stored_line
+from table_writer.model.check_result import ERROR, LONGEST_LINE, CheckResult, stored_line
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.table import NULL_PARTITION, Column, PartitionValues
 from table_writer.model.write import StagedPartition
@@ -63,17 +63,11 @@ class Check:
     rule: Rule = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is no name and no severity."""
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise InvalidInputError(f"the name of a check is a text, not {shown(self.name)}")
-        if stored_line(self.name) != self.name:  # another result would not take its place
+        """Refuse a name that is stored in another way: its result would not take the place of an earlier one."""
+        if not self.name or stored_line(self.name) != self.name:
             raise InvalidInputError(
                 f"the name of a check is one line of up to {LONGEST_LINE} characters, without blanks around it, not"
                 f" {shown(self.name)}"
-            )
-        if self.severity not in SEVERITIES:
-            raise InvalidInputError(
-                f"check {self.name}: severity is one of {', '.join(SEVERITIES)}, not {shown(self.severity)}"
             )
 
     def bind(self, target: Target) -> Question:

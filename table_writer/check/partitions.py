@@ -58,12 +58,12 @@ def only_partitions(check: Check, target: Target, *, names: Sequence[object]) ->
 
 def only_where(check: Check, target: Target, *, where: str) -> Question:
     """No partition has rows but those that a predicate selects; null selects none, as in a query."""
-    columns = _partition_types(target, check)
-    found = analyzed_condition(where, target, check)
-    is_outside = any(column.top.lower() not in columns for column in found.columns)
+    own = _partition_types(target, check)
+    columns, found = analyzed_condition(where, target, check)
+    is_outside = any(column.top.lower() not in own for column in columns)
     if is_outside or found.is_aggregate or not found.is_repeatable:
         raise check.refused(
-            f"where={shown(where)} is to tell partitions of {target.table} by {', '.join(columns)} alone,"
+            f"where={shown(where)} is to tell partitions of {target.table} by {', '.join(own)} alone,"
             " without aggregates, windows, subqueries and functions that answer otherwise each time"
         )
     is_other = ~F.coalesce(F.expr(where), F.lit(False))
@@ -74,7 +74,7 @@ def only_where(check: Check, target: Target, *, where: str) -> Question:
 
     return QuestionOfAggregates(
         check=check,
-        columns=found.columns,
+        columns=columns,
         aggregates=(F.collect_list(F.when(is_other, F.col(PARTITION_NUMBER))),),
         judge=judge,
         of_partitions=True,

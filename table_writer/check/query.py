@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import Any, Final
 
@@ -176,17 +176,17 @@ def _examples(questions: Questions, facts: Facts) -> DataFrame:
     found = ranked.where(F.col(RANK) <= facts.audit.examples).drop(POSITION, ORDER)
     nothing = F.lit(None).cast("bigint")
     counts = [_counts(number, question, facts) for number, question in by_key.items()]
-    return reduce(_with_counts, counts, found.withColumns({ROWS: nothing, KEYS: nothing}))
+    return reduce(
+        partial(DataFrame.unionByName, allowMissingColumns=True),
+        counts,
+        found.withColumns({ROWS: nothing, KEYS: nothing}),
+    )
 
 
 def _counts(number: int, question: KeyQuestion, facts: Facts) -> DataFrame:
     """Return a row that says how many keys there are more than once, in how many rows."""
     keys = question.repeated(facts.frame, ROWS)
     return keys.agg(F.sum(ROWS).alias(ROWS), F.count(F.lit(1)).alias(KEYS)).withColumn(NUMBER, F.lit(number))
-
-
-def _with_counts(found: DataFrame, counts: DataFrame) -> DataFrame:
-    return found.unionByName(counts, allowMissingColumns=True)
 
 
 def _shown(field: StructField) -> Column:

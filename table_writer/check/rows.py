@@ -19,11 +19,10 @@ from table_writer.check.columns import ColumnPath, Target, counted, is_text, lis
 from table_writer.check.values import HIGHEST, LOWEST, GivenValue, given_value
 from table_writer.errors import printable
 from table_writer.model.check_result import CheckResult
-from table_writer.spark.queries import SPARK_ERRORS, analyzed, is_pattern
+from table_writer.spark.queries import SPARK_ERRORS, Analyzed, analyzed, is_pattern
 from table_writer.spark.sql import quoted, spark_reason
 
 __all__ = [
-    "Condition",
     "RowQuestion",
     "allowed_values",
     "analyzed_condition",
@@ -197,27 +196,8 @@ def matches(check: Check, target: Target, *, name: str, pattern: str) -> Questio
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Condition:
-    """A condition in SQL, as Spark understands it.
-
-    Parameters
-    ----------
-    columns
-        The columns it names.
-    is_aggregate
-        It is about all rows at once.
-    is_repeatable
-        A row's values alone give the same answer each time.
-    """
-
-    columns: tuple[ColumnPath, ...]
-    is_aggregate: bool
-    is_repeatable: bool
-
-
-def analyzed_condition(sql: str, target: Target, check: Check) -> Condition:
-    """Let Spark analyze a condition over the table's columns.
+def analyzed_condition(sql: str, target: Target, check: Check) -> tuple[tuple[ColumnPath, ...], Analyzed]:
+    """Let Spark analyze a condition; return the columns that it names, and what else Spark says.
 
     Raises
     ------
@@ -235,12 +215,12 @@ def analyzed_condition(sql: str, target: Target, check: Check) -> Condition:
         several = ", of several rows" if found.makes_rows else ""
         raise check.refused(f"{shown(sql)} is no condition: it is {kinds}{several}, not boolean")
     columns = target.columns(quoted(name) for name in target.schema.names if name in found.names)
-    return Condition(columns=columns, is_aggregate=found.is_aggregate, is_repeatable=found.is_repeatable)
+    return columns, found
 
 
 def expression(check: Check, target: Target, *, sql: str) -> Question:
     """A condition is true for every row, or, with an aggregate function in it, for all of them together."""
-    found = analyzed_condition(sql, target, check)
+    columns, found = analyzed_condition(sql, target, check)
     text = printable(shortened(sql, LONGEST_SHOWN))
 
     def judge(measured: Sequence[Any], facts: Facts) -> CheckResult:
@@ -250,10 +230,10 @@ def expression(check: Check, target: Target, *, sql: str) -> Question:
         return check.passed(f"{text} is {'true' if measured[0] else 'null'} {over}")
 
     if found.is_aggregate:
-        return QuestionOfAggregates(check=check, columns=found.columns, aggregates=(F.expr(sql),), judge=judge)
+        return QuestionOfAggregates(check=check, columns=columns, aggregates=(F.expr(sql),), judge=judge)
     return RowQuestion(
         check=check,
-        columns=found.columns,
+        columns=columns,
         is_repeatable=found.is_repeatable,
         verdict=f"break {text}",
         condition=~F.expr(sql),

@@ -25,11 +25,8 @@ __all__ = ["as_checks", "failure_text", "require_passed", "require_valid", "run_
 
 
 LONGEST_VALUE: Final = 32
-
 LONGEST_LINE: Final = 120
-
 LONGEST_SENTENCE: Final = 500
-
 BORDER: Final = "  "
 
 

@@ -79,7 +79,8 @@ def given_value(given: object, column: ColumnPath, rounding: str = "") -> GivenV
 
 def unreadable(values: Iterable[GivenValue], spark: SparkSession) -> list[GivenValue]:
     """Return the values that Spark cannot cast to their types: one query over no table, without a job."""
-    numbered = {f"v{number}": one for number, one in enumerate(values) if not isinstance(one.kind, BinaryType)}
+    cast = (one for one in values if isinstance(one.kind, (NumericType, TimestampType, TimestampNTZType)))
+    numbered = {f"v{number}": one for number, one in enumerate(cast)}
     texts = spark.sql("SELECT * FROM VALUES (1)").select(*(F.lit(one.text).alias(n) for n, one in numbered.items()))
     casts = (f"try_cast({name} AS {one.kind.simpleString()}) IS NULL AS {name}" for name, one in numbered.items())
     found = texts.selectExpr(*casts).collect() if numbered else []
