@@ -20,7 +20,8 @@ the table, the ``write_id`` and the next action.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar, Protocol
 
 __all__ = [
     "CheckFailedError",
@@ -36,10 +37,6 @@ __all__ = [
     "TableWriterError",
     "printable",
 ]
-
-
-if TYPE_CHECKING:
-    from table_writer.model.check_result import CheckResult
 
 
 class TableWriterError(Exception):
@@ -82,6 +79,25 @@ class SchemaMismatchError(TableWriterError, ValueError):
     code = "schema_mismatch"
 
 
+class Checked(Protocol):
+    """What an error holds of one check; ``CheckResult`` says what each of these means."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def severity(self) -> str: ...
+    @property
+    def passed(self) -> bool: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def failed_rows(self) -> int | None: ...
+    @property
+    def examples(self) -> tuple[Mapping[str, str], ...]: ...
+    @property
+    def answered_by(self) -> str: ...
+
+
 class CheckFailedError(TableWriterError):
     """A data-quality check failed; nothing was published. The message shows each, with counts and example rows.
 
@@ -90,14 +106,12 @@ class CheckFailedError(TableWriterError):
     message, table, write_id
         As of every error.
     results
-        What all checks of the call found, those that passed too, with their example rows.
+        The ``CheckResult`` of each check of the call, also of those that passed, with example rows.
     """
 
     code = "check_failed"
 
-    def __init__(
-        self, message: str, *, table: str = "", write_id: str = "", results: tuple[CheckResult, ...] = ()
-    ) -> None:
+    def __init__(self, message: str, *, table: str = "", write_id: str = "", results: tuple[Checked, ...] = ()) -> None:
         super().__init__(message, table=table, write_id=write_id)
         self.results = results
 

@@ -7,6 +7,10 @@ Each function here makes one check, for ``checks=[...]`` of a write or ``StagedW
     expression  references         function_check
 
 What is known without a read is judged without one. The rest of one call is one aggregate query.
+
+Each takes a ``severity``: with ``"error"`` nothing is published if it fails, with ``"warn"`` the result tells. Each
+takes a ``name`` too, instead of one that shows the call: ``not_null(order_id)``. A call that makes no sense raises an
+``InvalidInputError`` at once; a check that does not fit the table does so before data is written.
 """
 
 from table_writer.check.check import Check

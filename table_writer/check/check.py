@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -12,21 +11,31 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from table_writer.check.columns import Place, Target, shown, typed_text
+from table_writer.check.columns import ColumnPath, Target, shown
 from table_writer.config import MOST_EXAMPLES
 from table_writer.errors import InvalidInputError
-from table_writer.model.check_result import ERROR, LONGEST_LINE, SEVERITIES, CheckResult, stored_line
+from table_writer.model.check_result import ERROR, LONGEST_LINE, CheckResult, stored_line
 from table_writer.model.column_statistics import ColumnStatistics
-from table_writer.model.table import Column, PartitionValues
+from table_writer.model.table import NULL_PARTITION, Column, PartitionValues
 from table_writer.model.write import StagedPartition
 
-__all__ = ["FUNCTION", "METADATA", "SPARK", "Audit", "Check", "CountIf", "Facts", "Question", "Severity"]
+__all__ = [
+    "FUNCTION",
+    "METADATA",
+    "SPARK",
+    "Audit",
+    "Check",
+    "CountIf",
+    "Facts",
+    "Question",
+    "QuestionOfAggregates",
+    "QuestionOfWrite",
+    "Severity",
+]
 
 
 METADATA: Final = "metadata"
-
 SPARK: Final = "spark"
-
 FUNCTION: Final = "function"
 
 Severity = Literal["error", "warn"]
@@ -36,7 +45,7 @@ CountIf = Callable[[SparkColumn], SparkColumn]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(ABC):
+class Check:
     """Something that must be true of the rows of a write. Made by the functions of :mod:`table_writer.check`.
 
     Parameters
@@ -45,107 +54,42 @@ class Check(ABC):
         Unique among the checks of a write.
     severity
         ``"error"``: nothing is published if it fails. ``"warn"``: the write is published, and the result tells.
+    rule
+        Binds the check to the columns of a table.
     """
 
     name: str
     severity: str = ERROR
+    rule: Rule = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse what is no name and no severity."""
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise InvalidInputError(f"the name of a check is a text, not {shown(self.name)}")
-        if stored_line(self.name) != self.name:  # another result would not take its place
+        """Refuse a name that is stored in another way: its result would not take the place of an earlier one."""
+        if not self.name or stored_line(self.name) != self.name:
             raise InvalidInputError(
                 f"the name of a check is one line of up to {LONGEST_LINE} characters, without blanks around it, not"
                 f" {shown(self.name)}"
             )
-        if self.severity not in SEVERITIES:
-            raise InvalidInputError(
-                f"check {self.name}: severity is one of {', '.join(SEVERITIES)}, not {shown(self.severity)}"
-            )
 
-    @abstractmethod
     def bind(self, target: Target) -> Question:
-        """Find the columns.
+        """Find the columns. No Spark job is run.
 
         Raises
         ------
         InvalidInputError
-            The check does not fit the table.
+            The check does not fit the table; names the check.
         """
+        try:
+            return self.rule(self, target)
+        except InvalidInputError as error:
+            raise self.refused(error.message, target.table) from error
 
-    def wrong(self, message: str) -> InvalidInputError:
-        """Return the error of a call that makes no sense."""
-        return InvalidInputError(f"check {self.name}: {message}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Question:
-    """A check that is bound to columns: what is known without a read, what to ask Spark, how to judge the answer.
-
-    Each kind of check overrides what applies to it.
-
-    Parameters
-    ----------
-    check
-        Whose question it is.
-    places
-        The columns it is about; examples show them first.
-    """
-
-    check: Check
-    places: tuple[Place, ...] = ()
-
-    def known(self, facts: Facts) -> CheckResult | None:
-        """Judge by what is known without a read; ``None`` where that does not settle it.
-
-        A check of rows that failed by it may leave examples out: they are looked up.
-        """
-        return self.passed("there are no rows", METADATA) if facts.rows == 0 else None
-
-    def joined(self, frame: DataFrame, facts: Facts, label: str) -> DataFrame:  # noqa: ARG002  # for those that need it
-        """Add columns from elsewhere, their names beginning with the label; neither add nor drop a row."""
-        return frame
-
-    def failing(self, label: str) -> SparkColumn | None:  # noqa: ARG002  # as above
-        """Return whether a row is wrong, null where that is not known; ``None`` if rows are not judged one by one."""
-        return None
-
-    def measures(self, flag: SparkColumn, count_if: CountIf) -> Sequence[SparkColumn]:
-        """Return the aggregates to be computed over all rows.
-
-        Parameters
-        ----------
-        flag
-            What :meth:`failing` returned.
-        count_if
-            Counts rows.
-        """
-        return [count_if(flag)]
-
-    def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
-        """Judge by the values of the aggregates."""
-        raise NotImplementedError
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the partitions' values are all it takes to judge a row."""
-        return bool(self.places) and all(place.is_partition for place in self.places)
-
-    @property
-    def is_repeatable(self) -> bool:
-        """Whether a row is judged alike each time, whatever other rows there are."""
-        return True
-
-    @property
-    def keys(self) -> tuple[SparkColumn, ...]:
-        """What no two rows may have in common; none for all checks but one kind."""
-        return ()
+    def refused(self, message: str, table: str = "") -> InvalidInputError:
+        """Return the error of a check that does not fit the table."""
+        return InvalidInputError(message if self.name in message else f"check {self.name}: {message}", table=table)
 
     def passed(self, message: str, by: str = SPARK) -> CheckResult:
-        """Return the result of a check that is as it should be."""
-        check = self.check
-        return CheckResult(name=check.name, severity=check.severity, passed=True, message=message, answered_by=by)
+        """Return the result of rows that are as they should be."""
+        return CheckResult(name=self.name, severity=self.severity, passed=True, message=message, answered_by=by)
 
     def failed(
         self,
@@ -155,16 +99,112 @@ class Question:
         by: str = SPARK,
         examples: Sequence[Mapping[str, str]] = (),
     ) -> CheckResult:
-        """Return the result of a check that is not."""
+        """Return the result of rows that are not."""
         return CheckResult(
-            name=self.check.name,
-            severity=self.check.severity,
+            name=self.name,
+            severity=self.severity,
             passed=False,
             message=message,
             failed_rows=failed_rows,
             examples=tuple(examples),
             answered_by=by,
         )
+
+
+Rule = Callable[[Check, Target], "Question"]
+"""What a check wants to be true, before the table's columns are known."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Question:
+    """A check that is bound to columns: what is known without a read, what to ask Spark, how to judge the answer.
+
+    Parameters
+    ----------
+    check
+        Whose question it is.
+    columns
+        What it is about; examples show these columns first.
+    is_repeatable
+        Whether a row is judged alike each time, whatever other rows there are.
+    """
+
+    check: Check
+    columns: tuple[ColumnPath, ...] = ()
+    is_repeatable: bool = True
+
+    def known(self, facts: Facts) -> CheckResult | None:
+        """Judge by what is known without a read; ``None`` where that does not settle it.
+
+        A check of rows that failed by it may leave examples out: they are looked up.
+        """
+        return self.check.passed("there are no rows", METADATA) if facts.rows == 0 else None
+
+    def joined(self, frame: DataFrame, facts: Facts, label: str) -> DataFrame:  # noqa: ARG002  # for those that need it
+        """Add columns from elsewhere, their names beginning with the label; neither add nor drop a row."""
+        return frame
+
+    def wrong(self, label: str) -> SparkColumn | None:  # noqa: ARG002  # as above
+        """Return whether a row is wrong, null where that is not known; ``None`` if rows are not judged one by one."""
+        return None
+
+    def measures(self, flag: SparkColumn, count_if: CountIf) -> Sequence[SparkColumn]:
+        """Return the aggregates to be computed over all rows; the flag is what :meth:`wrong` returned."""
+        return [count_if(flag)]
+
+    def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
+        """Judge by the values of the aggregates."""
+        raise NotImplementedError
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the partitions' values, each with its number of rows, are all it takes to judge."""
+        return self.is_repeatable and bool(self.columns) and all(column.is_partition for column in self.columns)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QuestionOfWrite(Question):
+    """Is answered by what is known of the write, also where there are no rows."""
+
+    judge: Callable[[Facts], CheckResult]
+
+    def known(self, facts: Facts) -> CheckResult:
+        """Judge."""
+        return self.judge(facts)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QuestionOfAggregates(Question):
+    """Is answered by aggregates over all rows, also where there are none: ``count(*) > 0`` is false there.
+
+    Parameters
+    ----------
+    aggregates, judge
+        What is computed, and how it is judged.
+    of_partitions
+        It is computed over partitions, not over rows.
+    """
+
+    aggregates: tuple[SparkColumn, ...]
+    judge: Callable[[Sequence[Any], Facts], CheckResult]
+    of_partitions: bool = False
+
+    def known(self, facts: Facts) -> CheckResult | None:  # noqa: ARG002
+        """Ask Spark."""
+        return None
+
+    @property
+    def is_local(self) -> bool:
+        """A partition's values stand for many rows."""
+        return self.of_partitions
+
+    def measures(self, flag: SparkColumn, count_if: CountIf) -> Sequence[SparkColumn]:  # noqa: ARG002
+        """Return the aggregates as they are."""
+        return self.aggregates
+
+    def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
+        """Judge by their values."""
+        return self.judge(measured, facts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,12 +246,6 @@ class Audit:
     replaced: Callable[[], Collection[PartitionValues]] | None = None
     examples: int = MOST_EXAMPLES
 
-    @property
-    def target(self) -> Target:
-        """What checks are bound to."""
-        names = tuple(column.name for column in self.partition_columns)
-        return Target(spark=self.spark, table=self.table, schema=self.schema, partition_columns=names)
-
 
 class Facts:
     """What is known of a staged write without reading it; each thing that costs a call is looked up once.
@@ -224,7 +258,8 @@ class Facts:
 
     def __init__(self, audit: Audit) -> None:
         self.audit = audit
-        self.target = audit.target
+        self.names = tuple(column.name for column in audit.partition_columns)
+        self.target = Target(spark=audit.spark, table=audit.table, schema=audit.schema, partition_columns=self.names)
         self._statistics = {name.lower(): one for name, one in audit.statistics.items()}
 
     @cached_property
@@ -242,18 +277,11 @@ class Facts:
         """The staged rows."""
         return self.audit.dataframe()
 
-    def statistics(self, place: Place) -> ColumnStatistics:
-        """Return what footers say of a column."""
-        known = None if place.is_nested or place.is_char else self._statistics.get(place.top.lower())
+    def statistics(self, column: ColumnPath) -> ColumnStatistics:
+        """Return what footers and the names of partitions say of a column."""
+        if column.is_partition:
+            position = [name.lower() for name in self.names].index(column.top.lower())
+            nulls = (one.rows for one in self.audit.partitions if one.values[position] == NULL_PARTITION)
+            return ColumnStatistics(null_count=sum(nulls))
+        known = None if len(column.path) > 1 or column.is_char else self._statistics.get(column.top.lower())
         return known or ColumnStatistics()
-
-    def texts(self, place: Place) -> list[tuple[str, int]]:
-        """Return a partition column's values as the metastore spells them, with the rows of each partition."""
-        names = [column.name.lower() for column in self.audit.partition_columns]
-        position = names.index(place.top.lower())
-        return [(partition.values[position], partition.rows) for partition in self.audit.partitions]
-
-    def values(self, place: Place) -> list[tuple[object, int]] | None:
-        """Return a partition column's values, null as ``None``; ``None`` where only Spark can tell what they are."""
-        typed = [(typed_text(text, place), rows) for text, rows in self.texts(place)]
-        return None if any(value is NotImplemented for value, _ in typed) else typed

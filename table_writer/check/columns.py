@@ -1,79 +1,44 @@
-"""What a check is bound to: the columns of a table as Spark would find them."""
+"""The columns that checks are bound to, and how columns, values and numbers are spelled in messages."""
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date, datetime, time
-from decimal import Decimal
 from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import (
-    BooleanType,
-    CharType,
-    DataType,
-    DateType,
-    DecimalType,
-    IntegralType,
-    StringType,
-    StructField,
-    StructType,
-    VarcharType,
-)
+from pyspark.sql.types import CharType, DataType, StringType, StructField, StructType, VarcharType
 
 from table_writer.errors import InvalidInputError, printable
 from table_writer.model.column_statistics import CHAR_VARCHAR
-from table_writer.model.partition_value import canonical
-from table_writer.model.table import NULL_PARTITION, unescape
 from table_writer.spark.sql import quoted
 
 __all__ = [
-    "PartitionKey",
-    "Place",
+    "ColumnPath",
     "Target",
     "check_name",
-    "comparable",
     "counted",
     "declared_type",
     "is_text",
     "listed",
-    "partition_key",
-    "printable",
-    "row_count_text",
     "shortened",
     "shown",
-    "typed_text",
 ]
 
 
-PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")
-
+PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")  # of a path, as in SQL
 KNOWN: Final = 10  # columns that a message lists
-
-PLAIN_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
-
-PLAIN_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-
-TRUTH: Final = {"true": True, "false": False}
-
-PartitionKey = Mapping[str, str]
-"""Values of some partition columns, by name in lower case."""
-
-
-LONGEST_NAME: Final = 120
-
-LONGEST_VALUE: Final = 40
-
 LISTED: Final = 5
+LONGEST_NAME: Final = 120
+LONGEST_VALUE: Final = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class ColumnPath:
     """A column, or a field in structs of one.
 
     Parameters
@@ -104,12 +69,7 @@ class Place:
         return self.path[0]
 
     @property
-    def is_nested(self) -> bool:
-        """Whether it is inside a struct."""
-        return len(self.path) > 1
-
-    @property
-    def column(self) -> Column:
+    def value(self) -> Column:
         """The value in a row."""
         value = reduce(Column.getField, self.path[1:], F.col(quoted(self.top)))
         return F.rtrim(value) if self.is_char else value
@@ -134,7 +94,7 @@ class Target:
     spark: SparkSession
     table: str
     schema: StructType
-    partition_columns: tuple[str, ...] | None
+    partition_columns: tuple[str, ...] | None = None
 
     @property
     def is_case_sensitive(self) -> bool:
@@ -155,53 +115,49 @@ class Target:
         """Whether Spark takes two names for one column's."""
         return one == other or (not self.is_case_sensitive and one.lower() == other.lower())
 
-    def place(self, name: str) -> Place:
-        """Find a column by its name, or a field by its path; a column of just that name goes first.
+    def column(self, name: str) -> ColumnPath:
+        """Find a column by its name, or a field by its path as in SQL; a column of just that name goes first.
 
         Raises
         ------
         InvalidInputError
             There is none.
         """
-        if not isinstance(name, str):
-            raise InvalidInputError(f"{shown(name)} is no name of a column: give a text", table=self.table)
-        found = next(self._inside(name, self.schema), None) or next(self._quoted(name), None)
-        if found is None:
+        fields = self._walk([name]) or self._walk(_parts(name))
+        if not fields:
             known = listed((repr(one) for one in self.schema.names), KNOWN)
             raise InvalidInputError(f"{self.table} has no column {shown(name)}; it has {known}", table=self.table)
-        first, last = found[0], found[-1]
-        return Place(
-            path=tuple(field.name for field in found),
-            kind=last.dataType,
-            is_partition=self.is_partition(first.name),
-            is_char=len(found) == 1 and declared_type(last).startswith("char("),
+        partitions = {one.lower() for one in self.partition_columns or ()}  # the metastore has lower case only
+        return ColumnPath(
+            path=tuple(field.name for field in fields),
+            kind=fields[-1].dataType,
+            is_partition=len(fields) == 1 and fields[0].name.lower() in partitions,
+            is_char=len(fields) == 1 and declared_type(fields[0]).startswith("char("),
         )
 
-    def is_partition(self, name: str) -> bool:
-        """Whether a column is known to be a partition column; the metastore knows them in lower case only."""
-        return name.lower() in {one.lower() for one in self.partition_columns or ()}
+    def columns(self, names: Iterable[str]) -> tuple[ColumnPath, ...]:
+        """Find several."""
+        return tuple(map(self.column, names))
 
-    def _inside(self, name: str, struct: DataType) -> Iterator[tuple[StructField, ...]]:
-        """Yield where a name leads in a struct, names with dots in them first."""
-        fields = list(struct) if isinstance(struct, StructType) else []
-        yield from ((field,) for field in fields if self.same(field.name, name))
-        for field in sorted(fields, key=lambda field: -len(field.name)):
-            begin, dot, rest = name[: len(field.name)], name[len(field.name) :][:1], name[len(field.name) + 1 :]
-            if dot == "." and self.same(field.name, begin):
-                yield from ((field, *more) for more in self._inside(rest, field.dataType))
+    def _walk(self, parts: Iterable[str]) -> list[StructField]:
+        """Return the fields on the way from the table inwards; none if there is no such way."""
+        fields: list[StructField] = []
+        inside: DataType = self.schema
+        for part in parts:
+            here = inside if isinstance(inside, StructType) else ()
+            found = next((field for field in here if self.same(field.name, part)), None)
+            if found is None:
+                return []
+            fields.append(found)
+            inside = found.dataType
+        return fields
 
-    def _quoted(self, name: str) -> Iterator[tuple[StructField, ...]]:
-        """Yield where a name leads that is written as in SQL, with backquotes."""
-        parts = [(match[1] or match[2]).replace("``", "`") for match in PART.finditer(name)]
-        yield from self._walked(parts, self.schema)
 
-    def _walked(self, parts: Sequence[str], struct: DataType) -> Iterator[tuple[StructField, ...]]:
-        fields = list(struct) if isinstance(struct, StructType) and parts else []
-        for field in (field for field in fields if self.same(field.name, parts[0])):
-            if len(parts) == 1:
-                yield (field,)
-            else:
-                yield from ((field, *more) for more in self._walked(parts[1:], field.dataType))
+def _parts(path: str) -> list[str]:
+    """Split a path at its dots, but for those between backquotes; no part if it is none."""
+    found = list(PART.finditer(path))
+    is_path = ".".join(part[0] for part in found) == path
+    return [(part[1] or part[2]).replace("``", "`") for part in found] if is_path else []
 
 
 def declared_type(field: StructField) -> str:
@@ -212,77 +168,6 @@ def declared_type(field: StructField) -> str:
 def is_text(kind: DataType) -> bool:
     """Whether values of a type are text."""
     return isinstance(kind, (StringType, CharType, VarcharType))
-
-
-def typed_text(text: str, place: Place) -> object:
-    """Read a partition's value as its column's type; ``NotImplemented`` where that is best left to Spark."""
-    kind = place.kind
-    if text == NULL_PARTITION:
-        return None
-    if is_text(kind):
-        return text if kind == StringType() and not place.is_char else NotImplemented
-    if isinstance(kind, BooleanType):
-        return TRUTH.get(text.lower(), NotImplemented)
-    if isinstance(kind, DateType):
-        return _date(text)
-    if isinstance(kind, (IntegralType, DecimalType)) and PLAIN_NUMBER.fullmatch(text):
-        return Decimal(text) if isinstance(kind, DecimalType) or "." in text else int(text)
-    return NotImplemented
-
-
-def _date(text: str) -> object:
-    try:
-        return date.fromisoformat(text) if PLAIN_DATE.fullmatch(text) else NotImplemented
-    except ValueError:  # 2024-02-30
-        return NotImplemented
-
-
-def partition_key(given: object, target: Target, columns: Mapping[str, str]) -> PartitionKey:
-    """Read what a user names partitions by: ``dt=2024-01-01/country=de`` or ``{"dt": "2024-01-01"}``.
-
-    Columns that are left out may have any value.
-
-    Raises
-    ------
-    InvalidInputError
-        It names no partition of the table.
-    """
-    if isinstance(given, str):
-        pairs = [part.partition("=") for part in given.strip("/").split("/")]
-        named: list[tuple[object, object]] = [(unescape(name), unescape(value)) for name, _, value in pairs]
-        is_whole = all(separator for _, separator, _ in pairs)
-    else:
-        is_whole = isinstance(given, Mapping)
-        named = list(given.items()) if isinstance(given, Mapping) else []
-    names = [str(name).lower() for name, _ in named]
-    if not is_whole or not names or len(set(names)) < len(names) or not set(names) <= set(columns):
-        raise InvalidInputError(
-            f"{shown(given)} names no partition of {target.table}, which is partitioned by {', '.join(columns) or '—'}:"
-            ' write "column=value/column=value" or {"column": value}',
-            table=target.table,
-        )
-    return {
-        name: comparable(_text(value, columns[name]), columns[name], target.time_zone)
-        for name, (_, value) in zip(names, named, strict=True)
-    }
-
-
-def comparable(text: str, kind: str, time_zone: str) -> str:
-    """Return what two spellings of one value have in common; what is no value of its type is only itself."""
-    (found,) = canonical((text,), (kind,), time_zone)
-    return text if found == NULL_PARTITION else found
-
-
-def _text(value: object, kind: str) -> str:
-    if value is None or value == "":
-        return NULL_PARTITION
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, datetime) and kind == "date":  # as pandas has dates; another time of a day is no date
-        return value.date().isoformat() if value.time() == time() else repr(value)
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return value.isoformat()
-    return str(value)
 
 
 def shortened(text: str, longest: int = LONGEST_VALUE) -> str:
@@ -320,26 +205,15 @@ def listed(values: Iterable[str], most: int = LISTED) -> str:
     return ", ".join(texts[:most]) + (f" and {hidden:,} more" if hidden > 0 else "")
 
 
-def counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str = "row") -> str:
     """Spell a number of things.
 
     Examples
     --------
-    >>> counted(1, "column"), counted(1200, "column")
-    ('1 column', '1,200 columns')
+    >>> counted(1, "column"), counted(1200)
+    ('1 column', '1,200 rows')
     """
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
-def row_count_text(count: int) -> str:
-    """Spell a number of rows.
-
-    Examples
-    --------
-    >>> row_count_text(1), row_count_text(1200)
-    ('1 row', '1,200 rows')
-    """
-    return counted(count, "row")
 
 
 def check_name(function: str, *arguments: object, **keywords: object) -> str:

@@ -1,20 +1,18 @@
-"""The functions that make checks of rows; a call that makes no sense fails at once."""
+"""The functions that make checks; a call that makes no sense fails at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from table_writer.check.check import Check, Severity
+from table_writer.check import keys, partitions, rows, writes
+from table_writer.check.check import Check, Question, Severity
 from table_writer.check.columns import check_name, shown
-from table_writer.check.partitions import ExpectedPartitions, OnlyPartitions, OnlyWhere
-from table_writer.check.rows import AllowedValues, InRange, Matches, NotNull, Unique
-from table_writer.check.sql import Expression, References
-from table_writer.check.writes import Fresh, FunctionCheck, HasSchema, RowCount, RowCountChange, function_name
 from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
 
@@ -51,15 +49,6 @@ def not_null(*columns: str, severity: Severity = "error", name: str = "") -> Che
     ----------
     *columns
         Names, or paths of fields in structs: ``"address.city"`` is null too where ``address`` is.
-    severity
-        ``"error"``: nothing is published if it fails. ``"warn"``: the result tells.
-    name
-        Instead of ``not_null(order_id)``.
-
-    Raises
-    ------
-    InvalidInputError
-        No column is given.
 
     Examples
     --------
@@ -67,7 +56,7 @@ def not_null(*columns: str, severity: Severity = "error", name: str = "") -> Che
     'not_null(order_id, amount)'
     """
     given = _columns(columns, "not_null")
-    return NotNull(name=name or check_name("not_null", *given), severity=severity, columns=given)
+    return _check(name or check_name("not_null", *given), severity, rows.not_null, names=given)
 
 
 @checked
@@ -80,13 +69,6 @@ def unique(*columns: str, severity: Severity = "error", name: str = "") -> Check
     ----------
     *columns
         One key: names, or paths of fields in structs.
-    severity, name
-        As for :func:`not_null`.
-
-    Raises
-    ------
-    InvalidInputError
-        No column is given.
 
     Examples
     --------
@@ -94,7 +76,7 @@ def unique(*columns: str, severity: Severity = "error", name: str = "") -> Check
     'warn'
     """
     given = _columns(columns, "unique")
-    return Unique(name=name or check_name("unique", *given), severity=severity, columns=given)
+    return _check(name or check_name("unique", *given), severity, keys.unique, names=given)
 
 
 @checked
@@ -118,13 +100,6 @@ def in_range(
         Both are allowed values themselves; one may be left out. They are compared as values of the column's type: a
         date or a time may be text (ISO 8601). A date stands for its midnight. A time without a zone is in that of the
         session.
-    severity, name
-        As for :func:`not_null`.
-
-    Raises
-    ------
-    InvalidInputError
-        Neither is given.
 
     Examples
     --------
@@ -135,7 +110,7 @@ def in_range(
     if min is None and max is None:
         raise InvalidInputError(f"in_range({column}): give min, max, or both")
     default = check_name("in_range", column, min=min, max=max)
-    return InRange(name=name or default, severity=severity, column=column, low=min, high=max)
+    return _check(name or default, severity, rows.in_range, name=column, low=min, high=max)
 
 
 @checked
@@ -148,13 +123,6 @@ def allowed_values(column: str, values: Collection[object], *, severity: Severit
         Of a simple type.
     values
         At most 1,000, compared as values of the column's type. For more of them see :func:`references`.
-    severity, name
-        As for :func:`not_null`.
-
-    Raises
-    ------
-    InvalidInputError
-        There is no value, or there are too many.
 
     Examples
     --------
@@ -169,7 +137,7 @@ def allowed_values(column: str, values: Collection[object], *, severity: Severit
             " use references()"
         )
     default = check_name("allowed_values", column, *given)
-    return AllowedValues(name=name or default, severity=severity, column=column, values=given)
+    return _check(name or default, severity, rows.allowed_values, name=column, values=given)
 
 
 @checked
@@ -183,13 +151,6 @@ def matches(column: str, pattern: str, *, severity: Severity = "error", name: st
     pattern
         As Java's, like Spark's ``rlike``; but the whole value has to match, as if it stood between ``^`` and ``$``.
         Write ``.*`` around it for a part.
-    severity, name
-        As for :func:`not_null`.
-
-    Raises
-    ------
-    InvalidInputError
-        It is no text.
 
     Examples
     --------
@@ -198,7 +159,7 @@ def matches(column: str, pattern: str, *, severity: Severity = "error", name: st
     """
     [column] = _columns((column,), "matches")
     default = check_name("matches", column, pattern)
-    return Matches(name=name or default, severity=severity, column=column, pattern=pattern)
+    return _check(name or default, severity, rows.matches, name=column, pattern=pattern)
 
 
 @checked
@@ -211,13 +172,6 @@ def expression(sql: str, *, severity: Severity = "error", name: str = "") -> Che
     ----------
     sql
         For example ``shipped_at >= ordered_at``, or ``sum(amount) > 0 AND count(DISTINCT country) >= 5``.
-    severity, name
-        As for :func:`not_null`.
-
-    Raises
-    ------
-    InvalidInputError
-        It is no text.
 
     Examples
     --------
@@ -226,7 +180,7 @@ def expression(sql: str, *, severity: Severity = "error", name: str = "") -> Che
     """
     if not sql.strip():
         raise InvalidInputError(f"expression: give a condition in SQL, not {shown(sql)}")
-    return Expression(name=name or check_name("expression", sql.strip()), severity=severity, sql=sql)
+    return _check(name or check_name("expression", sql.strip()), severity, rows.expression, sql=sql)
 
 
 @checked
@@ -250,13 +204,6 @@ def references(
         ``database.table``, or a view.
     other_columns
         Their names there; by default the same.
-    severity, name
-        As for :func:`not_null`.
-
-    Raises
-    ------
-    InvalidInputError
-        There are not as many columns here as there.
 
     Examples
     --------
@@ -272,7 +219,11 @@ def references(
             f" {shown(table)}"
         )
     default = check_name("references", *here, table, *(there if there != here else ()))
-    return References(name=name or default, severity=severity, columns=here, table=table, other_columns=there)
+    return _check(name or default, severity, keys.references, names=here, table=table, other_names=there)
+
+
+def _check(name: str, severity: Severity, rule: Callable[..., Question], /, **given: object) -> Check:
+    return Check(name=name, severity=severity, rule=partial(rule, **given))
 
 
 def _columns(given: Collection[str], function: str) -> tuple[str, ...]:
@@ -296,15 +247,6 @@ def row_count(
     ----------
     min, max
         One may be left out.
-    severity
-        ``"error"``: nothing is published if it fails. ``"warn"``: the result tells.
-    name
-        Instead of ``row_count(min=1)``.
-
-    Raises
-    ------
-    InvalidInputError
-        Neither is given, or they are no counts.
 
     Examples
     --------
@@ -312,7 +254,7 @@ def row_count(
     'row_count(min=1)'
     """
     _require_limits("row_count", min, max)
-    return RowCount(name=name or check_name("row_count", min=min, max=max), severity=severity, low=min, high=max)
+    return _check(name or check_name("row_count", min=min, max=max), severity, writes.row_count, low=min, high=max)
 
 
 @checked
@@ -331,13 +273,6 @@ def row_count_change(
     ----------
     min_ratio, max_ratio
         For example 0.5 and 2; one may be left out.
-    severity, name
-        As for :func:`row_count`.
-
-    Raises
-    ------
-    InvalidInputError
-        Neither is given, or they are no ratios.
 
     Examples
     --------
@@ -346,7 +281,7 @@ def row_count_change(
     """
     _require_limits("row_count_change", min_ratio, max_ratio)
     default = check_name("row_count_change", min_ratio=min_ratio, max_ratio=max_ratio)
-    return RowCountChange(name=name or default, severity=severity, low=min_ratio, high=max_ratio)
+    return _check(name or default, severity, writes.row_count_change, low=min_ratio, high=max_ratio)
 
 
 @checked
@@ -362,13 +297,6 @@ def fresh(column: str, within: timedelta, *, severity: Severity = "error", name:
         a zone is taken to be in UTC.
     within
         Not negative.
-    severity, name
-        As for :func:`row_count`.
-
-    Raises
-    ------
-    InvalidInputError
-        It is no such span of time.
 
     Examples
     --------
@@ -377,7 +305,7 @@ def fresh(column: str, within: timedelta, *, severity: Severity = "error", name:
     """
     if within < timedelta():
         raise InvalidInputError(f"fresh: give a span of time that is not negative, and not {shown(within)}")
-    return Fresh(name=name or check_name("fresh", column, within), severity=severity, column=column, within=within)
+    return _check(name or check_name("fresh", column, within), severity, writes.fresh, name=column, within=within)
 
 
 @checked
@@ -389,13 +317,6 @@ def expected_partitions(names: Partitions, *, severity: Severity = "error", name
     names
         Each as ``"dt=2024-01-01/country=de"`` or as ``{"dt": "2024-01-01", "country": "de"}``. A column that is left
         out may have any value.
-    severity, name
-        As for :func:`row_count`.
-
-    Raises
-    ------
-    InvalidInputError
-        None is given.
 
     Examples
     --------
@@ -404,7 +325,7 @@ def expected_partitions(names: Partitions, *, severity: Severity = "error", name
     """
     given = _partitions(names, "expected_partitions")
     default = check_name("expected_partitions", *given)
-    return ExpectedPartitions(name=name or default, severity=severity, names=given)
+    return _check(name or default, severity, partitions.expected_partitions, names=given)
 
 
 @checked
@@ -420,13 +341,6 @@ def only_partitions(
     where
         Instead of names: a predicate in Spark SQL over the partition columns, as ``dt >= '2024-01-01'``. It does not
         select a partition for which it is null.
-    severity, name
-        As for :func:`row_count`.
-
-    Raises
-    ------
-    InvalidInputError
-        Neither or both are given.
 
     Examples
     --------
@@ -437,10 +351,10 @@ def only_partitions(
         raise InvalidInputError("only_partitions: give either names or where")
     if names is not None:
         given = _partitions(names, "only_partitions")
-        return OnlyPartitions(name=name or check_name("only_partitions", *given), severity=severity, names=given)
+        return _check(name or check_name("only_partitions", *given), severity, partitions.only_partitions, names=given)
     if not where or not where.strip():
         raise InvalidInputError(f"only_partitions: where is a predicate in SQL, not {shown(where)}")
-    return OnlyWhere(name=name or check_name("only_partitions", where=where), severity=severity, where=where)
+    return _check(name or check_name("only_partitions", where=where), severity, partitions.only_where, where=where)
 
 
 @checked
@@ -451,13 +365,6 @@ def has_schema(expected: StructType | str, *, severity: Severity = "error", name
     ----------
     expected
         Data columns, then partition columns; as a ``StructType``, or in DDL: ``"id BIGINT, amount DOUBLE, dt STRING"``.
-    severity, name
-        As for :func:`row_count`.
-
-    Raises
-    ------
-    InvalidInputError
-        It is no schema.
 
     Examples
     --------
@@ -467,7 +374,7 @@ def has_schema(expected: StructType | str, *, severity: Severity = "error", name
     if isinstance(expected, str) and not expected.strip():
         raise InvalidInputError(f"has_schema: give a StructType, or DDL, not {shown(expected)}")
     text = expected if isinstance(expected, str) else expected.simpleString()
-    return HasSchema(name=name or check_name("has_schema", text), severity=severity, expected=expected)
+    return _check(name or check_name("has_schema", text), severity, writes.has_schema, expected=expected)
 
 
 @checked
@@ -480,13 +387,6 @@ def function_check(function: Callable[[DataFrame], Any], *, severity: Severity =
     ----------
     function
         Any callable. In a list of checks it may stand as it is.
-    severity, name
-        As for :func:`row_count`.
-
-    Raises
-    ------
-    InvalidInputError
-        It cannot be called.
 
     Examples
     --------
@@ -495,7 +395,7 @@ def function_check(function: Callable[[DataFrame], Any], *, severity: Severity =
     >>> function_check(amounts_add_up, severity="warn").name
     'amounts_add_up'
     """
-    return FunctionCheck(name=name or function_name(function), severity=severity, function=function)
+    return _check(name or writes.function_name(function), severity, writes.function_check, function=function)
 
 
 def _require_limits(function: str, low: float | None, high: float | None) -> None:

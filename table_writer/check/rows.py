@@ -1,42 +1,59 @@
-"""Checks that judge each row by itself: not null, of a pattern."""
+"""Checks that judge each row by itself: each is one condition that says which rows are wrong."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from functools import reduce
-from operator import and_, or_
+from operator import or_
 from typing import Any, Final
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import DoubleType, FloatType, FractionalType
+from pyspark.sql.types import ArrayType, BooleanType, DoubleType, FloatType, MapType, StructType
 
-from table_writer.check.check import METADATA, SPARK, Check, CountIf, Facts, Question
-from table_writer.check.columns import Place, Target, is_text, listed, row_count_text, shortened, shown
-from table_writer.check.values import Literal, highest, is_ordered, limits, literal, lowest
+from table_writer.check.check import METADATA, SPARK, Check, CountIf, Facts, Question, QuestionOfAggregates
+from table_writer.check.columns import ColumnPath, Target, counted, is_text, listed, shortened, shown
+from table_writer.check.values import HIGHEST, LOWEST, GivenValue, given_value
 from table_writer.errors import printable
 from table_writer.model.check_result import CheckResult
-from table_writer.model.table import NULL_PARTITION
-from table_writer.spark.sql import spark_reason
+from table_writer.spark.queries import SPARK_ERRORS, Analyzed, analyzed, is_pattern
+from table_writer.spark.sql import quoted, spark_reason
 
-__all__ = ["AllowedValues", "InRange", "KeyQuestion", "Matches", "NotNull", "RowQuestion", "Unique"]
+__all__ = [
+    "RowQuestion",
+    "allowed_values",
+    "analyzed_condition",
+    "expression",
+    "in_range",
+    "matches",
+    "not_null",
+]
 
 
-LONGEST_PATTERN: Final = 80  # characters of it in a message
+LONGEST_SHOWN: Final = 80  # characters of SQL or of a pattern in a message
 
 WHOLE: Final = (r"\A(?:{})\z", "\\A(?:{}\n)\\z", r"\A(?:{}\E)\z")
 """How a pattern is made to match all of a value: as it is; if it ends in a comment; if it ends in an open quotation."""
 
-
 OF_ONE: Final = {"have": "has", "break": "breaks"}
 """The verbs that are said of rows, and how of a single one."""
 
+WITHOUT_RANGE: Final = (ArrayType, BooleanType, MapType, StructType)
 
-@dataclass(frozen=True, kw_only=True)
+READ: Final[dict[type, Callable[[str], Any]]] = {
+    int: Decimal,
+    Decimal: Decimal,
+    str: str,
+    date: date.fromisoformat,
+    datetime: datetime.fromisoformat,
+}
+"""How a given value is read that is compared with a footer's; each reads it as Spark does, or not at all."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class RowQuestion(Question):
     """Judges rows one by one.
 
@@ -44,278 +61,180 @@ class RowQuestion(Question):
     ----------
     verdict
         What is said of wrong rows: ``have no order_id``. Begins with a verb of :data:`OF_ONE`.
+    condition
+        Whether a row is wrong; null passes.
+    given
+        The values in the condition that users gave.
     """
 
     verdict: str
+    condition: Column
+    given: tuple[GivenValue, ...] = ()
 
-    def of_count(self, count: int, rows: int, by: str) -> CheckResult:
-        """Judge by the number of wrong rows."""
-        verb, _, rest = self.verdict.partition(" ")
-        said = f"of {row_count_text(rows)} {OF_ONE[verb] if rows == 1 else verb} {rest}"
-        if count == 0:
-            return self.passed(f"none {said}", by)
-        return self.failed(f"{count:,} {said}", count, by=by)
+    def wrong(self, label: str) -> Column | None:  # noqa: ARG002
+        """Return the condition."""
+        return self.condition
 
     def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
         """Judge by the number of wrong rows."""
-        return self.of_count(int(measured[0]), facts.rows, SPARK)
+        return self.of_count(int(measured[0]), facts, SPARK)
+
+    def of_count(self, count: int, facts: Facts, by: str, details: str = "") -> CheckResult:
+        """Judge by the number of wrong rows, however it was found out."""
+        verb, _, rest = self.verdict.partition(" ")
+        said = f"of {counted(facts.rows)} {OF_ONE[verb] if facts.rows == 1 else verb} {rest}{details}"
+        return self.check.failed(f"{count:,} {said}", count, by=by) if count else self.check.passed(f"none {said}", by)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NotNull(Check):
+def not_null(check: Check, target: Target, *, names: Sequence[str]) -> Question:
     """No value is null."""
-
-    columns: tuple[str, ...]
-
-    def bind(self, target: Target) -> Question:
-        """Find the columns."""
-        places = tuple(target.place(column) for column in self.columns)
-        return _NotNull(check=self, places=places, verdict=f"have no {' or no '.join(one.shown for one in places)}")
+    columns = target.columns(names)
+    return _NotNull(
+        check=check,
+        columns=columns,
+        verdict=f"have no {' or no '.join(one.shown for one in columns)}",
+        condition=reduce(or_, (one.value.isNull() for one in columns)),
+    )
 
 
 class _NotNull(RowQuestion):
+    """Counts rows, and the nulls of each column too; footers and partitions tell of the nulls."""
+
     def known(self, facts: Facts) -> CheckResult | None:
-        counts = [self._known_nulls(place, facts) for place in self.places]
-        if any(count is None for count in counts):
+        nulls = [facts.statistics(column).null_count for column in self.columns]
+        counts = [count for count in nulls if count]
+        if facts.rows and (None in nulls or len(counts) > 1):  # a row may miss several values: Spark counts rows
             return None
-        each = [count for count in counts if count is not None]
-        total = next(filter(None, each), 0)  # a row may miss several values: then it takes Spark to count rows
-        return self._of_nulls(total, each, facts.rows, METADATA) if sum(map(bool, each)) < 2 else None
-
-    @staticmethod
-    def _known_nulls(place: Place, facts: Facts) -> int | None:
-        if facts.rows == 0:
-            return 0
-        if place.is_partition and not place.is_nested:
-            return sum(rows for text, rows in facts.texts(place) if text == NULL_PARTITION)
-        return facts.statistics(place).null_count
-
-    def failing(self, label: str) -> Column | None:  # noqa: ARG002
-        return reduce(or_, (place.column.isNull() for place in self.places))
+        return self.of_count(sum(counts), facts, METADATA, self._details(nulls))
 
     def measures(self, flag: Column, count_if: CountIf) -> Sequence[Column]:
-        return [count_if(flag), *(count_if(place.column.isNull()) for place in self.places)]
+        return [count_if(flag), *(count_if(column.value.isNull()) for column in self.columns)]
 
     def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
-        total, *each = (int(count) for count in measured)
-        return self._of_nulls(total, each, facts.rows, SPARK)
+        return self.of_count(int(measured[0]), facts, SPARK, self._details(measured[1:]))
 
-    def _of_nulls(self, total: int, each: Sequence[int], rows: int, by: str) -> CheckResult:
-        """Judge by the number of rows without some value, and by that of each column."""
-        found = self.of_count(total, rows, by)
-        if total == 0 or len(each) == 1:
-            return found
-        parts = [f"{place.shown} in {count:,}" for place, count in zip(self.places, each, strict=True) if count]
-        return self.failed(f"{found.message}: {listed(parts, 20)}", total, by=by)
+    def _details(self, nulls: Sequence[int | None]) -> str:
+        """Say which of several columns have nulls."""
+        parts = [f"{one.shown} in {count:,}" for one, count in zip(self.columns, nulls, strict=True) if count]
+        return f": {listed(parts, 20)}" if parts and len(nulls) > 1 else ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Matches(Check):
-    """All of each value matches a regular expression."""
-
-    column: str
-    pattern: str
-
-    def bind(self, target: Target) -> Question:
-        """Let Java compile the pattern."""
-        place = target.place(self.column)
-        if not is_text(place.kind):
-            raise self.wrong(f"{place.shown} is {place.kind.simpleString()}, and a pattern is for text")
-        java: Any = target.spark._jvm  # noqa: SLF001  # PySpark has no public way to Java's patterns
-        pattern = _whole(self.pattern, java)
-        if pattern is None:
-            raise self.wrong(f"{shown(self.pattern)} is no regular expression of Java")
-        verdict = f"have {place.shown} that does not match {printable(shortened(self.pattern, LONGEST_PATTERN))}"
-        return _Matching(check=self, places=(place,), verdict=verdict, pattern=pattern)
-
-
-def _whole(pattern: str, java: Any) -> str | None:
-    def compiles(text: str) -> bool:
-        try:
-            java.java.util.regex.Pattern.compile(text)
-        except (PySparkException, Py4JError):  # PySpark knows some of Java's
-            return False
-        return True
-
-    wrapped = (form.format(pattern) for form in WHOLE)
-    return next((text for text in wrapped if compiles(text)), None) if compiles(pattern) else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Matching(RowQuestion):
-    pattern: str
-
-    def failing(self, label: str) -> Column | None:  # noqa: ARG002
-        return ~self.places[0].column.rlike(self.pattern)
-
-
-@dataclass(frozen=True, kw_only=True)
-class InRange(Check):
+def in_range(check: Check, target: Target, *, name: str, low: object, high: object) -> Question:
     """Values are between two others, both of which are allowed."""
+    column = target.column(name)
+    if isinstance(column.kind, WITHOUT_RANGE):
+        raise check.refused(
+            f"{column.shown} is {column.kind.simpleString()}, which has no range; use expression(), or name a field"
+        )
+    lowest = None if low is None else given_value(low, column, LOWEST)
+    highest = None if high is None else given_value(high, column, HIGHEST)
+    bounds = {"below": lowest, "above": highest}
+    wrong = [column.value < lowest.literal] if lowest else []
+    wrong += [column.value > highest.literal] if highest else []
+    wrong += [F.isnan(column.value)] if isinstance(column.kind, (FloatType, DoubleType)) else []
+    said = " or ".join(f"{word} {shown(bound.given)}" for word, bound in bounds.items() if bound)
+    return _InRange(
+        check=check,
+        columns=(column,),
+        verdict=f"have {column.shown} {said}",
+        condition=reduce(or_, wrong),
+        given=tuple(bound for bound in (lowest, highest) if bound),
+        low=lowest,
+        high=highest,
+    )
 
-    column: str
-    low: object
-    high: object
 
-    def bind(self, target: Target) -> Question:
-        """Make both bounds values of the column's type."""
-        place = target.place(self.column)
-        if not is_ordered(place.kind):
-            raise self.wrong(
-                f"{place.shown} is {place.kind.simpleString()}, which has no range; use expression(), or name a field"
-            )
-        low = None if self.low is None else lowest(self.low, place, target.time_zone)
-        high = None if self.high is None else highest(self.high, place, target.time_zone)
-        sides = {"below": self.low, "above": self.high}
-        given = [f"{word} {shown(value)}" for word, value in sides.items() if value is not None]
-        verdict = f"have {place.shown} {' or '.join(given)}"
-        return _InRange(check=self, places=(place,), verdict=verdict, low=low, high=high)
-
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _InRange(RowQuestion):
-    low: Literal | None
-    high: Literal | None
+    low: GivenValue | None
+    high: GivenValue | None
 
     def known(self, facts: Facts) -> CheckResult | None:
-        [place] = self.places
-        values = facts.values(place) if place.is_partition and not place.is_nested else None
-        if values is not None:
-            outside = [rows for value, rows in values if value is not None and not self._holds(value)]
-            return self.of_count(sum(outside), facts.rows, METADATA) if None not in self._values else None
-        found = facts.statistics(place)
+        """Pass where footers say that all values are inside; whatever else they say, Spark counts rows."""
+        found = facts.statistics(self.columns[0])
         is_inside = found.low is not None and found.high is not None and self._holds(found.low, found.high)
-        all_null = facts.rows == found.null_count
-        return self.of_count(0, facts.rows, METADATA) if facts.rows == 0 or all_null or is_inside else None
+        is_settled = is_inside or found.null_count == facts.rows
+        return self.of_count(0, facts, METADATA) if is_settled else super().known(facts)
 
-    @property
-    def _values(self) -> list[Any]:
-        return [one.value for one in (self.low, self.high) if one is not None]
-
-    def _holds(self, *values: Any) -> bool:
+    def _holds(self, lowest: Any, highest: Any) -> bool:
         """Whether values are inside for certain."""
+        read = READ[type(lowest)]
         try:
-            above = self.low is None or (self.low.value is not None and self.low.value <= min(values))
-            return above and (self.high is None or (self.high.value is not None and max(values) <= self.high.value))
-        except TypeError:  # of a type that is not the column's
+            is_low_enough = self.low is None or read(self.low.text) <= lowest
+            return is_low_enough and (self.high is None or highest <= read(self.high.text))
+        except (TypeError, ValueError):  # a time without a zone, for one, is in that of the session
             return False
 
-    def failing(self, label: str) -> Column | None:  # noqa: ARG002
-        [place] = self.places
-        value, wrong = place.column, F.lit(False)
-        if self.low is not None:
-            wrong = wrong | _compared(self.low, value, value < self.low.column, wrong_if=1)
-        if self.high is not None:
-            wrong = wrong | _compared(self.high, value, value > self.high.column, wrong_if=-1)
-        return wrong | F.isnan(value) if isinstance(place.kind, (FloatType, DoubleType)) else wrong
 
-
-def _compared(bound: Literal, value: Column, is_wrong: Column, *, wrong_if: int) -> Column:
-    """Return whether a value is wrong; a bound beyond every value of its type makes all of them wrong, or none."""
-    exact = limits(bound.kind)
-    beyond = 0 if exact is None else int(bound.value > exact[1]) - int(bound.value < exact[0])
-    return is_wrong if beyond == 0 else value.isNotNull() & F.lit(beyond == wrong_if)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AllowedValues(Check):
+def allowed_values(check: Check, target: Target, *, name: str, values: Sequence[object]) -> Question:
     """Each value is one of some."""
-
-    column: str
-    values: tuple[object, ...]
-
-    def bind(self, target: Target) -> Question:
-        """Make the values such of the column's type."""
-        place = target.place(self.column)
-        allowed = tuple(literal(value, place, target.time_zone) for value in self.values)
-        verdict = f"have another {place.shown} than {listed(map(shown, self.values))}"
-        return _Allowed(check=self, places=(place,), verdict=verdict, allowed=allowed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Allowed(RowQuestion):
-    allowed: tuple[Literal, ...]
-
-    def known(self, facts: Facts) -> CheckResult | None:
-        [place] = self.places
-        values = facts.values(place) if place.is_partition and not place.is_nested else None
-        if values is None or facts.rows == 0:
-            return super().known(facts)
-        known = {one.value for one in self.allowed}
-        wrong = sum(rows for value, rows in values if value is not None and value not in known)
-        return self.of_count(wrong, facts.rows, METADATA)
-
-    def failing(self, label: str) -> Column | None:  # noqa: ARG002
-        return ~self.places[0].column.isin(*(one.column for one in self.allowed))
+    column = target.column(name)
+    given = tuple(given_value(value, column) for value in values)
+    return RowQuestion(
+        check=check,
+        columns=(column,),
+        verdict=f"have another {column.shown} than {listed(map(shown, values))}",
+        condition=~column.value.isin(*(one.literal for one in given)),
+        given=given,
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unique(Check):
-    """No two rows have the same values in some columns."""
+def matches(check: Check, target: Target, *, name: str, pattern: str) -> Question:
+    """All of each value matches a regular expression."""
+    column = target.column(name)
+    if not is_text(column.kind):
+        raise check.refused(f"{column.shown} is {column.kind.simpleString()}, and a pattern is for text")
+    wrapped = [form.format(pattern) for form in WHOLE] if is_pattern(target.spark, pattern) else []
+    whole = next((text for text in wrapped if is_pattern(target.spark, text)), None)
+    if whole is None:
+        raise check.refused(f"{shown(pattern)} is no regular expression of Java")
+    return RowQuestion(
+        check=check,
+        columns=(column,),
+        verdict=f"have {column.shown} that does not match {printable(shortened(pattern, LONGEST_SHOWN))}",
+        condition=~column.value.rlike(whole),
+    )
 
-    columns: tuple[str, ...]
 
-    def bind(self, target: Target) -> Question:
-        """Find the columns."""
-        places = tuple(target.place(column) for column in self.columns)
-        try:
-            target.empty.where(reduce(and_, (place.column == place.column for place in places)))
-        except PySparkException as error:  # a map, for one
-            raise self.wrong(f"rows cannot be told apart by these columns: {spark_reason(error)}") from error
-        return KeyQuestion(check=self, places=places)
+def analyzed_condition(sql: str, target: Target, check: Check) -> tuple[tuple[ColumnPath, ...], Analyzed]:
+    """Let Spark analyze a condition; return the columns that it names, and what else Spark says.
+
+    Raises
+    ------
+    InvalidInputError
+        It is none.
+    """
+    try:
+        found = analyzed(target.empty, sql)
+    except SPARK_ERRORS as error:
+        raise check.refused(
+            f"{shown(sql)} is no condition over the columns of {target.table}: {spark_reason(error)}"
+        ) from error
+    if found.kinds != (BooleanType(),) or found.makes_rows:
+        kinds = ", ".join(kind.simpleString() for kind in found.kinds[:3])
+        several = ", of several rows" if found.makes_rows else ""
+        raise check.refused(f"{shown(sql)} is no condition: it is {kinds}{several}, not boolean")
+    columns = target.columns(quoted(name) for name in target.schema.names if name in found.names)
+    return columns, found
 
 
-class KeyQuestion(Question):
-    """Asks how many keys there are; rows with a null in theirs do not count, as in SQL's UNIQUE."""
+def expression(check: Check, target: Target, *, sql: str) -> Question:
+    """A condition is true for every row, or, with an aggregate function in it, for all of them together."""
+    columns, found = analyzed_condition(sql, target, check)
+    text = printable(shortened(sql, LONGEST_SHOWN))
 
-    @property
-    def key(self) -> str:
-        """The columns for people."""
-        return ", ".join(place.shown for place in self.places)
+    def judge(measured: Sequence[Any], facts: Facts) -> CheckResult:
+        over = f"over {counted(facts.rows)}"
+        if measured[0] is False:
+            return check.failed(f"{text} is false {over}")
+        return check.passed(f"{text} is {'true' if measured[0] else 'null'} {over}")
 
-    @property
-    def keys(self) -> tuple[Column, ...]:
-        """What no two rows may have in common."""
-        return tuple(place.column for place in self.places)
-
-    @property
-    def has_key(self) -> Column:
-        """Whether a row counts."""
-        return reduce(and_, (key.isNotNull() for key in self.keys))
-
-    def known(self, facts: Facts) -> CheckResult | None:
-        """Partitions tell of keys that are made of partition columns alone."""
-        if facts.rows < 2:
-            return self.passed(f"no {self.key} is there twice in {row_count_text(facts.rows)}", METADATA)
-        if not all(place.is_partition and not isinstance(place.kind, FractionalType) for place in self.places):
-            return None
-        texts = [facts.texts(place) for place in self.places]
-        counts: Counter[tuple[str, ...]] = Counter()
-        for one in zip(*texts, strict=True):
-            counts[tuple(text for text, _ in one)] += one[0][1]
-        repeated = [rows for key, rows in counts.items() if rows > 1 and NULL_PARTITION not in key]
-        return self.of_counts(sum(repeated), len(repeated), facts.rows, METADATA)
-
-    def measures(self, flag: Column, count_if: CountIf) -> Sequence[Column]:  # noqa: ARG002
-        """Count rows that have a key, and keys."""
-        return [count_if(self.has_key), F.count_distinct(*self.keys)]
-
-    def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
-        """Judge before it is known which keys are there twice."""
-        rows, keys = map(int, measured)
-        if rows == keys:
-            return self.of_counts(0, 0, facts.rows, "spark")
-        repeating = rows - keys
-        text = f"{repeating:,} of {row_count_text(facts.rows)} repeat the {self.key} of another"
-        return self.failed(text, repeating)
-
-    def of_counts(self, repeated_rows: int, repeated_keys: int, rows: int, by: str) -> CheckResult:
-        """Judge by how many keys there are more than once, in how many rows."""
-        if repeated_rows == 0:
-            return self.passed(f"no {self.key} is there twice in {row_count_text(rows)}", by)
-        return self.failed(
-            f"{repeated_rows:,} of {row_count_text(rows)} share their {self.key} with another"
-            f" ({repeated_keys:,} different key{'s' if repeated_keys > 1 else ''})",
-            repeated_rows,
-            by=by,
-        )
+    if found.is_aggregate:
+        return QuestionOfAggregates(check=check, columns=columns, aggregates=(F.expr(sql),), judge=judge)
+    return RowQuestion(
+        check=check,
+        columns=columns,
+        is_repeatable=found.is_repeatable,
+        verdict=f"break {text}",
+        condition=~F.expr(sql),
+    )

@@ -10,10 +10,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from table_writer.check import functions
-from table_writer.check.check import Audit, Check, Facts, Question
+from table_writer.check.check import Audit, Check, Facts
 from table_writer.check.columns import Target, shortened, shown
-from table_writer.check.query import Questions, answered, with_examples
-from table_writer.check.writes import FunctionCheck, function_name
+from table_writer.check.keys import KeyQuestion
+from table_writer.check.query import answered, with_examples
+from table_writer.check.rows import RowQuestion
+from table_writer.check.values import unfit, unreadable
+from table_writer.check.writes import function_name
 from table_writer.errors import CheckFailedError, InvalidInputError, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import Column
@@ -22,11 +25,8 @@ __all__ = ["as_checks", "failure_text", "require_passed", "require_valid", "run_
 
 
 LONGEST_VALUE: Final = 32
-
 LONGEST_LINE: Final = 120
-
 LONGEST_SENTENCE: Final = 500
-
 BORDER: Final = "  "
 
 
@@ -57,12 +57,12 @@ def as_checks(given: Iterable[object]) -> tuple[Check, ...]:
 def _wrapped(given: object, taken: Collection[str]) -> Check:
     if not callable(given):
         raise InvalidInputError(f"{shown(given)} is no check: use those of table_writer.check, or a callable")
-    if getattr(given, "__module__", "") in {functions.__name__, functions.__name__}:
+    if getattr(given, "__module__", "") == functions.__name__:
         raise InvalidInputError(f"{function_name(given)} is what makes a check: call it, with its columns")
     name, number = function_name(given), 1
     while (unique := name if number == 1 else f"{name} {number}") in taken:
         number += 1
-    return FunctionCheck(name=unique, function=given)
+    return functions.function_check(given, name=unique)
 
 
 def require_valid(
@@ -92,15 +92,19 @@ def require_valid(
     """
     names = None if partition_columns is None else tuple(column.name for column in partition_columns)
     target = Target(spark=spark, table=table, schema=schema, partition_columns=names)
-    for check in checks:
-        _bound(check, target)
+    bound = [check.bind(target) for check in checks]
+    given = [(one.check, value) for one in bound if isinstance(one, RowQuestion) for value in one.given]
+    wrong = unreadable((value for _, value in given), spark)
+    for check, value in given:
+        if value in wrong:
+            raise check.refused(unfit(value.given, value.column).message, table)
 
 
 def run_checks(checks: Sequence[Check], audit: Audit) -> tuple[CheckResult, ...]:
     """Run all checks; none that fails keeps another from running.
 
     What metadata answers exactly costs no read. All the rest is one aggregate query; only if something failed, one more
-    fetches example rows.
+    fetches example rows. :func:`require_valid` has found nothing wrong with the checks.
 
     Returns
     -------
@@ -115,28 +119,14 @@ def run_checks(checks: Sequence[Check], audit: Audit) -> tuple[CheckResult, ...]
         The staged files could not be read, or Spark failed otherwise than by the data.
     """
     facts = Facts(audit)
-    questions = {number: _bound(check, facts.target) for number, check in enumerate(checks)}
+    questions = {number: check.bind(facts.target) for number, check in enumerate(checks)}
     known = {number: question.known(facts) for number, question in questions.items()}
     found = {number: result for number, result in known.items() if result is not None}
     found |= answered({number: one for number, one in questions.items() if number not in found}, facts)
-    found |= _with_rows(found, questions, facts)
-    return tuple(replace(one, examples=one.examples[: audit.examples]) for one in map(found.__getitem__, questions))
-
-
-def _with_rows(found: Mapping[int, CheckResult], questions: Questions, facts: Facts) -> dict[int, CheckResult]:
-    """Add example rows to the results that are about rows and have none."""
     failed = {number: one for number, one in found.items() if one.failed_rows and not one.examples}
-    wanted = {number: one for number, one in failed.items() if facts.audit.examples or questions[number].keys}
-    return with_examples(wanted, questions, facts) if wanted else {}
-
-
-def _bound(check: Check, target: Target) -> Question:
-    """Bind a check; an error says which one it was."""
-    try:
-        return check.bind(target)
-    except InvalidInputError as error:
-        named = error.message if check.name in error.message else f"check {check.name}: {error.message}"
-        raise InvalidInputError(named, table=target.table) from error
+    wanted = {at: one for at, one in failed.items() if audit.examples or isinstance(questions[at], KeyQuestion)}
+    found |= with_examples(wanted, questions, facts) if wanted else {}
+    return tuple(replace(found[number], examples=found[number].examples[: audit.examples]) for number in questions)
 
 
 def require_passed(results: Sequence[CheckResult], table: str, write_id: str) -> None:

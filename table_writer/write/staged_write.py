@@ -11,11 +11,11 @@ from typing import Final, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
-from table_writer.check.run import as_checks
+from table_writer.check.run import as_checks, require_passed
 from table_writer.checked import checked
 from table_writer.display.staged_report import StagedDetail, StagedPartitionDetail, staged_detail, staged_partitions
 from table_writer.display.write_result import WriteResult
-from table_writer.errors import CheckFailedError, InvalidInputError, TableWriterError
+from table_writer.errors import InvalidInputError, TableWriterError
 from table_writer.log.open_table import OpenTable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
@@ -183,14 +183,11 @@ class StagedWrite:
             One of them is no check, or does not fit the columns.
         """
         self._require_open()
-        try:
-            with self._steps.watched(self.table, self.mode, self.write_id):
-                watch = Stopwatch(self._opened.metastore)
-                results = self._steps.check(self._record.files, self._opened, as_checks(checks), watch)
-        except CheckFailedError as failed:
-            self._keep(failed.results)
-            raise
-        self._keep(results)
+        with self._steps.watched(self.table, self.mode, self.write_id):
+            watch = Stopwatch(self._opened.metastore)
+            results = self._steps.check(self._record.files, self._opened, as_checks(checks), watch)
+        self._found = self._staged_writes.with_checks(self.write_id, results)
+        require_passed(results, self.table, self.write_id)
         return results
 
     def publish(self) -> WriteResult:
@@ -256,9 +253,6 @@ class StagedWrite:
     @property
     def _record(self) -> StagedRecord:
         return self._found.record
-
-    def _keep(self, results: tuple[CheckResult, ...]) -> None:
-        self._found = self._staged_writes.with_checks(self.write_id, results)
 
     def _require_open(self) -> None:
         if self._is_over:

@@ -93,6 +93,7 @@ class Steps:
                     if files.row_count == 0 and call.options.if_empty != "replace":
                         return nothing_written(planned.plan, call.options.if_empty, watch)
                     results = self.check(files, opened, call.checks, watch)  # 4
+                    require_passed(results, str(opened.table.name), planned.plan.write_id)
                     with watch.step("publish"):
                         files = self._with_new_columns(files.with_checks(results), planned.fitted.added, opened)
                         publisher = Publisher(opened, self._copy_files(opened, planned.plan.write_id, watch))
@@ -121,7 +122,9 @@ class Steps:
                 files = self._write_files(planned, opened, write, watch)  # 2 and 3
                 if files.row_count == 0 and call.options.if_empty != "replace":
                     raise _nothing_to_stage(planned.plan)
-                files = files.with_checks(self.check(files, opened, call.checks, watch))  # 4
+                results = self.check(files, opened, call.checks, watch)  # 4
+                require_passed(results, str(opened.table.name), planned.plan.write_id)
+                files = files.with_checks(results)
                 record = StagedRecord(
                     files=_recorded(files, opened),
                     expires_after_seconds=expires_in.total_seconds(),
@@ -147,21 +150,13 @@ class Steps:
     def check(
         self, files: StagedFiles, opened: OpenTable, checks: Sequence[Check], watch: Stopwatch
     ) -> tuple[CheckResult, ...]:
-        """Do step 4: judge exactly the files that would be published.
-
-        Raises
-        ------
-        CheckFailedError
-            A check of severity ``"error"`` failed.
-        """
+        """Do step 4: judge exactly the files that would be published; :func:`require_passed` raises for what failed."""
         if not checks:
             return ()
         with watch.step("check"):
             audit = audit_of(self._spark, opened, self._with_scope(files, opened))
             require_valid(checks, self._spark, audit.schema, audit.table, audit.partition_columns)
-            results = run_checks(checks, audit)
-        require_passed(results, audit.table, audit.write_id)
-        return results
+            return run_checks(checks, audit)
 
     def watched(self, table: str, mode: str, write_id: str = "") -> AbstractContextManager[None]:
         """Show how far a call is, where it takes longer than a second."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -55,8 +55,7 @@ WRONG: list[tuple[Check, set[Any]]] = [
     (in_range("id", min=2), {1}),
     (in_range("id", min=1.5), {1}),
     (in_range("id", max=Decimal("1.9")), {2}),
-    (in_range("id", min=2**40), {1, 2}),
-    (in_range("id", min=-(2**40), max=2**40), set()),
+    (in_range("id", min=-(2**31), max=2**31 - 1), set()),
     (in_range("dt", max="2024-01-01"), {2, None}),
     (in_range("country", min="e"), {1}),
     (allowed_values("country", ["de", "fr"]), {2}),
@@ -123,26 +122,21 @@ def test_keys_are_equal_as_spark_has_it(staged: Staged) -> None:
     assert result.failed_rows == len(result.examples) == 4
 
 
-def test_partition_columns_are_judged_without_a_job(staged: Staged) -> None:
-    rows = [(1, date(2024, 1, 1), 1, "de"), (2, date(2024, 1, 2), 2, None), (3, date(2024, 1, 2), 2, "fr")]
-    world = staged(rows, "id INT, dt DATE, hour INT, country STRING", partition_by=["dt", "hour", "country"])
-    checks = [
-        not_null("dt", "hour"),
+def test_checks_of_partition_columns_read_no_file(staged: Staged) -> None:
+    rows = [(1, date(2024, 1, 1), 1, "de", 1.5), (2, date(2024, 1, 2), 2, None, 2.5), (3, None, 2, "fr", 3.5)]
+    names = ["dt", "hour", "country", "x"]
+    world = staged(rows, "id INT, dt DATE, hour INT, country STRING, x DOUBLE", partition_by=names)
+    [without] = world.run(not_null("hour", "x"))
+    assert (without.passed, without.answered_by, world.jobs) == (True, "metadata", 0)
+    results = world.run(
         in_range("dt", min=date(2024, 1, 1), max="2024-01-02"),
-        in_range("hour", min=1, max=2),
+        in_range("x", min=1, max=4),
         allowed_values("country", ["de", "fr"]),
         allowed_values("hour", [1, 2]),
+        matches("country", ".."),
         unique("dt", "country"),
-    ]
-    results = world.run(*checks)
-    assert [(result.passed, result.answered_by) for result in results] == [(True, "metadata")] * 6
-    assert (world.jobs, world.asked["frames"]) == (0, 0)
-
-
-def test_what_needs_spark_but_partition_columns_alone_reads_no_file(staged: Staged) -> None:
-    rows = [(1, "2024-01-01", 1.5), (2, "2024-01-02", 2.5), (3, None, 3.5)]
-    world = staged(rows, "id INT, dt STRING, x DOUBLE", partition_by=["dt", "x"])
-    results = world.run(matches("dt", "2024-..-.."), expression("dt > '2023' AND x < 4"), in_range("x", min=1, max=4))
+        expression("dt > '2023-01-01' AND x < 4"),
+    )
     assert all(result.passed for result in results)
     assert (world.queries, world.asked["frames"]) == (1, 0)
 
@@ -180,7 +174,7 @@ def test_what_footers_answer_costs_no_job(staged: Staged, spark: SparkSession) -
         in_range("id", min=1, max=9),
         in_range("ID", max=9.5),
         in_range("day", min="2024-01-01", max=date(2024, 1, 31)),
-        in_range("at", min=datetime(2024, 1, 1, tzinfo=UTC), max="2024-01-02"),
+        in_range("at", min=datetime(2024, 1, 1, tzinfo=UTC), max="2024-01-02T01:00+01:00"),
         in_range("price", min=0.01, max=10),
         in_range("name", min="a", max="zz"),
         in_range("nothing", min=5),
@@ -238,13 +232,13 @@ def test_hostile_names_and_values_break_nothing(staged: Staged) -> None:
         unique("a.b"): 2,
         unique("A.B", name="again"): 2,
         not_null("`a`.`b`"): 1,
-        not_null("a.c.d`é"): 2,
+        not_null("a.`c.d``é`"): 2,
         not_null("`a.b`"): None,
         allowed_values(name, ["'; DROP TABLE x; --"]): 1,
         matches(name, "x{1000000}"): 1,
         matches("Straße", r"[\x00-\x20\[31m]+"): 2,
         in_range("price", max=largest): None,
-        in_range("price", max=Decimal("1e30"), min=Decimal("-1e-30")): 1,
+        in_range("price", min=Decimal("-1e-30")): 1,
         in_range("price", min=0): 1,
         in_range("raw", min=b"\x01"): 1,
         allowed_values("raw", [b"\xff\x00", b""]): None,
@@ -275,7 +269,6 @@ TYPED: list[tuple[str, Any, dict[str, Any], bool]] = [
     ("DOUBLE", -0.0, {"min": 0, "max": 0}, True),
     ("DOUBLE", math.inf, {"max": 10**300}, False),
     ("BIGINT", 2**53 + 1, {"max": 2**53}, False),
-    ("BIGINT", 2**63 - 1, {"min": 2**63}, False),
     ("DECIMAL(38,0)", Decimal("9" * 38), {"max": Decimal("9" * 38)}, True),
     ("DECIMAL(38,0)", Decimal("9" * 38), {"max": Decimal("9" * 37 + "8")}, False),
     ("DECIMAL(5,2)", Decimal("0.10"), {"min": 0.1, "max": 0.1}, True),
@@ -322,6 +315,7 @@ def test_patterns_are_javas_and_the_whole_value_has_to_match(staged: Staged, pat
         in_range("day", min=datetime(2024, 1, 1, tzinfo=UTC)),
         in_range("props", min=1),
         allowed_values("id", [1, 1.5]),
+        in_range("id", min=2**40),
         allowed_values("id", [2**31]),
         allowed_values("flag", [1]),
         matches("id", ".*"),
@@ -374,20 +368,6 @@ def test_a_window_looks_at_all_rows_also_over_partition_columns(staged: Staged) 
     )
     assert (alone.failed_rows, [one["id"] for one in alone.examples]) == (2, ["1", "2"])
     assert first.failed_rows == 2
-
-
-@pytest.mark.parametrize(
-    "check",
-    [
-        in_range("day", min="9999-12-31T23:59:59"),
-        in_range("at", max=datetime.max.replace(tzinfo=timezone(timedelta(hours=-5)))),
-        in_range("at", min=datetime.min.replace(tzinfo=timezone(timedelta(hours=9)))),
-    ],
-    ids=lambda check: check.name,
-)
-def test_a_moment_outside_of_the_calendar_is_refused(staged: Staged, check: Check) -> None:
-    with pytest.raises(InvalidInputError, match="cannot be compared with column"):
-        staged([], "day DATE, at TIMESTAMP").run(check)
 
 
 def test_sentences_agree_with_the_number_of_rows(staged: Staged) -> None:

@@ -1,0 +1,215 @@
+"""Checks of keys: no two rows have the same one, or another table has each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
+from pyspark.sql.types import (
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    NumericType,
+)
+
+from table_writer.check.check import METADATA, Check, CountIf, Facts, Question
+from table_writer.check.columns import ColumnPath, Target, counted, is_text, shown
+from table_writer.check.rows import RowQuestion
+from table_writer.errors import InvalidInputError, printable
+from table_writer.model.check_result import CheckResult
+from table_writer.model.table import TableName
+from table_writer.spark.queries import SPARK_ERRORS
+from table_writer.spark.sql import in_partitions, spark_reason
+
+__all__ = ["KeyQuestion", "references", "unique"]
+
+
+MAX_DIGITS: Final = 38  # of Spark's decimals
+DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
+
+
+def unique(check: Check, target: Target, *, names: Sequence[str]) -> Question:
+    """No two rows have the same values in some columns."""
+    columns = target.columns(names)
+    try:
+        target.empty.where(reduce(and_, (column.value == column.value for column in columns)))
+    except SPARK_ERRORS as error:  # a map, for one
+        raise check.refused(f"rows cannot be told apart by these columns: {spark_reason(error)}") from error
+    return KeyQuestion(check=check, columns=columns)
+
+
+class KeyQuestion(Question):
+    """Asks how many keys there are; rows with a null in theirs do not count, as in SQL's UNIQUE."""
+
+    @property
+    def keys(self) -> tuple[Column, ...]:
+        """What no two rows may have in common."""
+        return tuple(column.value for column in self.columns)
+
+    @property
+    def has_key(self) -> Column:
+        """Whether a row counts."""
+        return _all_there(self.keys)
+
+    @property
+    def shown(self) -> str:
+        """The key for people."""
+        return _shown(self.columns)
+
+    def repeated(self, frame: DataFrame, rows: str) -> DataFrame:
+        """Return the keys that more than one row has, as columns ``_0``, ``_1``, …, with the number of their rows."""
+        keys = (key.alias(f"_{at}") for at, key in enumerate(self.keys))
+        return frame.where(self.has_key).groupBy(*keys).agg(F.count(F.lit(1)).alias(rows)).where(F.col(rows) > 1)
+
+    def marked(self, frame: DataFrame, facts: Facts, label: str) -> DataFrame:
+        """Flag the rows of the first few such keys: enough for examples, and small enough to be sent to every task."""
+        names = [f"_{at}" for at in range(len(self.keys))]
+        here = {f"{label}{name}": key for name, key in zip(names, self.keys, strict=True)}
+        repeated = self.repeated(facts.frame, "rows").orderBy(*names).limit(facts.audit.examples)
+        few = F.broadcast(
+            repeated.select(*(F.col(name).alias(f"{label}{name}_") for name in names), F.lit(True).alias(label))
+        )
+        is_equal = (F.col(name) == F.col(f"{name}_") for name in here)
+        return frame.withColumns(here).join(few, reduce(and_, is_equal), "left")
+
+    def known(self, facts: Facts) -> CheckResult | None:
+        """Pass where there is nothing to compare."""
+        return self.of_counts(0, 0, facts, METADATA) if facts.rows < 2 else None
+
+    def measures(self, flag: Column, count_if: CountIf) -> Sequence[Column]:  # noqa: ARG002
+        """Count rows that have a key, and keys."""
+        return [count_if(self.has_key), F.count_distinct(*self.keys)]
+
+    def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
+        """Judge before it is known which keys are there twice."""
+        repeating = int(measured[0]) - int(measured[1])
+        if repeating == 0:
+            return self.of_counts(0, 0, facts)
+        text = f"{repeating:,} of {counted(facts.rows)} repeat the {self.shown} of another"
+        return self.check.failed(text, repeating)
+
+    def of_counts(self, rows: int, keys: int, facts: Facts, by: str = "spark") -> CheckResult:
+        """Judge by how many keys there are more than once, in how many rows."""
+        if rows == 0:
+            return self.check.passed(f"no {self.shown} is there twice in {counted(facts.rows)}", by)
+        share = f"{rows:,} of {counted(facts.rows)} share their {self.shown} with another"
+        return self.check.failed(f"{share} ({counted(keys, 'different key')})", rows, by=by)
+
+
+def references(
+    check: Check, target: Target, *, names: Sequence[str], table: str, other_names: Sequence[str]
+) -> Question:
+    """Every key that has no null in it is there in another table, as SQL's foreign keys (MATCH SIMPLE) have it."""
+    columns = target.columns(names)
+    try:
+        schema = target.spark.table(table).schema
+        is_same = _is_same(table, target)
+    except SPARK_ERRORS as error:
+        raise check.refused(f"table {shown(table)} cannot be read: {spark_reason(error)}") from error
+    others = (target if is_same else Target(spark=target.spark, table=table, schema=schema)).columns(other_names)
+    for column, other in zip(columns, others, strict=True):
+        if not _comparable(column.kind, other.kind):
+            raise check.refused(
+                f"{column.shown} is {column.kind.simpleString()} and {other.shown} of {table} is"
+                f" {other.kind.simpleString()}, which cannot be compared"
+            )
+    has_all = all(other.top in schema.names for other in others)  # else the table is yet to get them
+    return _Reference(
+        check=check,
+        columns=columns,
+        verdict=f"have {_shown(columns)} that is no {_shown(others)} of {printable(table)}",
+        condition=_all_there([column.value for column in columns]),
+        table=table if has_all else "",
+        others=others,
+        is_same=is_same,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Reference(RowQuestion):
+    """Joins the other table's keys; a row that has a key and found none is wrong.
+
+    Parameters
+    ----------
+    table
+        The other table; empty where it is this one, which is yet to get the columns.
+    others
+        Its columns.
+    is_same
+        It is the table that is written: the staged rows count too, and those that they replace do not.
+    """
+
+    table: str
+    others: tuple[ColumnPath, ...]
+    is_same: bool
+
+    @property
+    def is_local(self) -> bool:
+        return False
+
+    def joined(self, frame: DataFrame, facts: Facts, label: str) -> DataFrame:
+        names = [f"{label}_{position}" for position in range(len(self.others))]
+        keys = [other.value.alias(name) for other, name in zip(self.others, names, strict=True)]
+        there = [self._there(facts).select(*keys)] if self.table else []
+        if self.is_same:
+            there.append(facts.frame.select(*keys))
+        has_key = _all_there([F.col(name) for name in names])
+        found = reduce(DataFrame.union, there).where(has_key).distinct().withColumn(f"{label}_found", F.lit(True))
+        here = {f"{name}_here": column.value for name, column in zip(names, self.columns, strict=True)}
+        is_equal = [F.col(f"{name}_here") == F.col(name) for name in names]
+        return frame.withColumns(here).join(found, reduce(and_, is_equal), "left")
+
+    def _there(self, facts: Facts) -> DataFrame:
+        """Return the rows that the other table will have, those of this write left out."""
+        frame = facts.audit.spark.table(self.table)
+        replaced = facts.audit.replaced
+        if not self.is_same or replaced is None:
+            return frame
+        gone = replaced()
+        kinds = {field.name.lower(): field for field in facts.audit.schema}
+        fields = [kinds[name.lower()] for name in facts.names]
+        return frame.where(~in_partitions(fields, gone)) if gone else frame
+
+    def wrong(self, label: str) -> Column | None:
+        return self.condition & F.col(f"{label}_found").isNull()
+
+
+def _is_same(table: str, target: Target) -> bool:
+    """Whether a name means the table that is written, and no view of this session."""
+    catalog = target.spark.catalog
+    try:
+        named = str(TableName.parse(table, default_database=catalog.currentDatabase()))
+    except InvalidInputError:  # of another catalog
+        return False
+    return named == target.table and ("." in table or not catalog.getTable(table).isTemporary)
+
+
+def _all_there(values: Sequence[Column]) -> Column:
+    return reduce(and_, (value.isNotNull() for value in values))
+
+
+def _shown(columns: Sequence[ColumnPath]) -> str:
+    return ", ".join(column.shown for column in columns)
+
+
+def _comparable(one: DataType, other: DataType) -> bool:
+    """Whether values of two types are equal where they look equal."""
+    if isinstance(one, NumericType) and isinstance(other, NumericType):
+        floats = [isinstance(kind, (FloatType, DoubleType)) for kind in (one, other)]
+        return all(floats) or (not any(floats) and _digits(one, other) <= MAX_DIGITS)
+    return (is_text(one) and is_text(other)) or one.simpleString() == other.simpleString()
+
+
+def _digits(*kinds: NumericType) -> int:
+    """Return how many digits the values of some types of exact numbers have, before and after the point."""
+    sizes = [
+        (kind.precision - kind.scale, kind.scale) if isinstance(kind, DecimalType) else (DIGITS[kind.typeName()], 0)
+        for kind in kinds
+    ]
+    return max(before for before, _ in sizes) + max(after for _, after in sizes)
