@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from table_writer.display.render import Summary, size
-from table_writer.display.report import (
-    AbortedUpload,
-    DeletedPath,
-    Finding,
-    KeptPath,
-    PartitionDetail,
-    Report,
-    UploadDetail,
-    VersionSummary,
-    plot_versions,
-)
+from table_writer.display.plot import plot_versions
+from table_writer.display.render import Columns, Grid, size
+from table_writer.display.report import Report, columns_of_partitions, size_of, tags_line, who
 from table_writer.display.write_result import check_grids, checks_in_short
 from table_writer.model.check_result import CheckResult
 
@@ -25,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
+    "DELETED",
     "AbortedUpload",
     "DeletedPath",
     "DoctorReport",
@@ -33,7 +26,6 @@ __all__ = [
     "KeptPath",
     "PartitionDetail",
     "RecoverReport",
-    "Report",
     "RestoreReport",
     "RollbackReport",
     "UploadDetail",
@@ -44,9 +36,132 @@ __all__ = [
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class VersionSummary:
+    """One entry of the log in one line.
+
+    ``state`` is ``"published"``, ``"abandoned"`` or ``"in doubt"``; ``rows`` is ``None`` where other tools wrote them.
+    """
+
+    version: int
+    operation: str
+    mode: str
+    state: str
+    created_at: datetime
+    write_id: str
+    user: str
+    host: str
+    application_id: str
+    settles: int | None
+    added_count: int
+    replaced_count: int
+    dropped_count: int
+    rows: int | None
+    files: int
+    bytes: int
+    tags: Mapping[str, str]
+    idempotency_key: str
+    checks: tuple[CheckResult, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionDetail:
+    """One partition of an entry: what it changes, from where to where."""
+
+    name: str
+    change: str  # added, replaced, dropped
+    rows: int | None
+    files: int
+    bytes: int
+    old_location: str | None
+    new_location: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeletedPath:
+    """A location that a vacuum deletes, with every object in it."""
+
+    location: str
+    reason: str
+    bytes: int
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadDetail:
+    """A pending upload below a table's root, and whose it is.
+
+    ``owner`` is ``"running"``, ``"dead"``, ``"young"`` (no registration, and not old enough to tell), ``"settled"``
+    (left by a late attempt), ``"in doubt"`` or ``"another tool"``.
+    """
+
+    key: str
+    upload_id: str
+    write_id: str | None
+    owner: str
+    age_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing the doctor looked at.
+
+    ``status`` is ``"ok"``, ``"note"``, ``"warning"`` or ``"error"``.
+    """
+
+    check: str
+    status: str
+    message: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptPath:
+    """A location that a vacuum leaves alone, and why."""
+
+    location: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbortedUpload:
+    """A pending upload that was given up."""
+
+    key: str
+    upload_id: str
+
+
+def _changes(one: VersionSummary) -> str:
+    named = (("+", one.added_count), ("~", one.replaced_count), ("-", one.dropped_count))
+    return " ".join(f"{sign}{count}" for sign, count in named if count) or "-"
+
+
+PARTITIONS: Final = columns_of_partitions("change")
+
+DELETED: Final[Columns] = {
+    "location": "location",
+    "why": "reason",
+    "objects": lambda path: len(path.keys),
+    "size": size_of,
+}
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HistoryReport(Report):
     """The versions of a table, newest first."""
+
+    COLUMNS: ClassVar[Columns] = {
+        "version": lambda one: str(one.version),
+        "state": "state",
+        "when (UTC)": "created_at",
+        "what": lambda one: one.mode if one.settles is None else f"recover {one.settles}",
+        "who": who,
+        "partitions": _changes,
+        "rows": "rows",
+        "size": size_of,
+        "checks": lambda one: checks_in_short(one.checks),
+    }
+    ROWS: ClassVar[str] = "versions"
 
     versions: tuple[VersionSummary, ...] = ()
 
@@ -76,36 +191,19 @@ class HistoryReport(Report):
         """
         return plot_versions(self.table, self.versions, axes)
 
-    def _summary(self) -> Summary:
-        return Summary(
-            subject=self.table,
-            headline=f"{self.table}: {len(self.versions)} version(s)",
-            headings=("version", "state", "when (UTC)", "what", "who", "partitions", "rows", "size", "checks"),
-            rows=tuple(
-                (
-                    str(one.version),
-                    one.state,
-                    f"{one.created_at:%Y-%m-%d %H:%M:%S}",
-                    one.mode if one.settles is None else f"recover {one.settles}",
-                    f"{one.user}@{one.host}",
-                    _changes(one),
-                    "?" if one.rows is None else f"{one.rows:,}",
-                    size(one.bytes),
-                    checks_in_short(one.checks),
-                )
-                for one in self.versions
-            ),
-            lines=tuple(
-                f"version {one.version}: {', '.join(f'{name}={value}' for name, value in one.tags.items())}"
-                for one in self.versions
-                if one.tags
-            ),
-        )
+    def _headline(self) -> str:
+        return f": {len(self.versions)} version(s)"
+
+    def _lines(self) -> Iterator[str]:
+        return (f"version {one.version}: {tags_line(one.tags)}" for one in self.versions if one.tags)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class VersionReport(Report):
     """One version, partition by partition."""
+
+    COLUMNS: ClassVar[Columns] = {**PARTITIONS, "location": lambda one: one.new_location or "(dropped)"}
+    ROWS: ClassVar[str] = "partitions"
 
     summary: VersionSummary
     partitions: tuple[PartitionDetail, ...] = ()
@@ -116,32 +214,20 @@ class VersionReport(Report):
         """What its checks found, without example rows."""
         return self.summary.checks
 
-    def _summary(self) -> Summary:
+    def _headline(self) -> str:
+        return f" version {self.summary.version}: {self.summary.mode}, {self.summary.state}"
+
+    def _grids(self) -> tuple[Grid, ...]:
+        return check_grids(self.checks)
+
+    def _lines(self) -> Iterator[str]:
         one = self.summary
-        return Summary(
-            subject=self.table,
-            headline=f"{self.table} version {one.version}: {one.mode}, {one.state}",
-            headings=("partition", "", "rows", "files", "size", "location"),
-            rows=tuple(
-                (
-                    p.name,
-                    p.change,
-                    "?" if p.rows is None else f"{p.rows:,}",
-                    f"{p.files:,}",
-                    size(p.bytes),
-                    p.new_location or "(dropped)",
-                )
-                for p in self.partitions
-            ),
-            grids=check_grids(one.checks),
-            lines=(
-                f"write_id {one.write_id}, {one.created_at:%Y-%m-%d %H:%M:%S} UTC",
-                f"by {one.user}@{one.host} {one.application_id}",
-                *(f"{name}={value}" for name, value in one.tags.items()),
-                *((f"idempotency key {one.idempotency_key}",) if one.idempotency_key else ()),
-                *(f"deletes {location}" for location in self.deletes),
-            ),
-        )
+        yield f"write_id {one.write_id}, {one.created_at:%Y-%m-%d %H:%M:%S} UTC"
+        yield f"by {who(one)} {one.application_id}"
+        yield from (f"{name}={value}" for name, value in one.tags.items())
+        if one.idempotency_key:
+            yield f"idempotency key {one.idempotency_key}"
+        yield from (f"deletes {location}" for location in self.deletes)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -166,6 +252,9 @@ class RecoverReport(Report):
         Versions whose entries are lost, and which the log goes on without; in a dry run those that it would.
     """
 
+    COLUMNS: ClassVar[Columns] = {"version": lambda pair: str(pair[0]), "outcome": lambda pair: pair[1]}
+    ROWS: ClassVar[str] = "_outcomes"
+
     settled: Mapping[int, str] = field(default_factory=dict)
     put_right: tuple[str, ...] = ()
     superseded: tuple[str, ...] = ()
@@ -175,37 +264,37 @@ class RecoverReport(Report):
     lost: tuple[int, ...] = ()
     dry_run: bool = False
 
-    def _summary(self) -> Summary:
-        done = len(self.settled) + len(self.put_right) + len(self.finished_vacuums) + len(self.unfinished_vacuums)
-        settled, right = ("to settle", "to put right") if self.dry_run else ("settled", "put right")
-        return Summary(
-            subject=self.table,
-            headline=(
-                f"{self.table}: {len(self.settled)} version(s) {settled}, {len(self.put_right)} partition(s) {right}"
-                if done
-                else f"{self.table}: nothing is in doubt"
-            )
-            + (
-                f", {len(self.lost)} version(s) {'to give up as lost' if self.dry_run else 'given up as lost'}"
-                if self.lost
-                else ""
-            ),
-            headings=("version", "outcome"),
-            rows=tuple((str(version), outcome) for version, outcome in sorted(self.settled.items())),
-            lines=(
-                *(f"version {version} is lost: the log goes on without it" for version in self.lost),
-                *(f"{right}: {name}" for name in self.put_right),
-                *(f"left alone, moved by another tool: {name}" for name in self.superseded),
-                *(f"vacuum version {version} finished" for version in self.finished_vacuums),
-                *(f"vacuum version {version} has died: run a vacuum" for version in self.unfinished_vacuums),
-                *(f"not in the metastore, dropped by another tool: {name}" for name in self.missing),
-            ),
+    @property
+    def _outcomes(self) -> Iterable[tuple[int, str]]:
+        return sorted(self.settled.items())
+
+    def _headline(self) -> str:
+        settled, right, lost = (
+            ("to settle", "to put right", "to give up as lost")
+            if self.dry_run
+            else ("settled", "put right", "given up as lost")
         )
+        done = self.settled or self.put_right or self.finished_vacuums or self.unfinished_vacuums
+        counts = f"{len(self.settled)} version(s) {settled}, {len(self.put_right)} partition(s) {right}"
+        more = f", {len(self.lost)} version(s) {lost}" if self.lost else ""
+        return f": {counts if done else 'nothing is in doubt'}{more}"
+
+    def _lines(self) -> Iterator[str]:
+        right = "to put right" if self.dry_run else "put right"
+        yield from (f"version {version} is lost: the log goes on without it" for version in self.lost)
+        yield from (f"{right}: {name}" for name in self.put_right)
+        yield from (f"left alone, moved by another tool: {name}" for name in self.superseded)
+        yield from (f"vacuum version {version} finished" for version in self.finished_vacuums)
+        yield from (f"vacuum version {version} has died: run a vacuum" for version in self.unfinished_vacuums)
+        yield from (f"not in the metastore, dropped by another tool: {name}" for name in self.missing)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RollbackReport(Report):
     """What a rollback has put back, or would put back; ``version`` is its own entry's."""
+
+    COLUMNS: ClassVar[Columns] = PARTITIONS
+    ROWS: ClassVar[str] = "partitions"
 
     to_version: int
     version: int | None
@@ -213,24 +302,15 @@ class RollbackReport(Report):
     notes: tuple[str, ...] = ()
     dry_run: bool = False
 
-    def _summary(self) -> Summary:
+    def _headline(self) -> str:
+        if not self.partitions:
+            return f": already as it was at version {self.to_version}, nothing to do"
         what = "would be put back" if self.dry_run else "put back"
-        count = len(self.partitions)
-        return Summary(
-            subject=self.table,
-            headline=(
-                f"{self.table}: {count} partition(s) {what} to version {self.to_version}"
-                + (f" (as version {self.version})" if self.version else "")
-                if count
-                else f"{self.table}: already as it was at version {self.to_version}, nothing to do"
-            ),
-            headings=("partition", "", "rows", "files", "size"),
-            rows=tuple(
-                (p.name, p.change, "?" if p.rows is None else f"{p.rows:,}", f"{p.files:,}", size(p.bytes))
-                for p in self.partitions
-            ),
-            lines=tuple(f"note: {note}" for note in self.notes),
-        )
+        own = f" (as version {self.version})" if self.version else ""
+        return f": {len(self.partitions)} partition(s) {what} to version {self.to_version}{own}"
+
+    def _lines(self) -> Iterator[str]:
+        return (f"note: {note}" for note in self.notes)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -258,6 +338,10 @@ class VacuumReport(Report):
         What could not be deleted; the next vacuum takes it over.
     """
 
+    COLUMNS: ClassVar[Columns] = DELETED
+    ROWS: ClassVar[str] = "deleted"
+    DERIVED: ClassVar[tuple[str, ...]] = ("bytes_freed",)
+
     version: int | None = None
     deleted: tuple[DeletedPath, ...] = ()
     aborted: tuple[AbortedUpload, ...] = ()
@@ -273,28 +357,20 @@ class VacuumReport(Report):
         """Bytes of all deleted objects."""
         return sum(path.bytes for path in self.deleted)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, ``bytes_freed`` included."""
-        return {**super().to_dict(), "bytes_freed": self.bytes_freed}
-
-    def _summary(self) -> Summary:
-        objects = sum(len(path.keys) for path in self.deleted)
-        verb = "would free" if self.dry_run else "freed"
-        return Summary(
-            subject=self.table,
-            headline=(
-                f"{self.table}: {verb} {size(self.bytes_freed)} in {objects:,} objects of {len(self.deleted)}"
-                f" location(s); {len(self.aborted):,} upload(s) {'to abort' if self.dry_run else 'aborted'},"
-                f" log entries {'to trim' if self.dry_run else 'trimmed'}: {len(self.trimmed_versions):,}"
-            ),
-            headings=("location", "why", "objects", "size"),
-            rows=tuple((path.location, path.reason, f"{len(path.keys):,}", size(path.bytes)) for path in self.deleted),
-            lines=(
-                *(f"FAILED: {failure}" for failure in self.failures),
-                *(f"version {version} is in doubt: run `table-writer recover`" for version in self.in_doubt),
-                *(f"kept {one.location}: {one.reason}" for one in self.kept),
-            ),
+    def _headline(self) -> str:
+        freed, aborted, trimmed = (
+            ("would free", "to abort", "to trim") if self.dry_run else ("freed", "aborted", "trimmed")
         )
+        objects = sum(len(path.keys) for path in self.deleted)
+        return (
+            f": {freed} {size(self.bytes_freed)} in {objects:,} objects of {len(self.deleted)} location(s);"
+            f" {len(self.aborted):,} upload(s) {aborted}, log entries {trimmed}: {len(self.trimmed_versions):,}"
+        )
+
+    def _lines(self) -> Iterator[str]:
+        yield from (f"FAILED: {failure}" for failure in self.failures)
+        yield from (f"version {version} is in doubt: run `table-writer recover`" for version in self.in_doubt)
+        yield from (f"kept {one.location}: {one.reason}" for one in self.kept)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -313,31 +389,35 @@ class UploadsReport(Report):
         What could not be aborted or deleted; call again.
     """
 
+    COLUMNS: ClassVar[Columns] = {
+        "whose": "owner",
+        "key": "key",
+        "write_id": lambda one: one.write_id or "-",
+        "age": lambda one: f"{one.age_seconds / 3600:.1f} h",
+    }
+    ROWS: ClassVar[str] = "uploads"
+
     uploads: tuple[UploadDetail, ...] = ()
     aborted: tuple[AbortedUpload, ...] = ()
     deleted: tuple[DeletedPath, ...] = ()
     failures: tuple[str, ...] = ()
     dry_run: bool = True
 
-    def _summary(self) -> Summary:
+    def _headline(self) -> str:
         files = sum(len(path.keys) for path in self.deleted)
-        aborted = (
-            f"; {len(self.aborted):,} aborted, {files:,} file(s) of dead writes deleted" if not self.dry_run else ""
-        )
-        return Summary(
-            subject=self.table,
-            headline=f"{self.table}: {len(self.uploads):,} pending upload(s){aborted}",
-            headings=("whose", "key", "write_id", "age"),
-            rows=tuple(
-                (one.owner, one.key, one.write_id or "-", f"{one.age_seconds / 3600:.1f} h") for one in self.uploads
-            ),
-            lines=tuple(f"FAILED: {failure}" for failure in self.failures),
-        )
+        done = "" if self.dry_run else f"; {len(self.aborted):,} aborted, {files:,} file(s) of dead writes deleted"
+        return f": {len(self.uploads):,} pending upload(s){done}"
+
+    def _lines(self) -> Iterator[str]:
+        return (f"FAILED: {failure}" for failure in self.failures)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RestoreReport(Report):
     """Partitions that were added to the metastore from the log, or would be."""
+
+    COLUMNS: ClassVar[Columns] = PARTITIONS
+    ROWS: ClassVar[str] = "partitions"
 
     version: int | None = None
     partitions: tuple[PartitionDetail, ...] = ()
@@ -346,26 +426,25 @@ class RestoreReport(Report):
     notes: tuple[str, ...] = ()
     dry_run: bool = False
 
-    def _summary(self) -> Summary:
+    def _headline(self) -> str:
         verb = "would be added" if self.dry_run else "added"
-        return Summary(
-            subject=self.table,
-            headline=f"{self.table}: {len(self.partitions)} partition(s) {verb}, {self.present_count} there already",
-            headings=("partition", "", "rows", "files", "size"),
-            rows=tuple(
-                (p.name, p.change, "?" if p.rows is None else f"{p.rows:,}", f"{p.files:,}", size(p.bytes))
-                for p in self.partitions
-            ),
-            lines=(
-                *(f"NOT ADDED {name}: {reason}" for name, reason in self.not_there.items()),
-                *(f"note: {note}" for note in self.notes),
-            ),
-        )
+        return f": {len(self.partitions)} partition(s) {verb}, {self.present_count} there already"
+
+    def _lines(self) -> Iterator[str]:
+        yield from (f"NOT ADDED {name}: {reason}" for name, reason in self.not_there.items())
+        yield from (f"note: {note}" for note in self.notes)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DoctorReport(Report):
     """What the doctor found, worst first; ``healthy`` if there is neither warning nor error."""
+
+    COLUMNS: ClassVar[Columns] = {  # two columns of words stand left; a third would stand right
+        "status": "status",
+        "finding": lambda one: f"{one.check}: {one.message}",
+    }
+    ROWS: ClassVar[str] = "findings"
+    DERIVED: ClassVar[tuple[str, ...]] = ("healthy",)
 
     findings: tuple[Finding, ...] = ()
 
@@ -374,21 +453,9 @@ class DoctorReport(Report):
         """Whether nothing has to be changed."""
         return all(finding.status in {"ok", "note"} for finding in self.findings)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, ``healthy`` included."""
-        return {**super().to_dict(), "healthy": self.healthy}
+    def _headline(self) -> str:
+        troubled = sum(finding.status in {"warning", "error"} for finding in self.findings)
+        return f": {len(self.findings)} checks, {troubled} to look at"
 
-    def _summary(self) -> Summary:
-        troubled = [finding for finding in self.findings if finding.status in {"warning", "error"}]
-        return Summary(
-            subject=self.table,
-            headline=f"{self.table}: {len(self.findings)} checks, {len(troubled)} to look at",
-            headings=("status", "finding"),  # two columns of words stand left; a third would stand right
-            rows=tuple((finding.status, f"{finding.check}: {finding.message}") for finding in self.findings),
-            lines=tuple(f"{finding.check}: {finding.advice}" for finding in self.findings if finding.advice),
-        )
-
-
-def _changes(one: VersionSummary) -> str:
-    named = (("+", one.added_count), ("~", one.replaced_count), ("-", one.dropped_count))
-    return " ".join(f"{sign}{count}" for sign, count in named if count) or "-"
+    def _lines(self) -> Iterator[str]:
+        return (f"{finding.check}: {finding.advice}" for finding in self.findings if finding.advice)
