@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from table_writer.display.render import Columns, size
 from table_writer.display.report import Report
@@ -80,8 +80,20 @@ class SchemaVerdict:
         return not self.problems
 
 
+PLAN_COLUMNS: Final[Columns] = {
+    "partition": lambda one: one.name or WHOLE_TABLE,
+    "": "action",
+    "rows": "rows",
+    "copied files": lambda one: one.copied_files or "-",
+    "copied": lambda one: size(one.copied_bytes) if one.copied_files else "-",
+    "new location": lambda one: one.location or "(dropped)",
+}
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
-class PlanReport(Report):
+class PlanReport(
+    Report, rows="partitions", columns=PLAN_COLUMNS, derived=("ok", "rows", "copied_files", "copied_bytes")
+):
     """What a write would do. Nothing was written, and nothing is promised: others write too.
 
     Parameters
@@ -121,17 +133,6 @@ class PlanReport(Report):
     >>> report.ok, report.to_dict()["schema"]["fits"]
     (True, True)
     """
-
-    COLUMNS: ClassVar[Columns] = {
-        "partition": lambda one: one.name or WHOLE_TABLE,
-        "": "action",
-        "rows": "rows",
-        "copied files": lambda one: one.copied_files or "-",
-        "copied": lambda one: size(one.copied_bytes) if one.copied_files else "-",
-        "new location": lambda one: one.location or "(dropped)",
-    }
-    ROWS: ClassVar[str] = "partitions"
-    DERIVED: ClassVar[tuple[str, ...]] = ("ok", "rows", "copied_files", "copied_bytes")
 
     mode: str
     base_version: int

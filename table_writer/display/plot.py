@@ -17,17 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["plot_versions", "rolled_back"]
 
 LIVE: Final = "published"
-
 TAKEN_BACK: Final = "rolled back"
-
 MARKERS: Final[Mapping[str, str]] = {LIVE: "o", TAKEN_BACK: "v", "abandoned": "X", "in doubt": "D"}
-
 FILLED: Final = frozenset({LIVE})
-
 SHOWN_CHARACTERS: Final = 60  # of a name
-
 EDGE: Final = timedelta(hours=1)  # on both sides of a single version, which is a point in time
-
 ROLLBACK: Final = re.compile(r"rollback to version (\d+)")
 
 

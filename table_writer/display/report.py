@@ -16,7 +16,9 @@ from table_writer.errors import printable
 from table_writer.model.table import WHOLE_TABLE
 
 __all__ = [
+    "FAILURES",
     "IGNORED_BY_MATH",
+    "NOTES",
     "STYLE",
     "Report",
     "columns_of_partitions",
@@ -29,17 +31,12 @@ __all__ = [
 
 
 SHOWN_LINES: Final = 12  # below the table
-
 REPORT_FORMAT: Final = 1
-
 LONG: Final = 60  # characters; a longer cell is wrapped in a box that scrolls, and none is cut
-
 TROUBLES: Final = ("PROBLEM: ", "FAILED: ", "NOT ADDED ")
-
 IGNORED_BY_MATH: Final = (
     "tex2jax_ignore mathjax_ignore"  # else Jupyter would set what stands between two $ as a formula
 )
-
 TONES: Final = {
     "good": frozenset({"ok", "passed", "published"}),
     "bad": frozenset({"abandoned", "dead", "error", "failed (error)"}),
@@ -49,9 +46,7 @@ TONES: Final = {
     "other": frozenset({"replace", "replaced"}),
     "less": frozenset({"dropped", "emptied", "empty"}),
 }
-
 SIGNS: Final = {"good": "✓", "bad": "✗", "doubt": "!", "add": "+", "more": "»", "other": "~", "less": "−"}
-
 COLOURS: Final = {  # red, green, blue: each against white and against black at least 3:1, for the signs
     "good": "22,146,84",
     "bad": "222,62,62",
@@ -89,19 +84,31 @@ def tags_line(tags: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in tags.items())
 
 
+NOTES: Final = {"note: {}": "notes"}
+FAILURES: Final = {"FAILED: {}": "failures"}
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Report:
-    """A report on one table: its headline, its first table and the lines below, as text, HTML and plain values.
+    """A report on one table, as text, HTML and plain values.
 
-    ``COLUMNS`` are those of the first table, which has a row for each item of the attribute ``ROWS``. ``DERIVED`` names
-    the properties that plain values include, here and in any dataclass that a report holds.
+    A subclass declares ``rows``, the attribute whose items are the rows of its first table, and their ``columns``;
+    ``lines``, what stands below all tables: by template the attribute with whose items it is filled, one line each;
+    and ``derived``, the properties that plain values include.
     """
 
-    COLUMNS: ClassVar[Columns] = {}
-    ROWS: ClassVar[str] = ""
-    DERIVED: ClassVar[tuple[str, ...]] = ()
+    ROWS: ClassVar[str]
+    COLUMNS: ClassVar[Columns]
+    LINES: ClassVar[Mapping[str, str]]
+    DERIVED: ClassVar[tuple[str, ...]]  # any dataclass that a report holds may have it
 
     table: str
+
+    def __init_subclass__(
+        cls, *, rows: str, columns: Columns, lines: Mapping[str, str] | None = None, derived: tuple[str, ...] = ()
+    ) -> None:
+        super().__init_subclass__()
+        cls.ROWS, cls.COLUMNS, cls.LINES, cls.DERIVED = rows, columns, lines or {}, derived
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values: what ``--json`` prints."""
@@ -139,7 +146,7 @@ class Report:
 
     def _lines(self) -> Iterable[str]:
         """Return what stands below all tables."""
-        return ()
+        return (form.format(one) for form, name in self.LINES.items() for one in getattr(self, name))
 
 
 def _shortened(summary: Summary) -> Summary:

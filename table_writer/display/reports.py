@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 
 from table_writer.display.plot import plot_versions
 from table_writer.display.render import Columns, Grid, size
-from table_writer.display.report import Report, columns_of_partitions, size_of, tags_line, who
+from table_writer.display.report import FAILURES, NOTES, Report, columns_of_partitions, size_of, tags_line, who
 from table_writer.display.write_result import check_grids, checks_in_short
 from table_writer.model.check_result import CheckResult
+from table_writer.model.location import Location
+from table_writer.storage.object_store import ObjectInfo
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,6 +88,16 @@ class DeletedPath:
     bytes: int
     keys: tuple[str, ...]
 
+    @classmethod
+    def of(cls, location: Location, reason: str, objects: Sequence[ObjectInfo]) -> DeletedPath:
+        """Describe what was found there."""
+        return cls(
+            location=str(location),
+            reason=reason,
+            bytes=sum(found.size_bytes for found in objects),
+            keys=tuple(found.key for found in objects),
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class UploadDetail:
@@ -146,22 +158,22 @@ DELETED: Final[Columns] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class HistoryReport(Report):
-    """The versions of a table, newest first."""
+HISTORY_COLUMNS: Final[Columns] = {
+    "version": lambda one: str(one.version),
+    "state": "state",
+    "when (UTC)": "created_at",
+    "what": lambda one: one.mode if one.settles is None else f"recover {one.settles}",
+    "who": who,
+    "partitions": _changes,
+    "rows": "rows",
+    "size": size_of,
+    "checks": lambda one: checks_in_short(one.checks),
+}
 
-    COLUMNS: ClassVar[Columns] = {
-        "version": lambda one: str(one.version),
-        "state": "state",
-        "when (UTC)": "created_at",
-        "what": lambda one: one.mode if one.settles is None else f"recover {one.settles}",
-        "who": who,
-        "partitions": _changes,
-        "rows": "rows",
-        "size": size_of,
-        "checks": lambda one: checks_in_short(one.checks),
-    }
-    ROWS: ClassVar[str] = "versions"
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HistoryReport(Report, rows="versions", columns=HISTORY_COLUMNS):
+    """The versions of a table, newest first."""
 
     versions: tuple[VersionSummary, ...] = ()
 
@@ -199,11 +211,10 @@ class HistoryReport(Report):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class VersionReport(Report):
+class VersionReport(
+    Report, rows="partitions", columns={**PARTITIONS, "location": lambda one: one.new_location or "(dropped)"}
+):
     """One version, partition by partition."""
-
-    COLUMNS: ClassVar[Columns] = {**PARTITIONS, "location": lambda one: one.new_location or "(dropped)"}
-    ROWS: ClassVar[str] = "partitions"
 
     summary: VersionSummary
     partitions: tuple[PartitionDetail, ...] = ()
@@ -231,7 +242,9 @@ class VersionReport(Report):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RecoverReport(Report):
+class RecoverReport(
+    Report, rows="_outcomes", columns={"version": lambda pair: str(pair[0]), "outcome": lambda pair: pair[1]}
+):
     """What was in doubt, and how it ended.
 
     Parameters
@@ -251,9 +264,6 @@ class RecoverReport(Report):
     lost
         Versions whose entries are lost, and which the log goes on without; in a dry run those that it would.
     """
-
-    COLUMNS: ClassVar[Columns] = {"version": lambda pair: str(pair[0]), "outcome": lambda pair: pair[1]}
-    ROWS: ClassVar[str] = "_outcomes"
 
     settled: Mapping[int, str] = field(default_factory=dict)
     put_right: tuple[str, ...] = ()
@@ -290,11 +300,8 @@ class RecoverReport(Report):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RollbackReport(Report):
+class RollbackReport(Report, rows="partitions", columns=PARTITIONS, lines=NOTES):
     """What a rollback has put back, or would put back; ``version`` is its own entry's."""
-
-    COLUMNS: ClassVar[Columns] = PARTITIONS
-    ROWS: ClassVar[str] = "partitions"
 
     to_version: int
     version: int | None
@@ -309,12 +316,19 @@ class RollbackReport(Report):
         own = f" (as version {self.version})" if self.version else ""
         return f": {len(self.partitions)} partition(s) {what} to version {self.to_version}{own}"
 
-    def _lines(self) -> Iterator[str]:
-        return (f"note: {note}" for note in self.notes)
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class VacuumReport(Report):
+class VacuumReport(
+    Report,
+    rows="deleted",
+    columns=DELETED,
+    lines={
+        **FAILURES,
+        "version {} is in doubt: run `table-writer recover`": "in_doubt",
+        "kept {0.location}: {0.reason}": "kept",
+    },
+    derived=("bytes_freed",),
+):
     """What a vacuum has deleted, or would delete.
 
     Parameters
@@ -337,10 +351,6 @@ class VacuumReport(Report):
     failures
         What could not be deleted; the next vacuum takes it over.
     """
-
-    COLUMNS: ClassVar[Columns] = DELETED
-    ROWS: ClassVar[str] = "deleted"
-    DERIVED: ClassVar[tuple[str, ...]] = ("bytes_freed",)
 
     version: int | None = None
     deleted: tuple[DeletedPath, ...] = ()
@@ -367,14 +377,17 @@ class VacuumReport(Report):
             f" {len(self.aborted):,} upload(s) {aborted}, log entries {trimmed}: {len(self.trimmed_versions):,}"
         )
 
-    def _lines(self) -> Iterator[str]:
-        yield from (f"FAILED: {failure}" for failure in self.failures)
-        yield from (f"version {version} is in doubt: run `table-writer recover`" for version in self.in_doubt)
-        yield from (f"kept {one.location}: {one.reason}" for one in self.kept)
+
+UPLOADS_COLUMNS: Final[Columns] = {
+    "whose": "owner",
+    "key": "key",
+    "write_id": lambda one: one.write_id or "-",
+    "age": lambda one: f"{one.age_seconds / 3600:.1f} h",
+}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class UploadsReport(Report):
+class UploadsReport(Report, rows="uploads", columns=UPLOADS_COLUMNS, lines=FAILURES):
     """Pending uploads below a table's root; they take space and are in no listing of objects.
 
     Parameters
@@ -389,14 +402,6 @@ class UploadsReport(Report):
         What could not be aborted or deleted; call again.
     """
 
-    COLUMNS: ClassVar[Columns] = {
-        "whose": "owner",
-        "key": "key",
-        "write_id": lambda one: one.write_id or "-",
-        "age": lambda one: f"{one.age_seconds / 3600:.1f} h",
-    }
-    ROWS: ClassVar[str] = "uploads"
-
     uploads: tuple[UploadDetail, ...] = ()
     aborted: tuple[AbortedUpload, ...] = ()
     deleted: tuple[DeletedPath, ...] = ()
@@ -408,16 +413,10 @@ class UploadsReport(Report):
         done = "" if self.dry_run else f"; {len(self.aborted):,} aborted, {files:,} file(s) of dead writes deleted"
         return f": {len(self.uploads):,} pending upload(s){done}"
 
-    def _lines(self) -> Iterator[str]:
-        return (f"FAILED: {failure}" for failure in self.failures)
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RestoreReport(Report):
+class RestoreReport(Report, rows="partitions", columns=PARTITIONS):
     """Partitions that were added to the metastore from the log, or would be."""
-
-    COLUMNS: ClassVar[Columns] = PARTITIONS
-    ROWS: ClassVar[str] = "partitions"
 
     version: int | None = None
     partitions: tuple[PartitionDetail, ...] = ()
@@ -435,16 +434,15 @@ class RestoreReport(Report):
         yield from (f"note: {note}" for note in self.notes)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class DoctorReport(Report):
-    """What the doctor found, worst first; ``healthy`` if there is neither warning nor error."""
+DOCTOR_COLUMNS: Final[Columns] = {  # two columns of words stand left; a third would stand right
+    "status": "status",
+    "finding": lambda one: f"{one.check}: {one.message}",
+}
 
-    COLUMNS: ClassVar[Columns] = {  # two columns of words stand left; a third would stand right
-        "status": "status",
-        "finding": lambda one: f"{one.check}: {one.message}",
-    }
-    ROWS: ClassVar[str] = "findings"
-    DERIVED: ClassVar[tuple[str, ...]] = ("healthy",)
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DoctorReport(Report, rows="findings", columns=DOCTOR_COLUMNS, derived=("healthy",)):
+    """What the doctor found, worst first; ``healthy`` if there is neither warning nor error."""
 
     findings: tuple[Finding, ...] = ()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import ClassVar, Final
+from typing import Final
 
 from table_writer.display.render import Columns, Grid, counted, size
 from table_writer.display.report import Report, size_of, tags_line, who
@@ -91,8 +91,22 @@ class StagedPartitionDetail:
     bytes: int
 
 
+STAGED_COLUMNS: Final[Columns] = {
+    "write_id": "write_id",
+    "state": "state",
+    "what": "mode",
+    "staged at": "created_at",
+    "expires (UTC)": "expires_at",
+    "who": who,
+    "partitions": "partitions_count",
+    "rows": "rows",
+    "size": size_of,
+    "checks": lambda one: checks_in_short(one.checks),
+}
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
-class StagedReport(Report):
+class StagedReport(Report, rows="staged", columns=STAGED_COLUMNS):
     """The staged writes of a table, newest first; ``unreadable`` says why the others cannot be shown or published.
 
     Examples
@@ -100,20 +114,6 @@ class StagedReport(Report):
     >>> StagedReport(table="mart.orders")
     mart.orders: nothing is staged
     """
-
-    COLUMNS: ClassVar[Columns] = {
-        "write_id": "write_id",
-        "state": "state",
-        "what": "mode",
-        "staged at": "created_at",
-        "expires (UTC)": "expires_at",
-        "who": who,
-        "partitions": "partitions_count",
-        "rows": "rows",
-        "size": size_of,
-        "checks": lambda one: checks_in_short(one.checks),
-    }
-    ROWS: ClassVar[str] = "staged"
 
     staged: tuple[StagedSummary, ...] = ()
     unreadable: Mapping[str, str] = field(default_factory=dict)
@@ -126,8 +126,16 @@ class StagedReport(Report):
         yield from (f"{one.write_id}: {tags_line(one.tags)}" for one in self.staged if one.tags)
 
 
+STAGED_DETAIL_COLUMNS: Final[Columns] = {
+    "partition": lambda one: one.name or WHOLE_TABLE,
+    "rows": "rows",
+    "files": "files",
+    "size": size_of,
+}
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
-class StagedDetail(Report):
+class StagedDetail(Report, rows="partitions", columns=STAGED_DETAIL_COLUMNS):
     """One staged write: its partitions, its checks, and what the footers of its files say of the columns.
 
     Parameters
@@ -141,14 +149,6 @@ class StagedDetail(Report):
     notes
         What a person should know.
     """
-
-    COLUMNS: ClassVar[Columns] = {
-        "partition": lambda one: one.name or WHOLE_TABLE,
-        "rows": "rows",
-        "files": "files",
-        "size": size_of,
-    }
-    ROWS: ClassVar[str] = "partitions"
 
     summary: StagedSummary
     partitions: tuple[StagedPartitionDetail, ...] = ()
@@ -182,7 +182,7 @@ class StagedDetail(Report):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class DiscardReport(Report):
+class DiscardReport(Report, rows="deleted", columns=DELETED):
     """What discarding a staged write has removed, or would remove.
 
     Parameters
@@ -198,9 +198,6 @@ class DiscardReport(Report):
     failures
         What could not be deleted; vacuum takes it over.
     """
-
-    COLUMNS: ClassVar[Columns] = DELETED
-    ROWS: ClassVar[str] = "deleted"
 
     write_id: str
     version: int | None = None
@@ -280,15 +277,7 @@ def discard_report(table: Table, layout: TableLayout, write_id: str, done: Vacuu
         write_id=write_id,
         version=done.version,
         aborted=sum(len(one.uploads) for one in done.dead_writes),
-        deleted=tuple(
-            DeletedPath(
-                location=str(layout.data(one.write_id)),
-                reason=one.reason,
-                bytes=sum(found.size_bytes for found in one.objects),
-                keys=tuple(found.key for found in one.objects),
-            )
-            for one in done.dead_writes
-        ),
+        deleted=tuple(DeletedPath.of(layout.data(one.write_id), one.reason, one.objects) for one in done.dead_writes),
         failures=(*done.failures, *(f"{one.location} stays for its retention: {one.reason}" for one in done.kept)),
         dry_run=dry_run,
     )

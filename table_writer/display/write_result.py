@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Literal
+from typing import Final, Literal
 
 from table_writer.display.render import Columns, Grid, size
 from table_writer.display.report import Report, columns_of_partitions
@@ -48,7 +48,12 @@ class PartitionResult:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class WriteResult(Report):
+class WriteResult(
+    Report,
+    rows="partitions",
+    columns=columns_of_partitions("action"),
+    derived=("rows", "bytes", "files", "copied_files", "copied_bytes"),
+):
     """A write that took effect, or that had nothing to do.
 
     Parameters
@@ -70,10 +75,6 @@ class WriteResult(Report):
     checks
         What the checks of this write found.
     """
-
-    COLUMNS: ClassVar[Columns] = columns_of_partitions("action")
-    ROWS: ClassVar[str] = "partitions"
-    DERIVED: ClassVar[tuple[str, ...]] = ("rows", "bytes", "files", "copied_files", "copied_bytes")
 
     mode: str
     write_id: str
