@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 from demo.reader import Reader, Tally, content_by_month, judge
 from table_writer import TableWriter
-from table_writer.display.render import Summary, size, summary_text
+from table_writer.display.render import Grid, Summary, size, summary_text
 from table_writer.testing.lakehouse import Lakehouse, lakehouse
 from table_writer.testing.processes import LakehouseError
 
@@ -156,10 +156,14 @@ def _compare(ours: Tally, theirs: Tally) -> None:
         summary_text(
             Summary(
                 headline="",
-                headings=("", "", "table_writer", "Spark"),
-                rows=rows,
+                grids=(
+                    Grid(
+                        headings=("", "", "table_writer", "Spark"),
+                        rows=rows,
+                        figures=frozenset({"table_writer", "Spark"}),
+                    ),
+                ),
                 lines=first_error,
-                figures=frozenset({"table_writer", "Spark"}),
             )
         )
     )
@@ -187,7 +191,8 @@ def _show_table(lake: Lakehouse) -> None:
     ).collect()
     rows = tuple((str(r.month), str(r.revision), f"{r.flights:,}", f"{r.cancelled:,}", f"{r.delay} min") for r in found)
     headings = ("month", "revision", "flights", "cancelled", "mean delay")
-    _block(summary_text(Summary(headline="", headings=headings, rows=rows, lines=(), figures=frozenset(headings[2:]))))
+    grid = Grid(headings=headings, rows=rows, figures=frozenset(headings[2:]))
+    _block(summary_text(Summary(headline="", grids=(grid,))))
 
 
 def _show_files(lake: Lakehouse) -> None:

@@ -323,19 +323,19 @@ def test_a_child_shows_nothing_of_its_parents_write(capfd: pytest.CaptureFixture
     told: list[str] = []
     bar = BarListener()
     bar(Progress(table="t", mode="append", step="upload", done=1, total=3, unit="tasks"))
-    drawn = bar._bar
+    drawn = bar._bar.get()
 
     def child() -> object:
         told.clear()
         drawn.close()  # what its destructor does
         progress.end("failed")
-        return told, drawn.disable, bar._bar
+        return told, drawn.disable, bar._bar.made()
 
     progress = WriteProgress(lambda now: told.append(now.state))
     capfd.readouterr()
     with reported(progress):
         progress._tell()
-        assert in_child(child) == "([], True, None)"
+        assert in_child(child) == "([], True, ())"
         assert capfd.readouterr().err == ""
     assert told == ["running", "done"]
     bar(Progress(table="t", mode="append", step="publish", state="done"))

@@ -262,18 +262,6 @@ def test_hostile_names_draw_a_bar_and_nothing_else(terminal: Terminal) -> None:
     assert "db.\\x1b[2J\\u202e{n}%|x\\nname: done" in terminal.getvalue()
 
 
-def test_spark_has_the_line_while_it_draws_tasks_itself(terminal: Terminal) -> None:
-    bar = BarListener(spark_draws=True, stream=terminal)
-    bar(now(done=1, total=2, unit="tasks"))
-    assert terminal.getvalue() == ""
-    bar(now(step="complete", done=1, total=2, unit="uploads"))
-    shown = len(terminal.getvalue())
-    assert "complete  50%" in terminal.getvalue()
-    bar(now(step="complete", done=1, total=2, unit="tasks"))
-    assert terminal.getvalue()[shown:].strip() == ""
-    bar(now(state="done"))
-
-
 class Broken(Terminal):
     """A pipe whose reader has gone."""
 
@@ -318,13 +306,21 @@ def test_without_a_terminal_a_log_is_told(stream: Any, monkeypatch: pytest.Monke
 
 def test_in_a_terminal_and_in_a_notebook_a_bar_is_drawn(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", terminal)
-    chosen = listener("auto", spark_draws=True)
+    chosen = listener("auto")
     assert isinstance(chosen, BarListener)
-    assert (chosen._widget, chosen._spark_draws) == (False, True)
+    assert not chosen._widget
     monkeypatch.setattr(listeners, "_in_notebook", lambda: True)
-    chosen = listener("auto", spark_draws=True)
+    chosen = listener("auto", spark_has_bar=True)
     assert isinstance(chosen, BarListener)
-    assert (chosen._widget, chosen._spark_draws) == (True, False)
+    assert chosen._widget
+
+
+def test_where_spark_draws_a_bar_in_the_terminal_a_log_is_told_unless_a_bar_was_asked_for(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal)
+    assert isinstance(listener("auto", spark_has_bar=True), LogListener)
+    assert isinstance(listener("bar", spark_has_bar=True), BarListener)
 
 
 @pytest.mark.parametrize("choice", ["auto", "bar", "log", "off", print])
@@ -347,9 +343,9 @@ def test_another_choice_is_a_wrong_setting(choice: Any, expected: str) -> None:
 def test_a_notebook_with_ipywidgets_has_a_widget() -> None:
     bar = BarListener(widget=True)
     bar(now(done=50, total=200, unit="tasks"))
-    words, gauge, count = bar._bar.container.children
+    words, gauge, count = bar._bar.get().container.children
     assert words.value.replace("\u2007", " ").startswith("mart.orders: upload")
-    assert (gauge.value, gauge.max) == (50, 200)
+    assert (gauge.value, gauge.max) == (0.25, 1)
     assert "50/200 tasks" in count.value.replace("\u2007", " ")
     bar(now(table="<b>", step="publish"))
     assert "&lt;b&gt;" in words.value

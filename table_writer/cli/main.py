@@ -17,8 +17,7 @@ from table_writer.cli.arguments import PROGRAM, ExitCode, UsageError, exit_code_
 from table_writer.cli.commands import COMMANDS, Command
 from table_writer.cli.configuration import Redaction, read_configuration
 from table_writer.config import TableWriterConfig
-from table_writer.display.render import Summary, summary_text
-from table_writer.errors import TableWriterError
+from table_writer.errors import TableWriterError, printable
 from table_writer.maintenance import Maintenance
 
 __all__ = ["MakeMaintenance", "Output", "main"]
@@ -164,7 +163,7 @@ class Output:
     def say(self, text: str) -> None:
         """Print a line on stderr, escaped and without secrets."""
         try:
-            print(_printable(self.redaction.of(text)), file=sys.stderr, flush=True)  # noqa: T201
+            print(printable(self.redaction.of(text)), file=sys.stderr, flush=True)  # noqa: T201
         except BrokenPipeError:
             _forget(sys.stderr)
 
@@ -199,11 +198,6 @@ class _Lines(logging.Handler):
             self._output.say(f"{record.levelname} {record.name}: {record.getMessage()}")
         except Exception:  # noqa: BLE001  # as every handler: a log line never ends the work
             self.handleError(record)
-
-
-def _printable(text: str) -> str:
-    """Escape control characters as reports do."""
-    return summary_text(Summary(headline=text, headings=(), rows=(), lines=()))
 
 
 def _forget(stream: TextIO) -> None:

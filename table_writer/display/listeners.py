@@ -18,20 +18,18 @@ from table_writer.progress import Progress, ProgressListener, WriteProgress, rep
 
 __all__ = ["BarListener", "LogListener", "listener", "showing"]
 
-LOG_SECONDS: Final = 30.0  # between two lines
-
 logger = logging.getLogger("table_writer")
 
-COUNTED: Final = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} {unit} [{elapsed}]"
+LOG_SECONDS: Final = 30.0  # between two lines
+COUNTED: Final = "{desc} {percentage:3.0f}%|{bar}| {unit} [{elapsed}]"
 UNCOUNTED: Final = {False: "{desc} [{elapsed}]", True: "{desc} {bar} [{elapsed}]"}  # a widget without its gauge moves
-
 FIRST_PROCESS: Final = this_process()
 _drawing: Final = PerProcess(threading.RLock)
 
 
 @contextmanager
 def showing(
-    choice: str | ProgressListener, *, table: str, mode: str, write_id: str = "", spark_draws: bool = False
+    choice: str | ProgressListener, *, table: str, mode: str, write_id: str = "", spark_has_bar: bool = False
 ) -> Iterator[None]:
     """Show how far a write is, from its second second to the end of the block.
 
@@ -41,15 +39,15 @@ def showing(
         Of the config.
     table, mode, write_id
         Of the write; its id may become known later.
-    spark_draws
-        Spark's own progress bar is on, in the same terminal.
+    spark_has_bar
+        Spark draws a bar of its own, in the same line of a terminal.
     """
-    told = listener(choice, spark_draws=spark_draws)
+    told = listener(choice, spark_has_bar=spark_has_bar)
     with reported(WriteProgress(told, table=table, mode=mode, write_id=write_id)):
         yield
 
 
-def listener(choice: str | ProgressListener, *, spark_draws: bool = False) -> ProgressListener | None:
+def listener(choice: str | ProgressListener, *, spark_has_bar: bool = False) -> ProgressListener | None:
     """Return the listener of one write; ``None`` for none.
 
     Examples
@@ -59,14 +57,15 @@ def listener(choice: str | ProgressListener, *, spark_draws: bool = False) -> Pr
     """
     if not isinstance(choice, str):
         return choice
-    notebook, terminal = _in_notebook(), _is_terminal(sys.stderr)
+    notebook = _in_notebook()
+    if choice == "auto":
+        choice = "bar" if notebook or (_is_terminal(sys.stderr) and not spark_has_bar) else "log"
     makers: dict[str, Callable[[], ProgressListener | None]] = {
-        "bar": lambda: BarListener(widget=notebook, spark_draws=spark_draws and terminal and not notebook),
+        "bar": lambda: BarListener(widget=notebook),
         "log": LogListener,
         "off": lambda: None,
     }
-    automatic = "bar" if notebook or terminal else "log"
-    return makers[automatic if choice == "auto" else choice]()
+    return makers[choice]()
 
 
 class LogListener:
@@ -92,57 +91,41 @@ class BarListener:
     ----------
     widget
         Whether this is a notebook.
-    spark_draws
-        Spark draws the tasks of its jobs in the same line: it has the line while there are some.
     stream
         The terminal; by default standard error as it is when the bar is first drawn.
     """
 
-    def __init__(self, *, widget: bool = False, spark_draws: bool = False, stream: TextIO | None = None) -> None:
+    def __init__(self, *, widget: bool = False, stream: TextIO | None = None) -> None:
         self._stream = stream
         self._widget = widget and importlib.util.find_spec("ipywidgets") is not None
-        self._spark_draws = spark_draws
-        self._bars: PerProcess[list[Any]] = PerProcess(list, let_go=_leave_to_parent)
-
-    @property
-    def _bar(self) -> Any:
-        """The bar that this process draws; ``None`` as long as it has drawn none."""
-        return next(iter(self._bars.get()), None)
+        self._bar: PerProcess[Any] = PerProcess(self._new_bar, let_go=_leave_alone)
 
     def __call__(self, progress: Progress, /) -> None:
         """Draw it, or its last picture."""
         try:
-            if self._spark_draws and progress.unit == "tasks" and progress.state == "running":
-                self._wipe()
-            else:
-                self._draw(progress)
+            self._draw(progress)
         except BaseException:  # Ctrl-C too; raised again
-            if self._bar is not None:
-                self._bar.disable = True  # else it would draw once more when it is deleted
+            for bar in self._bar.made():
+                _leave_alone(bar)
             raise
 
-    def _wipe(self) -> None:
-        if self._bar is not None:
-            with self._bar.get_lock():
-                self._bar.clear(nolock=True)
+    def _new_bar(self) -> Any:
+        # tqdm draws nothing in a terminal that says it has no size; delay: it would draw before it has a name
+        shape = {} if self._widget else {"ncols": 80, "nrows": 20}
+        return _bar_class(widget=self._widget)(total=1, file=self._stream, delay=1e-9, **shape)
 
     def _draw(self, progress: Progress) -> None:
         running = progress.state == "running"
-        total = (progress.total if running else 1) or None
-        done = progress.done if running else int(progress.state == "done")
-        if self._bar is None:
-            # tqdm draws nothing in a terminal that says it has no size; delay: it would draw before it has a name
-            shape = {} if self._widget else {"ncols": 80, "nrows": 20}
-            new = _bar_class(widget=self._widget)(total=total, file=self._stream, delay=1e-9, **shape)
-            new.start_t -= progress.seconds
-            self._bars.get().append(new)
-        bar = self._bar
-        bar.total, bar.n, bar.unit = total, min(done, total or 0), progress.unit
-        bar.bar_format = COUNTED if running and total else UNCOUNTED[self._widget]
-        bar.set_description_str(f"{printable(progress.table)}: {progress.activity}", refresh=False)
-        if self._widget:
-            bar.container.children[1].max = total or 1
+        total = progress.total if running else 0
+        bar = self._bar.get()
+        if total:
+            bar.n, bar.bar_format = min(1.0, progress.done / total), COUNTED
+            bar.unit = f"{progress.done}/{total} {progress.unit}"
         else:
+            bar.n, bar.bar_format = int(progress.state == "done"), UNCOUNTED[self._widget]
+        bar.start_t = time.time() - progress.seconds
+        bar.set_description_str(f"{printable(progress.table)}: {progress.activity}", refresh=False)
+        if not self._widget:
             bar.ncols = shutil.get_terminal_size().columns
         with bar.get_lock():  # its own refresh() would keep the lock of all bars if the terminal failed
             bar.display()
@@ -161,10 +144,9 @@ def _bar_class(*, widget: bool) -> type[Any]:
     return type("Bar", (base,), {"monitor_interval": 0, **lock})
 
 
-def _leave_to_parent(bars: list[Any]) -> None:
-    """Keep a forked child from drawing its parent's bar once more when it is deleted."""
-    for bar in bars:
-        bar.disable = True
+def _leave_alone(bar: Any) -> None:
+    """Keep a bar from being drawn once more when it is deleted: after an error, or in a forked child."""
+    bar.disable = True
 
 
 def _in_notebook() -> bool:

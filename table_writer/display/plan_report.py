@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import ClassVar, Final, Literal
 
-from table_writer.display.render import Summary, size
+from table_writer.display.render import Columns, size
 from table_writer.display.report import Report
 from table_writer.model.table import WHOLE_TABLE, PartitionValues
 
@@ -71,14 +72,28 @@ class SchemaVerdict:
     filled_columns: tuple[str, ...] = ()
     converted_columns: tuple[str, ...] = ()
 
+    DERIVED: ClassVar[tuple[str, ...]] = ("fits",)
+
     @property
     def fits(self) -> bool:
         """Whether nothing is in the way."""
         return not self.problems
 
 
+PLAN_COLUMNS: Final[Columns] = {
+    "partition": lambda one: one.name or WHOLE_TABLE,
+    "": "action",
+    "rows": "rows",
+    "copied files": lambda one: one.copied_files or "-",
+    "copied": lambda one: size(one.copied_bytes) if one.copied_files else "-",
+    "new location": lambda one: one.location or "(dropped)",
+}
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
-class PlanReport(Report):
+class PlanReport(
+    Report, rows="partitions", columns=PLAN_COLUMNS, derived=("ok", "rows", "copied_files", "copied_bytes")
+):
     """What a write would do. Nothing was written, and nothing is promised: others write too.
 
     Parameters
@@ -166,50 +181,28 @@ class PlanReport(Report):
         """Bytes that the store would copy; none of them pass through the client."""
         return sum(partition.copied_bytes for partition in self.partitions)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values: ``ok``, ``schema.fits`` and the totals included."""
-        plain = super().to_dict()
-        totals = {"rows": self.rows, "copied_files": self.copied_files, "copied_bytes": self.copied_bytes}
-        return {**plain, "schema": {**plain["schema"], "fits": self.schema.fits}, "ok": self.ok, **totals}
-
     def _of(self, action: PlannedAction) -> tuple[PlannedPartition, ...]:
         return tuple(partition for partition in self.partitions if partition.action == action)
 
-    def _summary(self) -> Summary:
-        return Summary(
-            subject=self.table,
-            headline=self._headline(),
-            headings=("partition", "", "rows", "copied files", "copied", "new location"),
-            rows=tuple(map(_row, self.partitions)),
-            lines=(
-                *(f"PROBLEM: {problem}" for problem in (*self.schema.problems, *self.problems)),
-                *(f"would add column {column}" for column in self.schema.added_columns),
-                *(f"would fill column {column} with nulls" for column in self.schema.filled_columns),
-                *(f"would convert column {column}" for column in self.schema.converted_columns),
-                *(f"note: {note}" for note in self.notes),
-            ),
-        )
+    def _lines(self) -> Iterator[str]:
+        yield from (f"PROBLEM: {problem}" for problem in (*self.schema.problems, *self.problems))
+        yield from (f"would add column {column}" for column in self.schema.added_columns)
+        yield from (f"would fill column {column} with nulls" for column in self.schema.filled_columns)
+        yield from (f"would convert column {column}" for column in self.schema.converted_columns)
+        yield from (f"note: {note}" for note in self.notes)
 
     def _headline(self) -> str:
-        counts = (
-            ("add", len(self.added)),
-            ("replace", len(self.replaced)),
-            ("append to", len(self.appended)),
-            ("empty", len(self.emptied)),
+        done = ", ".join(
+            f"{verb} {len(partitions):,}"
+            for verb, partitions in (
+                ("add", self.added),
+                ("replace", self.replaced),
+                ("append to", self.appended),
+                ("empty", self.emptied),
+            )
+            if partitions
         )
-        done = ", ".join(f"{verb} {count:,}" for verb, count in counts if count)
         what = f"{done} partition(s), {self.rows:,} rows" if done else "change nothing"
         copied = f", {self.copied_files:,} files ({size(self.copied_bytes)}) copied" if self.copied_files else ""
-        called = f"{self.table}: {self.mode} on version {self.base_version}"
-        return f"{called} would {what}{copied}" if self.ok else f"{called} would FAIL; it would {what}{copied}"
-
-
-def _row(partition: PlannedPartition) -> tuple[str, ...]:
-    return (
-        partition.name or WHOLE_TABLE,
-        partition.action,
-        f"{partition.rows:,}",
-        f"{partition.copied_files:,}" if partition.copied_files else "-",
-        size(partition.copied_bytes) if partition.copied_files else "-",
-        partition.location or "(dropped)",
-    )
+        fails = "" if self.ok else "would FAIL; it "
+        return f": {self.mode} on version {self.base_version} {fails}would {what}{copied}"

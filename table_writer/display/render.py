@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from datetime import datetime
+from operator import attrgetter
+from typing import Any, Final
 
 from table_writer.errors import printable
 
-__all__ = ["Grid", "Summary", "counted", "size", "summary_text"]
+__all__ = ["Columns", "Grid", "Summary", "counted", "size", "summary_text"]
 
 SHOWN_ROWS: Final = 12
 MAX_PADDED_WIDTH: Final = 80  # a longer cell pushes its own row to the right, and no other
@@ -16,6 +19,9 @@ USUAL_FIGURES: Final = frozenset(
     {"age", "copied", "copied files", "files", "nulls", "objects", "rows", "size", "wrong rows"}
 )
 USUAL_STATES: Final = frozenset({"", "outcome", "state", "status", "whose"})
+
+Columns = Mapping[str, str | Callable[[Any], object]]
+"""By heading: the attribute of a row that the column shows, or a function of the row."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +49,19 @@ class Grid:
     states: frozenset[str] = USUAL_STATES
     shown_count: int = SHOWN_ROWS
 
+    @classmethod
+    def of(cls, columns: Columns, items: Iterable[object], title: str = "") -> Grid:
+        """Return a table with a row for each item.
+
+        Examples
+        --------
+        >>> Grid.of({"value": "real", "twice": lambda number: 2 * number}, [1, 1200]).rows
+        (('1', '2'), ('1,200', '2,400'))
+        """
+        shows = [attrgetter(column) if isinstance(column, str) else column for column in columns.values()]
+        rows = tuple(tuple(_cell(show(item)) for show in shows) for item in items)
+        return cls(title=title, headings=tuple(columns), rows=rows)
+
     @property
     def shown(self) -> tuple[tuple[str, ...], ...]:
         """The first rows."""
@@ -63,37 +82,27 @@ class Summary:
     ----------
     headline
         What there is to know, in one line.
-    headings, rows
-        Of the first table.
-    lines
-        What stands below all tables.
     subject
         The words that the headline begins with and that others chose: the table's name.
     grids
-        Further tables; those without rows are not shown.
-    figures
-        Headings of the first table whose columns stand right.
+        The tables; those without rows are not shown.
+    lines
+        What stands below all tables.
     """
 
     headline: str
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    lines: tuple[str, ...]
     subject: str = ""
     grids: tuple[Grid, ...] = ()
-    figures: frozenset[str] = USUAL_FIGURES
-    shown_count: int = SHOWN_ROWS
+    lines: tuple[str, ...] = ()
 
     @property
     def tables(self) -> tuple[Grid, ...]:
-        """All tables that have rows, the first one first."""
-        first = Grid(headings=self.headings, rows=self.rows, figures=self.figures, shown_count=self.shown_count)
-        return tuple(grid for grid in (first, *self.grids) if grid.rows)
+        """All tables that have rows."""
+        return tuple(grid for grid in self.grids if grid.rows)
 
     def with_all_rows(self) -> Summary:
         """Return the same with no row left out."""
-        grids = tuple(replace(grid, shown_count=len(grid.rows)) for grid in self.grids)
-        return replace(self, shown_count=len(self.rows), grids=grids)
+        return replace(self, grids=tuple(replace(grid, shown_count=len(grid.rows)) for grid in self.grids))
 
 
 def size(count: float) -> str:
@@ -124,6 +133,15 @@ def summary_text(summary: Summary) -> str:
     tables = (line for grid in summary.tables for line in _grid_lines(grid))
     lines = (*tables, *map(printable, summary.lines))
     return "\n".join([printable(summary.headline), *(f"  {line}" for line in lines)])
+
+
+def _cell(value: object) -> str:
+    """Spell a value: what is not known as ``?``, a number with commas, a time to the second."""
+    if value is None:
+        return "?"
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _grid_lines(grid: Grid) -> list[str]:

@@ -4,48 +4,39 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date
 from decimal import Decimal
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, ClassVar, Final
 
-from table_writer.display.render import Grid, Summary, summary_text
-from table_writer.errors import InvalidInputError, printable
-from table_writer.model.check_result import CheckResult
+from table_writer.display.render import Columns, Grid, Summary, size, summary_text
+from table_writer.errors import printable
+from table_writer.model.table import WHOLE_TABLE
 
 __all__ = [
+    "FAILURES",
     "IGNORED_BY_MATH",
+    "NOTES",
     "STYLE",
-    "AbortedUpload",
-    "DeletedPath",
-    "Finding",
-    "KeptPath",
-    "PartitionDetail",
     "Report",
-    "UploadDetail",
-    "VersionSummary",
-    "plot_versions",
-    "rolled_back",
+    "columns_of_partitions",
+    "size_of",
     "summary_html",
+    "tags_line",
     "tone",
+    "who",
 ]
 
 
 SHOWN_LINES: Final = 12  # below the table
-
 REPORT_FORMAT: Final = 1
-
 LONG: Final = 60  # characters; a longer cell is wrapped in a box that scrolls, and none is cut
-
 TROUBLES: Final = ("PROBLEM: ", "FAILED: ", "NOT ADDED ")
-
 IGNORED_BY_MATH: Final = (
     "tex2jax_ignore mathjax_ignore"  # else Jupyter would set what stands between two $ as a formula
 )
-
 TONES: Final = {
     "good": frozenset({"ok", "passed", "published"}),
     "bad": frozenset({"abandoned", "dead", "error", "failed (error)"}),
@@ -55,9 +46,7 @@ TONES: Final = {
     "other": frozenset({"replace", "replaced"}),
     "less": frozenset({"dropped", "emptied", "empty"}),
 }
-
 SIGNS: Final = {"good": "✓", "bad": "✗", "doubt": "!", "add": "+", "more": "»", "other": "~", "less": "−"}
-
 COLOURS: Final = {  # red, green, blue: each against white and against black at least 3:1, for the signs
     "good": "22,146,84",
     "bad": "222,62,62",
@@ -69,11 +58,57 @@ COLOURS: Final = {  # red, green, blue: each against white and against black at 
 }
 
 
+def who(one: Any) -> str:
+    """Return the column that says who wrote."""
+    return f"{one.user}@{one.host}"
+
+
+def size_of(one: Any) -> str:
+    """Return the column of the bytes."""
+    return size(one.bytes)
+
+
+def columns_of_partitions(action: str) -> Columns:
+    """Return the columns of partitions, whose attribute ``action`` says what happened to them."""
+    return {
+        "partition": lambda one: one.name or WHOLE_TABLE,
+        "": action,
+        "rows": "rows",
+        "files": "files",
+        "size": size_of,
+    }
+
+
+def tags_line(tags: Mapping[str, str]) -> str:
+    """Return all tags in one line."""
+    return ", ".join(f"{name}={value}" for name, value in tags.items())
+
+
+NOTES: Final = {"note: {}": "notes"}
+FAILURES: Final = {"FAILED: {}": "failures"}
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Report:
-    """A report on one table."""
+    """A report on one table, as text, HTML and plain values.
+
+    A subclass declares ``rows``, the attribute whose items are the rows of its first table, and their ``columns``;
+    ``lines``, what stands below all tables: by template the attribute with whose items it is filled, one line each;
+    and ``derived``, the properties that plain values include.
+    """
+
+    ROWS: ClassVar[str]
+    COLUMNS: ClassVar[Columns]
+    LINES: ClassVar[Mapping[str, str]]
+    DERIVED: ClassVar[tuple[str, ...]]  # any dataclass that a report holds may have it
 
     table: str
+
+    def __init_subclass__(
+        cls, *, rows: str, columns: Columns, lines: Mapping[str, str] | None = None, derived: tuple[str, ...] = ()
+    ) -> None:
+        super().__init_subclass__()
+        cls.ROWS, cls.COLUMNS, cls.LINES, cls.DERIVED = rows, columns, lines or {}, derived
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values: what ``--json`` prints."""
@@ -94,7 +129,24 @@ class Report:
         return summary_text(self._summary().with_all_rows() if all_rows else _shortened(self._summary()))
 
     def _summary(self) -> Summary:
+        return Summary(
+            subject=self.table,
+            headline=f"{self.table}{self._headline()}",
+            grids=(Grid.of(self.COLUMNS, getattr(self, self.ROWS)), *self._grids()),
+            lines=tuple(self._lines()),
+        )
+
+    def _headline(self) -> str:
+        """Return what follows the table's name in the first line."""
         raise NotImplementedError
+
+    def _grids(self) -> Iterable[Grid]:
+        """Return the tables after the first one."""
+        return ()
+
+    def _lines(self) -> Iterable[str]:
+        """Return what stands below all tables."""
+        return (form.format(one) for form, name in self.LINES.items() for one in getattr(self, name))
 
 
 def _shortened(summary: Summary) -> Summary:
@@ -108,12 +160,13 @@ def _shortened(summary: Summary) -> Summary:
 def _plain(value: Any) -> Any:
     """Return what JSON has: numbers that it would round are text, and so are dates."""
     if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        names = (*(field.name for field in dataclasses.fields(value)), *getattr(value, "DERIVED", ()))
+        return {name: _plain(getattr(value, name)) for name in names}
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
-    if isinstance(value, date | datetime):
+    if isinstance(value, date):
         return value.isoformat()
     return str(value) if isinstance(value, Decimal) else value
 
@@ -123,7 +176,7 @@ def summary_html(summary: Summary) -> str:
 
     Examples
     --------
-    >>> shown = summary_html(Summary(headline="<b>: nothing", headings=(), rows=(), lines=(), subject="<b>"))
+    >>> shown = summary_html(Summary(headline="<b>: nothing", subject="<b>"))
     >>> shown[shown.index("<p") :]
     '<p class="tw-head"><bdi>&lt;b&gt;</bdi>: nothing</p></div>'
     """
@@ -217,217 +270,3 @@ STYLE: Final = (
     ".table-writer .tw-line{margin:.1em 0;opacity:.85}"
     ".table-writer .tw-trouble{opacity:1;font-weight:600;border-left:3px solid rgb(222,62,62);padding-left:.5em}"
 ) + _of_tones()
-
-
-@dataclass(frozen=True, kw_only=True)
-class VersionSummary:
-    """One entry of the log in one line.
-
-    ``state`` is ``"published"``, ``"abandoned"`` or ``"in doubt"``; ``rows`` is ``None`` where other tools wrote them.
-    """
-
-    version: int
-    operation: str
-    mode: str
-    state: str
-    created_at: datetime
-    write_id: str
-    user: str
-    host: str
-    application_id: str
-    settles: int | None
-    added_count: int
-    replaced_count: int
-    dropped_count: int
-    rows: int | None
-    files: int
-    bytes: int
-    tags: Mapping[str, str]
-    idempotency_key: str
-    checks: tuple[CheckResult, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartitionDetail:
-    """One partition of an entry: what it changes, from where to where."""
-
-    name: str
-    change: str  # added, replaced, dropped
-    rows: int | None
-    files: int
-    bytes: int
-    old_location: str | None
-    new_location: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeletedPath:
-    """A location that a vacuum deletes, with every object in it."""
-
-    location: str
-    reason: str
-    bytes: int
-    keys: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class UploadDetail:
-    """A pending upload below a table's root, and whose it is.
-
-    ``owner`` is ``"running"``, ``"dead"``, ``"young"`` (no registration, and not old enough to tell), ``"settled"``
-    (left by a late attempt), ``"in doubt"`` or ``"another tool"``.
-    """
-
-    key: str
-    upload_id: str
-    write_id: str | None
-    owner: str
-    age_seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One thing the doctor looked at.
-
-    ``status`` is ``"ok"``, ``"note"``, ``"warning"`` or ``"error"``.
-    """
-
-    check: str
-    status: str
-    message: str
-    advice: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeptPath:
-    """A location that a vacuum leaves alone, and why."""
-
-    location: str
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class AbortedUpload:
-    """A pending upload that was given up."""
-
-    key: str
-    upload_id: str
-
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-
-LIVE: Final = "published"
-
-TAKEN_BACK: Final = "rolled back"
-
-MARKERS: Final[Mapping[str, str]] = {LIVE: "o", TAKEN_BACK: "v", "abandoned": "X", "in doubt": "D"}
-
-FILLED: Final = frozenset({LIVE})
-
-SHOWN_CHARACTERS: Final = 60  # of a name
-
-EDGE: Final = timedelta(hours=1)  # on both sides of a single version, which is a point in time
-
-ROLLBACK: Final = re.compile(r"rollback to version (\d+)")
-
-
-def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | None) -> Axes:
-    """Draw the rows of each version at the time it was written, by what it did and how it ended.
-
-    Raises
-    ------
-    InvalidInputError
-        matplotlib is not installed.
-    """
-    try:
-        import matplotlib.pyplot as plt  # noqa: PLC0415 - an extra
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415
-        from matplotlib.ticker import MaxNLocator, StrMethodFormatter  # noqa: PLC0415
-    except ImportError as missing:
-        raise InvalidInputError(
-            f"the history of {table} is drawn by matplotlib, which is not installed: pip install 'table-writer[plot]'",
-            table=table,
-        ) from missing
-    if axes is None:
-        _, axes = plt.subplots(figsize=(9, 3.6), layout="constrained")
-    point = min(42.0, max(3.0, 6_000 / (len(versions) or 1)))  # square points
-    for (what, how), group in sorted(_groups(versions).items(), key=_order):
-        times: list[Any] = [one.created_at for one in group]
-        rows = [one.rows or 0 for one in group]
-        colour = f"C{_actions(versions).index(what)}"  # of the style that is in use
-        face = colour if how in FILLED else "none"
-        label = what if how == LIVE else f"{what}, {how}"
-        axes.vlines(times, 0, rows, colors=colour, alpha=0.35, linewidth=point / 42)
-        axes.scatter(
-            times, rows, s=point, marker=MARKERS[how], edgecolors=colour, facecolors=face, label=label, zorder=3
-        )
-    unknown: list[Any] = [one.created_at for one in versions if one.rows is None]
-    if unknown:
-        axes.scatter(unknown, [0] * len(unknown), marker="$?$", s=60, color="0.5", label="rows not known", zorder=4)
-    if versions:
-        ends: Any = min(one.created_at for one in versions), max(one.created_at for one in versions)
-        edge = (ends[1] - ends[0]) * 0.03 or EDGE
-        axes.set_xlim(ends[0] - edge, ends[1] + edge)
-        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
-    locator = AutoDateLocator()  # type: ignore[no-untyped-call]
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.yaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
-    axes.set_ylim(0, 1.08 * max((one.rows or 0 for one in versions), default=0) or 1)
-    axes.set(xlabel="written at (UTC)", ylabel="rows")
-    axes.set_title(f"{_cut(table)}: {_numbers(versions)}", loc="left", parse_math=False, usetex=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    return axes
-
-
-def rolled_back(versions: Sequence[VersionSummary]) -> frozenset[int]:
-    """Return the versions whose rows a rollback has taken from readers, at least of some partitions."""
-    gone: frozenset[int] = frozenset()
-    gone_at: dict[int, frozenset[int]] = {}
-    for one in sorted(versions, key=lambda each: each.version):
-        found = ROLLBACK.fullmatch(one.mode) if one.state == LIVE and one.operation == "rollback" else None
-        if found:
-            to = int(found[1])
-            gone = gone_at.get(to, frozenset()) | {seen for seen in gone_at if seen > to}
-        gone_at[one.version] = gone
-    return gone
-
-
-def _groups(versions: Sequence[VersionSummary]) -> dict[tuple[str, str], list[VersionSummary]]:
-    taken = rolled_back(versions)
-    groups: dict[tuple[str, str], list[VersionSummary]] = {}
-    for one in versions:
-        how = TAKEN_BACK if one.state == LIVE and one.version in taken else one.state
-        groups.setdefault((_action(one), how), []).append(one)
-    return groups
-
-
-def _order(group: tuple[tuple[str, str], list[VersionSummary]]) -> tuple[int, str]:
-    """Put what readers have seen first."""
-    (what, how), _ = group
-    return list(MARKERS).index(how), what
-
-
-def _actions(versions: Sequence[VersionSummary]) -> list[str]:
-    return sorted({_action(one) for one in versions})
-
-
-def _action(one: VersionSummary) -> str:
-    """Writes by their mode, which is one of ours unless the entry was forged; all else by what it is."""
-    return _cut(one.mode).replace("$", r"\$") if one.operation == "write" else one.operation
-
-
-def _cut(text: str) -> str:
-    """Keep what fits; the report has the whole of it."""
-    shown = printable(text)
-    return shown if len(shown) <= SHOWN_CHARACTERS else f"{shown[: SHOWN_CHARACTERS - 1]}…"
-
-
-def _numbers(versions: Sequence[VersionSummary]) -> str:
-    if not versions:
-        return "no version yet"
-    first, last = min(one.version for one in versions), max(one.version for one in versions)
-    return f"version {first}" if first == last else f"versions {first} to {last}"

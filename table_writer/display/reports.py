@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
 
-from table_writer.display.render import Summary, size
-from table_writer.display.report import (
-    AbortedUpload,
-    DeletedPath,
-    Finding,
-    KeptPath,
-    PartitionDetail,
-    Report,
-    UploadDetail,
-    VersionSummary,
-    plot_versions,
-)
+from table_writer.display.plot import plot_versions
+from table_writer.display.render import Columns, Grid, size
+from table_writer.display.report import FAILURES, NOTES, Report, columns_of_partitions, size_of, tags_line, who
 from table_writer.display.write_result import check_grids, checks_in_short
 from table_writer.model.check_result import CheckResult
+from table_writer.model.location import Location
+from table_writer.storage.object_store import ObjectInfo
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
+    "DELETED",
     "AbortedUpload",
     "DeletedPath",
     "DoctorReport",
@@ -33,7 +28,6 @@ __all__ = [
     "KeptPath",
     "PartitionDetail",
     "RecoverReport",
-    "Report",
     "RestoreReport",
     "RollbackReport",
     "UploadDetail",
@@ -44,8 +38,141 @@ __all__ = [
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class VersionSummary:
+    """One entry of the log in one line.
+
+    ``state`` is ``"published"``, ``"abandoned"`` or ``"in doubt"``; ``rows`` is ``None`` where other tools wrote them.
+    """
+
+    version: int
+    operation: str
+    mode: str
+    state: str
+    created_at: datetime
+    write_id: str
+    user: str
+    host: str
+    application_id: str
+    settles: int | None
+    added_count: int
+    replaced_count: int
+    dropped_count: int
+    rows: int | None
+    files: int
+    bytes: int
+    tags: Mapping[str, str]
+    idempotency_key: str
+    checks: tuple[CheckResult, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionDetail:
+    """One partition of an entry: what it changes, from where to where."""
+
+    name: str
+    change: str  # added, replaced, dropped
+    rows: int | None
+    files: int
+    bytes: int
+    old_location: str | None
+    new_location: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeletedPath:
+    """A location that a vacuum deletes, with every object in it."""
+
+    location: str
+    reason: str
+    bytes: int
+    keys: tuple[str, ...]
+
+    @classmethod
+    def of(cls, location: Location, reason: str, objects: Sequence[ObjectInfo]) -> DeletedPath:
+        """Describe what was found there."""
+        return cls(
+            location=str(location),
+            reason=reason,
+            bytes=sum(found.size_bytes for found in objects),
+            keys=tuple(found.key for found in objects),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadDetail:
+    """A pending upload below a table's root, and whose it is.
+
+    ``owner`` is ``"running"``, ``"dead"``, ``"young"`` (no registration, and not old enough to tell), ``"settled"``
+    (left by a late attempt), ``"in doubt"`` or ``"another tool"``.
+    """
+
+    key: str
+    upload_id: str
+    write_id: str | None
+    owner: str
+    age_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing the doctor looked at.
+
+    ``status`` is ``"ok"``, ``"note"``, ``"warning"`` or ``"error"``.
+    """
+
+    check: str
+    status: str
+    message: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptPath:
+    """A location that a vacuum leaves alone, and why."""
+
+    location: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbortedUpload:
+    """A pending upload that was given up."""
+
+    key: str
+    upload_id: str
+
+
+def _changes(one: VersionSummary) -> str:
+    named = (("+", one.added_count), ("~", one.replaced_count), ("-", one.dropped_count))
+    return " ".join(f"{sign}{count}" for sign, count in named if count) or "-"
+
+
+PARTITIONS: Final = columns_of_partitions("change")
+
+DELETED: Final[Columns] = {
+    "location": "location",
+    "why": "reason",
+    "objects": lambda path: len(path.keys),
+    "size": size_of,
+}
+
+
+HISTORY_COLUMNS: Final[Columns] = {
+    "version": lambda one: str(one.version),
+    "state": "state",
+    "when (UTC)": "created_at",
+    "what": lambda one: one.mode if one.settles is None else f"recover {one.settles}",
+    "who": who,
+    "partitions": _changes,
+    "rows": "rows",
+    "size": size_of,
+    "checks": lambda one: checks_in_short(one.checks),
+}
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
-class HistoryReport(Report):
+class HistoryReport(Report, rows="versions", columns=HISTORY_COLUMNS):
     """The versions of a table, newest first."""
 
     versions: tuple[VersionSummary, ...] = ()
@@ -76,35 +203,17 @@ class HistoryReport(Report):
         """
         return plot_versions(self.table, self.versions, axes)
 
-    def _summary(self) -> Summary:
-        return Summary(
-            subject=self.table,
-            headline=f"{self.table}: {len(self.versions)} version(s)",
-            headings=("version", "state", "when (UTC)", "what", "who", "partitions", "rows", "size", "checks"),
-            rows=tuple(
-                (
-                    str(one.version),
-                    one.state,
-                    f"{one.created_at:%Y-%m-%d %H:%M:%S}",
-                    one.mode if one.settles is None else f"recover {one.settles}",
-                    f"{one.user}@{one.host}",
-                    _changes(one),
-                    "?" if one.rows is None else f"{one.rows:,}",
-                    size(one.bytes),
-                    checks_in_short(one.checks),
-                )
-                for one in self.versions
-            ),
-            lines=tuple(
-                f"version {one.version}: {', '.join(f'{name}={value}' for name, value in one.tags.items())}"
-                for one in self.versions
-                if one.tags
-            ),
-        )
+    def _headline(self) -> str:
+        return f": {len(self.versions)} version(s)"
+
+    def _lines(self) -> Iterator[str]:
+        return (f"version {one.version}: {tags_line(one.tags)}" for one in self.versions if one.tags)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class VersionReport(Report):
+class VersionReport(
+    Report, rows="partitions", columns={**PARTITIONS, "location": lambda one: one.new_location or "(dropped)"}
+):
     """One version, partition by partition."""
 
     summary: VersionSummary
@@ -116,36 +225,26 @@ class VersionReport(Report):
         """What its checks found, without example rows."""
         return self.summary.checks
 
-    def _summary(self) -> Summary:
+    def _headline(self) -> str:
+        return f" version {self.summary.version}: {self.summary.mode}, {self.summary.state}"
+
+    def _grids(self) -> tuple[Grid, ...]:
+        return check_grids(self.checks)
+
+    def _lines(self) -> Iterator[str]:
         one = self.summary
-        return Summary(
-            subject=self.table,
-            headline=f"{self.table} version {one.version}: {one.mode}, {one.state}",
-            headings=("partition", "", "rows", "files", "size", "location"),
-            rows=tuple(
-                (
-                    p.name,
-                    p.change,
-                    "?" if p.rows is None else f"{p.rows:,}",
-                    f"{p.files:,}",
-                    size(p.bytes),
-                    p.new_location or "(dropped)",
-                )
-                for p in self.partitions
-            ),
-            grids=check_grids(one.checks),
-            lines=(
-                f"write_id {one.write_id}, {one.created_at:%Y-%m-%d %H:%M:%S} UTC",
-                f"by {one.user}@{one.host} {one.application_id}",
-                *(f"{name}={value}" for name, value in one.tags.items()),
-                *((f"idempotency key {one.idempotency_key}",) if one.idempotency_key else ()),
-                *(f"deletes {location}" for location in self.deletes),
-            ),
-        )
+        yield f"write_id {one.write_id}, {one.created_at:%Y-%m-%d %H:%M:%S} UTC"
+        yield f"by {who(one)} {one.application_id}"
+        yield from (f"{name}={value}" for name, value in one.tags.items())
+        if one.idempotency_key:
+            yield f"idempotency key {one.idempotency_key}"
+        yield from (f"deletes {location}" for location in self.deletes)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RecoverReport(Report):
+class RecoverReport(
+    Report, rows="_outcomes", columns={"version": lambda pair: str(pair[0]), "outcome": lambda pair: pair[1]}
+):
     """What was in doubt, and how it ended.
 
     Parameters
@@ -175,36 +274,33 @@ class RecoverReport(Report):
     lost: tuple[int, ...] = ()
     dry_run: bool = False
 
-    def _summary(self) -> Summary:
-        done = len(self.settled) + len(self.put_right) + len(self.finished_vacuums) + len(self.unfinished_vacuums)
-        settled, right = ("to settle", "to put right") if self.dry_run else ("settled", "put right")
-        return Summary(
-            subject=self.table,
-            headline=(
-                f"{self.table}: {len(self.settled)} version(s) {settled}, {len(self.put_right)} partition(s) {right}"
-                if done
-                else f"{self.table}: nothing is in doubt"
-            )
-            + (
-                f", {len(self.lost)} version(s) {'to give up as lost' if self.dry_run else 'given up as lost'}"
-                if self.lost
-                else ""
-            ),
-            headings=("version", "outcome"),
-            rows=tuple((str(version), outcome) for version, outcome in sorted(self.settled.items())),
-            lines=(
-                *(f"version {version} is lost: the log goes on without it" for version in self.lost),
-                *(f"{right}: {name}" for name in self.put_right),
-                *(f"left alone, moved by another tool: {name}" for name in self.superseded),
-                *(f"vacuum version {version} finished" for version in self.finished_vacuums),
-                *(f"vacuum version {version} has died: run a vacuum" for version in self.unfinished_vacuums),
-                *(f"not in the metastore, dropped by another tool: {name}" for name in self.missing),
-            ),
+    @property
+    def _outcomes(self) -> Iterable[tuple[int, str]]:
+        return sorted(self.settled.items())
+
+    def _headline(self) -> str:
+        settled, right, lost = (
+            ("to settle", "to put right", "to give up as lost")
+            if self.dry_run
+            else ("settled", "put right", "given up as lost")
         )
+        done = self.settled or self.put_right or self.finished_vacuums or self.unfinished_vacuums
+        counts = f"{len(self.settled)} version(s) {settled}, {len(self.put_right)} partition(s) {right}"
+        more = f", {len(self.lost)} version(s) {lost}" if self.lost else ""
+        return f": {counts if done else 'nothing is in doubt'}{more}"
+
+    def _lines(self) -> Iterator[str]:
+        right = "to put right" if self.dry_run else "put right"
+        yield from (f"version {version} is lost: the log goes on without it" for version in self.lost)
+        yield from (f"{right}: {name}" for name in self.put_right)
+        yield from (f"left alone, moved by another tool: {name}" for name in self.superseded)
+        yield from (f"vacuum version {version} finished" for version in self.finished_vacuums)
+        yield from (f"vacuum version {version} has died: run a vacuum" for version in self.unfinished_vacuums)
+        yield from (f"not in the metastore, dropped by another tool: {name}" for name in self.missing)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RollbackReport(Report):
+class RollbackReport(Report, rows="partitions", columns=PARTITIONS, lines=NOTES):
     """What a rollback has put back, or would put back; ``version`` is its own entry's."""
 
     to_version: int
@@ -213,28 +309,26 @@ class RollbackReport(Report):
     notes: tuple[str, ...] = ()
     dry_run: bool = False
 
-    def _summary(self) -> Summary:
+    def _headline(self) -> str:
+        if not self.partitions:
+            return f": already as it was at version {self.to_version}, nothing to do"
         what = "would be put back" if self.dry_run else "put back"
-        count = len(self.partitions)
-        return Summary(
-            subject=self.table,
-            headline=(
-                f"{self.table}: {count} partition(s) {what} to version {self.to_version}"
-                + (f" (as version {self.version})" if self.version else "")
-                if count
-                else f"{self.table}: already as it was at version {self.to_version}, nothing to do"
-            ),
-            headings=("partition", "", "rows", "files", "size"),
-            rows=tuple(
-                (p.name, p.change, "?" if p.rows is None else f"{p.rows:,}", f"{p.files:,}", size(p.bytes))
-                for p in self.partitions
-            ),
-            lines=tuple(f"note: {note}" for note in self.notes),
-        )
+        own = f" (as version {self.version})" if self.version else ""
+        return f": {len(self.partitions)} partition(s) {what} to version {self.to_version}{own}"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class VacuumReport(Report):
+class VacuumReport(
+    Report,
+    rows="deleted",
+    columns=DELETED,
+    lines={
+        **FAILURES,
+        "version {} is in doubt: run `table-writer recover`": "in_doubt",
+        "kept {0.location}: {0.reason}": "kept",
+    },
+    derived=("bytes_freed",),
+):
     """What a vacuum has deleted, or would delete.
 
     Parameters
@@ -273,32 +367,27 @@ class VacuumReport(Report):
         """Bytes of all deleted objects."""
         return sum(path.bytes for path in self.deleted)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, ``bytes_freed`` included."""
-        return {**super().to_dict(), "bytes_freed": self.bytes_freed}
-
-    def _summary(self) -> Summary:
+    def _headline(self) -> str:
+        freed, aborted, trimmed = (
+            ("would free", "to abort", "to trim") if self.dry_run else ("freed", "aborted", "trimmed")
+        )
         objects = sum(len(path.keys) for path in self.deleted)
-        verb = "would free" if self.dry_run else "freed"
-        return Summary(
-            subject=self.table,
-            headline=(
-                f"{self.table}: {verb} {size(self.bytes_freed)} in {objects:,} objects of {len(self.deleted)}"
-                f" location(s); {len(self.aborted):,} upload(s) {'to abort' if self.dry_run else 'aborted'},"
-                f" log entries {'to trim' if self.dry_run else 'trimmed'}: {len(self.trimmed_versions):,}"
-            ),
-            headings=("location", "why", "objects", "size"),
-            rows=tuple((path.location, path.reason, f"{len(path.keys):,}", size(path.bytes)) for path in self.deleted),
-            lines=(
-                *(f"FAILED: {failure}" for failure in self.failures),
-                *(f"version {version} is in doubt: run `table-writer recover`" for version in self.in_doubt),
-                *(f"kept {one.location}: {one.reason}" for one in self.kept),
-            ),
+        return (
+            f": {freed} {size(self.bytes_freed)} in {objects:,} objects of {len(self.deleted)} location(s);"
+            f" {len(self.aborted):,} upload(s) {aborted}, log entries {trimmed}: {len(self.trimmed_versions):,}"
         )
 
 
+UPLOADS_COLUMNS: Final[Columns] = {
+    "whose": "owner",
+    "key": "key",
+    "write_id": lambda one: one.write_id or "-",
+    "age": lambda one: f"{one.age_seconds / 3600:.1f} h",
+}
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
-class UploadsReport(Report):
+class UploadsReport(Report, rows="uploads", columns=UPLOADS_COLUMNS, lines=FAILURES):
     """Pending uploads below a table's root; they take space and are in no listing of objects.
 
     Parameters
@@ -319,24 +408,14 @@ class UploadsReport(Report):
     failures: tuple[str, ...] = ()
     dry_run: bool = True
 
-    def _summary(self) -> Summary:
+    def _headline(self) -> str:
         files = sum(len(path.keys) for path in self.deleted)
-        aborted = (
-            f"; {len(self.aborted):,} aborted, {files:,} file(s) of dead writes deleted" if not self.dry_run else ""
-        )
-        return Summary(
-            subject=self.table,
-            headline=f"{self.table}: {len(self.uploads):,} pending upload(s){aborted}",
-            headings=("whose", "key", "write_id", "age"),
-            rows=tuple(
-                (one.owner, one.key, one.write_id or "-", f"{one.age_seconds / 3600:.1f} h") for one in self.uploads
-            ),
-            lines=tuple(f"FAILED: {failure}" for failure in self.failures),
-        )
+        done = "" if self.dry_run else f"; {len(self.aborted):,} aborted, {files:,} file(s) of dead writes deleted"
+        return f": {len(self.uploads):,} pending upload(s){done}"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RestoreReport(Report):
+class RestoreReport(Report, rows="partitions", columns=PARTITIONS):
     """Partitions that were added to the metastore from the log, or would be."""
 
     version: int | None = None
@@ -346,25 +425,23 @@ class RestoreReport(Report):
     notes: tuple[str, ...] = ()
     dry_run: bool = False
 
-    def _summary(self) -> Summary:
+    def _headline(self) -> str:
         verb = "would be added" if self.dry_run else "added"
-        return Summary(
-            subject=self.table,
-            headline=f"{self.table}: {len(self.partitions)} partition(s) {verb}, {self.present_count} there already",
-            headings=("partition", "", "rows", "files", "size"),
-            rows=tuple(
-                (p.name, p.change, "?" if p.rows is None else f"{p.rows:,}", f"{p.files:,}", size(p.bytes))
-                for p in self.partitions
-            ),
-            lines=(
-                *(f"NOT ADDED {name}: {reason}" for name, reason in self.not_there.items()),
-                *(f"note: {note}" for note in self.notes),
-            ),
-        )
+        return f": {len(self.partitions)} partition(s) {verb}, {self.present_count} there already"
+
+    def _lines(self) -> Iterator[str]:
+        yield from (f"NOT ADDED {name}: {reason}" for name, reason in self.not_there.items())
+        yield from (f"note: {note}" for note in self.notes)
+
+
+DOCTOR_COLUMNS: Final[Columns] = {  # two columns of words stand left; a third would stand right
+    "status": "status",
+    "finding": lambda one: f"{one.check}: {one.message}",
+}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class DoctorReport(Report):
+class DoctorReport(Report, rows="findings", columns=DOCTOR_COLUMNS, derived=("healthy",)):
     """What the doctor found, worst first; ``healthy`` if there is neither warning nor error."""
 
     findings: tuple[Finding, ...] = ()
@@ -374,21 +451,9 @@ class DoctorReport(Report):
         """Whether nothing has to be changed."""
         return all(finding.status in {"ok", "note"} for finding in self.findings)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, ``healthy`` included."""
-        return {**super().to_dict(), "healthy": self.healthy}
+    def _headline(self) -> str:
+        troubled = sum(finding.status in {"warning", "error"} for finding in self.findings)
+        return f": {len(self.findings)} checks, {troubled} to look at"
 
-    def _summary(self) -> Summary:
-        troubled = [finding for finding in self.findings if finding.status in {"warning", "error"}]
-        return Summary(
-            subject=self.table,
-            headline=f"{self.table}: {len(self.findings)} checks, {len(troubled)} to look at",
-            headings=("status", "finding"),  # two columns of words stand left; a third would stand right
-            rows=tuple((finding.status, f"{finding.check}: {finding.message}") for finding in self.findings),
-            lines=tuple(f"{finding.check}: {finding.advice}" for finding in self.findings if finding.advice),
-        )
-
-
-def _changes(one: VersionSummary) -> str:
-    named = (("+", one.added_count), ("~", one.replaced_count), ("-", one.dropped_count))
-    return " ".join(f"{sign}{count}" for sign, count in named if count) or "-"
+    def _lines(self) -> Iterator[str]:
+        return (f"{finding.check}: {finding.advice}" for finding in self.findings if finding.advice)

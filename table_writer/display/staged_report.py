@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
-from table_writer.display.render import Grid, Summary, counted, size
-from table_writer.display.report import DeletedPath, Report
+from table_writer.display.render import Columns, Grid, counted, size
+from table_writer.display.report import Report, size_of, tags_line, who
+from table_writer.display.reports import DELETED, DeletedPath
 from table_writer.display.write_result import check_grids, checks_in_short
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import Bound, ColumnStatistics
@@ -27,6 +29,14 @@ __all__ = [
     "staged_partitions",
     "staged_summary",
 ]
+
+
+STATISTICS: Final[Columns] = {
+    "column": lambda pair: pair[0],
+    "nulls": lambda pair: pair[1].null_count,
+    "smallest": lambda pair: _bound(pair[1].low),
+    "largest": lambda pair: _bound(pair[1].high),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +91,22 @@ class StagedPartitionDetail:
     bytes: int
 
 
+STAGED_COLUMNS: Final[Columns] = {
+    "write_id": "write_id",
+    "state": "state",
+    "what": "mode",
+    "staged at": "created_at",
+    "expires (UTC)": "expires_at",
+    "who": who,
+    "partitions": "partitions_count",
+    "rows": "rows",
+    "size": size_of,
+    "checks": lambda one: checks_in_short(one.checks),
+}
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
-class StagedReport(Report):
+class StagedReport(Report, rows="staged", columns=STAGED_COLUMNS):
     """The staged writes of a table, newest first; ``unreadable`` says why the others cannot be shown or published.
 
     Examples
@@ -94,46 +118,24 @@ class StagedReport(Report):
     staged: tuple[StagedSummary, ...] = ()
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
-    def _summary(self) -> Summary:
-        return Summary(
-            subject=self.table,
-            headline=f"{self.table}: {_count(self.staged)}",
-            headings=(
-                "write_id",
-                "state",
-                "what",
-                "staged at",
-                "expires (UTC)",
-                "who",
-                "partitions",
-                "rows",
-                "size",
-                "checks",
-            ),
-            rows=tuple(
-                (
-                    one.write_id,
-                    one.state,
-                    one.mode,
-                    _time(one.created_at),
-                    _time(one.expires_at),
-                    f"{one.user}@{one.host}",
-                    f"{one.partitions_count:,}",
-                    f"{one.rows:,}",
-                    size(one.bytes),
-                    checks_in_short(one.checks),
-                )
-                for one in self.staged
-            ),
-            lines=(
-                *(f"CANNOT BE READ {write_id}: {why}" for write_id, why in self.unreadable.items()),
-                *(f"{one.write_id}: {_tags(one.tags)}" for one in self.staged if one.tags),
-            ),
-        )
+    def _headline(self) -> str:
+        return f": {counted(len(self.staged), 'staged write') if self.staged else 'nothing is staged'}"
+
+    def _lines(self) -> Iterator[str]:
+        yield from (f"CANNOT BE READ {write_id}: {why}" for write_id, why in self.unreadable.items())
+        yield from (f"{one.write_id}: {tags_line(one.tags)}" for one in self.staged if one.tags)
+
+
+STAGED_DETAIL_COLUMNS: Final[Columns] = {
+    "partition": lambda one: one.name or WHOLE_TABLE,
+    "rows": "rows",
+    "files": "files",
+    "size": size_of,
+}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class StagedDetail(Report):
+class StagedDetail(Report, rows="partitions", columns=STAGED_DETAIL_COLUMNS):
     """One staged write: its partitions, its checks, and what the footers of its files say of the columns.
 
     Parameters
@@ -158,44 +160,29 @@ class StagedDetail(Report):
         """Newest result of each check."""
         return self.summary.checks
 
-    def _summary(self) -> Summary:
+    def _headline(self) -> str:
         one = self.summary
-        return Summary(
-            subject=self.table,
-            headline=(
-                f"{self.table}: {one.mode} {one.state}, {one.rows:,} rows in {one.files:,} files, {size(one.bytes)},"
-                f" {counted(one.partitions_count, 'partition')}"
-            ),
-            headings=("partition", "rows", "files", "size"),
-            rows=tuple((p.name or WHOLE_TABLE, f"{p.rows:,}", f"{p.files:,}", size(p.bytes)) for p in self.partitions),
-            grids=(*check_grids(one.checks), self._columns()),
-            lines=(
-                f"write_id {one.write_id}, staged {_time(one.created_at)} UTC by {one.user}@{one.host}",
-                f"{'expired' if one.is_expired else 'expires'} {_time(one.expires_at)} UTC",
-                *((_tags(one.tags),) if one.tags else ()),
-                *((f"idempotency key {one.idempotency_key}",) if one.idempotency_key else ()),
-                *(f"note: {note}" for note in self.notes),
-            ),
+        return (
+            f": {one.mode} {one.state}, {one.rows:,} rows in {one.files:,} files, {size(one.bytes)},"
+            f" {counted(one.partitions_count, 'partition')}"
         )
 
-    def _columns(self) -> Grid:
-        return Grid(
-            title="columns",
-            headings=("column", "nulls", "smallest", "largest"),
-            rows=tuple(
-                (
-                    name,
-                    "?" if known.null_count is None else f"{known.null_count:,}",
-                    _bound(known.low),
-                    _bound(known.high),
-                )
-                for name, known in self.statistics.items()
-            ),
-        )
+    def _grids(self) -> tuple[Grid, ...]:
+        return (*check_grids(self.checks), Grid.of(STATISTICS, self.statistics.items(), title="columns"))
+
+    def _lines(self) -> Iterator[str]:
+        one = self.summary
+        yield f"write_id {one.write_id}, staged {one.created_at:%Y-%m-%d %H:%M:%S} UTC by {who(one)}"
+        yield f"{'expired' if one.is_expired else 'expires'} {one.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+        if one.tags:
+            yield tags_line(one.tags)
+        if one.idempotency_key:
+            yield f"idempotency key {one.idempotency_key}"
+        yield from (f"note: {note}" for note in self.notes)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class DiscardReport(Report):
+class DiscardReport(Report, rows="deleted", columns=DELETED):
     """What discarding a staged write has removed, or would remove.
 
     Parameters
@@ -219,33 +206,17 @@ class DiscardReport(Report):
     failures: tuple[str, ...] = ()
     dry_run: bool = False
 
-    def _summary(self) -> Summary:
+    def _headline(self) -> str:
         files = sum(len(path.keys) for path in self.deleted)
-        freed = sum(path.bytes for path in self.deleted)
+        freed = size(sum(path.bytes for path in self.deleted))
         verb = "would be discarded" if self.dry_run else "discarded"
-        what = f"{counted(files, 'file')} ({size(freed)}), {counted(self.aborted, 'pending upload')}"
-        return Summary(
-            subject=self.table,
-            headline=f"{self.table}: write {self.write_id} {verb}: {what}",
-            headings=("location", "why", "objects", "size"),
-            rows=tuple((path.location, path.reason, f"{len(path.keys):,}", size(path.bytes)) for path in self.deleted),
-            lines=(
-                *(f"FAILED: {failure}" for failure in self.failures),
-                *((f"given up by version {self.version} of the log",) if self.version is not None else ()),
-            ),
-        )
+        uploads = counted(self.aborted, "pending upload")
+        return f": write {self.write_id} {verb}: {counted(files, 'file')} ({freed}), {uploads}"
 
-
-def _count(staged: tuple[StagedSummary, ...]) -> str:
-    return counted(len(staged), "staged write") if staged else "nothing is staged"
-
-
-def _time(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M:%S}"
-
-
-def _tags(tags: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in tags.items())
+    def _lines(self) -> Iterator[str]:
+        yield from (f"FAILED: {failure}" for failure in self.failures)
+        if self.version is not None:
+            yield f"given up by version {self.version} of the log"
 
 
 def _bound(value: Bound | None) -> str:
@@ -306,15 +277,7 @@ def discard_report(table: Table, layout: TableLayout, write_id: str, done: Vacuu
         write_id=write_id,
         version=done.version,
         aborted=sum(len(one.uploads) for one in done.dead_writes),
-        deleted=tuple(
-            DeletedPath(
-                location=str(layout.data(one.write_id)),
-                reason=one.reason,
-                bytes=sum(found.size_bytes for found in one.objects),
-                keys=tuple(found.key for found in one.objects),
-            )
-            for one in done.dead_writes
-        ),
+        deleted=tuple(DeletedPath.of(layout.data(one.write_id), one.reason, one.objects) for one in done.dead_writes),
         failures=(*done.failures, *(f"{one.location} stays for its retention: {one.reason}" for one in done.kept)),
         dry_run=dry_run,
     )

@@ -86,21 +86,11 @@ def upload_details(
 def vacuum_report(table: Table, layout: TableLayout, found: Vacuumed, *, dry_run: bool) -> VacuumReport:
     """Describe what a vacuum deleted, or would delete."""
     replaced = (
-        DeletedPath(
-            location=str(one.left.location),
-            reason=f"replaced by version {one.left.left_by}",
-            bytes=sum(item.size_bytes for item in one.objects),
-            keys=tuple(item.key for item in one.objects),
-        )
+        DeletedPath.of(one.left.location, f"replaced by version {one.left.left_by}", one.objects)
         for one in found.locations
     )
     dead = (
-        DeletedPath(
-            location=str(layout.data(write.write_id)),
-            reason=f"dead write: {write.reason}",
-            bytes=sum(item.size_bytes for item in write.objects),
-            keys=tuple(item.key for item in write.objects),
-        )
+        DeletedPath.of(layout.data(write.write_id), f"dead write: {write.reason}", write.objects)
         for write in found.dead_writes
     )
     uploads = (*(upload for write in found.dead_writes for upload in write.uploads), *found.leftover_uploads)

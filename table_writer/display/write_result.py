@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Final, Literal
 
-from table_writer.display.render import Grid, Summary, size
-from table_writer.display.report import Report
+from table_writer.display.render import Columns, Grid, size
+from table_writer.display.report import Report, columns_of_partitions
 from table_writer.model.check_result import CheckResult
-from table_writer.model.table import WHOLE_TABLE, PartitionValues
+from table_writer.model.table import PartitionValues
 
 __all__ = ["Action", "PartitionResult", "WriteResult", "check_grids", "checks_in_short", "verdict"]
 
@@ -48,7 +48,12 @@ class PartitionResult:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class WriteResult(Report):
+class WriteResult(
+    Report,
+    rows="partitions",
+    columns=columns_of_partitions("action"),
+    derived=("rows", "bytes", "files", "copied_files", "copied_bytes"),
+):
     """A write that took effect, or that had nothing to do.
 
     Parameters
@@ -127,46 +132,31 @@ class WriteResult(Report):
         """Bytes of those files."""
         return sum(partition.copied_bytes for partition in self.partitions)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, the totals included."""
-        totals = {"rows": self.rows, "bytes": self.bytes, "files": self.files}
-        copied = {"copied_files": self.copied_files, "copied_bytes": self.copied_bytes}
-        return {**super().to_dict(), **totals, **copied}
-
-    def _summary(self) -> Summary:
-        return Summary(
-            subject=self.table,
-            headline=self._headline,
-            headings=("partition", "", "rows", "files", "size"),
-            rows=tuple(
-                (p.name or WHOLE_TABLE, p.action, f"{p.rows:,}", f"{p.files:,}", size(p.bytes)) for p in self.partitions
-            ),
-            grids=check_grids(self.checks),
-            lines=(f"write_id {self.write_id}", self._effort, *(f"note: {note}" for note in self.notes)),
-        )
-
-    @property
     def _headline(self) -> str:
         if self.version is None:
-            return f"{self.table}: nothing to write, nothing changed ({self.mode})"
+            return f": nothing to write, nothing changed ({self.mode})"
         if self.repeated:
-            return f"{self.table}: published before as version {self.version}, nothing changed ({self.mode})"
+            return f": published before as version {self.version}, nothing changed ({self.mode})"
         changed = ((self.appended, "appended"), (self.emptied, "emptied"))
         more = "".join(f", {len(partitions)} {action}" for partitions, action in changed if partitions)
         copied = f", {self.copied_files:,} files with {size(self.copied_bytes)} copied" if self.copied_files else ""
         return (
-            f"{self.table} version {self.version}: {len(self.added)} partition(s) added, {len(self.replaced)} replaced"
-            f"{more}, {self.rows:,} rows in {self.files:,} files, {size(self.bytes)}{copied} ({self.mode})"
+            f" version {self.version}: {len(self.added)} partition(s) added, {len(self.replaced)} replaced{more},"
+            f" {self.rows:,} rows in {self.files:,} files, {size(self.bytes)}{copied} ({self.mode})"
         )
+
+    def _grids(self) -> tuple[Grid, ...]:
+        return check_grids(self.checks)
+
+    def _lines(self) -> Iterator[str]:
+        requests, calls = sum(self.storage_requests.values()), sum(self.metastore_calls.values())
+        steps = ", ".join(f"{step} {seconds:.2f} s" for step, seconds in self.seconds.items())
+        yield f"write_id {self.write_id}"
+        yield f"{requests:,} storage requests, {calls:,} metastore calls; {steps}"
+        yield from (f"note: {note}" for note in self.notes)
 
     def _of(self, action: Action) -> tuple[PartitionResult, ...]:
         return tuple(partition for partition in self.partitions if partition.action == action)
-
-    @property
-    def _effort(self) -> str:
-        steps = ", ".join(f"{step} {seconds:.2f} s" for step, seconds in self.seconds.items())
-        requests, calls = sum(self.storage_requests.values()), sum(self.metastore_calls.values())
-        return f"{requests:,} storage requests, {calls:,} metastore calls; {steps}"
 
 
 def verdict(result: CheckResult) -> str:
@@ -199,23 +189,19 @@ def checks_in_short(results: Sequence[CheckResult]) -> str:
     return f"{len(failed):,} of {len(results):,} failed ({severities})"
 
 
+CHECKS: Final[Columns] = {
+    "check": "name",
+    "outcome": verdict,
+    "wrong rows": lambda result: "-" if result.failed_rows is None else result.failed_rows,
+    "found": "message",
+    "answered by": "answered_by",
+}
+
+
 def check_grids(results: Sequence[CheckResult]) -> tuple[Grid, ...]:
     """Return a table of the checks, failed ones first, and one of the example rows of each that has some."""
     ordered = sorted(results, key=lambda result: (result.passed, not result.stops))  # stable: else in their order
-    checks = Grid(
-        title="checks",
-        headings=("check", "outcome", "wrong rows", "found", "answered by"),
-        rows=tuple(
-            (
-                result.name,
-                verdict(result),
-                "-" if result.failed_rows is None else f"{result.failed_rows:,}",
-                result.message,
-                result.answered_by,
-            )
-            for result in ordered
-        ),
-    )
+    checks = Grid.of(CHECKS, ordered, title="checks")
     return (checks, *(_examples(result) for result in ordered if result.examples))
 
 

@@ -160,9 +160,9 @@ class Steps:
 
     def watched(self, table: str, mode: str, write_id: str = "") -> AbstractContextManager[None]:
         """Show how far a call is, where it takes longer than a second."""
-        spark_draws = self._spark.sparkContext.getConf().get("spark.ui.showConsoleProgress") == "true"
+        spark_has_bar = self._spark.sparkContext.getConf().get("spark.ui.showConsoleProgress") == "true"
         choice = self._services.services.config.progress
-        return showing(choice, table=table, mode=mode, write_id=write_id, spark_draws=spark_draws)
+        return showing(choice, table=table, mode=mode, write_id=write_id, spark_has_bar=spark_has_bar)
 
     def _plan(self, df: DataFrame, table: str, call: Call, watch: Stopwatch) -> tuple[OpenTable, Planned]:
         """Do step 1: open the table, and fix everything that the write needs.
