@@ -30,11 +30,11 @@ from benchmarks.scale_metastore import measure
 from benchmarks.scale_picture import draw
 from benchmarks.scale_world import TABLE, ScaleWorld
 from table_writer.model.message import CommitMessage, CommitMessages
-from table_writer.model.write import StagedFiles, WritePlan
+from table_writer.model.write import WritePlan, WrittenFiles
 from table_writer.spark.executors import jobs
 from table_writer.testing import MetastoreServer
 from table_writer.upload.job import check_messages
-from table_writer.write.running_write import OpenWrite
+from table_writer.write.running_write import RunningWrite
 from tests.publish.world import publisher_of
 
 FILES: Final = (100, 1_000, 10_000, 100_000)
@@ -84,7 +84,7 @@ def point(files: int, partitions: int, latency_ms: int) -> Point:
     world.written_before()
     plan = world.plan()
     sent = world.sent(plan)
-    with OpenWrite(world.services, plan) as write:
+    with RunningWrite(world.services, plan) as write:
         with timed("messages"):
             messages, staged = received(world, plan, sent)
         with timed("complete"):
@@ -112,10 +112,10 @@ def point(files: int, partitions: int, latency_ms: int) -> Point:
     return found
 
 
-def received(world: ScaleWorld, plan: WritePlan, sent: Sequence[bytes]) -> tuple[CommitMessages, StagedFiles]:
+def received(world: ScaleWorld, plan: WritePlan, sent: Sequence[bytes]) -> tuple[CommitMessages, WrittenFiles]:
     """What the driver does with what ``collect`` has brought."""
     messages = check_messages(sent, world.spec(plan))
-    return messages, StagedFiles.from_messages(plan, messages)
+    return messages, WrittenFiles.from_messages(plan, messages)
 
 
 def die_while_publishing(world: ScaleWorld) -> None:
@@ -127,9 +127,9 @@ def die_while_publishing(world: ScaleWorld) -> None:
 
     plan = world.plan()
     messages = map(CommitMessage.from_bytes, world.sent(plan, complete=True))
-    staged = StagedFiles.from_messages(plan, messages)
+    staged = WrittenFiles.from_messages(plan, messages)
     world.metastore.on_call = die
-    with suppress(DeathError), OpenWrite(world.services, plan) as write:
+    with suppress(DeathError), RunningWrite(world.services, plan) as write:
         publisher_of(world.services).publish(staged, write.claiming)
     world.metastore.on_call = None
 
@@ -146,7 +146,7 @@ def driver_bytes(files: int, parts: Sequence[int] = (1,)) -> float:
     tracemalloc.start()
     try:
         sent = [bytearray(message) for message in given]
-        with OpenWrite(world.services, plan) as write:
+        with RunningWrite(world.services, plan) as write:
             messages, staged = received(world, plan, sent)
             collected = tracemalloc.get_traced_memory()[1]
             tracemalloc.reset_peak()

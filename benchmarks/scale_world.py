@@ -23,12 +23,12 @@ from table_writer.maintenance import Maintenance
 from table_writer.model.message import CommitMessage, PendingUpload, UploadedPart, names_of_task
 from table_writer.model.table import Column, Partition, PartitionValues, Table, TableName, partition_name
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.model.write import StagedFiles, WriteMode, WritePlan, new_write_id
+from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, new_write_id
 from table_writer.spark.executors import jobs
 from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.memory_store import MemoryStore, _Upload
-from table_writer.write.running_write import OpenWrite
+from table_writer.write.running_write import RunningWrite
 from table_writer.write.services import Services
 from tests.publish.world import publisher_of
 
@@ -214,7 +214,7 @@ class ScaleWorld:
             checksum=base64.b64encode(self._random.randbytes(4)).decode(),
         )
 
-    def complete(self, write: OpenWrite, messages: Collection[CommitMessage]) -> None:
+    def complete(self, write: RunningWrite, messages: Collection[CommitMessage]) -> None:
         """Step 3, with threads in place of executors where executors would do it."""
         write.complete(messages, self._as_executors)
 
@@ -229,9 +229,9 @@ class ScaleWorld:
     def written_before(self) -> None:
         """Have a version in the table that the measured write replaces; costs no request of the store's uploads."""
         plan = self.plan()
-        with OpenWrite(self.services, plan) as write:
+        with RunningWrite(self.services, plan) as write:
             messages = map(CommitMessage.from_bytes, self.sent(plan, complete=True))
-            publisher_of(self.services).publish(StagedFiles.from_messages(plan, messages), write.claiming)
+            publisher_of(self.services).publish(WrittenFiles.from_messages(plan, messages), write.claiming)
 
     @contextmanager
     def counted_partitions(self) -> Iterator[list[int]]:

@@ -30,7 +30,7 @@ from table_writer.storage.s3 import S3Store
 from table_writer.storage.settings import StaticKeys
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.memory_store import MemoryStore
-from table_writer.write.running_write import OpenWrite
+from table_writer.write.running_write import RunningWrite
 from table_writer.write.services import Services
 from tests.forked import MetastoreOfNames, StoreOfNames, in_child, serving
 from tests.publish.world import MetastoreDouble
@@ -292,7 +292,7 @@ def test_a_child_that_leaves_a_running_write_leaves_it_to_its_parent(
         in_child(lambda: leave(ending, write))
         signs.append(registrations())
 
-    with OpenWrite(world.services(), plan := world.plan()) as write:
+    with RunningWrite(world.services(), plan := world.plan()) as write:
         messages = (world._upload(plan, {"d1": frozenset({1})}),)
         write.complete(messages)
         fork_and_fail()
@@ -303,7 +303,7 @@ def test_a_child_that_leaves_a_running_write_leaves_it_to_its_parent(
     assert registrations() == []
 
 
-def leave(ending: type[BaseException], write: OpenWrite) -> None:
+def leave(ending: type[BaseException], write: RunningWrite) -> None:
     """Do what the block does into which the child was forked."""
     raised = ending()
     write.__exit__(ending, raised, None)
@@ -315,7 +315,7 @@ def test_a_child_never_publishes_its_parents_write(world: MetastoreDouble) -> No
             pass
         return "refused"
 
-    with OpenWrite(world.services(), world.plan()) as write:
+    with RunningWrite(world.services(), world.plan()) as write:
         assert in_child(publish_in_child) == "refused"
 
 

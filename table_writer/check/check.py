@@ -17,7 +17,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.check_result import ERROR, LONGEST_LINE, CheckResult, stored_line
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.table import NULL_PARTITION, Column, PartitionValues
-from table_writer.model.write import StagedPartition
+from table_writer.model.write import WrittenPartition
 
 __all__ = [
     "FUNCTION",
@@ -239,7 +239,7 @@ class Audit:
     write_id: str
     schema: StructType
     partition_columns: tuple[Column, ...]
-    partitions: tuple[StagedPartition, ...]
+    partitions: tuple[WrittenPartition, ...]
     statistics: Mapping[str, ColumnStatistics]
     dataframe: Callable[[], DataFrame]
     replaced_rows: Callable[[], int]

@@ -15,7 +15,7 @@ from table_writer.errors import InvalidInputError, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.partition_value import canonical
 from table_writer.model.table import NULL_PARTITION, partition_name, unescape
-from table_writer.model.write import StagedPartition
+from table_writer.model.write import WrittenPartition
 
 __all__ = ["PARTITION_NUMBER", "expected_partitions", "only_partitions", "only_where"]
 
@@ -86,7 +86,7 @@ def _wanted(names: Sequence[object], target: Target, check: Check) -> list[Named
     return [_named(name, target, kinds) for name in names]
 
 
-def _with_rows(facts: Facts, check: Check) -> dict[Named, StagedPartition]:
+def _with_rows(facts: Facts, check: Check) -> dict[Named, WrittenPartition]:
     """Return the partitions that have rows."""
     kinds = _partition_types(facts.target, check)
     some = (one for one in facts.audit.partitions if one.rows)
@@ -159,7 +159,7 @@ def _given_name(name: object) -> str:
     return printable("/".join(f"{column}={value}" for column, value in pairs) or str(name))
 
 
-def _without_others(check: Check, facts: Facts, others: Sequence[StagedPartition], by: str) -> CheckResult:
+def _without_others(check: Check, facts: Facts, others: Sequence[WrittenPartition], by: str) -> CheckResult:
     """Judge by the partitions that should not have rows."""
     if not others:
         return check.passed(f"none of {counted(len(facts.audit.partitions), 'partition')} is unexpected", by)

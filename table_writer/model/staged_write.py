@@ -25,11 +25,11 @@ from table_writer.model.table import ROOT_PARAMETER, Column, PartitionValues, Ta
 from table_writer.model.write import (
     FileKeys,
     Scope,
-    StagedFiles,
-    StagedPartition,
     TableLayout,
     WriteMode,
     WritePlan,
+    WrittenFiles,
+    WrittenPartition,
     every_partition,
     no_partition,
 )
@@ -167,7 +167,7 @@ class StagedRecord:
         Who staged it.
     """
 
-    files: StagedFiles
+    files: WrittenFiles
     expires_after_seconds: float
     added_schema: str = ""
     writer: Mapping[str, str] = field(default_factory=dict)
@@ -330,10 +330,10 @@ def _record(stored: _Stored, layout: TableLayout, write_id: str) -> StagedRecord
         spellings=Spellings(spelled.types, spelled.time_zone, dict(spelled.names), str(table.name)),
         notes=stored.notes,
     )
-    files = StagedFiles(
+    files = WrittenFiles(
         plan=plan,
         partitions=tuple(
-            StagedPartition(
+            WrittenPartition(
                 values=one.values,
                 keys=FileKeys([f"{plan.data_location.key}{name}" for name in one.files]),
                 rows=one.rows,

@@ -19,11 +19,11 @@ from table_writer.model.table import PartitionValues, Table, escape
 __all__ = [
     "FileKeys",
     "Scope",
-    "StagedFiles",
-    "StagedPartition",
     "TableLayout",
     "WriteMode",
     "WritePlan",
+    "WrittenFiles",
+    "WrittenPartition",
     "every_partition",
     "new_write_id",
     "no_partition",
@@ -220,7 +220,7 @@ class FileKeys(Collection[str]):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StagedPartition:
+class WrittenPartition:
     """The files of one partition: objects that no table points at."""
 
     values: PartitionValues
@@ -231,17 +231,17 @@ class StagedPartition:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StagedFiles:
+class WrittenFiles:
     """The files of a write between steps 3 and 5, by partition, in the order of the partitions' values."""
 
     plan: WritePlan
-    partitions: tuple[StagedPartition, ...]
+    partitions: tuple[WrittenPartition, ...]
     row_bytes: int = 0  # of a row in Arrow, where rows are widest; 0 where nobody has looked
     statistics: Mapping[str, ColumnStatistics] = field(default_factory=dict)  # of all files; what is missing is unknown
     checks: tuple[CheckResult, ...] = ()  # the newest of each, without rows of the data
 
     @classmethod
-    def from_messages(cls, plan: WritePlan, messages: Iterable[CommitMessage]) -> StagedFiles:
+    def from_messages(cls, plan: WritePlan, messages: Iterable[CommitMessage]) -> WrittenFiles:
         """Group the files that commit messages name by their partitions; the messages are read once."""
         groups: dict[PartitionValues, _Group] = {}
         row_bytes, merged = 0, MergedStatistics()
@@ -259,7 +259,7 @@ class StagedFiles:
         """Rows in all files."""
         return sum(partition.rows for partition in self.partitions)
 
-    def with_checks(self, results: Iterable[CheckResult]) -> StagedFiles:
+    def with_checks(self, results: Iterable[CheckResult]) -> WrittenFiles:
         """Return the same with these results; one of a check that ran before takes its place."""
         stored = (result.without_examples() for result in (*self.checks, *results))
         newest = {result.name: result for result in stored}
@@ -279,8 +279,8 @@ class _Group:
         self._bytes += upload.size_bytes
         self._raw_bytes += upload.raw_size_bytes
 
-    def staged(self, values: PartitionValues) -> StagedPartition:
-        return StagedPartition(
+    def staged(self, values: PartitionValues) -> WrittenPartition:
+        return WrittenPartition(
             values=values,
             keys=FileKeys(self._keys),
             rows=self._rows,

@@ -13,7 +13,7 @@ from pyspark.sql.types import CharType, LongType, StringType, StructField, Struc
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name
-from table_writer.model.write import StagedFiles
+from table_writer.model.write import WrittenFiles
 from table_writer.plan.types import exact_type
 from table_writer.spark.sql import quoted, spark_reason
 
@@ -122,7 +122,7 @@ class Where:
         return value.alias(field.name, metadata=field.metadata)
 
 
-def require_inside(staged: StagedFiles) -> None:
+def require_inside(staged: WrittenFiles) -> None:
     """Refuse rows of partitions that the predicate of a write does not select.
 
     Raises

@@ -13,7 +13,7 @@ from table_writer.log.files import files_read_at, is_named_by_us, why_not_copied
 from table_writer.model.entry import EntryPartition
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, shown_name
-from table_writer.model.write import StagedFiles, TableLayout, WritePlan
+from table_writer.model.write import TableLayout, WritePlan, WrittenFiles
 from table_writer.publish.switch import PartitionsNow
 from table_writer.storage import SourceChangedError, visible_files
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
@@ -73,7 +73,7 @@ class CarryOver:
 
     store: ObjectStore
     copy_files: CopyFiles
-    staged: StagedFiles
+    staged: WrittenFiles
     fresh_directory: Callable[[], Location]
     is_shared: bool = False
     carried: dict[PartitionValues, Carried] = field(default_factory=dict, init=False)
@@ -285,7 +285,7 @@ class CarryOver:
             )
 
 
-def require_as_staged(store: ObjectStore, staged: StagedFiles) -> dict[str, ObjectInfo]:
+def require_as_staged(store: ObjectStore, staged: WrittenFiles) -> dict[str, ObjectInfo]:
     """Compare the write's directory with what was written; costs one request for 1,000 files.
 
     Returns

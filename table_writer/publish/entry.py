@@ -18,7 +18,7 @@ from table_writer.model.entry import EntryPartition, LogEntry, Operation, Replac
 from table_writer.model.location import Location
 from table_writer.model.partition_value import Spellings, canonical, has_spellings
 from table_writer.model.table import PartitionValues, Table, name_in, shown_name
-from table_writer.model.write import StagedFiles, StagedPartition, TableLayout, WritePlan
+from table_writer.model.write import TableLayout, WritePlan, WrittenFiles, WrittenPartition
 from table_writer.publish.append import Carried
 from table_writer.publish.switch import PartitionsNow
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
@@ -46,7 +46,7 @@ PARTS_ETAG: Final = re.compile(r"[0-9a-f]{32}-\d+")  # S3's, of an upload in par
 Wanted = TypeVar("Wanted")
 
 
-def entry_of(staged: StagedFiles, *, publish_timeout_seconds: float, identity: Mapping[str, str]) -> LogEntry:
+def entry_of(staged: WrittenFiles, *, publish_timeout_seconds: float, identity: Mapping[str, str]) -> LogEntry:
     """Return the entry of a write as far as its files tell: where partitions are now is not known yet."""
     plan = staged.plan
     partitions = tuple(
@@ -95,7 +95,7 @@ def with_old_locations(
     )
 
 
-def _directory_of(staged: StagedPartition, plan: WritePlan) -> str:
+def _directory_of(staged: WrittenPartition, plan: WritePlan) -> str:
     """Return where readers will look, which must be where the files are."""
     name = name_in(plan.table, staged.values)
     location = plan.data_location.child(name)

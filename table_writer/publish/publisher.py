@@ -24,7 +24,7 @@ from table_writer.log.table_log import LogState
 from table_writer.model.entry import DISCARD, EntryPartition, LogEntry, Operation, Outcome, ReplacedLocation
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
-from table_writer.model.write import StagedFiles, WriteMode, WritePlan, no_partition
+from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, no_partition
 from table_writer.publish.append import Carried, CarryOver, CopyFiles
 from table_writer.publish.entry import Replaced, entry_of, replaced_locations, with_old_locations
 from table_writer.publish.recovery import Recovery
@@ -89,7 +89,7 @@ class Publisher:
 
     def publish(
         self,
-        staged: StagedFiles,
+        staged: WrittenFiles,
         claiming: Claims,
         *,
         is_shared: bool = False,
@@ -162,7 +162,7 @@ class Publisher:
                 return
             self._settle_other(doubtful[0], plan, state)
 
-    def examine(self, staged: StagedFiles) -> None:
+    def examine(self, staged: WrittenFiles) -> None:
         """Raise what :meth:`publish` would raise for what others have done since the plan; change nothing.
 
         What is in doubt is passed over: a publish would wait for it.
@@ -198,7 +198,7 @@ class Publisher:
             self._opened.log.remember_settled(replace(state, newest=look.entry.version, listed_after=plan.hint))
         return Published(entry=look.entry, notes=look.notes + notes)
 
-    def _draft(self, staged: StagedFiles) -> LogEntry:
+    def _draft(self, staged: WrittenFiles) -> LogEntry:
         timeout = self._opened.config.publish_timeout_seconds
         return entry_of(staged, publish_timeout_seconds=timeout, identity=self._opened.identity)
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from table_writer.config import SessionSettings
 from table_writer.errors import CheckFailedError, InvalidInputError
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_values
-from table_writer.model.write import StagedFiles, StagedPartition, WritePlan
+from table_writer.model.write import WritePlan, WrittenFiles, WrittenPartition
 from table_writer.spark.files import SparkFiles, reason
 from table_writer.spark.jobs import run_interruptibly, translated
 from table_writer.spark.sql import quoted
@@ -48,7 +48,7 @@ class SparkEngine:
         self._spark = spark
         self._settings = settings
 
-    def write(self, rows: DataFrame, schema: StructType, plan: WritePlan, store: ObjectStore) -> StagedFiles:
+    def write(self, rows: DataFrame, schema: StructType, plan: WritePlan, store: ObjectStore) -> WrittenFiles:
         """Write all rows below ``plan.data_location``, read them back and count them.
 
         On S3A it is the magic committer that gives files their names, for this job alone, where the session has it.
@@ -66,7 +66,7 @@ class SparkEngine:
 
         Returns
         -------
-        StagedFiles
+        WrittenFiles
             Every partition that has rows, with exactly the files that readers will see. Nothing else is left below
             ``plan.data_location``.
 
@@ -93,7 +93,7 @@ class SparkEngine:
             counted = run_interruptibly(context, lambda: files.count(list(found)), tag=tag) if written else {}
         _require_all(written, {values: counted.get(values, 0) for values in found}, plan, files.description)
         _delete(store, [one for values, group in found.items() if not counted.get(values) for one in group], plan)
-        return StagedFiles(plan=plan, partitions=_staged(found, counted))
+        return WrittenFiles(plan=plan, partitions=_staged(found, counted))
 
 
 def refusing(rows: DataFrame, existing: Collection[PartitionValues], columns: StructType) -> DataFrame:
@@ -193,9 +193,9 @@ def _require_all(written: int, counted: Mapping[PartitionValues, int], plan: Wri
 
 def _staged(
     found: Mapping[PartitionValues, Collection[ObjectInfo]], counted: Mapping[PartitionValues, int]
-) -> tuple[StagedPartition, ...]:
+) -> tuple[WrittenPartition, ...]:
     return tuple(
-        StagedPartition(
+        WrittenPartition(
             values=values,
             keys=tuple(one.key for one in group),
             rows=counted[values],

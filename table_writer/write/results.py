@@ -15,7 +15,7 @@ from table_writer.log.open_table import OpenTable
 from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.location import Location
 from table_writer.model.table import name_in
-from table_writer.model.write import StagedFiles, StagedPartition, WriteMode, WritePlan
+from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, WrittenPartition
 from table_writer.progress import Stopwatch
 from table_writer.publish.append import Carried
 from table_writer.publish.publisher import Published
@@ -86,7 +86,7 @@ def repeated_result(entry: LogEntry, watch: Stopwatch, *, write_id: str = "") ->
 
 def finished(
     opened: OpenTable,
-    files: StagedFiles,
+    files: WrittenFiles,
     published: Published,
     watch: Stopwatch,
     refresh: Refresh | None = None,
@@ -98,11 +98,11 @@ def finished(
     return replace(write_result(files, published, notes, watch), checks=files.checks)
 
 
-def write_result(staged: StagedFiles, published: Published, notes: tuple[str, ...], watch: Stopwatch) -> WriteResult:
+def write_result(staged: WrittenFiles, published: Published, notes: tuple[str, ...], watch: Stopwatch) -> WriteResult:
     """Return the result of a write that took effect."""
     plan = staged.plan
     written = {plan.spellings.get(one.values, one.values): one for one in staged.partitions}
-    nothing = StagedPartition(values=(), keys=(), rows=0, bytes=0, raw_bytes=0)
+    nothing = WrittenPartition(values=(), keys=(), rows=0, bytes=0, raw_bytes=0)
 
     def described(partition: EntryPartition) -> PartitionResult:
         new = written.get(partition.values, nothing)
@@ -132,7 +132,7 @@ def write_result(staged: StagedFiles, published: Published, notes: tuple[str, ..
     )
 
 
-def mark_success(opened: OpenTable, staged: StagedFiles, published: Published) -> tuple[str, ...]:
+def mark_success(opened: OpenTable, staged: WrittenFiles, published: Published) -> tuple[str, ...]:
     """Write ``_SUCCESS`` where it is wanted. A failure is a note in the result, for readers have switched already."""
     if not opened.marks_success():
         return ()
@@ -152,7 +152,7 @@ def _action(partition: EntryPartition, mode: WriteMode) -> Action:
     return "appended" if mode is WriteMode.APPEND else "replaced"
 
 
-def _small_files(staged: StagedFiles) -> tuple[str, ...]:
+def _small_files(staged: WrittenFiles) -> tuple[str, ...]:
     count = sum(len(partition.keys) for partition in staged.partitions)
     mean_bytes = sum(partition.bytes for partition in staged.partitions) / max(count, 1)
     if count < MANY_FILES or mean_bytes >= SMALL_FILE_BYTES or count < 2 * len(staged.partitions):

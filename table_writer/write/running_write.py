@@ -22,7 +22,7 @@ from table_writer.model.process import this_process
 from table_writer.model.staged_write import StagedRecord
 from table_writer.model.write import WritePlan, new_write_id
 
-__all__ = ["Claiming", "OpenWrite"]
+__all__ = ["Claiming", "RunningWrite"]
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class Claiming:
         self._named = frozenset()
 
 
-class OpenWrite:
+class RunningWrite:
     """A registered write. Leaving it before a claim was sent discards its files; afterwards the log owns them."""
 
     def __init__(self, opened: OpenTable, plan: WritePlan) -> None:

@@ -20,7 +20,7 @@ from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, TableName
-from table_writer.model.write import StagedFiles, WriteMode
+from table_writer.model.write import WriteMode, WrittenFiles
 from table_writer.plan.file_options import require_writable
 from table_writer.plan.types import partition_schema
 from table_writer.spark.files import SparkFiles
@@ -79,7 +79,7 @@ class SessionServices:
         return opened
 
 
-def audit_of(spark: SparkSession, opened: OpenTable, staged: StagedFiles) -> Audit:
+def audit_of(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -> Audit:
     """Return what checks may look at; nothing is read before one asks."""
     return Audit(
         spark=spark,
@@ -96,7 +96,7 @@ def audit_of(spark: SparkSession, opened: OpenTable, staged: StagedFiles) -> Aud
     )
 
 
-def staged_frame(spark: SparkSession, opened: OpenTable, staged: StagedFiles) -> DataFrame:
+def staged_frame(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -> DataFrame:
     """Read exactly the staged files, with the columns and types that the table's readers will see."""
     schema = _schema(opened, staged)
     if not staged.partitions:
@@ -106,7 +106,7 @@ def staged_frame(spark: SparkSession, opened: OpenTable, staged: StagedFiles) ->
     return files.select(*(_typed(stored, field) for stored, field in zip(files.columns, schema, strict=True)))
 
 
-def _schema(opened: OpenTable, staged: StagedFiles) -> StructType:
+def _schema(opened: OpenTable, staged: WrittenFiles) -> StructType:
     """Return the columns the files have, those that the table is yet to get too, and the partition columns."""
     data = StructType.fromJson(json.loads(staged.plan.schema))
     return StructType([*data, *partition_schema(opened.table)])
@@ -117,7 +117,7 @@ def _typed(stored: str, field: StructField) -> Column:
     return F.col(quoted(stored)).cast(field.dataType).alias(field.name, metadata=field.metadata)
 
 
-def _replaced_rows(spark: SparkSession, opened: OpenTable, staged: StagedFiles) -> int:
+def _replaced_rows(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -> int:
     """Count what readers would see no more.
 
     The metastore knows it of partitions that this library wrote; only the others are read.
@@ -132,7 +132,7 @@ def _replaced_rows(spark: SparkSession, opened: OpenTable, staged: StagedFiles) 
     return known + spark.table(name).where(in_partitions(partition_schema(opened.table).fields, unknown)).count()
 
 
-def _replaced(opened: OpenTable, staged: StagedFiles) -> list[PartitionValues]:
+def _replaced(opened: OpenTable, staged: WrittenFiles) -> list[PartitionValues]:
     """Return the partitions whose present rows readers would see no more: of an append none."""
     plan = staged.plan
     if plan.mode is WriteMode.APPEND:

@@ -27,7 +27,7 @@ from table_writer.model.entry import WRITE_ID
 from table_writer.model.partition_value import Spellings, has_spellings
 from table_writer.model.staged_write import FoundStaged, StagedRecord
 from table_writer.model.table import PartitionValues
-from table_writer.model.write import StagedFiles, WritePlan
+from table_writer.model.write import WritePlan, WrittenFiles
 from table_writer.progress import Stopwatch
 from table_writer.publish.append import CopyFiles, require_as_staged
 from table_writer.publish.publisher import Published, Publisher
@@ -55,7 +55,7 @@ class BySpark:
         Lets the session look again afterwards.
     """
 
-    prepare: Callable[[StagedRecord], StagedFiles]
+    prepare: Callable[[StagedRecord], WrittenFiles]
     copy_files: CopyFiles
     refresh: Refresh
 
@@ -201,7 +201,7 @@ class StagedWrites:
             return repeated_result(repeated.entry, watch, write_id=write_id)
         return finished(self._opened, files, published, watch, by_spark.refresh if by_spark else None)
 
-    def _publish(self, record: StagedRecord, by_spark: BySpark | None) -> tuple[StagedFiles, Published]:
+    def _publish(self, record: StagedRecord, by_spark: BySpark | None) -> tuple[WrittenFiles, Published]:
         publisher = Publisher(self._opened, by_spark.copy_files if by_spark else Completer.of(self._opened).copy)
         try:
             publisher.require_unpublished(record.plan)
@@ -329,7 +329,7 @@ def _base_version(registered: FoundRegistration) -> int:
     return base_version if isinstance(base_version, int) and base_version > 0 else 0
 
 
-def _require_passed(staged: StagedFiles) -> None:
+def _require_passed(staged: WrittenFiles) -> None:
     failed = [result for result in staged.checks if result.stops]
     if failed:
         found = "".join(f"\n  {result.name}: {result.message}" for result in failed)

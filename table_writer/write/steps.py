@@ -25,7 +25,7 @@ from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import LogEntry
 from table_writer.model.staged_write import RecordedScope, StagedRecord
-from table_writer.model.write import StagedFiles, WriteMode, WritePlan
+from table_writer.model.write import WriteMode, WritePlan, WrittenFiles
 from table_writer.plan.evolve import add_columns
 from table_writer.plan.limits import violation
 from table_writer.plan.planner import Planned, Planner, require_batch, require_mode
@@ -40,7 +40,7 @@ from table_writer.spark.session import refresh_session
 from table_writer.upload.job import Uploader
 from table_writer.upload.spark_engine import SparkEngine, refusing
 from table_writer.write.results import finished, nothing_written, repeated_result
-from table_writer.write.running_write import OpenWrite
+from table_writer.write.running_write import RunningWrite
 from table_writer.write.session_services import SessionServices, audit_of
 from table_writer.write.staged_writes import BySpark, StagedWrites
 
@@ -88,7 +88,7 @@ class Steps:
             try:
                 with watch.step("plan"):
                     opened, planned = self._plan(df, table, call, watch)  # 1
-                with OpenWrite(opened, planned.plan) as write:
+                with RunningWrite(opened, planned.plan) as write:
                     files = self._write_files(planned, opened, write, watch)  # 2 and 3
                     if files.row_count == 0 and call.options.if_empty != "replace":
                         return nothing_written(planned.plan, call.options.if_empty, watch)
@@ -118,7 +118,7 @@ class Steps:
                     opened, planned = self._plan(df, table, call, watch)  # 1
             except RepeatedError as repeated:
                 raise _published_before(repeated.entry) from None
-            with OpenWrite(opened, planned.plan) as write:
+            with RunningWrite(opened, planned.plan) as write:
                 files = self._write_files(planned, opened, write, watch)  # 2 and 3
                 if files.row_count == 0 and call.options.if_empty != "replace":
                     raise _nothing_to_stage(planned.plan)
@@ -148,7 +148,7 @@ class Steps:
             return StagedWrites(opened).publish(plan.write_id, watch, by_spark)
 
     def check(
-        self, files: StagedFiles, opened: OpenTable, checks: Sequence[Check], watch: Stopwatch
+        self, files: WrittenFiles, opened: OpenTable, checks: Sequence[Check], watch: Stopwatch
     ) -> tuple[CheckResult, ...]:
         """Do step 4: judge exactly the files that would be published; :func:`require_passed` raises for what failed."""
         if not checks:
@@ -190,7 +190,7 @@ class Steps:
         watch.follow(opened.store)
         return opened
 
-    def _write_files(self, planned: Planned, opened: OpenTable, write: OpenWrite, watch: Stopwatch) -> StagedFiles:
+    def _write_files(self, planned: Planned, opened: OpenTable, write: RunningWrite, watch: Stopwatch) -> WrittenFiles:
         """Do steps 2 and 3: files of all rows, that no table points at."""
         plan = planned.plan
         if planned.spec is None:
@@ -204,13 +204,13 @@ class Steps:
             messages = Uploader().upload(planned.rows, planned.spec)
         for message in messages:
             watch.add_requests(dict(message.requests))
-        staged = StagedFiles.from_messages(plan, messages)
+        staged = WrittenFiles.from_messages(plan, messages)
         require_inside(staged)
         with watch.step("complete"):
             write.complete(messages, ExecutorCompletions(self._executors(opened, plan.write_id, watch)))
         return staged
 
-    def _prepare(self, opened: OpenTable, record: StagedRecord) -> StagedFiles:
+    def _prepare(self, opened: OpenTable, record: StagedRecord) -> WrittenFiles:
         """Do what a staged write needs of Spark before it is claimed: its predicate, and columns that it adds."""
         added = StructType.fromJson(json.loads(record.added_schema)).fields if record.added_schema else ()
         files = self._with_scope(record.files, opened)
@@ -226,7 +226,7 @@ class Steps:
     def _copy_files(self, opened: OpenTable, write_id: str, watch: Stopwatch) -> CopyFiles:
         return ExecutorCopies(self._executors(opened, write_id, watch), Completer.of(opened).copy)
 
-    def _with_scope(self, staged: StagedFiles, opened: OpenTable) -> StagedFiles:
+    def _with_scope(self, staged: WrittenFiles, opened: OpenTable) -> WrittenFiles:
         """Let Spark evaluate the predicate of a staged write again, for partitions that have appeared since."""
         plan = staged.plan
         if not isinstance(plan.scope, RecordedScope):
@@ -234,7 +234,7 @@ class Steps:
         scope = Where(self._spark, plan.where, partition_schema(opened.table), str(plan.table.name))
         return replace(staged, plan=replace(plan, scope=scope))
 
-    def _with_new_columns(self, staged: StagedFiles, added: Sequence[StructField], opened: OpenTable) -> StagedFiles:
+    def _with_new_columns(self, staged: WrittenFiles, added: Sequence[StructField], opened: OpenTable) -> WrittenFiles:
         """Add the columns that the table does not have, just before the first row of them can be read."""
         if not added:
             return staged
@@ -288,7 +288,7 @@ def _nothing_to_stage(plan: WritePlan) -> InvalidInputError:
     )
 
 
-def _recorded(staged: StagedFiles, opened: OpenTable) -> StagedFiles:
+def _recorded(staged: WrittenFiles, opened: OpenTable) -> WrittenFiles:
     """Write down which partitions the predicate selects: who publishes may have no Spark."""
     plan = staged.plan
     if not plan.where:

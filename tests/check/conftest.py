@@ -16,7 +16,7 @@ from table_writer.check.run import as_checks, require_valid, run_checks
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.table import NULL_PARTITION, Column
-from table_writer.model.write import StagedPartition
+from table_writer.model.write import WrittenPartition
 
 
 @dataclass
@@ -93,7 +93,7 @@ def staged(spark: SparkSession) -> Callable[..., World]:
                 Column(name.lower(), frame.schema[name].dataType.simpleString()) for name in partition_by
             ),
             partitions=tuple(
-                StagedPartition(values=values, keys=["file"], rows=count, bytes=1, raw_bytes=None)
+                WrittenPartition(values=values, keys=["file"], rows=count, bytes=1, raw_bytes=None)
                 for values, count in sorted(counts.items())
             ),
             statistics=statistics or {},

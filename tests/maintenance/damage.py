@@ -17,7 +17,7 @@ from table_writer.complete import Completer
 from table_writer.errors import LostResponseError, OutcomeUnknownError
 from table_writer.model.location import Location
 from table_writer.model.table import TableName
-from table_writer.model.write import StagedFiles, WriteMode, WritePlan
+from table_writer.model.write import WriteMode, WritePlan, WrittenFiles
 from table_writer.storage import visible_files
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.memory_store import MemoryStore
@@ -54,8 +54,8 @@ class Damaged(World):
     first_id: int = 0
     acknowledged: Rows = field(default_factory=dict)
     possible: Rows = field(default_factory=dict)  # of entries in doubt: readers may see them instead
-    planned: tuple[WritePlan, StagedFiles] | None = None
-    early: tuple[WritePlan, StagedFiles] | None = None  # as planned, but after the first write
+    planned: tuple[WritePlan, WrittenFiles] | None = None
+    early: tuple[WritePlan, WrittenFiles] | None = None  # as planned, but after the first write
     shrunk: frozenset[int] = frozenset()  # those of void whose loss the size of files shows
     void: frozenset[int] = frozenset()  # rows of the damaged object itself
     after: dict[int, Rows] = field(default_factory=dict)  # what readers saw after each version
@@ -68,7 +68,7 @@ class Damaged(World):
         self.write(rows, plan=self.plan(mode))
         self.early = self.early or self.prepared(40)
 
-    def prepared(self, number: int) -> tuple[WritePlan, StagedFiles]:
+    def prepared(self, number: int) -> tuple[WritePlan, WrittenFiles]:
         """Do steps 1 to 3 of a write of the first partition, which goes on running."""
         whole = not self.table.partition_columns
         plan = self.plan(WriteMode.OVERWRITE_TABLE if whole else WriteMode.OVERWRITE_PARTITIONS)
@@ -76,7 +76,7 @@ class Damaged(World):
         services = self.services()
         Completer.of(services).complete(plan.write_id, plan.data_location.key, [message], None)
         self.store.put(self.layout.registration_key(plan.write_id), services.registration(plan)._body)
-        return plan, StagedFiles.from_messages(plan, [message])
+        return plan, WrittenFiles.from_messages(plan, [message])
 
     def copied(self) -> Damaged:
         """Return an independent world in the same state."""

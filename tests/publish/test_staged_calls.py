@@ -22,7 +22,7 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.partition_value import Spellings
 from table_writer.model.staged_write import StagedRecord
 from table_writer.model.table import Column
-from table_writer.model.write import StagedFiles, WriteMode
+from table_writer.model.write import WriteMode, WrittenFiles
 from table_writer.write.staged_writes import BySpark, StagedWrites
 from tests.publish.world import DeathError, Fault, World
 
@@ -311,7 +311,7 @@ def test_a_write_that_adds_columns_is_published_by_whoever_can_add_them_and_by_n
     staged.examine(record, with_spark=True)
     prepared: list[StagedRecord] = []
 
-    def prepare(given: StagedRecord) -> StagedFiles:
+    def prepare(given: StagedRecord) -> WrittenFiles:
         prepared.append(given)
         return given.files
 

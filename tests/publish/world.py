@@ -27,10 +27,10 @@ from table_writer.model.staged_write import StagedRecord
 from table_writer.model.table import Column, Partition, Table, TableName, name_in
 from table_writer.model.write import (
     Scope,
-    StagedFiles,
     TableLayout,
     WriteMode,
     WritePlan,
+    WrittenFiles,
     every_partition,
     new_write_id,
     no_partition,
@@ -41,7 +41,7 @@ from table_writer.storage import visible_files
 from table_writer.storage.object_store import ObjectStore
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.memory_store import MemoryStore
-from table_writer.write.running_write import OpenWrite
+from table_writer.write.running_write import RunningWrite
 from table_writer.write.services import Services
 
 Rows = Mapping[str, frozenset[int]]
@@ -165,19 +165,19 @@ class TableWorld:
         services = self.services(config)
         plan = plan or self.plan()
         services.log.expect(plan.log_id)
-        with OpenWrite(services, plan) as write:
+        with RunningWrite(services, plan) as write:
             messages = (self._upload(plan, rows),)
             write.complete(messages)
             before_publish()
-            return publisher_of(services).publish(StagedFiles.from_messages(plan, messages), write.claiming)
+            return publisher_of(services).publish(WrittenFiles.from_messages(plan, messages), write.claiming)
 
     def stage(self, rows: Rows, *, plan: WritePlan | None = None, expires_after_seconds: float = 5_000.0) -> str:
         """Do steps 1 to 4, and leave the rest to whoever comes."""
         plan = plan or self.plan()
-        with OpenWrite(self.services(), plan) as write:
+        with RunningWrite(self.services(), plan) as write:
             messages = (self._upload(plan, rows),)
             write.complete(messages)
-            files = StagedFiles.from_messages(plan, messages)
+            files = WrittenFiles.from_messages(plan, messages)
             write.stage(StagedRecord(files=files, expires_after_seconds=expires_after_seconds))
         self.staged_ids.append(plan.write_id)
         return plan.write_id

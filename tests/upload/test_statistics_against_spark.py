@@ -15,7 +15,7 @@ from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.location import Location
 from table_writer.model.table import Column, Table, TableName
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.model.write import StagedFiles, TableLayout, WriteMode, WritePlan
+from table_writer.model.write import TableLayout, WriteMode, WritePlan, WrittenFiles
 from table_writer.storage import LocalSettings, open_store
 from table_writer.upload.job import Uploader
 from tests.upload.rows_of_all_types import COLUMNS, LOCAL_TIMESTAMPS, TIMESTAMPS, table
@@ -60,7 +60,7 @@ def spark(lakehouse: Any) -> Iterator[SparkSession]:
     session.conf.set("spark.sql.session.timeZone", str(zone))
 
 
-def staged_files(rows: DataFrame, directory: Path, options: ParquetOptions) -> StagedFiles:
+def staged_files(rows: DataFrame, directory: Path, options: ParquetOptions) -> WrittenFiles:
     """Write rows, the last column being the partition, and return what the driver knows of the files."""
     root = Location.parse(f"file://{directory}/")
     named = Table(
@@ -94,10 +94,10 @@ def staged_files(rows: DataFrame, directory: Path, options: ParquetOptions) -> S
     for message in messages:
         for upload in message.uploads:
             store.complete_upload(upload.key, upload.upload_id, upload.parts)
-    return StagedFiles.from_messages(plan, messages)
+    return WrittenFiles.from_messages(plan, messages)
 
 
-def read(rows: DataFrame, staged: StagedFiles) -> DataFrame:
+def read(rows: DataFrame, staged: WrittenFiles) -> DataFrame:
     reader = rows.sparkSession.read.schema(rows.drop("p").schema).option("recursiveFileLookup", "true")
     return reader.parquet(str(staged.plan.data_location))
 
