@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 from table_writer.errors import InvalidInputError
 from table_writer.spark.sql import quoted
 
-__all__ = ["batch_rows", "fixed_row_bytes", "laid_out", "runs_other_python"]
+__all__ = ["batch_rows", "fixed_row_bytes", "laid_out"]
 
 
 SORT_ITEM: Final = re.compile(
@@ -42,7 +42,6 @@ LEAST_ROWS: Final = 1_000  # smaller batches cost more than the weighing
 
 WIDER_THAN_SEEN: Final = 32  # how many times as wide as the rows of an earlier write those of a batch may be
 
-PYTHON_NODES: Final = re.compile("Python|Pandas|Arrow|RDD")  # what a LogicalRDD has behind it is not to be seen
 
 FIXED_WIDTHS: Final[dict[type[T.DataType], int]] = {
     T.NullType: 0,
@@ -182,14 +181,3 @@ def batch_rows(schema: T.StructType, seen_row_bytes: int) -> int:
     width, most = (seen_row_bytes * WIDER_THAN_SEEN, SEEN_ROWS) if fixed is None else (fixed, SPARK_BATCH_ROWS)
     rows = min(most, BATCH_BYTES // width) if width else 0
     return rows if rows >= LEAST_ROWS else 0
-
-
-def runs_other_python(rows: DataFrame) -> bool:
-    """Whether Python code of the user's own may run in the jobs that compute these rows, or nobody can tell.
-
-    Such code gets its batches by the same two limits, and its rows may be of any width.
-    """
-    java: Any = rows.sparkSession.sparkContext._jvm  # noqa: SLF001 - PySpark shows no plan
-    plan: Any = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - the same
-    python_udf = java.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
-    return bool(plan.containsPattern(python_udf)) or PYTHON_NODES.search(plan.toString()) is not None

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import (
     ArrayType,
@@ -23,6 +21,7 @@ from table_writer.errors import InvalidInputError, MetastoreError, SchemaMismatc
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.table import Table
 from table_writer.plan.types import exact_type, stored_field, unstorable
+from table_writer.spark.queries import SPARK_ERRORS
 from table_writer.spark.sql import garbled, literal, quoted, spark_reason
 
 __all__ = ["add_columns", "added_field", "addition_problems", "require_spellable"]
@@ -105,7 +104,7 @@ def add_columns(spark: SparkSession, metastore: Metastore, table: Table, added: 
     require_spellable(spark, table, added)
     try:
         _add_missing(spark, table, added)
-    except (PySparkException, Py4JError) as failure:
+    except SPARK_ERRORS as failure:
         _existing(metastore, table)
         raise MetastoreError(
             f"Spark could not look at table {table.name} to add columns ({_columns(added)}): {spark_reason(failure)}."
@@ -160,7 +159,7 @@ def _add_missing(spark: SparkSession, table: Table, added: Sequence[StructField]
 def _alter(spark: SparkSession, name: str, missing: Sequence[StructField]) -> Exception | None:
     try:
         spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({_columns(missing)})")
-    except (PySparkException, Py4JError) as failure:
+    except SPARK_ERRORS as failure:
         return failure
     return None
 

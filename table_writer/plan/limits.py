@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import AtomicType, BinaryType, DataType
 
 from table_writer.errors import SchemaMismatchError
+from table_writer.spark.queries import SPARK_ERRORS
 from table_writer.spark.sql import quoted
 
 __all__ = [
@@ -151,7 +150,7 @@ def violation(error: Exception, df: DataFrame, limits: Sequence[Limit], table: s
     counted: list[str] = []
     try:
         counted = _counted(df, limits)
-    except (PySparkException, Py4JError) as failure:
+    except SPARK_ERRORS as failure:
         _logger.warning("could not count the rows that do not fit table %s: %s", table, failure)
     return SchemaMismatchError(
         f"rows do not fit table {table}, nothing was published: {'; '.join(counted or [found[1]])}."

@@ -34,12 +34,13 @@ from table_writer.model.write import (
     new_write_id,
     no_partition,
 )
-from table_writer.plan.distribution import batch_rows, fixed_row_bytes, laid_out, runs_other_python
+from table_writer.plan.distribution import batch_rows, fixed_row_bytes, laid_out
 from table_writer.plan.evolve import require_spellable
 from table_writer.plan.file_options import engine_of, file_options
 from table_writer.plan.fit import Fitted, fit
 from table_writer.plan.types import exact_type, partition_schema, table_schema
 from table_writer.plan.where import Where
+from table_writer.spark.queries import runs_other_python
 from table_writer.storage import ObjectStore, part_bytes, why_renamed
 
 __all__ = ["Planned", "Planner", "require_batch", "require_mode"]

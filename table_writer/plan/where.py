@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import CharType, LongType, StringType, StructField, StructType
@@ -15,6 +13,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name
 from table_writer.model.write import WrittenFiles
 from table_writer.plan.types import exact_type
+from table_writer.spark.queries import SPARK_ERRORS, analyzed_rows
 from table_writer.spark.sql import quoted, spark_reason
 
 __all__ = ["Where", "require_inside"]
@@ -56,22 +55,20 @@ class Where:
         if not columns:
             raise InvalidInputError(f"{table} is not partitioned: where={predicate!r} selects nothing", table=table)
         try:
-            frame = self._frame([]).drop(NUMBER).where(predicate)
-            analyzed = frame._jdf.queryExecution().analyzed()  # noqa: SLF001  # PySpark has no public way to the plan
-            repeatable, subqueries = analyzed.deterministic(), analyzed.subqueriesAll().size()
-        except (PySparkException, Py4JError) as error:
+            found = analyzed_rows(self._frame([]).drop(NUMBER).where(predicate))
+        except SPARK_ERRORS as error:
             raise InvalidInputError(
                 f"where={predicate!r} is no predicate over the partition columns ({columns}) of {table}:"
                 f" {spark_reason(error)}",
                 table=table,
             ) from error
-        if subqueries:
+        if found.has_subquery:
             raise InvalidInputError(
                 f"where={predicate!r} has a subquery, whose rows may change while {table} is being written: run it"
                 " first, and write its values out",
                 table=table,
             )
-        if not repeatable:
+        if not found.is_deterministic:
             raise InvalidInputError(
                 f"where={predicate!r} selects other partitions each time it is asked: write the value out", table=table
             )
@@ -94,7 +91,7 @@ class Where:
         """Return the positions of the partitions that the predicate selects."""
         try:
             rows = self._frame(partitions).where(self._predicate).select(NUMBER).collect()
-        except (PySparkException, Py4JError) as error:
+        except SPARK_ERRORS as error:
             raise InvalidInputError(
                 f"where={self._predicate!r} cannot be evaluated for the partitions of {self._table}:"
                 f" {spark_reason(error)} Nothing was published. Compare the columns with values of their own types, or"

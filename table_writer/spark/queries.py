@@ -18,7 +18,18 @@ from pyspark.sql.types import DataType, _parse_datatype_string
 
 from table_writer.spark.sql import spark_reason
 
-__all__ = ["SPARK_ERRORS", "Analyzed", "DataError", "analyzed", "error_in_data", "is_pattern", "type_of_ddl"]
+__all__ = [
+    "SPARK_ERRORS",
+    "Analyzed",
+    "AnalyzedRows",
+    "DataError",
+    "analyzed",
+    "analyzed_rows",
+    "error_in_data",
+    "is_pattern",
+    "runs_other_python",
+    "type_of_ddl",
+]
 
 
 SPARK_ERRORS: Final = (PySparkException, Py4JError)
@@ -26,6 +37,8 @@ SPARK_ERRORS: Final = (PySparkException, Py4JError)
 
 NOT_THE_DATA: Final = re.compile(r"^\[(FAILED_READ_FILE|SPARK_JOB_CANCELLED|INTERNAL_ERROR|UNABLE_TO_ACQUIRE_MEMORY)")
 """Conditions of Spark that no value of a row can cause."""
+
+PYTHON_NODES: Final = re.compile("Python|Pandas|Arrow|RDD")  # what a LogicalRDD has behind it is not to be seen
 
 LOST: Final = ("java.io.IOException", "java.lang.OutOfMemoryError", "java.lang.InterruptedException")
 SPARKS_OWN: Final = "org.apache.spark.SparkException"
@@ -57,6 +70,20 @@ class Analyzed:
     is_aggregate: bool
     makes_rows: bool
     is_repeatable: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnalyzedRows:
+    """What Spark's analyzer says of rows that a query selects."""
+
+    is_deterministic: bool
+    has_subquery: bool
+
+
+def analyzed_rows(rows: DataFrame) -> AnalyzedRows:
+    """Look whether a query selects the same rows each time; no job is run."""
+    plan: Any = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no public way to the plan
+    return AnalyzedRows(is_deterministic=bool(plan.deterministic()), has_subquery=plan.subqueriesAll().size() > 0)
 
 
 def analyzed(frame: DataFrame, sql: str) -> Analyzed:
@@ -174,3 +201,14 @@ def _is_lost(cause: Any) -> bool:
         names.append(str(kind.getName()))
         kind = kind.getSuperclass()
     return any(name in LOST for name in names)
+
+
+def runs_other_python(rows: DataFrame) -> bool:
+    """Whether Python code of the user's own may run in the jobs that compute these rows, or nobody can tell.
+
+    Such code gets its batches by the same two limits, and its rows may be of any width.
+    """
+    java: Any = rows.sparkSession.sparkContext._jvm  # noqa: SLF001 - PySpark shows no plan
+    plan: Any = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - the same
+    python_udf = java.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
+    return bool(plan.containsPattern(python_udf)) or PYTHON_NODES.search(plan.toString()) is not None

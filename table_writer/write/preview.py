@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import DateType, StructType
@@ -27,6 +25,7 @@ from table_writer.plan.file_options import engine_of
 from table_writer.plan.fit import Fitted
 from table_writer.plan.limits import violation
 from table_writer.plan.planner import Planner, require_mode
+from table_writer.spark.queries import SPARK_ERRORS
 from table_writer.spark.sql import quoted
 
 __all__ = ["Preview"]
@@ -104,7 +103,7 @@ class Preview:
         columns = [F.col(quoted(name)).cast("string").alias(name) for name in names]
         try:
             counted: Sequence[Row] = fitted.rows.groupBy(*columns).agg(F.count(F.lit(1))).collect()
-        except (PySparkException, Py4JError) as error:
+        except SPARK_ERRORS as error:
             explanation = violation(error, df, fitted.limits, str(self._opened.table.name))
             if explanation is None:
                 raise

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
@@ -36,6 +34,7 @@ from table_writer.publish.append import CopyFiles
 from table_writer.publish.publisher import Publisher
 from table_writer.spark.create_table import create_table
 from table_writer.spark.executors import ExecutorCompletions, ExecutorCopies, Executors
+from table_writer.spark.queries import SPARK_ERRORS
 from table_writer.spark.session import refresh_session
 from table_writer.upload.job import Uploader
 from table_writer.upload.spark_engine import SparkEngine, refusing
@@ -263,7 +262,7 @@ def _explained(planned: Planned) -> Iterator[None]:
     """Turn the failure of a task on a value that the table does not take into an error that counts such rows."""
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except SPARK_ERRORS as error:
         explanation = violation(error, planned.df, planned.fitted.limits, str(planned.plan.table.name))
         if explanation is None:
             raise
