@@ -98,8 +98,8 @@ def in_range(
         Numbers, text, dates, timestamps or binary.
     min, max
         Both are allowed values themselves; one may be left out. They are compared as values of the column's type: a
-        date or a time may be text (ISO 8601). A date stands for its midnight. A time without a zone is in that of the
-        session.
+        date or a time may be text, as Spark's ``CAST`` reads it: ``"2024-01-31"``, ``"2024-01-31T12:00:00+01:00"``. A
+        date stands for its midnight. A time without a zone is in that of the session.
 
     Examples
     --------

@@ -81,10 +81,12 @@ def unreadable(values: Iterable[GivenValue], spark: SparkSession) -> list[GivenV
     """Return the values that Spark cannot cast to their types: one query over no table, without a job."""
     cast = (one for one in values if isinstance(one.kind, (NumericType, TimestampType, TimestampNTZType)))
     numbered = {f"v{number}": one for number, one in enumerate(cast)}
-    texts = spark.sql("SELECT * FROM VALUES (1)").select(*(F.lit(one.text).alias(n) for n, one in numbered.items()))
-    casts = (f"try_cast({name} AS {one.kind.simpleString()}) IS NULL AS {name}" for name, one in numbered.items())
-    found = texts.selectExpr(*casts).collect() if numbered else []
-    return [one for row in found for name, one in numbered.items() if row[name]]
+    if not numbered:
+        return []
+    texts = (F.lit(one.text).alias(name) for name, one in numbered.items())
+    nulls = (f"try_cast({name} AS {one.kind.simpleString()}) IS NULL AS {name}" for name, one in numbered.items())
+    [row] = spark.sql("SELECT * FROM VALUES (1)").select(*texts).selectExpr(*nulls).collect()
+    return [one for name, one in numbered.items() if row[name]]
 
 
 def unfit(given: object, column: ColumnPath) -> InvalidInputError:

@@ -174,7 +174,7 @@ def test_what_footers_answer_costs_no_job(staged: Staged, spark: SparkSession) -
         in_range("id", min=1, max=9),
         in_range("ID", max=9.5),
         in_range("day", min="2024-01-01", max=date(2024, 1, 31)),
-        in_range("at", min=datetime(2024, 1, 1, tzinfo=UTC), max="2024-01-02T01:00+01:00"),
+        in_range("at", min=datetime(2024, 1, 1, tzinfo=UTC), max="2024-01-02T01:00:00+01:00"),
         in_range("price", min=0.01, max=10),
         in_range("name", min="a", max="zz"),
         in_range("nothing", min=5),
