@@ -14,19 +14,14 @@ from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import S3_SCHEMES, Location, without_login
 from table_writer.storage.settings import (
-    Anonymous,
     AssumedRole,
-    Container,
     CredentialSource,
-    DefaultChain,
-    Environment,
-    InstanceMetadata,
     LocalSettings,
     Profile,
+    Provider,
     S3Settings,
     StaticKeys,
     StoreSettings,
-    WebIdentity,
 )
 
 __all__ = [
@@ -42,13 +37,11 @@ __all__ = [
 
 
 AWS_ENDPOINT: Final = re.compile(r"https://s3(?:[.-](?!fips)([a-z0-9-]+))?\.amazonaws\.com(?:\.cn)?/?")
-
 SSE: Final[Mapping[str, Literal["AES256", "aws:kms", "aws:kms:dsse"]]] = {
     "AES256": "AES256",
     "SSE-KMS": "aws:kms",
     "DSSE-KMS": "aws:kms:dsse",
 }
-
 ACLS: Final = {  # S3A takes the Java SDK's enum names
     "Private": "private",
     "PublicRead": "public-read",
@@ -58,40 +51,29 @@ ACLS: Final = {  # S3A takes the Java SDK's enum names
     "BucketOwnerRead": "bucket-owner-read",
     "BucketOwnerFullControl": "bucket-owner-full-control",
 }
-
 S3A: Final = "org.apache.hadoop.fs.s3a."
-
 SDK1: Final = "com.amazonaws.auth."
-
 SDK2: Final = "software.amazon.awssdk.auth.credentials."
-
 DEFAULT_PROVIDERS: Final = (  # fs.s3a.aws.credentials.provider in Hadoop's core-default.xml
     f"{S3A}TemporaryAWSCredentialsProvider",
     f"{S3A}SimpleAWSCredentialsProvider",
     f"{SDK2}EnvironmentVariableCredentialsProvider",
     f"{S3A}auth.IAMInstanceCredentialsProvider",
 )
-
 ASSUMED_ROLE_DEFAULT_PROVIDERS: Final = (  # fs.s3a.assumed.role.credentials.provider
     f"{S3A}SimpleAWSCredentialsProvider",
     f"{SDK2}EnvironmentVariableCredentialsProvider",
 )
-
 ASSUMED_ROLE: Final = f"{S3A}auth.AssumedRoleCredentialProvider"
-
 SESSION_DURATION_SECONDS: Final = 1800  # fs.s3a.assumed.role.session.duration: 30m
 
 Sources = tuple[CredentialSource, ...]
-
 PREFIX: Final = "fs.s3a."
-
 RENAMED: Final = {  # old name to new, as org.apache.hadoop.fs.s3a.S3AUtils reads both
     "server-side-encryption-algorithm": "encryption.algorithm",
     "server-side-encryption.key": "encryption.key",
 }
-
 SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
 BINARY: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
 
 
@@ -212,7 +194,7 @@ def _s3(values: HadoopValues, bucket: str, overrides: S3Overrides) -> S3Settings
         "max_attempts": overrides.max_attempts or values.number("attempts.maximum"),
         "max_connections": overrides.max_connections or values.number("connection.maximum"),
     }
-    path_style = overrides.path_style
+    path_style, acl = overrides.path_style, values.text("acl.default")
     return S3Settings(
         bucket=values.text("accesspoint.arn", bucket),
         endpoint_url=endpoint_url,
@@ -220,7 +202,7 @@ def _s3(values: HadoopValues, bucket: str, overrides: S3Overrides) -> S3Settings
         path_style=values.flag("path.style.access", default=False) if path_style is None else path_style,
         credentials=overrides.credentials() or credential_sources(values),
         checksum="CRC32" if overrides.checksums else None,
-        acl=_acl(values.text("acl.default")),
+        acl=ACLS.get(acl, acl),
         storage_class=values.text("create.storage.class").upper(),
         requester_pays=values.flag("requester.pays.enabled", default=False),
         fips=values.flag("endpoint.fips", default=False),
@@ -264,10 +246,6 @@ def _encryption(values: HadoopValues) -> _Encryption:
     return {"encryption": SSE[algorithm], "kms_key_id": values.text("encryption.key"), "kms_context": encoded}
 
 
-def _acl(name: str) -> str:
-    return ACLS.get(name, name)
-
-
 def _proxy(values: HadoopValues) -> str:
     host = values.text("proxy.host")
     if not host:
@@ -297,16 +275,15 @@ def credential_sources(values: HadoopValues) -> Sources:
     return sources
 
 
-def _simple(values: HadoopValues) -> Sources:
+def _simple(values: HadoopValues, session_token: str = "") -> Sources:
     access_key, secret_key = values.text("access.key"), values.text("secret.key")
-    return (StaticKeys(access_key=access_key, secret_key=secret_key),) if access_key and secret_key else ()
+    keys = {"access_key": access_key, "secret_key": secret_key, "session_token": session_token}
+    return (StaticKeys(**keys),) if access_key and secret_key else ()
 
 
 def _temporary(values: HadoopValues) -> Sources:
-    access_key, secret_key = values.text("access.key"), values.text("secret.key")
-    token = values.text("session.token")
-    complete = access_key and secret_key and token
-    return (StaticKeys(access_key=access_key, secret_key=secret_key, session_token=token),) if complete else ()
+    session_token = values.text("session.token")
+    return _simple(values, session_token) if session_token else ()
 
 
 def _profile(values: HadoopValues) -> Sources:
@@ -343,23 +320,23 @@ MAPPED: Final[Mapping[str, Callable[[HadoopValues], Sources]]] = {
 }
 
 FIXED: Final[Mapping[str, Sources]] = {
-    f"{S3A}SharedInstanceCredentialProvider": (Container(), InstanceMetadata()),
-    f"{S3A}AnonymousAWSCredentialsProvider": (Anonymous(),),
-    f"{S3A}auth.IAMInstanceCredentialsProvider": (Container(), InstanceMetadata()),
-    f"{SDK1}AnonymousAWSCredentials": (Anonymous(),),
-    f"{SDK1}EnvironmentVariableCredentialsProvider": (Environment(),),
-    f"{SDK1}InstanceProfileCredentialsProvider": (InstanceMetadata(),),
-    f"{SDK1}ContainerCredentialsProvider": (Container(),),
-    f"{SDK1}EC2ContainerCredentialsProviderWrapper": (Container(), InstanceMetadata()),
-    f"{SDK1}WebIdentityTokenCredentialsProvider": (WebIdentity(),),
-    f"{SDK1}DefaultAWSCredentialsProviderChain": (DefaultChain(),),
+    f"{S3A}SharedInstanceCredentialProvider": (Provider.CONTAINER, Provider.INSTANCE_METADATA),
+    f"{S3A}AnonymousAWSCredentialsProvider": (Provider.ANONYMOUS,),
+    f"{S3A}auth.IAMInstanceCredentialsProvider": (Provider.CONTAINER, Provider.INSTANCE_METADATA),
+    f"{SDK1}AnonymousAWSCredentials": (Provider.ANONYMOUS,),
+    f"{SDK1}EnvironmentVariableCredentialsProvider": (Provider.ENVIRONMENT,),
+    f"{SDK1}InstanceProfileCredentialsProvider": (Provider.INSTANCE_METADATA,),
+    f"{SDK1}ContainerCredentialsProvider": (Provider.CONTAINER,),
+    f"{SDK1}EC2ContainerCredentialsProviderWrapper": (Provider.CONTAINER, Provider.INSTANCE_METADATA),
+    f"{SDK1}WebIdentityTokenCredentialsProvider": (Provider.WEB_IDENTITY,),
+    f"{SDK1}DefaultAWSCredentialsProviderChain": (Provider.DEFAULT_CHAIN,),
     f"{SDK1}profile.ProfileCredentialsProvider": (Profile(),),
-    f"{SDK2}AnonymousCredentialsProvider": (Anonymous(),),
-    f"{SDK2}EnvironmentVariableCredentialsProvider": (Environment(),),
-    f"{SDK2}InstanceProfileCredentialsProvider": (InstanceMetadata(),),
-    f"{SDK2}ContainerCredentialsProvider": (Container(),),
-    f"{SDK2}WebIdentityTokenFileCredentialsProvider": (WebIdentity(),),
-    f"{SDK2}DefaultCredentialsProvider": (DefaultChain(),),
+    f"{SDK2}AnonymousCredentialsProvider": (Provider.ANONYMOUS,),
+    f"{SDK2}EnvironmentVariableCredentialsProvider": (Provider.ENVIRONMENT,),
+    f"{SDK2}InstanceProfileCredentialsProvider": (Provider.INSTANCE_METADATA,),
+    f"{SDK2}ContainerCredentialsProvider": (Provider.CONTAINER,),
+    f"{SDK2}WebIdentityTokenFileCredentialsProvider": (Provider.WEB_IDENTITY,),
+    f"{SDK2}DefaultCredentialsProvider": (Provider.DEFAULT_CHAIN,),
     f"{SDK2}ProfileCredentialsProvider": (Profile(),),
 }
 

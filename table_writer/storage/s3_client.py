@@ -6,7 +6,7 @@ import base64
 import functools
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,28 +30,16 @@ from botocore.exceptions import (
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.storage.settings import (
-    Anonymous,
     AssumedRole,
-    Container,
     CredentialSource,
-    DefaultChain,
-    Environment,
-    InstanceMetadata,
     Profile,
+    Provider,
     S3Settings,
     StaticKeys,
-    WebIdentity,
 )
 
 __all__ = ["error_code", "http_status", "make_client", "resolve", "storage_error", "translated", "write_arguments"]
 
-
-PROVIDERS: Final[Mapping[type, str]] = {  # what botocore calls them
-    Environment: "env",
-    Container: "container-role",
-    InstanceMetadata: "iam-role",
-    WebIdentity: "assume-role-with-web-identity",
-}
 
 MACHINE_METHODS: Final = frozenset({"iam-role", "container-role"})
 
@@ -212,16 +200,16 @@ def resolve(sources: Sequence[CredentialSource], *, bucket: str, region: str) ->
     """
     tried = []
     for source in sources:
-        if isinstance(source, Anonymous):
+        if source is Provider.ANONYMOUS:
             return None
         try:
             found = _load(source, bucket=bucket, region=region)
         except (BotoCoreError, ClientError) as error:  # passed over, as in S3A's own list
-            tried.append(f"{type(source).__name__}: {error}")
+            tried.append(f"{_name(source)}: {error}")
             continue
         if found is not None:
             return found
-        tried.append(f"{type(source).__name__}: nothing there")
+        tried.append(f"{_name(source)}: nothing there")
     raise InvalidInputError(
         f"no S3 credentials for bucket {bucket} (tried {'; '.join(tried)}). Set fs.s3a.access.key and "
         "fs.s3a.secret.key, or fs.s3a.aws.credentials.provider, or give access_key and "
@@ -234,16 +222,22 @@ def _load(source: CredentialSource, *, bucket: str, region: str) -> Credentials 
         return Credentials(source.access_key, source.secret_key, source.session_token or None)
     if isinstance(source, AssumedRole):
         return _assume(source, bucket=bucket, region=region)
-    # a profile is always named, since botocore lets environment keys win over one that it finds by itself
-    profile = (source.name or os.environ.get("AWS_PROFILE") or "default") if isinstance(source, Profile) else None
-    session = _session(region, profile)
-    if isinstance(source, Profile | DefaultChain):
-        loaded: Credentials | None = session.get_credentials()
-    else:
-        loaded = session.get_component("credential_provider").get_provider(PROVIDERS[type(source)]).load()
-    if isinstance(source, Profile) and loaded is not None and loaded.method in MACHINE_METHODS:
-        return None  # the machine's own role is not the profile's
+    if isinstance(source, Profile):
+        # always named, since botocore lets environment keys win over a profile that it finds by itself
+        profile = _session(region, source.name or os.environ.get("AWS_PROFILE") or "default").get_credentials()
+        return None if profile is not None and profile.method in MACHINE_METHODS else profile  # a machine's own role
+    session = _session(region)
+    loaded: Credentials | None = (
+        session.get_credentials()
+        if source is Provider.DEFAULT_CHAIN
+        else session.get_component("credential_provider").get_provider(source.value).load()
+    )
     return loaded
+
+
+def _name(source: CredentialSource) -> str:
+    """Return what a message calls it: ``InstanceMetadata``, ``Profile``."""
+    return source.name.title().replace("_", "") if isinstance(source, Provider) else type(source).__name__
 
 
 def _session(region: str, profile: str | None = None) -> botocore.session.Session:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final, Literal, TypeAlias
 
 from table_writer.errors import InvalidInputError
@@ -10,19 +11,14 @@ from table_writer.model.location import without_login
 from table_writer.model.upload_spec import MAX_PART_BYTES, MIN_PART_BYTES
 
 __all__ = [
-    "Anonymous",
     "AssumedRole",
-    "Container",
     "CredentialSource",
-    "DefaultChain",
-    "Environment",
-    "InstanceMetadata",
     "LocalSettings",
     "Profile",
+    "Provider",
     "S3Settings",
     "StaticKeys",
     "StoreSettings",
-    "WebIdentity",
 ]
 
 MIB: Final = 2**20
@@ -59,24 +55,15 @@ class StaticKeys:
             raise InvalidInputError("an access key without its secret key, or the other way round; give both or none")
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY`` of the process that opens the store."""
+class Provider(Enum):
+    """Where credentials are looked for when the store is opened; values are what botocore calls its providers."""
 
-
-@dataclass(frozen=True, slots=True)
-class Container:
-    """The role of an ECS task or EKS pod identity, where the store is opened."""
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceMetadata:
-    """The role of the EC2 instance where the store is opened."""
-
-
-@dataclass(frozen=True, slots=True)
-class WebIdentity:
-    """The token file of a Kubernetes service account (``AWS_WEB_IDENTITY_TOKEN_FILE``, ``AWS_ROLE_ARN``)."""
+    ENVIRONMENT = "env"  # AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of the process
+    CONTAINER = "container-role"  # of an ECS task or EKS pod identity
+    INSTANCE_METADATA = "iam-role"  # of the EC2 instance
+    WEB_IDENTITY = "assume-role-with-web-identity"  # AWS_WEB_IDENTITY_TOKEN_FILE of a Kubernetes service account
+    DEFAULT_CHAIN = "all"  # what the AWS SDK finds by itself: environment, profile, web identity, container, instance
+    ANONYMOUS = "none"  # requests without a signature: public buckets
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +71,6 @@ class Profile:
     """A profile of ``~/.aws/config`` or ``~/.aws/credentials`` where the store is opened; empty = ``AWS_PROFILE``."""
 
     name: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class DefaultChain:
-    """What the AWS SDK finds by itself: environment, profile, web identity, container, instance."""
-
-
-@dataclass(frozen=True, slots=True)
-class Anonymous:
-    """Requests without a signature: public buckets."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,17 +92,7 @@ class AssumedRole:
             raise InvalidInputError("an assumed role needs its ARN: set fs.s3a.assumed.role.arn")
 
 
-CredentialSource: TypeAlias = (
-    StaticKeys
-    | Environment
-    | Container
-    | InstanceMetadata
-    | WebIdentity
-    | Profile
-    | DefaultChain
-    | Anonymous
-    | AssumedRole
-)
+CredentialSource: TypeAlias = StaticKeys | Profile | AssumedRole | Provider
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,7 +131,7 @@ class S3Settings:
     endpoint_url: str = ""
     region: str = ""
     path_style: bool = False
-    credentials: tuple[CredentialSource, ...] = (DefaultChain(),)
+    credentials: tuple[CredentialSource, ...] = (Provider.DEFAULT_CHAIN,)
     checksum: Literal["CRC32"] | None = "CRC32"
     encryption: Literal["", "AES256", "aws:kms", "aws:kms:dsse"] = ""
     kms_key_id: str = ""
@@ -189,7 +156,9 @@ class S3Settings:
         if self.endpoint_url and not self.endpoint_url.startswith(("http://", "https://")):
             raise InvalidInputError(f"endpoint_url {self.endpoint_url!r} must start with http:// or https://")
         if not self.credentials:
-            raise InvalidInputError("no credential source given; credentials=(DefaultChain(),) takes what AWS finds")
+            raise InvalidInputError(
+                "no credential source given; credentials=(Provider.DEFAULT_CHAIN,) is what AWS finds"
+            )
         if self.acl and self.acl not in CANNED_ACLS:
             raise InvalidInputError(f"acl {self.acl!r} is none of {', '.join(sorted(CANNED_ACLS))}")
         if self.kms_key_id and not self.encryption.startswith("aws:kms"):

@@ -6,8 +6,7 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 from xml.sax.saxutils import escape
 
 from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
@@ -17,9 +16,8 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
 from table_writer.testing.jars import find_java, spark_home
-from table_writer.testing.processes import LOCALHOST, ChildProcess, LakehouseError, ReservedPort, ScratchDirectory
+from table_writer.testing.processes import LOCALHOST, ServerProcess
 
-START_TIMEOUT_SECONDS: Final = 120
 PROBE_TIMEOUT_SECONDS: Final = 10
 MAIN_CLASS: Final = "org.apache.hadoop.hive.metastore.HiveMetaStore"
 FOREIGN_VARIABLES: Final = ("CLASSPATH", "HADOOP_CONF_DIR", "HIVE_CONF_DIR")  # of a cluster this host may belong to
@@ -49,7 +47,7 @@ derby.locks.waitTimeout=10
 """  # seconds instead of 20 and 60: the metastore tries again by itself, so two writers at once take no half a minute
 
 
-class MetastoreServer:
+class MetastoreServer(ServerProcess):
     """A Hive 2.3 metastore over Derby on a free port of 127.0.0.1.
 
     Parameters
@@ -74,6 +72,8 @@ class MetastoreServer:
     thrift://127.0.0.1:40321
     """
 
+    START_TIMEOUT_SECONDS = 120
+
     def __init__(
         self,
         *,
@@ -83,103 +83,35 @@ class MetastoreServer:
         jars: Sequence[str | Path] = (),
         audit_log: str | Path | None = None,
     ) -> None:
+        super().__init__("Hive metastore")
         self._warehouse = warehouse
         self._directory = None if directory is None else Path(directory).absolute()
         self._settings = dict(settings or {})
         self._jars = tuple(map(str, jars))
         self._audit_log = None if audit_log is None else Path(audit_log).absolute()
-        self._scratch: ScratchDirectory | None = None
-        self._port: ReservedPort | None = None
-        self._process: ChildProcess | None = None
 
     def __repr__(self) -> str:
-        if self._process is None or not self._process.running:
-            return "MetastoreServer(not running)"
-        return f"MetastoreServer({self.uri}, pid={self.pid})"
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.stop()
+        return f"MetastoreServer({self.uri}, pid={self.pid})" if self.running else "MetastoreServer(not running)"
 
     @property
     def uri(self) -> str:
         """``thrift://127.0.0.1:PORT``, the same after :meth:`restart`."""
-        if self._port is None:
-            raise LakehouseError("the metastore was not started")
-        return f"thrift://{LOCALHOST}:{self._port.number}"
+        return f"thrift://{LOCALHOST}:{self.port}"
 
-    @property
-    def pid(self) -> int:
-        """The process id of the Java process."""
-        if self._process is None:
-            raise LakehouseError("the metastore was not started")
-        return self._process.pid
-
-    def start(self) -> None:
-        """Start the process and return when it answers a call."""
-        self.launch()
-        self.wait_until_ready()
-
-    def launch(self) -> None:
-        """Start the process without waiting for it."""
+    def _command(self, directory: Path) -> tuple[list[str], dict[str, str]]:
         java = find_java()
-        if self._scratch is None:
-            self._scratch = ScratchDirectory("metastore")
-        if self._port is None:
-            self._port = ReservedPort()
-        directory = self._scratch.path
-        if self._process is None:
-            self._process = ChildProcess("Hive metastore", directory / "metastore.log")
         self._write_configuration(directory)
         class_path = os.pathsep.join([str(directory), str(spark_home() / "jars" / "*"), *self._jars])
         command = [java, "-Xmx512m", "-XX:+UseSerialGC", f"-Djava.io.tmpdir={directory}"]
-        command += [f"-Dderby.system.home={directory}", "-cp", class_path, MAIN_CLASS, "-p", str(self._port.number)]
-        environment = {name: value for name, value in os.environ.items() if name not in FOREIGN_VARIABLES}
-        self._process.launch(command, directory=directory, environment=environment)
-
-    def wait_until_ready(self) -> None:
-        """Return when the metastore answers a call; stop it and raise if that takes too long."""
-        if self._process is None:
-            raise LakehouseError("the metastore was not started")
-        try:
-            self._process.wait_until_ready(self._answers, timeout_seconds=START_TIMEOUT_SECONDS)
-        except BaseException:  # Ctrl-C as well: no server stays behind
-            self.stop()
-            raise
-
-    def kill(self) -> None:
-        """End the process as a crash would (SIGKILL); :meth:`restart` brings it back on the same port."""
-        if self._process is not None:
-            self._process.kill()
-
-    def restart(self) -> None:
-        """End the process if it runs, and start it again on the same port."""
-        if self._process is not None:
-            self._process.stop()
-        self.start()
-
-    def stop(self) -> None:
-        """End the process and give up its port and temporary files. Does nothing if it does not run."""
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
-        if self._port is not None:
-            self._port.release()
-            self._port = None
-        if self._scratch is not None:
-            self._scratch.remove()
-            self._scratch = None
+        command += [f"-Dderby.system.home={directory}", "-cp", class_path, MAIN_CLASS, "-p", str(self.port)]
+        return command, {name: value for name, value in os.environ.items() if name not in FOREIGN_VARIABLES}
 
     def _answers(self) -> bool:
-        port = int(self.uri.rpartition(":")[2])
         try:
-            socket.create_connection((LOCALHOST, port), timeout=PROBE_TIMEOUT_SECONDS).close()
+            socket.create_connection((LOCALHOST, self.port), timeout=PROBE_TIMEOUT_SECONDS).close()
         except OSError:
             return False  # cheaper than a Thrift call, which logs that nobody listens
-        sock = TSocket(LOCALHOST, port)
+        sock = TSocket(LOCALHOST, self.port)
         sock.setTimeout(PROBE_TIMEOUT_SECONDS * 1000)  # milliseconds
         transport = TBufferedTransport(sock)
         try:

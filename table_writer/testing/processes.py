@@ -15,11 +15,13 @@ import sys
 import tempfile
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from types import TracebackType
+from typing import Any, ClassVar, Final, Self, TypeAlias
 
 LOCALHOST: Final = "127.0.0.1"
 LOG_TAIL_LINES: Final = 30
@@ -158,6 +160,116 @@ class ScratchDirectory:
         atexit.unregister(self.remove)
         shutil.rmtree(self.path, ignore_errors=True)
         self._lock.close()
+
+
+class ServerProcess(ABC):
+    """A server in its own process on a free port of 127.0.0.1; gone with its temporary files after :meth:`stop`.
+
+    Parameters
+    ----------
+    name
+        As errors call it.
+    """
+
+    START_TIMEOUT_SECONDS: ClassVar[float]
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._scratch: list[ScratchDirectory] = []
+        self._port: ReservedPort | None = None
+        self._process: ChildProcess | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    @property
+    def running(self) -> bool:
+        """Whether the process was started and has not ended."""
+        return self._process is not None and self._process.running
+
+    @property
+    def port(self) -> int:
+        """Its port, the same after :meth:`restart`."""
+        if self._port is None:
+            raise LakehouseError(f"{self._name} is not running")
+        return self._port.number
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._required_process().pid
+
+    def start(self) -> None:
+        """Start the process and return when it answers."""
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start the process without waiting for it."""
+        if self.running:
+            raise LakehouseError(f"{self._name} is running already")
+        try:
+            directory = self._scratch[0].path if self._scratch else self._make_directory()
+            self._port = self._port or ReservedPort()
+            self._process = self._process or ChildProcess(self._name, directory / "server.log")
+            command, environment = self._command(directory)
+            self._process.launch(command, directory=directory, environment=environment)
+        except BaseException:  # Ctrl-C as well: no server stays behind
+            self.stop()
+            raise
+
+    def wait_until_ready(self) -> None:
+        """Return when the server answers; stop it and raise if that takes too long."""
+        process = self._required_process()
+        try:
+            process.wait_until_ready(self._answers, timeout_seconds=self.START_TIMEOUT_SECONDS)
+        except BaseException:  # Ctrl-C as well: no server stays behind
+            self.stop()
+            raise
+
+    def kill(self) -> None:
+        """End the process as a crash would (SIGKILL); :meth:`restart` brings it back on the same port."""
+        if self._process is not None:
+            self._process.kill()
+
+    def restart(self) -> None:
+        """End the process if it runs, and start it again on the same port."""
+        if self._process is not None:
+            self._process.stop()
+        self.start()
+
+    def stop(self) -> None:
+        """End the process and give up its port and temporary files. Does nothing if it does not run."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+        if self._port is not None:
+            self._port.release()
+            self._port = None
+        while self._scratch:
+            self._scratch.pop().remove()
+
+    @abstractmethod
+    def _command(self, directory: Path) -> tuple[list[str], dict[str, str]]:
+        """Put what the server reads into the directory, and return command line and environment."""
+
+    @abstractmethod
+    def _answers(self) -> bool:
+        """Return whether the server answers; called until it does."""
+
+    def _make_directory(self, purpose: str = "server", parent: Path | None = None) -> Path:
+        """Make a temporary directory that goes with :meth:`stop`."""
+        self._scratch.append(ScratchDirectory(purpose, parent=parent))
+        return self._scratch[-1].path
+
+    def _required_process(self) -> ChildProcess:
+        if self._process is None:
+            raise LakehouseError(f"{self._name} is not running")
+        return self._process
 
 
 def _remove_abandoned(parent: Path) -> None:

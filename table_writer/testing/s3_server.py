@@ -7,8 +7,7 @@ import secrets
 import shutil
 import sys
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal
 
 import boto3
 from botocore.config import Config
@@ -20,19 +19,18 @@ from botocore.exceptions import (
     ParamValidationError,
 )
 
-from table_writer.testing.processes import LOCALHOST, ChildProcess, LakehouseError, ReservedPort, ScratchDirectory
+from table_writer.testing.processes import LOCALHOST, LakehouseError, ServerProcess
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 S3ServerName = Literal["moto", "versitygw"]
 REGION: Final = "us-east-1"
-START_TIMEOUT_SECONDS: Final = 60
 VERSITYGW_VARIABLE: Final = "TABLE_WRITER_VERSITYGW"
 VERSITYGW_INSTALL: Final = "go install github.com/versity/versitygw/cmd/versitygw@latest"
 
 
-class S3Server:
+class S3Server(ServerProcess):
     """A local S3 endpoint with one bucket, gone with all its objects after :meth:`stop`.
 
     Parameters
@@ -51,81 +49,25 @@ class S3Server:
     ...     s3.client().put_object(Bucket="example", Key="hello", Body=b"world")
     """
 
+    START_TIMEOUT_SECONDS = 60
+
     def __init__(self, server: S3ServerName = "moto", *, bucket: str = "lakehouse") -> None:
         if server not in ("moto", "versitygw"):
             raise LakehouseError(f"S3 server {server!r} is unknown: choose moto or versitygw")
+        super().__init__(f"S3 server {server}")
         self.server: Final = server
         self.bucket: Final = bucket
         self.access_key: Final = "lakehouse"
         self.secret_key: Final = secrets.token_hex(16)
-        self._directories: list[ScratchDirectory] = []
-        self._port: ReservedPort | None = None
-        self._process: ChildProcess | None = None
 
     def __repr__(self) -> str:
-        where = self.endpoint_url if self._port else "not running"
+        where = self.endpoint_url if self.running else "not running"
         return f"S3Server(server={self.server!r}, bucket={self.bucket!r}, {where})"
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.stop()
 
     @property
     def endpoint_url(self) -> str:
         """``http://127.0.0.1:PORT``."""
-        if self._port is None:
-            raise LakehouseError("the S3 server is not running")
-        return f"http://{LOCALHOST}:{self._port.number}"
-
-    @property
-    def pid(self) -> int:
-        """The process id of the server."""
-        if self._process is None:
-            raise LakehouseError("the S3 server is not running")
-        return self._process.pid
-
-    def start(self) -> None:
-        """Start the server and make the bucket; return when both are there."""
-        self.launch()
-        self.wait_until_ready()
-
-    def launch(self) -> None:
-        """Start the server without waiting for it."""
-        if self._process is not None:
-            raise LakehouseError("the S3 server is running already")
-        try:
-            directory = self._scratch("s3")
-            self._port = ReservedPort()
-            self._process = ChildProcess(f"S3 server {self.server}", directory / "s3.log")
-            command, environment = self._moto() if self.server == "moto" else self._versitygw(directory)
-            self._process.launch(command, directory=directory, environment=environment)
-        except BaseException:  # Ctrl-C as well: no server stays behind
-            self.stop()
-            raise
-
-    def wait_until_ready(self) -> None:
-        """Return when the server answers and the bucket exists; stop it and raise if that takes too long."""
-        if self._process is None:
-            raise LakehouseError("the S3 server is not running")
-        try:
-            self._process.wait_until_ready(self._make_bucket, timeout_seconds=START_TIMEOUT_SECONDS)
-        except BaseException:  # Ctrl-C as well: no server stays behind
-            self.stop()
-            raise
-
-    def stop(self) -> None:
-        """Stop the server and forget all objects. Does nothing if it does not run."""
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
-        if self._port is not None:
-            self._port.release()
-            self._port = None
-        while self._directories:
-            self._directories.pop().remove()
+        return f"http://{LOCALHOST}:{self.port}"
 
     def client(self) -> S3Client:
         """Return a new boto3 client for this server."""
@@ -156,7 +98,7 @@ class S3Server:
             config=config,
         )
 
-    def _make_bucket(self) -> bool:
+    def _answers(self) -> bool:
         once = Config(s3={"addressing_style": "path"}, proxies={}, connect_timeout=5, retries={"total_max_attempts": 1})
         client = self._client(once)
         try:
@@ -171,23 +113,14 @@ class S3Server:
             client.close()
         return True
 
-    def _scratch(self, purpose: str, parent: Path | None = None) -> Path:
-        directory = ScratchDirectory(purpose, parent=parent)
-        self._directories.append(directory)
-        return directory.path
-
-    def _moto(self) -> tuple[list[str], dict[str, str]]:
-        return [sys.executable, "-m", "moto.server", "-H", LOCALHOST, "-p", self.endpoint_url.rpartition(":")[2]], dict(
-            os.environ
-        )
-
-    def _versitygw(self, directory: Path) -> tuple[list[str], dict[str, str]]:
+    def _command(self, directory: Path) -> tuple[list[str], dict[str, str]]:
+        if self.server == "moto":
+            return [sys.executable, "-m", "moto.server", "-H", LOCALHOST, "-p", str(self.port)], dict(os.environ)
         memory = Path("/dev/shm")  # noqa: S108 - only a parent of a private directory
-        data = self._scratch("s3-data", parent=memory if memory.is_dir() else None)
+        data = self._make_directory("s3-data", parent=memory if memory.is_dir() else None)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("VGW_")}
         environment |= {"ROOT_ACCESS_KEY_ID": self.access_key, "ROOT_SECRET_ACCESS_KEY": self.secret_key}
-        port = self.endpoint_url.removeprefix("http://")
-        command = [_find_versitygw(), "--port", port, "--keep-alive", "--quiet"]
+        command = [_find_versitygw(), "--port", f"{LOCALHOST}:{self.port}", "--keep-alive", "--quiet"]
         return [*command, "--access-log", str(directory / "access.log"), "posix", str(data)], environment
 
 

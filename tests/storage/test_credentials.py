@@ -20,16 +20,11 @@ from table_writer.errors import InvalidInputError, StorageError
 from table_writer.storage import S3Settings, open_store
 from table_writer.storage.s3_client import resolve
 from table_writer.storage.settings import (
-    Anonymous,
     AssumedRole,
-    Container,
     CredentialSource,
-    DefaultChain,
-    Environment,
-    InstanceMetadata,
     Profile,
+    Provider,
     StaticKeys,
-    WebIdentity,
 )
 from table_writer.testing.s3_server import S3Server
 
@@ -67,20 +62,23 @@ def test_static_keys_are_taken_as_they_are() -> None:
 
 
 def test_anonymous_is_no_credentials() -> None:
-    assert found(Anonymous()) is None
+    assert found(Provider.ANONYMOUS) is None
 
 
 def test_the_environment_is_read_where_the_store_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAENV")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
-    assert access_key(Environment()) == "AKIAENV"
-    assert access_key(DefaultChain()) == "AKIAENV"
+    assert access_key(Provider.ENVIRONMENT) == "AKIAENV"
+    assert access_key(Provider.DEFAULT_CHAIN) == "AKIAENV"
 
 
 def test_a_source_that_has_nothing_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert access_key(Environment(), Container(), InstanceMetadata(), WebIdentity(), STATIC) == "AKIASTATIC"
+    assert (
+        access_key(Provider.ENVIRONMENT, Provider.CONTAINER, Provider.INSTANCE_METADATA, Provider.WEB_IDENTITY, STATIC)
+        == "AKIASTATIC"
+    )
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAHALF")  # without its secret key
-    assert access_key(Environment(), STATIC) == "AKIASTATIC"
+    assert access_key(Provider.ENVIRONMENT, STATIC) == "AKIASTATIC"
     assert access_key(Profile("unheard-of"), STATIC) == "AKIASTATIC"
 
 
@@ -89,7 +87,7 @@ def test_a_profile_is_taken_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert access_key(Profile()) == "AKIADEFAULT"
     monkeypatch.setenv("AWS_PROFILE", "mart")
     assert access_key(Profile()) == "AKIAMART"
-    assert access_key(DefaultChain()) == "AKIAMART"
+    assert access_key(Provider.DEFAULT_CHAIN) == "AKIAMART"
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAENV")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
     assert access_key(Profile()) == "AKIAMART"
@@ -97,7 +95,11 @@ def test_a_profile_is_taken_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nothing_found_says_what_was_tried_and_what_to_set() -> None:
     with pytest.raises(InvalidInputError) as caught:
-        open_store(S3Settings(bucket="mart", credentials=(Environment(), Profile("unheard-of"), InstanceMetadata())))
+        open_store(
+            S3Settings(
+                bucket="mart", credentials=(Provider.ENVIRONMENT, Profile("unheard-of"), Provider.INSTANCE_METADATA)
+            )
+        )
     for named in ("bucket mart", "Environment", "unheard-of", "InstanceMetadata", "fs.s3a.access.key", "profile"):
         assert named in str(caught.value)
     first, *_ = traceback.format_exception(caught.value)
@@ -145,15 +147,15 @@ def metadata_url() -> Iterator[str]:
 
 def test_a_container_role_is_renewable(metadata_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{metadata_url}/role")
-    assert access_key(Container()) == "AKIAROLE"
-    assert isinstance(found(Container()), RefreshableCredentials)
+    assert access_key(Provider.CONTAINER) == "AKIAROLE"
+    assert isinstance(found(Provider.CONTAINER), RefreshableCredentials)
 
 
 def test_an_instance_role_is_renewable(metadata_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", metadata_url)
-    assert access_key(InstanceMetadata()) == "AKIAROLE"
-    assert isinstance(found(InstanceMetadata()), RefreshableCredentials)
+    assert access_key(Provider.INSTANCE_METADATA) == "AKIAROLE"
+    assert isinstance(found(Provider.INSTANCE_METADATA), RefreshableCredentials)
 
 
 def test_the_machines_role_does_not_pass_for_a_profile(metadata_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +166,7 @@ def test_the_machines_role_does_not_pass_for_a_profile(metadata_url: str, monkey
 
 def test_a_container_service_that_is_down_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://127.0.0.1:1/role")
-    assert access_key(Container(), STATIC) == "AKIASTATIC"
+    assert access_key(Provider.CONTAINER, STATIC) == "AKIASTATIC"
 
 
 @pytest.fixture
@@ -182,7 +184,7 @@ def role_arn(moto: S3Server) -> str:
 def test_an_assumed_role_is_taken_from_sts_and_renewable(moto: S3Server, role_arn: str) -> None:
     role = AssumedRole(
         arn=role_arn,
-        sources=(Environment(), STATIC),
+        sources=(Provider.ENVIRONMENT, STATIC),
         session_name="nightly",
         duration_seconds=900,
         policy='{"Version": "2012-10-17", "Statement": []}',
@@ -214,7 +216,7 @@ def test_an_sts_that_is_not_there_is_a_storage_error() -> None:
 
 def test_a_role_is_not_assumed_anonymously() -> None:
     with pytest.raises(InvalidInputError, match="anonymously"):
-        found(AssumedRole(arn="arn:aws:iam::123456789012:role/writer", sources=(Anonymous(),)))
+        found(AssumedRole(arn="arn:aws:iam::123456789012:role/writer", sources=(Provider.ANONYMOUS,)))
 
 
 def test_a_web_identity_token_is_exchanged_at_sts(
@@ -224,4 +226,4 @@ def test_a_web_identity_token_is_exchanged_at_sts(
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
     monkeypatch.setenv("AWS_ROLE_ARN", role_arn)
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", moto.endpoint_url)
-    assert access_key(WebIdentity()).startswith("ASIA")
+    assert access_key(Provider.WEB_IDENTITY).startswith("ASIA")

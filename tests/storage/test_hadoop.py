@@ -11,16 +11,11 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
 from table_writer.storage import LocalSettings, S3Overrides, S3Settings, committer_threads, part_bytes, settings_for
 from table_writer.storage.settings import (
-    Anonymous,
     AssumedRole,
-    Container,
     CredentialSource,
-    DefaultChain,
-    Environment,
-    InstanceMetadata,
     Profile,
+    Provider,
     StaticKeys,
-    WebIdentity,
 )
 
 MART = Location.parse("s3a://mart/orders/")
@@ -232,24 +227,24 @@ TEMPORARY = StaticKeys(access_key="AKIAME", secret_key="hush-hush", session_toke
 EVERY_PROVIDER = {
     SIMPLE: (STATIC,),
     f"{S3A}TemporaryAWSCredentialsProvider": (TEMPORARY,),
-    f"{S3A}AnonymousAWSCredentialsProvider": (Anonymous(),),
-    f"{S3A}SharedInstanceCredentialProvider": (Container(), InstanceMetadata()),
-    f"{S3A}auth.IAMInstanceCredentialsProvider": (Container(), InstanceMetadata()),
+    f"{S3A}AnonymousAWSCredentialsProvider": (Provider.ANONYMOUS,),
+    f"{S3A}SharedInstanceCredentialProvider": (Provider.CONTAINER, Provider.INSTANCE_METADATA),
+    f"{S3A}auth.IAMInstanceCredentialsProvider": (Provider.CONTAINER, Provider.INSTANCE_METADATA),
     f"{S3A}auth.ProfileAWSCredentialsProvider": (Profile("mart-writer"),),
-    f"{V1}AnonymousAWSCredentials": (Anonymous(),),
-    f"{V1}EnvironmentVariableCredentialsProvider": (Environment(),),
-    f"{V1}InstanceProfileCredentialsProvider": (InstanceMetadata(),),
-    f"{V1}ContainerCredentialsProvider": (Container(),),
-    f"{V1}EC2ContainerCredentialsProviderWrapper": (Container(), InstanceMetadata()),
-    f"{V1}WebIdentityTokenCredentialsProvider": (WebIdentity(),),
-    f"{V1}DefaultAWSCredentialsProviderChain": (DefaultChain(),),
+    f"{V1}AnonymousAWSCredentials": (Provider.ANONYMOUS,),
+    f"{V1}EnvironmentVariableCredentialsProvider": (Provider.ENVIRONMENT,),
+    f"{V1}InstanceProfileCredentialsProvider": (Provider.INSTANCE_METADATA,),
+    f"{V1}ContainerCredentialsProvider": (Provider.CONTAINER,),
+    f"{V1}EC2ContainerCredentialsProviderWrapper": (Provider.CONTAINER, Provider.INSTANCE_METADATA),
+    f"{V1}WebIdentityTokenCredentialsProvider": (Provider.WEB_IDENTITY,),
+    f"{V1}DefaultAWSCredentialsProviderChain": (Provider.DEFAULT_CHAIN,),
     f"{V1}profile.ProfileCredentialsProvider": (Profile(),),
-    f"{V2}AnonymousCredentialsProvider": (Anonymous(),),
-    f"{V2}EnvironmentVariableCredentialsProvider": (Environment(),),
-    f"{V2}InstanceProfileCredentialsProvider": (InstanceMetadata(),),
-    f"{V2}ContainerCredentialsProvider": (Container(),),
-    f"{V2}WebIdentityTokenFileCredentialsProvider": (WebIdentity(),),
-    f"{V2}DefaultCredentialsProvider": (DefaultChain(),),
+    f"{V2}AnonymousCredentialsProvider": (Provider.ANONYMOUS,),
+    f"{V2}EnvironmentVariableCredentialsProvider": (Provider.ENVIRONMENT,),
+    f"{V2}InstanceProfileCredentialsProvider": (Provider.INSTANCE_METADATA,),
+    f"{V2}ContainerCredentialsProvider": (Provider.CONTAINER,),
+    f"{V2}WebIdentityTokenFileCredentialsProvider": (Provider.WEB_IDENTITY,),
+    f"{V2}DefaultCredentialsProvider": (Provider.DEFAULT_CHAIN,),
     f"{V2}ProfileCredentialsProvider": (Profile(),),
 }
 
@@ -260,13 +255,13 @@ def test_every_provider_has_its_source(provider: str) -> None:
 
 
 def test_without_a_list_s3as_own_default_holds() -> None:
-    assert read().credentials == (STATIC, Environment(), Container(), InstanceMetadata())
+    assert read().credentials == (STATIC, Provider.ENVIRONMENT, Provider.CONTAINER, Provider.INSTANCE_METADATA)
     assert read(session_token="token").credentials[0] == TEMPORARY
 
 
 def test_a_list_keeps_its_order_and_passes_over_keys_that_are_not_set() -> None:
     listed = f"{S3A}TemporaryAWSCredentialsProvider,\n   {V1}EnvironmentVariableCredentialsProvider , {SIMPLE},"
-    assert sources(listed) == (Environment(), STATIC)
+    assert sources(listed) == (Provider.ENVIRONMENT, STATIC)
 
 
 def test_an_unknown_class_is_named_with_the_way_out() -> None:
@@ -307,7 +302,7 @@ def test_an_assumed_role_with_all_its_settings() -> None:
     assert sources(f"{S3A}auth.AssumedRoleCredentialProvider", **role) == (
         AssumedRole(
             arn="arn:aws:iam::1:role/writer",
-            sources=(STATIC, Environment()),
+            sources=(STATIC, Provider.ENVIRONMENT),
             session_name="nightly",
             duration_seconds=3600,
             policy="{}",
@@ -321,7 +316,7 @@ def test_an_assumed_role_with_all_its_settings() -> None:
 def test_an_assumed_role_by_default_lasts_half_an_hour_and_uses_the_simple_keys() -> None:
     (role,) = sources(f"{S3A}auth.AssumedRoleCredentialProvider", assumed_role_arn="arn")
     assert isinstance(role, AssumedRole)
-    assert (role.duration_seconds, role.sources) == (1800, (STATIC, Environment()))
+    assert (role.duration_seconds, role.sources) == (1800, (STATIC, Provider.ENVIRONMENT))
 
 
 def test_a_role_that_needs_itself_is_refused() -> None:

@@ -16,7 +16,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
 from table_writer.storage.s3 import S3Store
-from table_writer.storage.settings import Anonymous, S3Settings
+from table_writer.storage.settings import Provider, S3Settings
 
 if TYPE_CHECKING:
     from tests.storage.conftest import FakeS3
@@ -357,7 +357,7 @@ def test_a_store_without_checksums_is_sent_none(fake_s3: FakeS3, fake_settings: 
 
 def test_anonymous_requests_carry_no_signature(fake_s3: FakeS3, fake_settings: S3Settings) -> None:
     fake_s3.error(404, "NoSuchKey")
-    S3Store(replace(fake_settings, credentials=(Anonymous(),))).get("a")
+    S3Store(replace(fake_settings, credentials=(Provider.ANONYMOUS,))).get("a")
     assert "authorization" not in sent_headers(fake_s3)
 
 

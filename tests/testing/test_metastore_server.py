@@ -75,14 +75,14 @@ def test_a_metastore_that_does_not_start_shows_the_end_of_its_log() -> None:
     metastore = MetastoreServer(settings=settings)
     with pytest.raises(LakehouseError, match=r"(?s)Hive metastore ended while it was starting.*persistence manager"):
         metastore.start()
-    assert metastore._scratch is None
+    assert not metastore._scratch
 
 
 def test_a_metastore_that_was_not_started_has_no_uri() -> None:
     metastore = MetastoreServer()
     metastore.stop()
     metastore.kill()
-    with pytest.raises(LakehouseError, match="not started"):
+    with pytest.raises(LakehouseError, match="not running"):
         _ = metastore.uri
 
 
@@ -91,4 +91,4 @@ def test_without_java_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     metastore = MetastoreServer()
     with pytest.raises(LakehouseError, match="no java"):
         metastore.start()
-    assert metastore._scratch is None
+    assert not metastore._scratch

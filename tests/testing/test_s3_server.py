@@ -23,7 +23,7 @@ def test_objects_live_as_long_as_the_server(server: S3ServerName) -> None:
         assert client.get_object(Bucket="kept", Key="a/b")["Body"].read() == b"bytes"
         with pytest.raises(ClientError, match=r"PreconditionFailed"):
             client.put_object(Bucket="kept", Key="a/b", Body=b"more", IfNoneMatch="*")
-        endpoint, directories = s3.endpoint_url, [directory.path for directory in s3._directories]
+        endpoint, directories = s3.endpoint_url, [directory.path for directory in s3._scratch]
         assert all(directory.is_dir() for directory in directories)
     assert not any(directory.exists() for directory in directories)
     with pytest.raises(EndpointConnectionError, match=endpoint):
