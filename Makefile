@@ -27,7 +27,7 @@ demo: $(VENV)/.ready  ##* First load and an overwrite of real flights, while a r
 DOUBLES := $(addprefix tests/,fuzz log maintenance model protocol publish test_calls.py test_complete.py test_run_all.py test_scale.py)
 PYTEST := $(BIN)/python -u -m pytest
 
-test: $(VENV)/.ready versitygw chromium  ##* All tests but the slow matrices
+test: $(VENV)/.ready versitygw  ##* All tests but the slow matrices
 	$(MAKE) --no-print-directory -j2 test-on-spark test-others
 
 test-on-spark:

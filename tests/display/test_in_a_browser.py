@@ -10,6 +10,8 @@ import pytest
 from .browser import HOSTS, SCHEMES, Scheme, facts, page
 from .gallery import Gallery, hostile, usual
 
+pytestmark = pytest.mark.slow  # a browser for each
+
 LOOK: Final = r"""
 const rgba = text => {
   const numbers = text.match(/[\d.]+/g).map(Number);

@@ -15,6 +15,8 @@ import pytest
 
 from .markdown_blocks import ROOT
 
+pytestmark = pytest.mark.slow  # the site is built
+
 PUBLIC = ("table_writer", "table_writer.check", "table_writer.testing")
 NOT_DOCUMENTED_AS_OBJECTS = {"__version__"}  # a text
 
