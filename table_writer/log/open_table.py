@@ -10,7 +10,7 @@ from functools import cached_property
 
 from table_writer.checked import LONGEST_AGE
 from table_writer.config import SessionSettings, TableWriterConfig
-from table_writer.errors import InvalidInputError
+from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.log.owner import Owner, require_in_place, require_owner
 from table_writer.log.registration import Registration, writer_identity
 from table_writer.log.table_log import LogState, TableLog
@@ -117,6 +117,25 @@ class OpenTable:
         if earlier is not None:
             raise RepeatedError(earlier)
         return state
+
+    def state_to_build_on(self, log_id: str, seen: LogState | None = None) -> LogState:
+        """Return the log as a plan builds on it: as an earlier look of the same call found it, else as it is now.
+
+        Raises
+        ------
+        ConflictError
+            That look was at another log, which somebody has deleted since.
+        """
+        self.log.expect(log_id)
+        if seen is None:
+            return self.log.read_state()
+        if seen.newest and log_id not in seen.ids:
+            raise ConflictError(
+                f"the log of {self.table.name} was deleted and begun again since this call began. This call changed"
+                " nothing. Run it again.",
+                table=str(self.table.name),
+            )
+        return seen
 
     def published_with_key(self, key: str, *, in_order: bool = False) -> LogEntry | None:
         """Return the published entry with an idempotency key, ``None`` for none and for no key.

@@ -104,7 +104,7 @@ class Planner:
         rows, spec = self.prepare(fitted, options, write_id, refused)
         notes, log_id = self._own_root()
         notes += self._renames() if spec is None else ()
-        state = seen or self._log.read_state()
+        state = self._opened.state_to_build_on(log_id, seen)
         if spec is not None:
             spec = replace(spec, batch_rows=self._batch_rows(rows, data_schema, state))
         plan = WritePlan(
@@ -194,7 +194,6 @@ class Planner:
         require_in_place(self._store, self._layout, self._table)
         owner = self._opened.owner
         log_id = take_root(self._store, self._layout, owner, first_write=first_write)
-        self._log.expect(log_id)
         return tuple(notes), log_id
 
     def spelled(self, df: DataFrame, existing: Iterable[PartitionValues]) -> Spellings:
