@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -79,14 +80,22 @@ def given_value(given: object, column: ColumnPath, rounding: str = "") -> GivenV
 
 def unreadable(values: Iterable[GivenValue], spark: SparkSession) -> list[GivenValue]:
     """Return the values that Spark cannot cast to their types: one query over no table, without a job."""
-    cast = (one for one in values if isinstance(one.kind, (NumericType, TimestampType, TimestampNTZType)))
-    numbered = {f"v{number}": one for number, one in enumerate(cast)}
-    if not numbered:
+    by_kind: dict[str, list[GivenValue]] = {}
+    for one in values:
+        if isinstance(one.kind, (NumericType, TimestampType, TimestampNTZType)):
+            by_kind.setdefault(one.kind.simpleString(), []).append(one)
+    if not by_kind:
         return []
-    texts = (F.lit(one.text).alias(name) for name, one in numbered.items())
-    nulls = (f"try_cast({name} AS {one.kind.simpleString()}) IS NULL AS {name}" for name, one in numbered.items())
+    kinds = {f"v{number}": kind for number, kind in enumerate(by_kind)}
+    texts = (F.lit(json.dumps([one.text for one in by_kind[kind]])).alias(name) for name, kind in kinds.items())
+    nulls = (
+        f"transform(from_json({name}, 'array<string>'), text -> try_cast(text AS {kind}) IS NULL) AS {name}"
+        for name, kind in kinds.items()
+    )
     [row] = spark.sql("SELECT * FROM VALUES (1)").select(*texts).selectExpr(*nulls).collect()
-    return [one for name, one in numbered.items() if row[name]]
+    return [
+        one for name, kind in kinds.items() for one, is_null in zip(by_kind[kind], row[name], strict=True) if is_null
+    ]
 
 
 def unfit(given: object, column: ColumnPath) -> InvalidInputError:

@@ -22,7 +22,6 @@ from table_writer import (
 )
 from table_writer.check import (
     Check,
-    allowed_values,
     expected_partitions,
     has_schema,
     in_range,
@@ -388,7 +387,6 @@ def test_checks_that_metadata_answers_cost_no_request_and_no_job(
         in_range("id", min=100, max=300),
         expected_partitions(["dt=d1", "dt=d3"]),
         only_partitions(["dt=d1", "dt=d3"]),
-        allowed_values("dt", ["d1", "d3"]),
         has_schema("id BIGINT, note STRING, dt STRING"),
     )
     assert checked == without
