@@ -37,7 +37,6 @@ __all__ = [
 Answer = TypeVar("Answer")
 
 MAX_SKEW_SECONDS: Final = 60  # S3 itself refuses requests from 15 minutes on
-
 ACTIONS: Final = {  # what was tried: the policy action, and whether it is the bucket's
     "put an object": ("s3:PutObject", False),
     "get an object": ("s3:GetObject", False),
@@ -51,21 +50,13 @@ ACTIONS: Final = {  # what was tried: the policy action, and whether it is the b
 }
 
 LEAVES_TRACES: Final = frozenset({"delete an object", "abort an upload"})
-
 WANTED_DAYS: Final = 7
-
 WRITE_ID_TIME: Final = "%Y%m%dT%H%M%S"
-
 SHORT_OF: Final = 2  # a rule shorter than this many times the longest write is too close
-
 HONOURED_FROM: Final = (2, 3, 10)  # HIVE-26882; of the later ones Hive 3 lacks it
-
 LACKING: Final = (3,)
-
 SECONDS_PER_PARTITION: Final = {4: 0.0006}  # of one alter; measured on 4.0.1
-
 SLOWEST_SECONDS_PER_PARTITION: Final = 0.0027  # measured on Hive 2.3.10
-
 LONGEST_TIMEOUT_SECONDS: Final = 86_400  # of a publish, by TableWriterConfig
 
 

@@ -33,29 +33,17 @@ __all__ = [
 
 
 MIB: Final = 1024 * 1024
-
 UNITS: Final = {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
-
 WORKER_MIB: Final = 200  # the interpreter, Arrow and boto3: docs/how-to/run-on-a-cluster.md
-
 ADDRESSES_MIB: Final = 2_560  # of a worker: Arrow's allocator reserves more than it uses, as the same page says
-
 PYTHON_LIMIT: Final = "spark.executor.pyspark.memory"  # of addresses (RLIMIT_AS), divided among the workers
-
 LARGEST_PART_BYTES: Final = 16 * MIB  # as a plan takes it, unless the config says more
-
 SMALLEST_PART_BYTES: Final = 5 * MIB  # S3
-
 DEFAULT_BUFFER_BYTES: Final = 64 * 1024  # Spark's own of the setting below
-
 LEAST_OVERHEAD_MIB: Final = 384  # Spark
-
 SOCKET_SINCE: Final = (4, 3)  # where it was measured to help
-
 ABORT: Final = "committer.abort.pending.uploads"
-
 CLOUD_JAR: Final = "org.apache.spark:spark-hadoop-cloud_2.13:VERSION_OF_SPARK"
-
 SAYING_JARS: Final = (
     "spark.jars",
     "spark.jars.packages",
@@ -68,7 +56,6 @@ OF_THE_JAR: Final = ("spark-hadoop-cloud", "PathOutputCommitProtocol")
 S3A_COMMITTERS: Final = frozenset({"magic", "directory", "partitioned"})
 
 WEEK_SECONDS: Final = 7 * 86_400
-
 PURGE_AGE_SECONDS: Final = 86_400.0  # Hadoop's default
 
 

@@ -41,11 +41,8 @@ __all__ = [
 
 
 LATE_SECONDS: Final = 2 * 86_400.0  # a vacuum that runs daily has been there by then
-
 MANY_ENTRIES: Final = 5_000  # read in whole by every maintenance call, two requests an entry
-
 LISTED_PARTITIONS: Final = 1_000
-
 LIST_THREADS: Final = 16
 
 
