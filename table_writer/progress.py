@@ -37,11 +37,8 @@ __all__ = [
 logger = logging.getLogger("table_writer")
 
 PROGRESS_CHOICES: Final = ("auto", "bar", "log", "off")
-
 QUIET_SECONDS: Final = 1.0  # a shorter write shows nothing
-
 TICK_SECONDS: Final = 0.5
-
 LAST_TICK_SECONDS: Final = 2.0  # how long the end of a write waits for a listener that is at work
 
 State = Literal["running", "done", "failed"]

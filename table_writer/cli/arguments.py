@@ -39,13 +39,9 @@ __all__ = [
 
 
 PROGRAM: Final = "table-writer"
-
 AGE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([dhm])")
-
 UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}
-
 LONGEST_TIMEOUT_SECONDS: Final = 43_000  # a claim lasts twice as long, and at most a day
-
 CREDENTIALS_HINT: Final = (
     "options show in process lists; use the variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, --profile NAME,"
     " or a file in --conf-dir"

@@ -9,8 +9,7 @@ from typing import Any, Final, Protocol
 
 from table_writer.cli.arguments import age, version_number
 from table_writer.cli.configuration import read_spark_conf
-from table_writer.display.reports import DoctorReport, RecoverReport, RestoreReport, UploadsReport, VacuumReport
-from table_writer.display.staged_report import DiscardReport
+from table_writer.display.reports import RecoverReport
 from table_writer.maintenance import Maintenance
 from table_writer.model.table import TableName
 from table_writer.vacuum.due import SAFE_AGE
@@ -69,60 +68,10 @@ class Adopted:
         return f"{self.table}: the files below its root are adopted; log and data stay as they are"
 
 
-def _history(keeper: Maintenance, arguments: Namespace) -> Report:
-    return keeper.history(arguments.table, limit=arguments.limit)
-
-
-def _show(keeper: Maintenance, arguments: Namespace) -> Report:
-    return keeper.show(arguments.table, arguments.version)
-
-
-def _recover(keeper: Maintenance, arguments: Namespace) -> Report:
-    return keeper.recover(arguments.table, dry_run=arguments.dry_run, accept_loss=arguments.accept_loss)
-
-
-def _rollback(keeper: Maintenance, arguments: Namespace) -> Report:
-    return keeper.rollback(
-        arguments.table,
-        version=arguments.to_version,
-        write_id=arguments.to_write_id,
-        partitions=arguments.partition,
-        dry_run=arguments.dry_run,
-    )
-
-
-def _vacuum(keeper: Maintenance, arguments: Namespace) -> Report:
-    return keeper.vacuum(
-        arguments.table, older_than=arguments.older_than, dry_run=arguments.dry_run, force=arguments.force
-    )
-
-
-def _uploads(keeper: Maintenance, arguments: Namespace) -> Report:
-    return keeper.uploads(
-        arguments.table,
-        abort=arguments.abort,
-        older_than=arguments.older_than,
-        dry_run=arguments.dry_run,
-        force=arguments.force,
-    )
-
-
 def _staged(keeper: Maintenance, arguments: Namespace) -> Report:
     if arguments.write_id is None:
         return keeper.staged(arguments.table)
     return keeper.staged_write(arguments.table, arguments.write_id)
-
-
-def _publish(keeper: Maintenance, arguments: Namespace) -> Report:
-    return keeper.publish(arguments.table, arguments.write_id, dry_run=arguments.dry_run)
-
-
-def _discard(keeper: Maintenance, arguments: Namespace) -> Report:
-    return keeper.discard(arguments.table, arguments.write_id, dry_run=arguments.dry_run)
-
-
-def _restore(keeper: Maintenance, arguments: Namespace) -> Report:
-    return keeper.restore(arguments.table, partitions=arguments.partition, dry_run=arguments.dry_run)
 
 
 def _adopt(keeper: Maintenance, arguments: Namespace) -> Report:
@@ -138,26 +87,8 @@ def _doctor(keeper: Maintenance, arguments: Namespace) -> Report:
 def _not_recovered(report: RecoverReport) -> bool:
     in_doubt = "in doubt" in report.settled.values()
     undone = report.dry_run and (report.put_right or report.lost)
-    return bool(
-        in_doubt or undone or report.superseded or report.unfinished_vacuums
-    )  # what is missing, somebody dropped: nothing is left to do
-
-
-def _not_deleted(report: VacuumReport | UploadsReport | DiscardReport) -> bool:
-    return bool(report.failures)
-
-
-def _not_restored(report: RestoreReport) -> bool:
-    return bool(report.not_there)
-
-
-def _not_healthy(report: DoctorReport) -> bool:
-    return not report.healthy
-
-
-def _no_arguments(parser: ArgumentParser) -> None:
-    """Nothing but the table."""
-    del parser
+    # what is missing, somebody dropped: nothing is left to do
+    return bool(in_doubt or undone or report.superseded or report.unfinished_vacuums)
 
 
 def _history_arguments(parser: ArgumentParser) -> None:
@@ -174,30 +105,23 @@ def _staged_arguments(parser: ArgumentParser) -> None:
 
 def _one_staged_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("write_id", metavar="WRITE_ID", help="as `staged` lists it")
-    _dry_run_argument(parser)
-    _yes_argument(parser)
+    _change_arguments(parser)
 
 
-def _dry_run_argument(parser: ArgumentParser) -> None:
+def _change_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="check everything and change nothing")
+    _yes_argument(parser)
 
 
 def _yes_argument(parser: ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="ask no question at a terminal")
 
 
-def _partition_argument(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--partition", action="append", metavar="NAME", help="such as dt=2024-01-01; can be repeated (default: all)"
-    )
-
-
 def _recover_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--accept-loss", action="store_true", help="go on without entries of the log that are lost for good"
     )
-    _dry_run_argument(parser)
-    _yes_argument(parser)
+    _change_arguments(parser)
 
 
 def _adopt_arguments(parser: ArgumentParser) -> None:
@@ -215,9 +139,10 @@ def _rollback_arguments(parser: ArgumentParser) -> None:
 
 
 def _restore_arguments(parser: ArgumentParser) -> None:
-    _partition_argument(parser)
-    _dry_run_argument(parser)
-    _yes_argument(parser)
+    parser.add_argument(
+        "--partition", action="append", metavar="NAME", help="such as dt=2024-01-01; can be repeated (default: all)"
+    )
+    _change_arguments(parser)
 
 
 def _vacuum_arguments(parser: ArgumentParser) -> None:
@@ -228,8 +153,7 @@ def _vacuum_arguments(parser: ArgumentParser) -> None:
         help="such as 7d, 36h, 90m (default: the table's own retention, three days without one)",
     )
     parser.add_argument("--force", action="store_true", help="allow an age at which running queries may fail")
-    _dry_run_argument(parser)
-    _yes_argument(parser)
+    _change_arguments(parser)
 
 
 def _uploads_arguments(parser: ArgumentParser) -> None:
@@ -238,16 +162,11 @@ def _uploads_arguments(parser: ArgumentParser) -> None:
         "--older-than", type=age, metavar="AGE", default=SAFE_AGE, help="since a dead writer's last sign (default: 24h)"
     )
     parser.add_argument("--force", action="store_true", help="allow an age under 24h")
-    _dry_run_argument(parser)
-    _yes_argument(parser)
+    _change_arguments(parser)
 
 
 def _doctor_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--spark-conf", metavar="FILE", help="a spark-defaults.conf whose settings are looked at, too")
-
-
-def _always(_: Namespace) -> bool:
-    return True
 
 
 COMMANDS: Final = (
@@ -255,39 +174,58 @@ COMMANDS: Final = (
         name="history",
         help="List the versions of a table, newest first.",
         add_arguments=_history_arguments,
-        run=_history,
+        run=lambda keeper, given: keeper.history(given.table, limit=given.limit),
     ),
-    Command(name="show", help="Show one version, partition by partition.", add_arguments=_show_arguments, run=_show),
+    Command(
+        name="show",
+        help="Show one version, partition by partition.",
+        add_arguments=_show_arguments,
+        run=lambda keeper, given: keeper.show(given.table, given.version),
+    ),
     Command(
         name="recover",
         help="Settle every publish that was left in doubt, and put right what the metastore applied late.",
         add_arguments=_recover_arguments,
-        run=_recover,
+        run=lambda keeper, given: keeper.recover(given.table, dry_run=given.dry_run, accept_loss=given.accept_loss),
         left=_not_recovered,
-        asks=lambda arguments: bool(arguments.accept_loss),
+        asks=lambda given: bool(given.accept_loss),
     ),
     Command(
         name="rollback",
         help="Put partitions back to an earlier version, in one metastore call, as a new version.",
         add_arguments=_rollback_arguments,
-        run=_rollback,
-        asks=_always,
+        run=lambda keeper, given: keeper.rollback(
+            given.table,
+            version=given.to_version,
+            write_id=given.to_write_id,
+            partitions=given.partition,
+            dry_run=given.dry_run,
+        ),
+        asks=lambda _: True,
     ),
     Command(
         name="vacuum",
         help="Delete what readers have left for longer than the retention, and what dead writes have left behind.",
         add_arguments=_vacuum_arguments,
-        run=_vacuum,
-        left=_not_deleted,
-        asks=_always,
+        run=lambda keeper, given: keeper.vacuum(
+            given.table, older_than=given.older_than, dry_run=given.dry_run, force=given.force
+        ),
+        left=lambda report: bool(report.failures),
+        asks=lambda _: True,
     ),
     Command(
         name="uploads",
         help="List pending uploads below the table's root, with whose they are; with --abort give up dead writes.",
         add_arguments=_uploads_arguments,
-        run=_uploads,
-        left=_not_deleted,
-        asks=lambda arguments: bool(arguments.abort),
+        run=lambda keeper, given: keeper.uploads(
+            given.table,
+            abort=given.abort,
+            older_than=given.older_than,
+            dry_run=given.dry_run,
+            force=given.force,
+        ),
+        left=lambda report: bool(report.failures),
+        asks=lambda given: bool(given.abort),
     ),
     Command(
         name="staged",
@@ -299,37 +237,37 @@ COMMANDS: Final = (
         name="publish",
         help="Make readers see a staged write: all its partitions in one metastore call.",
         add_arguments=_one_staged_arguments,
-        run=_publish,
-        asks=_always,
+        run=lambda keeper, given: keeper.publish(given.table, given.write_id, dry_run=given.dry_run),
+        asks=lambda _: True,
     ),
     Command(
         name="discard",
         help="Delete a staged write, so that nobody can publish it any more.",
         add_arguments=_one_staged_arguments,
-        run=_discard,
-        left=_not_deleted,
-        asks=_always,
+        run=lambda keeper, given: keeper.discard(given.table, given.write_id, dry_run=given.dry_run),
+        left=lambda report: bool(report.failures),
+        asks=lambda _: True,
     ),
     Command(
         name="restore",
         help="Add the partitions that the log knows and the metastore does not, in one metastore call.",
         add_arguments=_restore_arguments,
-        run=_restore,
-        left=_not_restored,
-        asks=_always,
+        run=lambda keeper, given: keeper.restore(given.table, partitions=given.partition, dry_run=given.dry_run),
+        left=lambda report: bool(report.not_there),
+        asks=lambda _: True,
     ),
     Command(
         name="adopt",
         help="Declare that the files below a table's root are this table's, after it was renamed or created again.",
         add_arguments=_adopt_arguments,
         run=_adopt,
-        asks=lambda arguments: bool(arguments.accept_loss),
+        asks=lambda given: bool(given.accept_loss),
     ),
     Command(
         name="doctor",
         help="Look for what makes writing this table slow, unsafe or expensive, and say what to change.",
         add_arguments=_doctor_arguments,
         run=_doctor,
-        left=_not_healthy,
+        left=lambda report: not report.healthy,
     ),
 )

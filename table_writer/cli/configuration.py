@@ -20,29 +20,17 @@ __all__ = ["METASTORE_VARIABLE", "Configuration", "Redaction", "is_secret", "rea
 
 
 METASTORE_VARIABLE: Final = "TABLE_WRITER_METASTORE_URI"
-
 DIRECTORY_VARIABLES: Final = ("HADOOP_CONF_DIR", "HIVE_CONF_DIR", "SPARK_CONF_DIR")
-
 SITE_FILES: Final = ("core-site.xml", "hdfs-site.xml", "hive-site.xml")  # a later one wins, as in Hive's client
-
 MAX_SUBSTITUTIONS: Final = 20  # Hadoop's Configuration.MAX_SUBST
-
 MAX_EXPANDED_CHARS: Final = 65_536  # a setting that names itself twice would double each time
-
 VARIABLE: Final = re.compile(r"\$\{([^}$\s]+)\}")
-
 PUBLISH_TIMEOUT_SECONDS: Final = TableWriterConfig().publish_timeout_seconds
-
 SECRET_NAME: Final = re.compile(r"secret|password|passphrase|session\.token", re.IGNORECASE)
-
 NOT_A_VALUE: Final = re.compile(r"credential\.provider|\.file$|\.path$", re.IGNORECASE)  # these say where a secret lies
-
 SECRET_VARIABLES: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-
 USER_INFO: Final = re.compile(r"(?<=://)[^/\s'\"]+(?=@)|[^\s/:'\"]+:[^\s/'\"]+(?=@)")  # also without the scheme
-
 SHORTEST_SECRET: Final = 4  # a shorter one would blank out ordinary words
-
 MASK: Final = "***"
 
 

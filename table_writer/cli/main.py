@@ -24,7 +24,6 @@ __all__ = ["MakeMaintenance", "Output", "main"]
 
 
 BY_NAME: Final = {command.name: command for command in COMMANDS}
-
 YES: Final = frozenset({"y", "yes"})
 
 

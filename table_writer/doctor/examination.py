@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from table_writer.display.reports import Finding
@@ -28,7 +29,7 @@ from table_writer.doctor.spark import (
     speculation,
     unix_socket,
 )
-from table_writer.doctor.subject import Patient, error, note
+from table_writer.doctor.subject import Subject, error, note
 from table_writer.doctor.table import (
     damage,
     dead_writes,
@@ -48,7 +49,7 @@ from table_writer.log.open_table import OpenTable
 
 __all__ = ["examine"]
 
-Check = Callable[[Patient], Iterable[Finding]]
+Check = Callable[[Subject], Iterable[Finding]]
 
 CHECKS: Final[Mapping[str, Check]] = {
     "metastore version": compare_and_set,
@@ -87,7 +88,7 @@ SPARK_CHECKS: Final[Mapping[str, Check]] = {
 WORST_FIRST: Final = ("error", "warning", "note", "ok")
 
 
-def examine(services: OpenTable, spark_conf: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
+def examine(opened: OpenTable, spark_conf: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
     """Run every check, and return what they found, worst first.
 
     Two checks of the store put and delete objects and uploads of their own, under a key that nothing else uses; all
@@ -95,8 +96,8 @@ def examine(services: OpenTable, spark_conf: Mapping[str, str] | None = None) ->
 
     Parameters
     ----------
-    services
-        Of the table.
+    opened
+        The table.
     spark_conf
         Spark's settings (``spark.*``, ``spark.hadoop.*``); without them they are not checked.
 
@@ -105,26 +106,27 @@ def examine(services: OpenTable, spark_conf: Mapping[str, str] | None = None) ->
     tuple of Finding
         A check that cannot be made is an error among them. Nothing of this library is raised.
     """
-    patient = Patient(services, spark_conf)
+    subject = Subject(opened, spark_conf)
     checks = CHECKS if spark_conf is None else {**CHECKS, **SPARK_CHECKS}
     failures: list[TableWriterError] = []
     findings: list[Finding] = []
     for name, check in checks.items():
+        found: list[Finding] = []
         try:
-            findings += check(patient)
+            found += check(subject)
         except TableWriterError as failure:  # the others still run
-            known = any(str(failure) == str(one) for one in failures) or any(
-                str(failure) in one.message for one in findings
-            )
-            findings.append(note(name, "not checked: see the error above") if known else _failed(name, failure))
+            text = str(failure)
+            known = text in map(str, failures) or any(text in one.message for one in (*findings, *found))
+            found.append(note("not checked: see the error above") if known else _failed(failure))
             failures.append(failure)
+        findings += [replace(one, check=name) for one in found]
     return tuple(sorted(findings, key=lambda finding: WORST_FIRST.index(finding.status)))
 
 
-def _failed(name: str, failure: TableWriterError) -> Finding:
+def _failed(failure: TableWriterError) -> Finding:
     advice = "do what the message says, then run doctor again"
     if isinstance(failure, MetastoreError):
         advice = "check hive.metastore.uris and the network to that port, then run doctor again"
     elif isinstance(failure, StorageError):
         advice = "check the credentials and fs.s3a.endpoint as the message says, then run doctor again"
-    return error(name, f"cannot be checked: {failure}", advice)
+    return error(f"cannot be checked: {failure}", advice)

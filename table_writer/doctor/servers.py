@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 
 from table_writer.display.reports import Finding
-from table_writer.doctor.subject import Patient, error, note, ok, warning
+from table_writer.doctor.subject import Subject, error, note, ok, warning
 from table_writer.errors import StorageError, TableWriterError
 from table_writer.log.history import History
 from table_writer.model.entry import Operation
@@ -37,7 +37,6 @@ __all__ = [
 Answer = TypeVar("Answer")
 
 MAX_SKEW_SECONDS: Final = 60  # S3 itself refuses requests from 15 minutes on
-
 ACTIONS: Final = {  # what was tried: the policy action, and whether it is the bucket's
     "put an object": ("s3:PutObject", False),
     "get an object": ("s3:GetObject", False),
@@ -51,56 +50,47 @@ ACTIONS: Final = {  # what was tried: the policy action, and whether it is the b
 }
 
 LEAVES_TRACES: Final = frozenset({"delete an object", "abort an upload"})
-
 WANTED_DAYS: Final = 7
-
 WRITE_ID_TIME: Final = "%Y%m%dT%H%M%S"
-
 SHORT_OF: Final = 2  # a rule shorter than this many times the longest write is too close
-
 HONOURED_FROM: Final = (2, 3, 10)  # HIVE-26882; of the later ones Hive 3 lacks it
-
 LACKING: Final = (3,)
-
 SECONDS_PER_PARTITION: Final = {4: 0.0006}  # of one alter; measured on 4.0.1
-
 SLOWEST_SECONDS_PER_PARTITION: Final = 0.0027  # measured on Hive 2.3.10
-
 LONGEST_TIMEOUT_SECONDS: Final = 86_400  # of a publish, by TableWriterConfig
 
 
-def conditional_put(patient: Patient) -> Iterable[Finding]:
+def conditional_put(subject: Subject) -> Iterable[Finding]:
     """Put twice on condition that the key does not exist: the second put must be refused."""
-    store = patient.services.store
-    with _own_directory(patient) as directory:
+    store = subject.opened.store
+    with _own_directory(subject) as directory:
         key = f"{directory}claim"
         first = store.put_if_absent(key, b"first")
         second = store.put_if_absent(key, b"second")
     if first and not second:
-        yield ok("conditional put", "the store refuses a second conditional put: one of two writers gets the entry")
+        yield ok("the store refuses a second conditional put: one of two writers gets the entry")
     else:
         yield error(
-            "conditional put",
-            f"the store accepts a second conditional put (If-None-Match) below {patient.services.layout.root}: two"
+            f"the store accepts a second conditional put (If-None-Match) below {subject.opened.layout.root}: two"
             " writers can overwrite each other's entries",
             "write nothing with this store; use AWS S3, MinIO, or Ceph from Squid on, and no proxy that drops the"
             " If-None-Match header",
         )
 
 
-def permissions(patient: Patient) -> Iterable[Finding]:
+def permissions(subject: Subject) -> Iterable[Finding]:
     """Try every kind of request that writes and maintenance send."""
-    with _own_directory(patient) as directory:
-        trial = _Trial(patient, f"{directory}object", directory)
+    with _own_directory(subject) as directory:
+        trial = _Trial(subject, f"{directory}object", directory)
         findings = [*trial.objects(), *trial.uploads()]
-    tried = f"all {len(ACTIONS)} kinds of request are allowed below {patient.services.layout.own}"
-    return findings or [ok("permissions", tried)]
+    tried = f"all {len(ACTIONS)} kinds of request are allowed below {subject.opened.layout.own}"
+    return findings or [ok(tried)]
 
 
-def clock(patient: Patient) -> Iterable[Finding]:
+def clock(subject: Subject) -> Iterable[Finding]:
     """Compare the store's clock with this machine's. Ages never depend on it, but signatures and people do."""
-    store = patient.services.store
-    with _own_directory(patient) as directory:
+    store = subject.opened.store
+    with _own_directory(subject) as directory:
         store.put(f"{directory}clock", b"tick")
         before = datetime.now(UTC)
         stored = store.get(f"{directory}clock")
@@ -110,10 +100,9 @@ def clock(patient: Patient) -> Iterable[Finding]:
     there = stored.info.modified_at + timedelta(seconds=stored.age_seconds)
     skew_seconds = max((there - after).total_seconds(), (before - there).total_seconds(), 0.0)
     if skew_seconds <= MAX_SKEW_SECONDS:
-        yield ok("clock", "this machine and the store agree on the time")
+        yield ok("this machine and the store agree on the time")
     else:
         yield note(
-            "clock",
             f"this machine's clock is {skew_seconds:,.0f} s away from the store's. No decision depends on it; S3"
             " refuses requests from 900 s on, and times in the history are this machine's",
             "synchronise the clock of this machine (NTP)",
@@ -122,12 +111,12 @@ def clock(patient: Patient) -> Iterable[Finding]:
 
 @dataclass
 class _Trial:
-    patient: Patient
+    subject: Subject
     key: str
     directory: str
 
     def objects(self) -> Iterator[Finding]:
-        store = self.patient.services.store
+        store = self.subject.opened.store
         _, failed = self._try("put an object", lambda: store.put(self.key, b"probe"))
         yield from failed
         for what, request in (
@@ -139,7 +128,7 @@ class _Trial:
             yield from self._try(what, request)[1]
 
     def uploads(self) -> Iterator[Finding]:
-        store = self.patient.services.store
+        store = self.subject.opened.store
         upload_id, failed = self._try("create an upload", lambda: store.create_upload(self.key))
         yield from failed
         if upload_id is not None:
@@ -156,12 +145,11 @@ class _Trial:
             return request(), []
         except TableWriterError as failure:
             left = f" (left behind: {self.directory})" if what in LEAVES_TRACES else ""
-            return None, [error("permissions", f"cannot {what}: {failure}{left}", _advice(self.patient, what))]
+            return None, [error(f"cannot {what}: {failure}{left}", _advice(self.subject, what))]
 
 
 def _no_uploads_listed() -> Finding:
     return warning(
-        "permissions",
         "the store lists no uploads below a directory (ListMultipartUploads by prefix): vacuum cannot find what dead"
         " writes leave, and it is paid for",
         'add a lifecycle rule {"AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7}} to the bucket, or use the'
@@ -169,8 +157,8 @@ def _no_uploads_listed() -> Finding:
     )
 
 
-def _advice(patient: Patient, what: str) -> str:
-    own: Location = patient.services.layout.own
+def _advice(subject: Subject, what: str) -> str:
+    own: Location = subject.opened.layout.own
     if own.scheme == "file":
         return f"let this user read and write {own}"
     action, of_bucket = ACTIONS[what]
@@ -179,10 +167,10 @@ def _advice(patient: Patient, what: str) -> str:
 
 
 @contextmanager
-def _own_directory(patient: Patient) -> Iterator[str]:
+def _own_directory(subject: Subject) -> Iterator[str]:
     """Give a directory below ``_table_writer/`` that nobody else uses, and empty it."""
-    store = patient.services.store
-    directory = f"{patient.services.layout.own.key}probe-{secrets.token_hex(8)}/"
+    store = subject.opened.store
+    directory = f"{subject.opened.layout.own.key}probe-{secrets.token_hex(8)}/"
     try:
         yield directory
     finally:
@@ -193,21 +181,20 @@ def _own_directory(patient: Patient) -> Iterator[str]:
                 store.abort_upload(upload.key, upload.upload_id)
 
 
-def lifecycle(patient: Patient) -> Iterable[Finding]:
+def lifecycle(subject: Subject) -> Iterable[Finding]:
     """Look at the rules that abort pending uploads or expire objects at the table's root."""
-    store = patient.services.store
+    store = subject.opened.store
     if not isinstance(store, S3Store):
         return ()
-    rules = incomplete_upload_rules(store, patient.services.layout.root.key)
+    rules = incomplete_upload_rules(store, subject.opened.layout.root.key)
     if rules is None:
         return [
             note(
-                "lifecycle rules",
                 f"the rules of bucket {store.bucket} cannot be read, or its store knows none: they are not checked",
                 f"allow s3:GetLifecycleConfiguration on arn:aws:s3:::{store.bucket}, or ask who owns the bucket",
             )
         ]
-    return lifecycle_findings(rules, patient.services.layout.root.key, longest_write(patient.history()))
+    return lifecycle_findings(rules, subject.opened.layout.root.key, longest_write(subject.history()))
 
 
 def lifecycle_findings(rules: Iterable[LifecycleRule], root_key: str, longest: timedelta) -> list[Finding]:
@@ -217,9 +204,7 @@ def lifecycle_findings(rules: Iterable[LifecycleRule], root_key: str, longest: t
     covering = [rule for rule in rules if rule.days and root_key.startswith(rule.prefix) and not rule.is_limited]
     if covering:
         days = min(rule.days or 0 for rule in covering)
-        return found or [
-            ok("lifecycle rules", f"pending uploads are aborted after {days} day(s); no rule expires objects")
-        ]
+        return found or [ok(f"pending uploads are aborted after {days} day(s); no rule expires objects")]
     rule = (
         f'{{"ID": "abort-uploads", "Status": "Enabled", "Filter": {{"Prefix": "{root_key}"}},'
         f' "AbortIncompleteMultipartUpload": {{"DaysAfterInitiation": {WANTED_DAYS}}}}}'
@@ -227,7 +212,6 @@ def lifecycle_findings(rules: Iterable[LifecycleRule], root_key: str, longest: t
     return [
         *found,
         warning(
-            "lifecycle rules",
             "no rule aborts pending uploads of the whole table: those of dead executors and drivers are paid for until"
             " a vacuum runs",
             f"add this rule to those of the bucket: {rule}",
@@ -243,14 +227,12 @@ def _expiring(rules: Iterable[LifecycleRule], root_key: str) -> Iterator[Finding
         advice = f"remove the expiration of rule {_named(rule)}, or give it a prefix that does not meet {root_key!r}"
         if rule.is_limited:
             yield warning(
-                "lifecycle rules",
                 f"rule {_named(rule)} deletes objects with certain tags or sizes {when}; files of this table may be"
                 " among them",
                 advice,
             )
         else:
             yield error(
-                "lifecycle rules",
                 f"rule {_named(rule)} deletes all objects {when}: live rows and the log as well, since a rule knows"
                 " nothing of partitions",
                 advice,
@@ -265,13 +247,11 @@ def _aborting(rules: Iterable[LifecycleRule], longest: timedelta) -> Iterator[Fi
         advice = f"set DaysAfterInitiation of rule {_named(rule)} to {max(WANTED_DAYS, 1 + SHORT_OF * longest.days)}"
         says = f"rule {_named(rule)} aborts pending uploads after {rule.days} day(s)"
         if age < timedelta(days=1):
-            yield error("lifecycle rules", f"{says}: that kills running writes", advice)
+            yield error(f"{says}: that kills running writes", advice)
         elif age < longest:
-            yield error("lifecycle rules", f"{says}, and a write of this table took {_hours(longest)}", advice)
+            yield error(f"{says}, and a write of this table took {_hours(longest)}", advice)
         elif age < SHORT_OF * longest:
-            yield warning(
-                "lifecycle rules", f"{says}, and a write of this table took {_hours(longest)}: that is close", advice
-            )
+            yield warning(f"{says}, and a write of this table took {_hours(longest)}: that is close", advice)
 
 
 def longest_write(history: History) -> timedelta:
@@ -287,25 +267,23 @@ def longest_write(history: History) -> timedelta:
     return longest
 
 
-def versioning(patient: Patient) -> Iterable[Finding]:
+def versioning(subject: Subject) -> Iterable[Finding]:
     """Say whether deleted objects stay as old versions."""
-    store = patient.services.store
+    store = subject.opened.store
     if not isinstance(store, S3Store):
         return ()
     state = bucket_versioning(store)
     if state == "Unversioned":
-        return [ok("bucket versioning", "the bucket keeps no old versions: what vacuum deletes is gone")]
+        return [ok("the bucket keeps no old versions: what vacuum deletes is gone")]
     if state is None:
         return [
             note(
-                "bucket versioning",
                 f"whether bucket {store.bucket} keeps old versions cannot be read, or its store does not know them",
                 f"allow s3:GetBucketVersioning on arn:aws:s3:::{store.bucket}, or ask who owns the bucket",
             )
         ]
     return [
         note(
-            "bucket versioning",
             f"versioning is {state.lower()}: what vacuum deletes stays as an old version, and is paid for",
             f'add a rule {{"NoncurrentVersionExpiration": {{"NoncurrentDays": {WANTED_DAYS}}}}}: it takes old versions'
             " only",
@@ -321,59 +299,56 @@ def _hours(time: timedelta) -> str:
     return f"{time.total_seconds() / 3600:.1f} h"
 
 
-def compare_and_set(patient: Patient) -> Iterable[Finding]:
+def compare_and_set(subject: Subject) -> Iterable[Finding]:
     """Say which metastore answers, and whether it protects unpartitioned tables."""
-    uri, version = patient.services.metastore.uri, patient.version()
-    partitioned = bool(patient.services.table.partition_columns)
+    uri, version = subject.opened.metastore.uri, subject.version()
+    partitioned = bool(subject.opened.table.partition_columns)
     parts = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
     says = f"{uri} is Hive {version}" if version else f"{uri} answers, and does not say its version"
     if not parts:
-        yield note("metastore version", f"{says}; whether alter_table honours a compare-and-set is not known")
+        yield note(f"{says}; whether alter_table honours a compare-and-set is not known")
     elif parts >= HONOURED_FROM and parts[0] not in LACKING:
-        yield ok("metastore version", f"{says}: alter_table honours a compare-and-set")
+        yield ok(f"{says}: alter_table honours a compare-and-set")
     elif partitioned:
         yield note(
-            "metastore version",
             f"{says}: alter_table ignores a compare-and-set in silence. Partitions do not need it",
         )
     else:
         yield warning(
-            "metastore version",
             f"{says}: alter_table ignores a compare-and-set in silence, so only the log protects this unpartitioned"
             " table: an ALTER TABLE of another tool at the same moment can be lost",
             "upgrade the metastore to Hive 2.3.10 or 4, or let no other tool alter this table while it is written",
         )
 
 
-def addresses(patient: Patient) -> Iterable[Finding]:
+def addresses(subject: Subject) -> Iterable[Finding]:
     """Remind of what several addresses must have in common."""
-    named = patient.services.config.metastore_uris or patient.services.session.hadoop.get("hive.metastore.uris", "")
+    named = subject.opened.config.metastore_uris or subject.opened.session.hadoop.get("hive.metastore.uris", "")
     uris = tuple(named) if isinstance(named, tuple) else tuple(filter(None, re.split(r"[,\s]+", named)))
     if len(uris) > 1:
         yield note(
-            "metastore addresses",
             f"{len(uris)} addresses are configured: {', '.join(uris)}. Only one of them was asked",
             "make sure that all of them work on one database: a second database is a second table on the same files",
         )
     else:
-        yield ok("metastore addresses", "one address is configured")
+        yield ok("one address is configured")
 
 
-def switch_time(patient: Patient) -> Iterable[Finding]:
+def switch_time(subject: Subject) -> Iterable[Finding]:
     """Compare what one switch of all partitions takes with the timeouts."""
-    config, services = patient.services.config, patient.services
-    count = len(services.metastore.get_partition_names(services.table.name)) if services.table.partition_columns else 1
-    version = re.match(r"\d+", patient.version())
+    opened = subject.opened
+    config = opened.config
+    count = len(opened.metastore.get_partition_names(opened.table.name)) if opened.table.partition_columns else 1
+    version = re.match(r"\d+", subject.version())
     known = SECONDS_PER_PARTITION.get(int(version[0])) if version else None
     seconds = count * (known or SLOWEST_SECONDS_PER_PARTITION)
     call, publish = config.metastore_timeout_seconds, config.publish_timeout_seconds
     says = f"{count:,} partition(s): one switch of all of them takes about {seconds:.1f} s"
     if 2 * seconds <= call:
-        yield ok("metastore timeouts", f"{says}, and may take {call:g} s; a claim lasts {publish:g} s")
+        yield ok(f"{says}, and may take {call:g} s; a claim lasts {publish:g} s")
         return
     wanted = min(int(4 * seconds) + 1, (LONGEST_TIMEOUT_SECONDS - 5) // 2)
     yield warning(
-        "metastore timeouts",
         f"{says}, which is close to or above the timeout of {call:g} s: after it the outcome is unknown",
         f"set metastore_timeout_seconds={wanted} and publish_timeout_seconds={max(2 * wanted + 5, int(publish))}, or"
         " write fewer partitions at a time",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from table_writer.display.reports import Finding
-from table_writer.doctor.subject import Patient, error, note, ok, warning
+from table_writer.doctor.subject import Subject, error, note, ok, warning
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.plan.file_options import is_arrows
 from table_writer.storage import part_bytes, why_renamed
@@ -33,29 +33,17 @@ __all__ = [
 
 
 MIB: Final = 1024 * 1024
-
 UNITS: Final = {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
-
 WORKER_MIB: Final = 200  # the interpreter, Arrow and boto3: docs/how-to/run-on-a-cluster.md
-
 ADDRESSES_MIB: Final = 2_560  # of a worker: Arrow's allocator reserves more than it uses, as the same page says
-
 PYTHON_LIMIT: Final = "spark.executor.pyspark.memory"  # of addresses (RLIMIT_AS), divided among the workers
-
 LARGEST_PART_BYTES: Final = 16 * MIB  # as a plan takes it, unless the config says more
-
 SMALLEST_PART_BYTES: Final = 5 * MIB  # S3
-
 DEFAULT_BUFFER_BYTES: Final = 64 * 1024  # Spark's own of the setting below
-
 LEAST_OVERHEAD_MIB: Final = 384  # Spark
-
 SOCKET_SINCE: Final = (4, 3)  # where it was measured to help
-
 ABORT: Final = "committer.abort.pending.uploads"
-
 CLOUD_JAR: Final = "org.apache.spark:spark-hadoop-cloud_2.13:VERSION_OF_SPARK"
-
 SAYING_JARS: Final = (
     "spark.jars",
     "spark.jars.packages",
@@ -68,73 +56,71 @@ OF_THE_JAR: Final = ("spark-hadoop-cloud", "PathOutputCommitProtocol")
 S3A_COMMITTERS: Final = frozenset({"magic", "directory", "partitioned"})
 
 WEEK_SECONDS: Final = 7 * 86_400
-
 PURGE_AGE_SECONDS: Final = 86_400.0  # Hadoop's default
 
 
-def setting(patient: Patient, name: str, default: str = "") -> str:
+def setting(subject: Subject, name: str, default: str = "") -> str:
     """Return a Spark setting, trimmed."""
-    return (patient.spark_conf or {}).get(name, default).strip() or default
+    return (subject.spark_conf or {}).get(name, default).strip() or default
 
 
-def flag(patient: Patient, name: str, *, default: bool) -> bool:
+def flag(subject: Subject, name: str, *, default: bool) -> bool:
     """Return a setting that is true or false."""
-    return {"true": True, "false": False}.get(setting(patient, name).lower(), default)
+    return {"true": True, "false": False}.get(setting(subject, name).lower(), default)
 
 
-def number(patient: Patient, name: str, default: float) -> float:
+def number(subject: Subject, name: str, default: float) -> float:
     """Return a number, the default where it is none."""
-    text = setting(patient, name)
+    text = setting(subject, name)
     return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else default
 
 
-def size_bytes(patient: Patient, name: str, *, default: int | None, unit: int = 1) -> int | None:
+def size_bytes(subject: Subject, name: str, *, default: int | None, unit: int = 1) -> int | None:
     """Return a size such as ``4m`` or ``512MB``; a bare number counts in ``unit`` bytes."""
-    match = re.fullmatch(r"(\d+)([bkmgtp]?)(?:i?b)?", setting(patient, name).lower())
+    match = re.fullmatch(r"(\d+)([bkmgtp]?)(?:i?b)?", setting(subject, name).lower())
     if match is None:
         return default
     return int(match[1]) * (UNITS[match[2]] if match[2] else unit)
 
 
-def for_bucket(patient: Patient) -> HadoopValues:
+def for_bucket(subject: Subject) -> HadoopValues:
     """Return the ``fs.s3a.*`` settings for the table's bucket."""
-    return bucket_values(patient.hadoop, patient.services.layout.root.bucket)
+    return bucket_values(subject.hadoop, subject.opened.layout.root.bucket)
 
 
-def memory(patient: Patient) -> Iterable[Finding]:
+def memory(subject: Subject) -> Iterable[Finding]:
     """Compare the room beside an executor's heap with the documented bound of its tasks."""
-    master = setting(patient, "spark.master")
+    master = setting(subject, "spark.master")
     if master.startswith("local"):
-        yield ok("executor memory", f"{master}: the tasks share this machine's memory with all else")
+        yield ok(f"{master}: the tasks share this machine's memory with all else")
         return
-    cores = int(number(patient, "spark.executor.cores", 0))
-    bound_mib = -(-_bound_bytes(patient) // MIB) + WORKER_MIB
+    cores = int(number(subject, "spark.executor.cores", 0))
+    bound_mib = -(-_bound_bytes(subject) // MIB) + WORKER_MIB
     if not cores and (not master or master.startswith("spark://")):
         yield note(
-            "executor memory",
             f"spark.executor.cores is not set; each core of an executor needs up to {bound_mib} MiB beside the heap",
             f"set spark.executor.memoryOverhead to (cores / spark.task.cpus) × {bound_mib} MiB, or keep that much free",
         )
         return
-    tasks = max(1, int(max(cores, 1) / max(1.0, number(patient, "spark.task.cpus", 1))))
-    name, room_mib = _room(patient)
+    tasks = max(1, int(max(cores, 1) / max(1.0, number(subject, "spark.task.cpus", 1))))
+    name, room_mib = _room(subject)
     needed_mib = tasks * (ADDRESSES_MIB if name == PYTHON_LIMIT else bound_mib)
     says = (
         f"{tasks} task(s) at a time need up to {needed_mib:,} MiB in Python workers, and {name} gives {room_mib:,} MiB"
     )
     if room_mib >= needed_mib:
-        yield ok("executor memory", says)
+        yield ok(says)
     else:
         yield warning(
-            "executor memory",
             f"{says}: executors may be killed by the resource manager",
             f"set {name.split(' ')[0]}={needed_mib}m, or lower buffer_bytes in TableWriterConfig",
         )
 
 
-def _bound_bytes(patient: Patient) -> int:
-    config, services = patient.services.config, patient.services
-    configured = part_bytes(services.layout.root, patient.hadoop) or LARGEST_PART_BYTES
+def _bound_bytes(subject: Subject) -> int:
+    opened = subject.opened
+    config = opened.config
+    configured = part_bytes(opened.layout.root, subject.hadoop) or LARGEST_PART_BYTES
     spec = UploadSpec(
         write_id="w",
         key_prefix="w/",
@@ -150,86 +136,82 @@ def _bound_bytes(patient: Patient) -> int:
     return spec.memory_bytes()
 
 
-def _room(patient: Patient) -> tuple[str, int]:
+def _room(subject: Subject) -> tuple[str, int]:
     """Return which setting gives Python workers their memory, and how many MiB."""
-    of_python = size_bytes(patient, PYTHON_LIMIT, default=None, unit=MIB)
+    of_python = size_bytes(subject, PYTHON_LIMIT, default=None, unit=MIB)
     if of_python:
         return PYTHON_LIMIT, of_python // MIB
-    overhead = size_bytes(patient, "spark.executor.memoryOverhead", default=None, unit=MIB)
+    overhead = size_bytes(subject, "spark.executor.memoryOverhead", default=None, unit=MIB)
     if overhead is not None:
         return "spark.executor.memoryOverhead", overhead // MIB
-    heap_mib = (size_bytes(patient, "spark.executor.memory", default=None, unit=MIB) or 1024 * MIB) // MIB
-    usual = 0.4 if setting(patient, "spark.master").startswith("k8s") else 0.1  # Spark: 0.4 for Python on Kubernetes
-    factor = number(patient, "spark.executor.memoryOverheadFactor", usual)
+    heap_mib = (size_bytes(subject, "spark.executor.memory", default=None, unit=MIB) or 1024 * MIB) // MIB
+    usual = 0.4 if setting(subject, "spark.master").startswith("k8s") else 0.1  # Spark: 0.4 for Python on Kubernetes
+    factor = number(subject, "spark.executor.memoryOverheadFactor", usual)
     return "spark.executor.memoryOverhead (not set)", max(LEAST_OVERHEAD_MIB, int(factor * heap_mib))
 
 
-def part_size(patient: Patient) -> Iterable[Finding]:
+def part_size(subject: Subject) -> Iterable[Finding]:
     """Refuse parts that S3 does not take."""
-    configured = part_bytes(patient.services.layout.root, patient.hadoop)
-    if patient.services.config.part_size_bytes is None and configured is not None and configured < SMALLEST_PART_BYTES:
+    configured = part_bytes(subject.opened.layout.root, subject.hadoop)
+    if subject.opened.config.part_size_bytes is None and configured is not None and configured < SMALLEST_PART_BYTES:
         yield error(
-            "multipart.size",
             f"fs.s3a.multipart.size is {configured:,} bytes; S3 takes no part under 5 MiB, so every write is refused",
             "set spark.hadoop.fs.s3a.multipart.size=16M, or part_size_bytes in TableWriterConfig",
         )
     else:
-        yield ok("multipart.size", "parts have a size that S3 takes; those above 16 MiB only if the config says so")
+        yield ok("parts have a size that S3 takes; those above 16 MiB only if the config says so")
 
 
-def buffer_size(patient: Patient) -> Iterable[Finding]:
+def buffer_size(subject: Subject) -> Iterable[Finding]:
     """Warn of a larger buffer between the JVM and Python: it was measured to be slower."""
     name = "spark.sql.execution.pandas.udf.buffer.size"
-    found = size_bytes(patient, name, default=DEFAULT_BUFFER_BYTES) or DEFAULT_BUFFER_BYTES
+    found = size_bytes(subject, name, default=DEFAULT_BUFFER_BYTES) or DEFAULT_BUFFER_BYTES
     if found <= DEFAULT_BUFFER_BYTES:
-        yield ok("pandas.udf.buffer.size", "the buffer between the JVM and Python has Spark's default size or less")
+        yield ok("the buffer between the JVM and Python has Spark's default size or less")
     else:
         yield warning(
-            "pandas.udf.buffer.size",
             f"{name} is {found:,} bytes: 4 MB instead of 64 KB made writes slower",
             f"leave {name} unset (65536)",
         )
 
 
-def unix_socket(patient: Patient) -> Iterable[Finding]:
+def unix_socket(subject: Subject) -> Iterable[Finding]:
     """Recommend the faster way from the JVM to Python, where it was measured to be one."""
     name = "spark.python.unix.domain.socket.enabled"
-    spark = tuple(map(int, re.findall(r"\d+", patient.services.session.spark_version)[:2]))  # empty: not known
-    if flag(patient, name, default=False):
-        yield ok("unix domain socket", f"{name}=true")
+    spark = tuple(map(int, re.findall(r"\d+", subject.opened.session.spark_version)[:2]))  # empty: not known
+    if flag(subject, name, default=False):
+        yield ok(f"{name}=true")
     elif not spark or spark >= SOCKET_SINCE:
         yield note(
-            "unix domain socket",
             f"{name} is not on: rows then reach Python over TCP, 1.4 times slower for 8 million rows on Spark 4.3",
             f"set {name}=true when the session starts; it cannot be changed later",
         )
 
 
-def socket_timeout(patient: Patient) -> Iterable[Finding]:
+def socket_timeout(subject: Subject) -> Iterable[Finding]:
     """Say which timeout counts, where people set the one that does not."""
     name = "hive.metastore.client.socket.timeout"
-    given = setting(patient, f"spark.hadoop.{name}")
-    call = patient.services.config.metastore_timeout_seconds
+    given = setting(subject, f"spark.hadoop.{name}")
+    call = subject.opened.config.metastore_timeout_seconds
     if given:
         yield note(
-            "socket timeout",
             f"{name}={given} is Spark's own; calls of this library take {call:g} s at the most",
             "to change that, set metastore_timeout_seconds in TableWriterConfig",
         )
     else:
-        yield ok("socket timeout", f"metastore calls of this library take {call:g} s at the most")
+        yield ok(f"metastore calls of this library take {call:g} s at the most")
 
 
-def abort_pending_uploads(patient: Patient) -> Iterable[Finding]:
+def abort_pending_uploads(subject: Subject) -> Iterable[Finding]:
     """Refuse committers that abort every upload below the directory they write to.
 
     True is Hadoop's own default, and does harm only together with a committer of S3A's: then it warns.
     """
-    given = patient.spark_conf or {}
-    bucket = patient.services.layout.root.bucket
+    given = subject.spark_conf or {}
+    bucket = subject.opened.layout.root.bucket
     names = (f"spark.hadoop.fs.s3a.bucket.{bucket}.{ABORT}", f"spark.hadoop.fs.s3a.{ABORT}")
     said = any(given.get(name, "").strip().lower() == "true" for name in names)
-    values = for_bucket(patient)
+    values = for_bucket(subject)
     committers = values.text("committer.name").lower() in S3A_COMMITTERS
     advice = f"set {names[1]}=false in every job that writes to this bucket with S3A's committers"
     why = (
@@ -237,40 +219,37 @@ def abort_pending_uploads(patient: Patient) -> Iterable[Finding]:
         " them: a write then fails in step 3"
     )
     if not values.flag(ABORT, default=True):
-        yield ok("abort.pending.uploads", "S3A's committers of this session leave the uploads of others alone")
+        yield ok("S3A's committers of this session leave the uploads of others alone")
     elif said:
-        yield error("abort.pending.uploads", f"fs.s3a.{ABORT}=true: {why}", advice)
+        yield error(f"fs.s3a.{ABORT}=true: {why}", advice)
     elif committers:
-        yield warning(
-            "abort.pending.uploads", f"S3A's committers are on, and fs.s3a.{ABORT} is true by default: {why}", advice
-        )
+        yield warning(f"S3A's committers are on, and fs.s3a.{ABORT} is true by default: {why}", advice)
     else:
-        yield ok("abort.pending.uploads", "this session does not use S3A's committers")
+        yield ok("this session does not use S3A's committers")
 
 
-def committer(patient: Patient) -> Iterable[Finding]:
+def committer(subject: Subject) -> Iterable[Finding]:
     """Say what it costs where Spark's own writer, which writes this table, has to rename its files."""
-    table, root = patient.services.table, patient.services.layout.root
-    said = [setting(patient, name) for name in SAYING_JARS]
+    table, root = subject.opened.table, subject.opened.layout.root
+    said = [setting(subject, name) for name in SAYING_JARS]
     missing = "" if any(word in one for one in said for word in OF_THE_JAR) else CLOUD_JAR
-    why, advice = why_renamed(root, patient.hadoop, patient.services.session.missing_jar or missing)
+    why, advice = why_renamed(root, subject.hadoop, subject.opened.session.missing_jar or missing)
     if is_arrows(table):
-        yield ok("committer", "this library writes the table's files itself, and renames none")
+        yield ok("this library writes the table's files itself, and renames none")
     elif why:
         yield note(
-            "committer",
             f"{table.name} is written by Spark's own writer, which renames its files: {why}",
             advice,
         )
     else:
-        yield ok("committer", "Spark's own writer, which writes this table, has no renames to tell of")
+        yield ok("Spark's own writer, which writes this table, has no renames to tell of")
 
 
-def multipart_purge(patient: Patient) -> Iterable[Finding]:
+def multipart_purge(subject: Subject) -> Iterable[Finding]:
     """Refuse a purge: opening the file system then aborts old uploads in the whole bucket."""
-    values = for_bucket(patient)
+    values = for_bucket(subject)
     if not values.flag("multipart.purge", default=False):
-        yield ok("multipart.purge", "S3A purges no uploads")
+        yield ok("S3A purges no uploads")
         return
     age_seconds = values.seconds("multipart.purge.age", unit="s")
     age_seconds = PURGE_AGE_SECONDS if age_seconds is None else age_seconds
@@ -279,24 +258,23 @@ def multipart_purge(patient: Patient) -> Iterable[Finding]:
         f" {age_seconds / 3600:g} h, running writes of this library among them"
     )
     advice = "set spark.hadoop.fs.s3a.multipart.purge=false and give the bucket a lifecycle rule of 7 days instead"
-    yield (warning if age_seconds >= WEEK_SECONDS else error)("multipart.purge", message, advice)
+    yield (warning if age_seconds >= WEEK_SECONDS else error)(message, advice)
 
 
-def partition_source(patient: Patient) -> Iterable[Finding]:
+def partition_source(subject: Subject) -> Iterable[Finding]:
     """Make sure that Spark asks the metastore where partitions are, instead of listing the table's path."""
     name = "spark.sql.hive.manageFilesourcePartitions"
-    if flag(patient, name, default=True):
-        yield ok("manageFilesourcePartitions", "Spark asks the metastore where partitions are")
+    if flag(subject, name, default=True):
+        yield ok("Spark asks the metastore where partitions are")
     else:
         yield error(
-            "manageFilesourcePartitions",
             f"{name}=false: Spark lists the path of `USING parquet` tables instead of asking the metastore, and sees"
             " only what other tools wrote",
             f"set {name}=true, Spark's default",
         )
 
 
-def speculation(patient: Patient) -> Iterable[Finding]:
+def speculation(subject: Subject) -> Iterable[Finding]:
     """Say that speculation is safe, since people ask."""
-    if setting(patient, "spark.speculation").lower() == "true":
-        yield ok("speculation", "spark.speculation=true is safe: of each task one attempt is believed and completed")
+    if setting(subject, "spark.speculation").lower() == "true":
+        yield ok("spark.speculation=true is safe: of each task one attempt is believed and completed")

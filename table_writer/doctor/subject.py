@@ -1,4 +1,4 @@
-"""What the checks look at: a table's services, and what has been read of it so far."""
+"""The table that the checks examine, with what has been read of it so far."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable
 from table_writer.model.table import Partition, PartitionValues, partition_name
 
-__all__ = ["SHOWN_NAMES", "Patient", "error", "note", "ok", "warning"]
+__all__ = ["SHOWN_NAMES", "Subject", "error", "note", "ok", "warning"]
 
 SHOWN_NAMES = 10
 Read = TypeVar("Read")
 
 
 @dataclass
-class Patient:
-    """A table under examination. What was read once is kept, a failure too: no check waits for it again."""
+class Subject:
+    """The table that is examined. What was read once is kept, a failure too: no check waits for it again."""
 
-    services: OpenTable
+    opened: OpenTable
     spark_conf: Mapping[str, str] | None = None
     _kept: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def name(self) -> str:
         """``database.table``."""
-        return str(self.services.table.name)
+        return str(self.opened.table.name)
 
     @property
     def hadoop(self) -> Mapping[str, str]:
@@ -37,29 +37,29 @@ class Patient:
         prefix = "spark.hadoop."
         of_spark = self.spark_conf or {}
         given = {key.removeprefix(prefix): value for key, value in of_spark.items() if key.startswith(prefix)}
-        return {**self.services.session.hadoop, **given}
+        return {**self.opened.session.hadoop, **given}
 
     def version(self) -> str:
         """Return the metastore's version, empty if it does not say."""
-        return self._once("version", self.services.metastore.server_version)
+        return self._once("version", self.opened.metastore.server_version)
 
     def history(self) -> History:
         """Return the log."""
-        return self._once("history", self.services.log.read_history)
+        return self._once("history", self.opened.log.read_history)
 
     def partitions(self) -> Mapping[PartitionValues, Partition]:
         """Return all partitions of the table, read after the log."""
         self.history()
-        return self._once("partitions", lambda: self.services.metastore.get_all_partitions(self.services.table))
+        return self._once("partitions", lambda: self.opened.metastore.get_all_partitions(self.opened.table))
 
-    def look_again(self) -> None:
+    def forget(self) -> None:
         """Forget the log and the partitions: somebody may have published between the two."""
         for name in ("history", "partitions"):
             self._kept.pop(name, None)
 
     def names(self, values: list[PartitionValues]) -> str:
         """Spell partitions as Hive does, the first ones of many."""
-        columns = [column.name for column in self.services.table.partition_columns]
+        columns = [column.name for column in self.opened.table.partition_columns]
         shown = ", ".join(partition_name(columns, one) for one in values[:SHOWN_NAMES])
         hidden = len(values) - SHOWN_NAMES
         return f"{shown} and {hidden:,} more" if hidden > 0 else shown
@@ -76,21 +76,21 @@ class Patient:
         return kept  # type: ignore[no-any-return]  # of several types, by name
 
 
-def ok(check: str, message: str) -> Finding:
-    """Return a finding that asks for nothing."""
-    return Finding(check=check, status="ok", message=message)
+def ok(message: str) -> Finding:
+    """Return a finding that asks for nothing; :func:`~table_writer.doctor.examine` adds the check's name to each."""
+    return Finding(check="", status="ok", message=message)
 
 
-def note(check: str, message: str, advice: str = "") -> Finding:
+def note(message: str, advice: str = "") -> Finding:
     """Return a finding that is worth knowing."""
-    return Finding(check=check, status="note", message=message, advice=advice)
+    return Finding(check="", status="note", message=message, advice=advice)
 
 
-def warning(check: str, message: str, advice: str) -> Finding:
+def warning(message: str, advice: str) -> Finding:
     """Return a finding that should be changed."""
-    return Finding(check=check, status="warning", message=message, advice=advice)
+    return Finding(check="", status="warning", message=message, advice=advice)
 
 
-def error(check: str, message: str, advice: str) -> Finding:
+def error(message: str, advice: str) -> Finding:
     """Return a finding that breaks writes, loses data, or already has."""
-    return Finding(check=check, status="error", message=message, advice=advice)
+    return Finding(check="", status="error", message=message, advice=advice)

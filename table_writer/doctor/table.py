@@ -1,4 +1,4 @@
-"""Checks of the table's own files: whose they are, what is in doubt, what waits for a vacuum."""
+"""Checks of a table's log, owner, partitions and files, and of what waits for a vacuum."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 from table_writer.display.render import size
 from table_writer.display.reports import Finding
-from table_writer.doctor.subject import Patient, error, note, ok, warning
+from table_writer.doctor.subject import Subject, error, note, ok, warning
 from table_writer.errors import InvalidInputError
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.owner import Owner, require_in_place
@@ -41,133 +41,123 @@ __all__ = [
 
 
 LATE_SECONDS: Final = 2 * 86_400.0  # a vacuum that runs daily has been there by then
-
 MANY_ENTRIES: Final = 5_000  # read in whole by every maintenance call, two requests an entry
-
 LISTED_PARTITIONS: Final = 1_000
-
 LIST_THREADS: Final = 16
 
-CHECK = "damage of the log"
 
-
-def owner(patient: Patient) -> Iterable[Finding]:
+def owner(subject: Subject) -> Iterable[Finding]:
     """Compare ``owner.json`` with the table."""
-    services = patient.services
-    stored = services.store.get(services.layout.owner_key)
+    opened = subject.opened
+    stored = opened.store.get(opened.layout.owner_key)
     if stored is None:
-        yield note("owner", f"{patient.name} was never written by this library")
+        yield note(f"{subject.name} was never written by this library")
         return
     try:
-        found = Owner.from_json(stored.body, services.layout.owner_key)
+        found = Owner.from_json(stored.body, opened.layout.owner_key)
     except InvalidInputError as damaged:
-        yield error("owner", damaged.message, f"table-writer adopt {patient.name}")
+        yield error(damaged.message, f"table-writer adopt {subject.name}")
         return
-    expected = Owner.of(services.table, services.metastore.uri)
+    expected = Owner.of(opened.table, opened.metastore.uri)
     if found.identity == expected.identity:
-        yield ok("owner", f"the files below {services.layout.root} are this table's")
+        yield ok(f"the files below {opened.layout.root} are this table's")
         return
     yield error(
-        "owner",
-        f"the files below {services.layout.root} belong to {found.database}.{found.name}, created at"
-        f" {found.created_at_seconds} (seen at {found.metastore}), not to {patient.name}, created at"
+        f"the files below {opened.layout.root} belong to {found.database}.{found.name}, created at"
+        f" {found.created_at_seconds} (seen at {found.metastore}), not to {subject.name}, created at"
         f" {expected.created_at_seconds}: every write is refused",
-        f"if it is the same data: table-writer adopt {patient.name}. If not, move one of the two tables",
+        f"if it is the same data: table-writer adopt {subject.name}. If not, move one of the two tables",
     )
 
 
-def location(patient: Patient) -> Iterable[Finding]:
+def location(subject: Subject) -> Iterable[Finding]:
     """Look whether another tool has renamed or moved the table away from its log."""
-    services = patient.services
+    opened = subject.opened
     try:
-        require_in_place(services.store, services.layout, services.table)
+        require_in_place(opened.store, opened.layout, opened.table)
     except InvalidInputError as moved:
-        yield error("location", moved.message, "do as it says: `table-writer adopt` changes nothing that is not proven")
+        yield error(moved.message, "do as it says: `table-writer adopt` changes nothing that is not proven")
     else:
-        yield ok("location", f"the table is at {services.table.location}, where its log can follow it")
+        yield ok(f"the table is at {opened.table.location}, where its log can follow it")
 
 
-def in_doubt(patient: Patient) -> Iterable[Finding]:
+def in_doubt(subject: Subject) -> Iterable[Finding]:
     """Count the entries, and those without an outcome."""
-    history = patient.history()
+    history = subject.history()
     dead = [record for record in history.in_doubt if claim_is_over(record.entry, record.age_seconds)]
     running = len(history.in_doubt) - len(dead)
     for record in dead:
         yield warning(
-            "log",
             f"version {record.entry.version} ({record.entry.mode}, write_id {record.entry.write_id}) has been in doubt"
             f" for {record.age_seconds / 3600:.1f} h, and its claim is over",
-            f"table-writer recover {patient.name}",
+            f"table-writer recover {subject.name}",
         )
     if running:
-        yield note("log", f"entries that are being published right now: {running}")
+        yield note(f"entries that are being published right now: {running}")
     count = len(history.records)
     if count > MANY_ENTRIES:
         yield warning(
-            "log",
             f"the log holds {count:,} entries, which every maintenance call reads",
-            f"table-writer vacuum {patient.name} trims it; to keep less, set table_writer.history_retention (hours)",
+            f"table-writer vacuum {subject.name} trims it; to keep less, set table_writer.history_retention (hours)",
         )
     elif not history.in_doubt:
-        yield ok("log", f"entries: {count:,}, none in doubt")
+        yield ok(f"entries: {count:,}, none in doubt")
 
 
-def settled_hint(patient: Patient) -> Iterable[Finding]:
+def settled_hint(subject: Subject) -> Iterable[Finding]:
     """Compare the hint with the log: one that is far behind costs time; one that is ahead is no hint to anybody."""
-    services = patient.services
-    hinted = services.log.read_state()
-    listed = services.log.read_state(listed_after=0)  # after the hint: it may have been renewed since the log was read
+    opened = subject.opened
+    hinted = opened.log.read_state()
+    listed = opened.log.read_state(listed_after=0)  # after the hint: it may have been renewed since the log was read
     if hinted.settled - hinted.listed_after > 2 * HINT_EVERY_VERSIONS or len(hinted.in_doubt) > HINT_EVERY_VERSIONS:
         yield warning(
-            "settled hint",
-            f"every plan lists {len(hinted.versions):,} entries, since {services.layout.settled_key} is old",
+            f"every plan lists {len(hinted.versions):,} entries, since {opened.layout.settled_key} is old",
             f"allow s3:PutObject on it; the next write makes it anew. Entries in doubt hold it back: table-writer"
-            f" recover {patient.name}",
+            f" recover {subject.name}",
         )
     else:
-        yield ok("settled hint", f"a plan lists {len(hinted.versions):,} of {len(listed.versions):,} entries")
+        yield ok(f"a plan lists {len(hinted.versions):,} of {len(listed.versions):,} entries")
 
 
-def properties(patient: Patient) -> Iterable[Finding]:
+def properties(subject: Subject) -> Iterable[Finding]:
     """Look for table properties that this library would have to obey, and does not understand."""
     try:
-        patient.services.require_properties()
+        subject.opened.require_properties()
     except InvalidInputError as refusal:
-        change = f"ALTER TABLE {patient.name} SET TBLPROPERTIES (…), or UNSET TBLPROPERTIES (…)"
-        yield error("table properties", f"{refusal.message}: every write and vacuum is refused", change)
+        change = f"ALTER TABLE {subject.name} SET TBLPROPERTIES (…), or UNSET TBLPROPERTIES (…)"
+        yield error(f"{refusal.message}: every write and vacuum is refused", change)
     else:
-        yield ok("table properties", "all that begin with table_writer. are understood")
+        yield ok("all that begin with table_writer. are understood")
 
 
-def retention(patient: Patient) -> Iterable[Finding]:
+def retention(subject: Subject) -> Iterable[Finding]:
     """Say how long replaced data stays, and which setting decides it."""
-    services = patient.services
-    usual = services.config.retention
-    hours = services.retention.total_seconds() / 3600
-    by_table = services.hours_property(RETENTION_PROPERTY) is not None
+    opened = subject.opened
+    usual = opened.config.retention
+    hours = opened.retention.total_seconds() / 3600
+    by_table = opened.hours_property(RETENTION_PROPERTY) is not None
     of_config = f"{usual.total_seconds() / 3600:g} h"
     source = (
         f"by the table property; the config says {of_config}" if by_table else "by the config: the table says nothing"
     )
     says = f"replaced data stays for {hours:g} h, {source}"
-    if services.retention >= SAFE_AGE:
-        yield ok("retention", says)
+    if opened.retention >= SAFE_AGE:
+        yield ok(says)
         return
-    set_it = f"ALTER TABLE {patient.name} SET TBLPROPERTIES ('{RETENTION_PROPERTY}' = '72')"
+    set_it = f"ALTER TABLE {subject.name} SET TBLPROPERTIES ('{RETENTION_PROPERTY}' = '72')"
     yield warning(
-        "retention",
         f"{says}. That is under 24 h: queries that run longer lose their files, and vacuum refuses it unless forced",
         set_it if by_table else f"set retention=timedelta(days=3) in TableWriterConfig, or {set_it}",
     )
 
 
-def waiting(patient: Patient) -> Iterable[Finding]:
+def waiting(subject: Subject) -> Iterable[Finding]:
     """Count what readers have left, and what of it a vacuum should have deleted."""
-    services, history = patient.services, patient.history()
-    of_table = services.hours_property(RETENTION_PROPERTY)
+    opened, history = subject.opened, subject.history()
+    of_table = opened.hours_property(RETENTION_PROPERTY)
     asked = None if of_table is None else of_table.total_seconds()
-    usual = services.retention.total_seconds()
-    used = in_use(history, patient.partitions().values())
+    usual = opened.retention.total_seconds()
+    used = in_use(history, subject.partitions().values())
     ages = Ages(replaced_seconds=asked, usual_seconds=usual, dead_write_seconds=usual)
     ready = due(history, used, ages).locations
     longest = max((usual, *(one.retention_seconds or 0 for one in ready)))
@@ -179,25 +169,24 @@ def waiting(patient: Patient) -> Iterable[Finding]:
     )
     if late:
         yield warning(
-            "data to vacuum",
             f"{says}, {len(late):,} of them for more than two days: no vacuum runs, or it fails",
-            f"schedule this daily: table-writer vacuum {patient.name}",
+            f"schedule this daily: table-writer vacuum {subject.name}",
         )
     else:
-        yield ok("data to vacuum", says)
+        yield ok(says)
 
 
-def dead_writes(patient: Patient) -> Iterable[Finding]:
+def dead_writes(subject: Subject) -> Iterable[Finding]:
     """Look for what dead writes have left: registrations, files, pending uploads."""
-    services = patient.services
-    traces = look_for_traces(services.store, services.layout)
-    history = services.log.read_history()  # after the traces, as a vacuum does
-    seconds = services.retention.total_seconds()
-    used = in_use(history, patient.partitions().values())
-    dead = traces.dead_writes(services.store, history, used, seconds)
+    opened = subject.opened
+    traces = look_for_traces(opened.store, opened.layout)
+    history = opened.log.read_history()  # after the traces, as a vacuum does
+    seconds = opened.retention.total_seconds()
+    used = in_use(history, subject.partitions().values())
+    dead = traces.dead_writes(opened.store, history, used, seconds)
     leftover = traces.leftover_uploads(history)
     stale = traces.stale_registrations(history, seconds)
-    foreign = sum(traces.write_id_of(found) is None for found in services.store.list_uploads(services.layout.root.key))
+    foreign = sum(traces.write_id_of(found) is None for found in opened.store.list_uploads(opened.layout.root.key))
     uploads = sum(map(len, traces.uploads.values()))
     gone = {key for write in dead for key in write.registered} | set(stale)
     left = [one for one in traces.registered.values() if one.key not in gone]
@@ -206,76 +195,69 @@ def dead_writes(patient: Patient) -> Iterable[Finding]:
         stored = size(sum(found.size_bytes for write in dead for found in write.objects))
         aborted = sum(len(write.uploads) for write in dead) + len(leftover)
         yield warning(
-            "dead writes",
             f"{len(dead):,} dead write(s) have left files with {stored}; {aborted:,} pending upload(s) and"
             f" {len(stale):,} registration(s) are of no use any more",
-            f"table-writer vacuum {patient.name}, or for uploads alone: table-writer uploads --abort {patient.name}",
+            f"table-writer vacuum {subject.name}, or for uploads alone: table-writer uploads --abort {subject.name}",
         )
     else:
         running = len(left) - staged
-        yield ok("dead writes", f"none; {running:,} write(s) running, {staged:,} staged, {uploads:,} upload(s) pending")
+        yield ok(f"none; {running:,} write(s) running, {staged:,} staged, {uploads:,} upload(s) pending")
     if foreign:
         yield note(
-            "dead writes",
-            f"{foreign:,} pending upload(s) of other tools lie below {services.layout.root}; this library leaves them",
-            f"table-writer uploads {patient.name} lists them; a lifecycle rule aborts them",
+            f"{foreign:,} pending upload(s) of other tools lie below {opened.layout.root}; this library leaves them",
+            f"table-writer uploads {subject.name} lists them; a lifecycle rule aborts them",
         )
 
 
-def placement(patient: Patient) -> Iterable[Finding]:
+def placement(subject: Subject) -> Iterable[Finding]:
     """Compare where the metastore points with where the log has put each partition."""
-    by_placement = _placed(patient)
+    by_placement = _placed(subject)
     if by_placement[Placement.BEHIND] or by_placement[Placement.MOVED]:
-        patient.look_again()  # somebody may have published between the two looks
-        by_placement = _placed(patient)
+        subject.forget()  # somebody may have published while log and partitions were read
+        by_placement = _placed(subject)
     behind, moved, missing = (by_placement[one] for one in (Placement.BEHIND, Placement.MOVED, Placement.MISSING))
     if behind:
         yield error(
-            "partition locations",
             f"{len(behind):,} partition(s) show older rows than were published, since a call was applied late or the"
-            f" metastore was set back: {patient.names(behind)}",
-            f"table-writer recover {patient.name}",
+            f" metastore was set back: {subject.names(behind)}",
+            f"table-writer recover {subject.name}",
         )
     if moved:
         yield note(
-            "partition locations",
-            f"{len(moved):,} partition(s) were moved by another tool and are left alone: {patient.names(moved)}",
+            f"{len(moved):,} partition(s) were moved by another tool and are left alone: {subject.names(moved)}",
             "the next overwrite takes them over; rollback refuses them until then",
         )
     if missing:
         yield note(
-            "partition locations",
-            f"{len(missing):,} published partition(s) are not in the metastore: {patient.names(missing)}",
-            f"if nobody dropped them on purpose: table-writer restore {patient.name}",
+            f"{len(missing):,} published partition(s) are not in the metastore: {subject.names(missing)}",
+            f"if nobody dropped them on purpose: table-writer restore {subject.name}",
         )
     if not (behind or moved or missing):
-        others = len(patient.partitions().keys() - patient.history().current.keys())
+        others = len(subject.partitions().keys() - subject.history().current.keys())
         placed = len(by_placement[Placement.IN_PLACE])
         yield ok(
-            "partition locations",
             f"{placed:,} partition(s) are where the log has put them; {others:,} were never written by this library",
         )
 
 
-def forgotten(patient: Patient) -> Iterable[Finding]:
+def forgotten(subject: Subject) -> Iterable[Finding]:
     """Look for partitions that lie in this library's directory and that the log knows nothing of."""
-    layout, now = patient.services.layout, patient.partitions()
-    claimed = patient.services.log.read_history().claimed_ids  # read after the partitions: claims come first
+    layout, now = subject.opened.layout, subject.partitions()
+    claimed = subject.opened.log.read_history().claimed_ids  # read after the partitions: claims come first
     ids = {values: layout.write_id_of(Location.parse(partition.location)) for values, partition in now.items()}
     unknown = sorted(values for values, write_id in ids.items() if write_id and write_id not in claimed)
     if unknown:
         yield error(
-            "forgotten partitions",
             f"readers look at {len(unknown):,} partition(s) below {layout.own} that the log knows nothing of, as if"
-            f" its files were deleted by hand: {patient.names(unknown)}. A vacuum may take them for a dead write's",
-            f"do not vacuum {patient.name}; put the log back, or overwrite these partitions with what they hold now",
+            f" its files were deleted by hand: {subject.names(unknown)}. A vacuum may take them for a dead write's",
+            f"do not vacuum {subject.name}; put the log back, or overwrite these partitions with what they hold now",
         )
     else:
-        yield ok("forgotten partitions", "the log knows all partitions below this library's directory")
+        yield ok("the log knows all partitions below this library's directory")
 
 
-def _placed(patient: Patient) -> dict[Placement, list[PartitionValues]]:
-    history, now = patient.history(), patient.partitions()
+def _placed(subject: Subject) -> dict[Placement, list[PartitionValues]]:
+    history, now = subject.history(), subject.partitions()
     unsettled = {values for record in history.publishes_in_doubt for values in record.entry.partition_values}
     by_placement: dict[Placement, list[PartitionValues]] = {one: [] for one in Placement}
     for values in sorted(history.current.keys() - unsettled):
@@ -292,42 +274,36 @@ class _Listed:
     changed: bool  # same count, other bytes
 
 
-def files(patient: Patient) -> Iterable[Finding]:
+def files(subject: Subject) -> Iterable[Finding]:
     """List the newest partitions of ours, and compare the files there with those that were published."""
-    history = patient.history()
-    ours = [values for values in _placed(patient)[Placement.IN_PLACE] if _is_ours(history, values)]
+    history = subject.history()
+    ours = [values for values in _placed(subject)[Placement.IN_PLACE] if _is_ours(history, values)]
     newest = sorted(ours, key=lambda values: history.current[values].version, reverse=True)[:LISTED_PARTITIONS]
     with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="doctor-list") as pool:
-        listed = list(pool.map(lambda values: _look(patient, history, values), newest))
-    findings = [*_mixed(patient, listed), *_lost(patient, listed)]
+        listed = list(pool.map(lambda values: _compared(subject, history, values), newest))
+    findings = [*_mixed(subject, listed), *_lost(subject, listed)]
     if len(newest) < len(ours):
-        findings.append(
-            note("partition files", f"only the {len(newest):,} newest of {len(ours):,} partitions were listed")
-        )
-    return findings or [
-        ok("partition files", f"{len(newest):,} partition(s) hold exactly the files that were published")
-    ]
+        findings.append(note(f"only the {len(newest):,} newest of {len(ours):,} partitions were listed"))
+    return findings or [ok(f"{len(newest):,} partition(s) hold exactly the files that were published")]
 
 
-def _mixed(patient: Patient, listed: Iterable[_Listed]) -> Iterator[Finding]:
+def _mixed(subject: Subject, listed: Iterable[_Listed]) -> Iterator[Finding]:
     mixed = sorted(one.values for one in listed if one.foreign or (one.changed and not one.lost))
     if mixed:
         yield warning(
-            "partition files",
-            f"another tool has written into {len(mixed):,} partition(s) of this library: {patient.names(mixed)}. The"
+            f"another tool has written into {len(mixed):,} partition(s) of this library: {subject.names(mixed)}. The"
             " next overwrite replaces its rows, and a rollback to this state is refused",
             "find the tool (INSERT INTO or INSERT OVERWRITE of Spark or Hive) and let it write by table_writer; to make"
-            f" these rows safe, overwrite the partitions with what they hold now. {patient.name} stays readable",
+            f" these rows safe, overwrite the partitions with what they hold now. {subject.name} stays readable",
         )
 
 
-def _lost(patient: Patient, listed: Iterable[_Listed]) -> Iterator[Finding]:
+def _lost(subject: Subject, listed: Iterable[_Listed]) -> Iterator[Finding]:
     lost = sorted(one.values for one in listed if one.lost and not one.foreign)
     if lost:
         yield error(
-            "partition files",
-            f"files that readers need are gone from {len(lost):,} partition(s): {patient.names(lost)}",
-            f"table-writer history {patient.name}, then table-writer rollback {patient.name} --to-version N to one"
+            f"files that readers need are gone from {len(lost):,} partition(s): {subject.names(lost)}",
+            f"table-writer history {subject.name}, then table-writer rollback {subject.name} --to-version N to one"
             " whose files are still there, or write them again; look for a lifecycle expiration or a TRUNCATE",
         )
 
@@ -337,10 +313,10 @@ def _is_ours(history: History, values: PartitionValues) -> bool:
     return location is not None and history.layout.write_id_of(Location.parse(location)) is not None
 
 
-def _look(patient: Patient, history: History, values: PartitionValues) -> _Listed:
+def _compared(subject: Subject, history: History, values: PartitionValues) -> _Listed:
     location = Location.parse(str(history.current[values].partition.new_location))
     write_id = str(history.layout.write_id_of(location))
-    found: list[ObjectInfo] = list(patient.services.store.list(location.key))
+    found: list[ObjectInfo] = list(subject.opened.store.list(location.key))
     known = None if history.layout.is_placeholder(location) else history.described(values, location)
     is_whole = known is not None and (len(found), sum(one.size_bytes for one in found)) == (known.files, known.bytes)
     named = [
@@ -352,61 +328,58 @@ def _look(patient: Patient, history: History, values: PartitionValues) -> _Liste
     return _Listed(values, foreign, lost=max(0, expected - len(named)), changed=differs or len(named) > expected)
 
 
-def damage(patient: Patient) -> Iterable[Finding]:
+def damage(subject: Subject) -> Iterable[Finding]:
     """Look for entries, outcomes and records that are lost or cannot be read."""
-    state = patient.services.log.read_state(listed_after=0, allow_lost=True)
+    state = subject.opened.log.read_state(listed_after=0, allow_lost=True)
     found = [
-        *_of_identity(patient, state),
-        *_of_hint(patient, state),
-        *_of_entries(patient, state),
-        *_of_registrations(patient),
+        *_of_identity(subject, state),
+        *_of_hint(subject, state),
+        *_of_entries(subject, state),
+        *_of_registrations(subject),
     ]
-    yield from found or [ok(CHECK, "nothing is lost, and all of it can be read")]
+    yield from found or [ok("nothing is lost, and all of it can be read")]
 
 
-def _of_identity(patient: Patient, state: LogState) -> Iterable[Finding]:
-    services = patient.services
-    stored, key = services.store.get(services.layout.owner_key), services.layout.owner_key
+def _of_identity(subject: Subject, state: LogState) -> Iterable[Finding]:
+    opened = subject.opened
+    stored, key = opened.store.get(opened.layout.owner_key), opened.layout.owner_key
     if stored is None:
         if state.versions:
-            yield warning(CHECK, f"{key} is lost", "bring it back from an older version, or let the next write do it")
+            yield warning(f"{key} is lost", "bring it back from an older version, or let the next write do it")
         return
     try:
         log_id = Owner.from_json(stored.body, key).log_id
     except InvalidInputError:
         return  # the check of the owner says so
     if log_id and not state.ids:
-        mark = f"{services.layout.log_prefix}id-{log_id}"
-        yield warning(CHECK, f"the mark {mark} is lost", "nothing: the next write, or call, puts it back")
+        mark = f"{opened.layout.log_prefix}id-{log_id}"
+        yield warning(f"the mark {mark} is lost", "nothing: the next write, or call, puts it back")
     elif log_id and log_id not in state.ids:
         yield error(
-            CHECK,
-            f"{services.layout.log_prefix} is the log {', '.join(sorted(state.ids))}, and {key} names {log_id}",
-            f"bring the log back from older versions of the objects; or table-writer recover {patient.name}, whose"
+            f"{opened.layout.log_prefix} is the log {', '.join(sorted(state.ids))}, and {key} names {log_id}",
+            f"bring the log back from older versions of the objects; or table-writer recover {subject.name}, whose"
             " refusal says how to begin a new one",
         )
 
 
-def _of_hint(patient: Patient, state: LogState) -> Iterable[Finding]:
-    key = patient.services.layout.settled_key
-    stored = patient.services.store.get(key)
+def _of_hint(subject: Subject, state: LogState) -> Iterable[Finding]:
+    key = subject.opened.layout.settled_key
+    stored = subject.opened.store.get(key)
     try:
         hint = {} if stored is None else small_json(stored.body)
         known = stored is None or (int(hint["version"]) >= 0 and hint.get("log_id", "") in {"", *state.ids})
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         known = False
     if not known:
-        yield warning(
-            CHECK, f"{key} cannot be read, or is of another log: every plan lists the whole log", f"delete {key}"
-        )
+        yield warning(f"{key} cannot be read, or is of another log: every plan lists the whole log", f"delete {key}")
 
 
-def _of_entries(patient: Patient, state: LogState) -> Iterable[Finding]:
-    log = patient.services.log
-    recover = f"table-writer recover {patient.name}"
+def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
+    log = subject.opened.log
+    recover = f"table-writer recover {subject.name}"
     if state.lost:
         back = f"bring them back from older versions of the objects; or {recover} --accept-loss"
-        yield error(CHECK, log.lost_message(state.lost), back)
+        yield error(log.lost_message(state.lost), back)
 
     def read(version: int) -> SlotRecord | InvalidInputError | None:
         try:
@@ -417,25 +390,24 @@ def _of_entries(patient: Patient, state: LogState) -> Iterable[Finding]:
     with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="doctor") as pool:
         answers = list(pool.map(read, sorted(state.versions)))
     for unreadable in (one for one in answers if isinstance(one, InvalidInputError)):
-        yield error(CHECK, unreadable.message, "bring it back from an older version; or do what the message says")
-    history = History(patient.services.layout, [one for one in answers if isinstance(one, SlotRecord)])
+        yield error(unreadable.message, "bring it back from an older version; or do what the message says")
+    history = History(subject.opened.layout, [one for one in answers if isinstance(one, SlotRecord)])
     for record in history.publishes_in_doubt:
         if is_covered(history, record.entry):
-            key = patient.services.layout.outcome_key(record.entry.version)
-            yield warning(CHECK, f"{key} is lost; newer entries tell how that version ended", recover)
+            key = subject.opened.layout.outcome_key(record.entry.version)
+            yield warning(f"{key} is lost; newer entries tell how that version ended", recover)
 
 
-def _of_registrations(patient: Patient) -> Iterable[Finding]:
-    layout = patient.services.layout
-    for write_id, found in sorted(read_registrations(patient.services.store, layout).items()):
+def _of_registrations(subject: Subject) -> Iterable[Finding]:
+    layout = subject.opened.layout
+    for write_id, found in sorted(read_registrations(subject.opened.store, layout).items()):
         if found.is_staged:
             try:
                 found.record(layout)
             except InvalidInputError as unreadable:
-                yield error(CHECK, unreadable.message, f"table-writer discard {patient.name} {write_id}")
+                yield error(unreadable.message, f"table-writer discard {subject.name} {write_id}")
         elif not found.writer:
             yield warning(
-                CHECK,
                 f"{found.key} cannot be read: only its age tells whether the write is alive",
                 "nothing: its writer, if it is alive, puts it again; if not, a vacuum deletes it",
             )

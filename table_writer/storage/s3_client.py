@@ -42,9 +42,7 @@ __all__ = ["error_code", "http_status", "make_client", "resolve", "storage_error
 
 
 MACHINE_METHODS: Final = frozenset({"iam-role", "container-role"})
-
 COPY_PERMISSIONS: Final = "s3:PutObject (and s3:GetObject on the file that is copied)"
-
 PERMISSIONS: Final = {
     "PutObject": "s3:PutObject",
     "CreateMultipartUpload": "s3:PutObject",
@@ -63,21 +61,15 @@ PERMISSIONS: Final = {
 }
 
 KMS_HINT: Final = "; where objects are encrypted with KMS also kms:GenerateDataKey and kms:Decrypt on the key"
-
 USES_KEYS: Final = frozenset(
     {"CreateMultipartUpload", "PutObject", "UploadPart", "GetObject", "CopyObject", "UploadPartCopy"}
 )
 
 DENIED: Final = frozenset({"AccessDenied", "AllAccessDisabled", "AccountProblem", "Forbidden", "403"})
-
 THROTTLED: Final = frozenset({"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "503", "429"})
-
 _EXPIRED: Final = ("the S3 session token has expired", "Renew it, or use a provider that renews by itself")
-
 _BAD_KEYS: Final = ("S3 does not accept the keys", "Check fs.s3a.access.key, secret.key and session.token")
-
 _BAD_REGION: Final = ("the bucket is in another region", "Set fs.s3a.endpoint.region")
-
 ADVICE: Final = {  # S3's error code: what it means, what to do
     "NoSuchBucket": ("the bucket does not exist at this endpoint", "Check the location and fs.s3a.endpoint"),
     "ExpiredToken": _EXPIRED,

@@ -13,7 +13,7 @@ import pytest
 
 from table_writer.doctor import examine
 from table_writer.doctor.servers import ACTIONS, lifecycle, lifecycle_findings, longest_write, versioning
-from table_writer.doctor.subject import Patient
+from table_writer.doctor.subject import Subject
 from table_writer.errors import StorageError
 from table_writer.log.open_table import OpenTable
 from table_writer.model.location import Location
@@ -209,10 +209,10 @@ def test_rules_that_may_not_be_read_are_a_note(world: World) -> None:
         credentials=(StaticKeys(access_key="AKIAME", secret_key="hush"),),
         max_attempts=1,
     )
-    patient = Patient(replace(world.services(), store=S3Store(settings)))
+    subject = Subject(replace(world.services(), store=S3Store(settings)))
     for check in (lifecycle, versioning):
         fake.error(403, "AccessDenied")
-        (finding,) = check(patient)
+        (finding,) = check(subject)
         assert finding.status == "note"
         assert "arn:aws:s3:::lake," in finding.advice
     fake.close()
