@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as Spark documents it
 
 from benchmarks.servers import COUNTED_BUCKET, CountingProxy, best_server
 from table_writer import TableWriter, TableWriterConfig
-from table_writer.spark.committer import MAGIC, for_magic
+from table_writer.spark.files import MAGIC, for_magic
 from table_writer.testing import Lakehouse, lakehouse
 from table_writer.testing.processes import ScratchDirectory
 

@@ -24,8 +24,7 @@ from table_writer.check.rows import RowQuestion
 from table_writer.errors import InvalidInputError, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import TableName
-from table_writer.spark.queries import SPARK_ERRORS
-from table_writer.spark.sql import in_partitions, spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, in_partitions, spark_reason
 
 __all__ = ["KeyQuestion", "references", "unique"]
 

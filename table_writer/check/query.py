@@ -20,8 +20,7 @@ from table_writer.check.partitions import PARTITION_NUMBER
 from table_writer.errors import printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import NULL_PARTITION
-from table_writer.spark.queries import SPARK_ERRORS, error_in_data
-from table_writer.spark.sql import quoted, spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, error_in_data, quoted, spark_reason
 
 __all__ = ["Questions", "answered", "with_examples"]
 

@@ -19,8 +19,7 @@ from table_writer.check.columns import ColumnPath, Target, counted, is_text, lis
 from table_writer.check.values import HIGHEST, LOWEST, GivenValue, given_value
 from table_writer.errors import printable
 from table_writer.model.check_result import CheckResult
-from table_writer.spark.queries import SPARK_ERRORS, Analyzed, analyzed, is_pattern
-from table_writer.spark.sql import quoted, spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, Analyzed, analyzed, is_pattern, quoted, spark_reason
 
 __all__ = [
     "RowQuestion",

@@ -18,8 +18,7 @@ from table_writer.check.check import FUNCTION, METADATA, SPARK, Check, CountIf, 
 from table_writer.check.columns import Target, counted, declared_type, listed, shortened, shown
 from table_writer.errors import printable
 from table_writer.model.check_result import CheckResult
-from table_writer.spark.queries import SPARK_ERRORS, error_in_data, type_of_ddl
-from table_writer.spark.sql import spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, error_in_data, spark_reason, type_of_ddl
 
 __all__ = ["fresh", "function_check", "function_name", "has_schema", "row_count", "row_count_change"]
 

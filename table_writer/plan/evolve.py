@@ -21,8 +21,7 @@ from table_writer.errors import InvalidInputError, MetastoreError, SchemaMismatc
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.table import Table
 from table_writer.plan.types import exact_type, stored_field, unstorable
-from table_writer.spark.queries import SPARK_ERRORS
-from table_writer.spark.sql import garbled, literal, quoted, spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, garbled, literal, quoted, spark_reason
 
 __all__ = ["add_columns", "added_field", "addition_problems", "require_spellable"]
 

@@ -17,8 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import AtomicType, BinaryType, DataType
 
 from table_writer.errors import SchemaMismatchError
-from table_writer.spark.queries import SPARK_ERRORS
-from table_writer.spark.sql import quoted
+from table_writer.spark.sql import SPARK_ERRORS, quoted
 
 __all__ = [
     "NOT_NULL",

@@ -40,7 +40,7 @@ from table_writer.plan.file_options import engine_of, file_options
 from table_writer.plan.fit import Fitted, fit
 from table_writer.plan.types import exact_type, partition_schema, table_schema
 from table_writer.plan.where import Where
-from table_writer.spark.queries import runs_other_python
+from table_writer.spark.sql import runs_other_python
 from table_writer.storage import ObjectStore, part_bytes, why_renamed
 
 __all__ = ["Planned", "Planner", "require_batch", "require_mode"]

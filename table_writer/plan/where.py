@@ -13,8 +13,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name
 from table_writer.model.write import WrittenFiles
 from table_writer.plan.types import exact_type
-from table_writer.spark.queries import SPARK_ERRORS, analyzed_rows
-from table_writer.spark.sql import quoted, spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, analyzed_rows, quoted, spark_reason
 
 __all__ = ["Where", "require_inside"]
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from table_writer.config import SessionSettings
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import Table
-from table_writer.spark.committer import missing_jar
+from table_writer.spark.files import missing_jar
 
 __all__ = ["read_session", "refresh_session"]
 

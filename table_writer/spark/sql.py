@@ -1,19 +1,43 @@
-"""How names and texts are put into a SQL statement, and what to quote of Spark's answer."""
+"""SQL for Spark, and what Spark says of it: of an expression before it runs, and of a query that failed.
+
+What Spark says is found out by private API. A session without a JVM can implement each function in another way; nothing
+of Java leaves this module.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
-from typing import Final
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
-from pyspark.sql import Column
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, PythonException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import StructField
+from pyspark.sql.types import DataType, StructField, _parse_datatype_string
 
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.table import NULL_PARTITION, PartitionValues
 
-__all__ = ["garbled", "in_partitions", "literal", "quoted", "spark_reason"]
+__all__ = [
+    "SPARK_ERRORS",
+    "Analyzed",
+    "AnalyzedRows",
+    "DataError",
+    "analyzed",
+    "analyzed_rows",
+    "error_in_data",
+    "garbled",
+    "in_partitions",
+    "is_pattern",
+    "literal",
+    "quoted",
+    "runs_other_python",
+    "spark_reason",
+    "type_of_ddl",
+]
 
 
 TRAPS: Final = (
@@ -21,6 +45,27 @@ TRAPS: Final = (
     ("spark.sql.parser.escapedStringLiterals", "\\", "would not undo the escaping of quotes, backslashes and '${'"),
 )
 """Session settings under which Spark reads a text in a statement differently from how it is meant."""
+
+
+SPARK_ERRORS: Final = (PySparkException, Py4JError)
+"""What a call of Spark raises; some errors of Java have no class of their own in PySpark."""
+
+
+NOT_THE_DATA: Final = re.compile(r"^\[(FAILED_READ_FILE|SPARK_JOB_CANCELLED|INTERNAL_ERROR|UNABLE_TO_ACQUIRE_MEMORY)")
+"""Conditions of Spark that no value of a row can cause."""
+
+
+PYTHON_NODES: Final = re.compile("Python|Pandas|Arrow|RDD")  # what a LogicalRDD has behind it is not to be seen
+
+LOST: Final = ("java.io.IOException", "java.lang.OutOfMemoryError", "java.lang.InterruptedException")
+
+SPARKS_OWN: Final = "org.apache.spark.SparkException"
+
+DEEPEST: Final = 20  # causes
+
+CONDITION: Final = re.compile(r"\[[A-Z0-9_.]+\]")  # how messages of Spark begin
+
+FRAME: Final = '  File "'  # in a traceback of Python
 
 
 @functools.cache
@@ -109,3 +154,170 @@ def in_partitions(fields: Sequence[StructField], partitions: Collection[Partitio
 
     rows = [struct([value(text, field) for text, field in zip(values, fields, strict=True)]) for values in partitions]
     return struct([comparable(F.col(quoted(field.name)), field) for field in fields]).isin(rows)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Analyzed:
+    """What Spark's analyzer says of an expression.
+
+    Parameters
+    ----------
+    kinds
+        The types of its values; several if it stands for several columns.
+    names
+        The columns of the frame that it names.
+    is_aggregate
+        It is about all rows at once.
+    makes_rows
+        It makes several rows of one.
+    is_repeatable
+        A row's values alone give the same answer each time: no other row (a window) and no other table is asked.
+    """
+
+    kinds: tuple[DataType, ...]
+    names: frozenset[str]
+    is_aggregate: bool
+    makes_rows: bool
+    is_repeatable: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AnalyzedRows:
+    """What Spark's analyzer says of rows that a query selects."""
+
+    is_deterministic: bool
+    has_subquery: bool
+
+
+def analyzed_rows(rows: DataFrame) -> AnalyzedRows:
+    """Look whether a query selects the same rows each time; no job is run."""
+    plan: Any = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no public way to the plan
+    return AnalyzedRows(is_deterministic=bool(plan.deterministic()), has_subquery=plan.subqueriesAll().size() > 0)
+
+
+def analyzed(frame: DataFrame, sql: str) -> Analyzed:
+    """Let Spark analyze an expression over the columns of a frame; no job is run.
+
+    Raises
+    ------
+    PySparkException, Py4JError
+        It is none over these columns.
+    """
+    selected = frame.select(F.expr(sql))
+    plan = selected._jdf.queryExecution().analyzed()  # noqa: SLF001  # PySpark has no public way to the plan
+    nodes = list(_inner_nodes(plan))
+    steps = {str(node.nodeName()) for node in nodes}
+    return Analyzed(
+        kinds=tuple(field.dataType for field in selected.schema),
+        names=frozenset(name for node in nodes for name in _names(node)),
+        is_aggregate="Aggregate" in steps,
+        makes_rows="Generate" in steps,
+        is_repeatable=bool(plan.deterministic()) and plan.subqueriesAll().size() == 0 and "Window" not in steps,
+    )
+
+
+def _inner_nodes(plan: Any) -> Iterator[Any]:
+    """Yield a plan's nodes but its leaves."""
+    children = plan.children()
+    if children.size():
+        yield plan
+    for position in range(children.size()):
+        yield from _inner_nodes(children.apply(position))
+
+
+def _names(node: Any) -> Iterator[str]:
+    found = node.references().toSeq()
+    yield from (str(found.apply(position).name()) for position in range(found.size()))
+
+
+def is_pattern(spark: SparkSession, text: str) -> bool:
+    """Whether a text is a regular expression, as ``rlike`` takes it."""
+    java: Any = spark.sparkContext._jvm  # noqa: SLF001  # PySpark has no public way to Java's patterns
+    try:
+        java.java.util.regex.Pattern.compile(text)
+    except SPARK_ERRORS:  # PySpark knows some of Java's
+        return False
+    return True
+
+
+def type_of_ddl(ddl: str) -> DataType:
+    """Read a type, or the columns of a schema.
+
+    Raises
+    ------
+    PySparkException
+        It is neither.
+    """
+    return _parse_datatype_string(ddl)
+
+
+@dataclass(frozen=True, slots=True)
+class DataError:
+    """What an expression made of some row's value.
+
+    Parameters
+    ----------
+    kind
+        ``[CAST_INVALID_INPUT]``, ``ValueError``: without any value, so that it may be stored.
+    text
+        All that was said in one line, in which values of the row may stand.
+    """
+
+    kind: str
+    text: str
+
+
+def error_in_data(error: Exception) -> DataError | None:
+    """Return what an expression made of some row's value; ``None`` where the query failed for another reason.
+
+    Spark wraps what a task raised. It is the data's fault unless something in the chain of causes is about reading
+    (also each error of a file system), memory or cancelling, or nothing but Spark's own "job aborted" is known.
+    """
+    causes = list(_causes(error))
+    messages = [str(cause.getMessage() or "") for cause in causes]
+    if not causes or any(map(NOT_THE_DATA.match, messages)) or any(map(_is_lost, causes)):
+        return None
+    if isinstance(error, PythonException):
+        said = _said_by_python(str(error))
+        return DataError(said.partition(":")[0], said)
+    for cause, message in zip(causes, messages, strict=True):
+        name, condition = str(cause.getClass().getName()), CONDITION.match(message)
+        if condition or name != SPARKS_OWN:
+            return DataError(condition[0] if condition else name, spark_reason(message or cause.toString()))
+    return None
+
+
+def _said_by_python(text: str) -> str:
+    """Return the line after the last frame of a traceback: ``ValueError: two is odd``."""
+    lines = text[text.rfind(FRAME) + 1 :].splitlines()[1:]
+    return next((line.strip() for line in lines if line[:1].strip()), "PythonException")
+
+
+def _causes(error: Exception) -> Iterator[Any]:
+    """Yield Java's exceptions from the outermost to the first."""
+    cause: Any = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
+    for _ in range(DEEPEST):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.getCause()
+
+
+def _is_lost(cause: Any) -> bool:
+    kind: Any = cause.getClass()
+    names = []
+    while kind is not None:
+        names.append(str(kind.getName()))
+        kind = kind.getSuperclass()
+    return any(name in LOST for name in names)
+
+
+def runs_other_python(rows: DataFrame) -> bool:
+    """Whether Python code of the user's own may run in the jobs that compute these rows, or nobody can tell.
+
+    Such code gets its batches by the same two limits, and its rows may be of any width.
+    """
+    java: Any = rows.sparkSession.sparkContext._jvm  # noqa: SLF001 - PySpark shows no plan
+    plan: Any = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - the same
+    python_udf = java.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
+    return bool(plan.containsPattern(python_udf)) or PYTHON_NODES.search(plan.toString()) is not None

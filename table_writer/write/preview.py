@@ -25,8 +25,7 @@ from table_writer.plan.file_options import engine_of
 from table_writer.plan.fit import Fitted
 from table_writer.plan.limits import violation
 from table_writer.plan.planner import Planner, require_mode
-from table_writer.spark.queries import SPARK_ERRORS
-from table_writer.spark.sql import quoted
+from table_writer.spark.sql import SPARK_ERRORS, quoted
 
 __all__ = ["Preview"]
 

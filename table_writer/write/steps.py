@@ -34,8 +34,8 @@ from table_writer.publish.append import CopyFiles
 from table_writer.publish.publisher import Publisher
 from table_writer.spark.create_table import create_table
 from table_writer.spark.executors import ExecutorCompletions, ExecutorCopies, Executors
-from table_writer.spark.queries import SPARK_ERRORS
 from table_writer.spark.session import refresh_session
+from table_writer.spark.sql import SPARK_ERRORS
 from table_writer.upload.job import Uploader
 from table_writer.upload.spark_engine import SparkEngine, refusing
 from table_writer.write.results import finished, nothing_written, repeated_result

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from table_writer import CheckFailedError, InvalidInputError, PartitionExistsError, SchemaMismatchError, TableWriter
 from table_writer.check import allowed_values, expression, in_range, matches, not_null, references, unique
-from table_writer.spark.committer import for_magic, missing_jar
+from table_writer.spark.files import for_magic, missing_jar
 
 pytestmark = pytest.mark.spark35
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from table_writer.spark.jobs import MAX_BYTES_SETTING, MAX_ROWS_SETTING, batches_of
-from table_writer.spark.queries import runs_other_python
+from table_writer.spark.sql import runs_other_python
 
 WIDE_BYTES = 200_000
 
