@@ -15,8 +15,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 
-from table_writer.display.plot import rolled_back
-from table_writer.display.reports import HistoryReport, VersionSummary
+from table_writer.display.reports import HistoryReport, VersionSummary, rolled_back
 
 from .gallery import HOSTILE_NAMES, usual
 
