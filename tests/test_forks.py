@@ -354,10 +354,10 @@ def test_what_a_process_has_opened_cannot_be_handed_to_another(
 
 
 LOCAL_TO_A_CALL = {
-    "per_process.py": "the holder itself, which makes a new one",
+    "model/process.py": "the holder itself, which makes a new one",
     "complete.py": "of one completion",
     "upload/parts.py": "of one task of an executor",
-    "log/heartbeat.py": "asked only by the process that made it",
+    "log/registration.py": "asked only by the process that made it",
     "progress.py": "asked only by the process that made it",
     "metastore/connection.py": "of a line, which a process holds",
 }
