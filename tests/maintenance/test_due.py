@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from table_writer.errors import InvalidInputError
@@ -101,7 +102,7 @@ def test_what_other_tools_wrote_goes_only_where_it_is_listed_and_below_the_root(
     listed = ReplacedObject(key="t/dt=d1/a", size_bytes=1, etag="e")
     assert chosen(scheduled(THEIRS, listed)) == [THEIRS]
     assert chosen(scheduled(THEIRS)) == []
-    assert chosen(scheduled("s3a://lake/elsewhere/", replace(listed, key="elsewhere/a"))) == []
+    assert chosen(scheduled("s3a://lake/elsewhere/", msgspec.structs.replace(listed, key="elsewhere/a"))) == []
     assert chosen(scheduled("s3a://other/t/dt=d1/", listed)) == []
 
 
