@@ -112,11 +112,11 @@ class OpenTable:
         if not key:
             return None
         self.require_owner()
-        state = self.log.read_state()
-        earlier = self.log.find_key(key, in_order=in_order)
+        state = self.log.read_state(listed_after=0)
+        earlier = self.log.find_key(key, state, in_order=in_order)
         if earlier is not None:
             raise RepeatedError(earlier)
-        return state
+        return self.log.hinted(state)
 
     def state_to_build_on(self, log_id: str, seen: LogState | None = None) -> LogState:
         """Return the log as a plan builds on it: as an earlier look of the same call found it, else as it is now.

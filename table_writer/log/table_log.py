@@ -259,7 +259,7 @@ class TableLog:
             found = [record for record in records if record is not None]
         return History(self._layout, found, state.unverified, lost=state.lost | state.given_up)
 
-    def find_key(self, key: str, *, in_order: bool = False) -> LogEntry | None:
+    def find_key(self, key: str, state: LogState | None = None, *, in_order: bool = False) -> LogEntry | None:
         """Return the published entry with an idempotency key, ``None`` if there is none that counts.
 
         Reads back from the newest entry, more at a time the further it gets.
@@ -268,12 +268,14 @@ class TableLog:
         ----------
         key
             Not empty.
+        state
+            Of the whole log, where it is known.
         in_order
             It is a stream's ``query/batch``, and batches come in order: reading ends at an earlier batch of the stream,
             which is usually the newest entry. Without it, and as long as the log knows a rollback, after which batches
             come again, the whole log may be read.
         """
-        state = self.read_state(listed_after=0)
+        state = state or self.read_state(listed_after=0)
         waiting = sorted(state.versions)
         in_order = in_order and not state.rolled_back
         found: list[SlotRecord] = []
@@ -514,6 +516,12 @@ class TableLog:
             It could not be noted; nothing must be rolled back then.
         """
         self.store.put(self._mark("rolled-back", version), b"")
+
+    def hinted(self, state: LogState) -> LogState:
+        """Return the state of the whole log with what the hint says, by which writers decide when to renew it."""
+        version, of_log = self._read_hint()
+        is_ours = version in state.versions and (not of_log or of_log in state.ids)
+        return replace(state, listed_after=version) if is_ours else state
 
     def _read_hint(self) -> tuple[int, str]:
         """Return a settled version, and of which log."""

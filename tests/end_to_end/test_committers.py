@@ -113,7 +113,10 @@ def test_what_the_user_observes_and_has_named_is_heard_and_meant_as_ever(
     many.where("id < 3").createOrReplaceTempView("named_rows")
     rows = spark.table("named_rows").observe(seen, F.count(F.lit(1)).alias("count"))
     many.createOrReplaceTempView("named_rows")
-    writer.overwrite_partitions(rows, table)
+    try:
+        writer.overwrite_partitions(rows, table)
+    finally:
+        spark.catalog.dropTempView("named_rows")
     heard: list[dict[str, Any]] = []
     waiting = Thread(target=lambda: heard.append(seen.get), daemon=True)  # for ever, if nobody tells it
     waiting.start()
