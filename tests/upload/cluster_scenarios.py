@@ -111,7 +111,7 @@ def hang_once(partition: int, attempt: int, row: int) -> None:
 
 def lose_executor(partition: int, attempt: int, row: int) -> None:
     if (partition, attempt) == (2, 0) and row % (ROWS // TASKS) == 5_800:
-        time.sleep(5)  # lets the rows before this one reach the store
+        time.sleep(10)  # lets the rows before this one reach the store
         daemon = os.getppid()
         fields = Path(f"/proc/{daemon}/stat").read_text().rsplit(")", 1)[1].split()
         os.kill(int(fields[1]), signal.SIGKILL)  # the executor's Java process
