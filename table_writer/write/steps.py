@@ -215,7 +215,7 @@ class Steps:
         files = self._with_scope(record.files, opened)
         if added:  # a column that was added stays, so what would stop the publish is looked for first
             StagedWrites(opened).examine(replace(record, files=files), with_spark=True)
-        return self._with_new_columns(self._with_scope(record.files, opened), added, opened)
+        return self._with_new_columns(files, added, opened)
 
     def _refresh(self, opened: OpenTable, session: SparkSession, write_id: str) -> tuple[str, ...]:
         """Let this session look again, and a streaming query's, which remembers by itself where tables were."""
