@@ -151,10 +151,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--server", choices=["versitygw", "moto"], default="versitygw" if versitygw else "moto")
     chosen = parser.parse_args()
-    settings = {
-        "spark.driver.memory": "2g",
-        "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
-    }
+    settings = {"spark.driver.memory": "2g", "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2"}
     with lakehouse(s3_server=chosen.server, spark_conf=settings) as lake:
         sides = make_sides(lake)
         files, size_bytes = fill(lake, sides, chosen.files, chosen.old_rows)

@@ -88,11 +88,7 @@ def contenders_of(case_name: str, chosen: Sequence[str] | None) -> list[Contende
 def machine() -> dict[str, Any]:
     """Describe where this ran."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {
-        "cores": os.cpu_count(),
-        "memory_gib": round(memory_bytes / 2**30),
-        "system": platform.platform(terse=True),
-    }
+    return {"cores": os.cpu_count(), "memory_gib": round(memory_bytes / 2**30), "system": platform.platform(terse=True)}
 
 
 def versions() -> dict[str, str]:
@@ -111,10 +107,7 @@ def main(arguments: Sequence[str]) -> int:
         say("the S3 server is moto, an imitation in Python: figures with it say little. Install versitygw.")
     latencies = [float(text) for text in chosen.latency_ms.split(",") if float(text)]
     options = Options(
-        runs=chosen.runs,
-        latencies_ms=latencies,
-        with_reader=not chosen.no_reader,
-        driver_memory=chosen.driver_memory,
+        runs=chosen.runs, latencies_ms=latencies, with_reader=not chosen.no_reader, driver_memory=chosen.driver_memory
     )
     stored = {name: str(value) if isinstance(value, Path) else value for name, value in vars(chosen).items()}
     report = Report(machine=machine(), versions=versions(), options=stored)

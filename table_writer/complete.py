@@ -63,11 +63,7 @@ class Completer:
         return cls(opened.store, threads=opened.config.complete_threads or configured or THREADS)
 
     def complete(
-        self,
-        write_id: str,
-        data_prefix: str,
-        messages: Collection[CommitMessage],
-        spread: Spread | None = None,
+        self, write_id: str, data_prefix: str, messages: Collection[CommitMessage], spread: Spread | None = None
     ) -> None:
         """Complete every upload that the messages name.
 

@@ -35,6 +35,7 @@ __all__ = [
     "SchemaMismatchError",
     "StorageError",
     "TableWriterError",
+    "counted",
     "printable",
 ]
 
@@ -167,3 +168,14 @@ def printable(text: str) -> str:
     'dt=\\u202e1\\x00'
     """
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def counted(count: int, noun: str) -> str:
+    """Count things whose plural ends in ``s``.
+
+    Examples
+    --------
+    >>> counted(1, "file"), counted(1200, "file")
+    ('1 file', '1,200 files')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -261,12 +261,7 @@ class Maintenance:
         )
 
     def vacuum(
-        self,
-        table: str,
-        *,
-        older_than: timedelta | None = None,
-        dry_run: bool = False,
-        force: bool = False,
+        self, table: str, *, older_than: timedelta | None = None, dry_run: bool = False, force: bool = False
     ) -> VacuumReport:
         """Delete what readers have left for longer than the retention, and what dead writes have left behind.
 
@@ -469,9 +464,7 @@ class Maintenance:
         opened = self._open(table)
         found, unreadable = StagedWrites(opened).find_all()
         return StagedReport(
-            table=str(opened.table.name),
-            staged=tuple(map(staged_summary, reversed(found))),
-            unreadable=unreadable,
+            table=str(opened.table.name), staged=tuple(map(staged_summary, reversed(found))), unreadable=unreadable
         )
 
     def staged_write(self, table: str, write_id: str) -> StagedDetail:

@@ -60,11 +60,7 @@ class TableWriter:
     """
 
     def __init__(
-        self,
-        spark: SparkSession,
-        *,
-        config: TableWriterConfig | None = None,
-        services: SessionServices | None = None,
+        self, spark: SparkSession, *, config: TableWriterConfig | None = None, services: SessionServices | None = None
     ) -> None:
         self._spark = spark
         self._services = services or SessionServices(spark, config or TableWriterConfig())

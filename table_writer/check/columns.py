@@ -17,17 +17,7 @@ from table_writer.errors import InvalidInputError, printable
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.spark.sql import quoted
 
-__all__ = [
-    "ColumnPath",
-    "Target",
-    "check_name",
-    "counted",
-    "declared_type",
-    "is_text",
-    "listed",
-    "shortened",
-    "shown",
-]
+__all__ = ["ColumnPath", "Target", "check_name", "declared_type", "is_text", "listed", "shortened", "shown"]
 
 
 PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")  # of a path, as in SQL
@@ -203,17 +193,6 @@ def listed(values: Iterable[str], most: int = LISTED) -> str:
     texts = list(values)
     hidden = len(texts) - most
     return ", ".join(texts[:most]) + (f" and {hidden:,} more" if hidden > 0 else "")
-
-
-def counted(count: int, noun: str = "row") -> str:
-    """Spell a number of things.
-
-    Examples
-    --------
-    >>> counted(1, "column"), counted(1200)
-    ('1 column', '1,200 rows')
-    """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def check_name(function: str, *arguments: object, **keywords: object) -> str:

@@ -259,11 +259,7 @@ def row_count(
 
 @checked
 def row_count_change(
-    min_ratio: float | None = None,
-    max_ratio: float | None = None,
-    *,
-    severity: Severity = "error",
-    name: str = "",
+    min_ratio: float | None = None, max_ratio: float | None = None, *, severity: Severity = "error", name: str = ""
 ) -> Check:
     """The write has about as many rows as it replaces: rows now ÷ rows before. Passes if it replaces none.
 

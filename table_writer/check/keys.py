@@ -10,18 +10,12 @@ from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import (
-    DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    NumericType,
-)
+from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, NumericType
 
 from table_writer.check.check import METADATA, Check, CountIf, Facts, Question
-from table_writer.check.columns import ColumnPath, Target, counted, is_text, shown
+from table_writer.check.columns import ColumnPath, Target, is_text, shown
 from table_writer.check.rows import RowQuestion
-from table_writer.errors import InvalidInputError, printable
+from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import TableName
 from table_writer.spark.sql import SPARK_ERRORS, in_partitions, spark_reason
@@ -90,14 +84,14 @@ class KeyQuestion(Question):
         repeating = int(measured[0]) - int(measured[1])
         if repeating == 0:
             return self.of_counts(0, 0, facts)
-        text = f"{repeating:,} of {counted(facts.rows)} repeat the {self.shown} of another"
+        text = f"{repeating:,} of {counted(facts.rows, 'row')} repeat the {self.shown} of another"
         return self.check.failed(text, repeating)
 
     def of_counts(self, rows: int, keys: int, facts: Facts, by: str = "spark") -> CheckResult:
         """Judge by how many keys there are more than once, in how many rows."""
         if rows == 0:
-            return self.check.passed(f"no {self.shown} is there twice in {counted(facts.rows)}", by)
-        share = f"{rows:,} of {counted(facts.rows)} share their {self.shown} with another"
+            return self.check.passed(f"no {self.shown} is there twice in {counted(facts.rows, 'row')}", by)
+        share = f"{rows:,} of {counted(facts.rows, 'row')} share their {self.shown} with another"
         return self.check.failed(f"{share} ({counted(keys, 'different key')})", rows, by=by)
 
 

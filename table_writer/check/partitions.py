@@ -9,9 +9,9 @@ from typing import Any, Final
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 from table_writer.check.check import METADATA, SPARK, Check, Facts, Question, QuestionOfAggregates, QuestionOfWrite
-from table_writer.check.columns import Target, counted, declared_type, listed, shown
+from table_writer.check.columns import Target, declared_type, listed, shown
 from table_writer.check.rows import analyzed_condition
-from table_writer.errors import InvalidInputError, printable
+from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.partition_value import canonical
 from table_writer.model.table import NULL_PARTITION, partition_name, unescape
@@ -167,7 +167,7 @@ def _without_others(check: Check, facts: Facts, others: Sequence[WrittenPartitio
     names = (printable(partition_name(facts.names, one.values)) for one in others)
     texts = [["null" if text == NULL_PARTITION else text for text in one.values] for one in others]
     return check.failed(
-        f"{counted(rows)} in {counted(len(others), 'unexpected partition')}: {listed(names, LISTED)}",
+        f"{counted(rows, 'row')} in {counted(len(others), 'unexpected partition')}: {listed(names, LISTED)}",
         rows,
         by=by,
         examples=[dict(zip(facts.names, one, strict=True)) for one in texts],

@@ -15,21 +15,13 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import ArrayType, BooleanType, DoubleType, FloatType, MapType, StructType
 
 from table_writer.check.check import METADATA, SPARK, Check, CountIf, Facts, Question, QuestionOfAggregates
-from table_writer.check.columns import ColumnPath, Target, counted, is_text, listed, shortened, shown
+from table_writer.check.columns import ColumnPath, Target, is_text, listed, shortened, shown
 from table_writer.check.values import HIGHEST, LOWEST, GivenValue, given_value
-from table_writer.errors import printable
+from table_writer.errors import counted, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.spark.sql import SPARK_ERRORS, Analyzed, analyzed, is_pattern, quoted, spark_reason
 
-__all__ = [
-    "RowQuestion",
-    "allowed_values",
-    "analyzed_condition",
-    "expression",
-    "in_range",
-    "matches",
-    "not_null",
-]
+__all__ = ["RowQuestion", "allowed_values", "analyzed_condition", "expression", "in_range", "matches", "not_null"]
 
 
 LONGEST_SHOWN: Final = 80  # characters of SQL or of a pattern in a message
@@ -81,7 +73,7 @@ class RowQuestion(Question):
     def of_count(self, count: int, facts: Facts, by: str, details: str = "") -> CheckResult:
         """Judge by the number of wrong rows, however it was found out."""
         verb, _, rest = self.verdict.partition(" ")
-        said = f"of {counted(facts.rows)} {OF_ONE[verb] if facts.rows == 1 else verb} {rest}{details}"
+        said = f"of {counted(facts.rows, 'row')} {OF_ONE[verb] if facts.rows == 1 else verb} {rest}{details}"
         return self.check.failed(f"{count:,} {said}", count, by=by) if count else self.check.passed(f"none {said}", by)
 
 
@@ -223,7 +215,7 @@ def expression(check: Check, target: Target, *, sql: str) -> Question:
     text = printable(shortened(sql, LONGEST_SHOWN))
 
     def judge(measured: Sequence[Any], facts: Facts) -> CheckResult:
-        over = f"over {counted(facts.rows)}"
+        over = f"over {counted(facts.rows, 'row')}"
         if measured[0] is False:
             return check.failed(f"{text} is false {over}")
         return check.passed(f"{text} is {'true' if measured[0] else 'null'} {over}")
@@ -231,9 +223,5 @@ def expression(check: Check, target: Target, *, sql: str) -> Question:
     if found.is_aggregate:
         return QuestionOfAggregates(check=check, columns=columns, aggregates=(F.expr(sql),), judge=judge)
     return RowQuestion(
-        check=check,
-        columns=columns,
-        is_repeatable=found.is_repeatable,
-        verdict=f"break {text}",
-        condition=~F.expr(sql),
+        check=check, columns=columns, is_repeatable=found.is_repeatable, verdict=f"break {text}", condition=~F.expr(sql)
     )

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import DateType, StructField, StructType, TimestampNTZType, TimestampType
 
 from table_writer.check.check import FUNCTION, METADATA, SPARK, Check, CountIf, Facts, Question, QuestionOfWrite
-from table_writer.check.columns import Target, counted, declared_type, listed, shortened, shown
-from table_writer.errors import printable
+from table_writer.check.columns import Target, declared_type, listed, shortened, shown
+from table_writer.errors import counted, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.spark.sql import SPARK_ERRORS, error_in_data, spark_reason, type_of_ddl
 
@@ -32,7 +32,7 @@ def row_count(check: Check, _: Target, *, low: int | None, high: int | None) -> 
     """There are as many rows as there should be."""
 
     def judge(facts: Facts) -> CheckResult:
-        found = counted(facts.rows)
+        found = counted(facts.rows, "row")
         if low is not None and facts.rows < low:
             return check.failed(f"{found}, fewer than {low:,}", by=METADATA)
         if high is not None and facts.rows > high:
@@ -47,7 +47,7 @@ def row_count_change(check: Check, _: Target, *, low: float | None, high: float 
 
     def judge(facts: Facts) -> CheckResult:
         before = facts.replaced_rows
-        replacing = f"{counted(facts.rows)} {'replaces' if facts.rows == 1 else 'replace'}"
+        replacing = f"{counted(facts.rows, 'row')} {'replaces' if facts.rows == 1 else 'replace'}"
         if before == 0:
             return check.passed(f"{replacing} no rows", METADATA)
         found = f"{replacing} {before:,}, {facts.rows / before:.4g} times as many"
@@ -126,7 +126,7 @@ class _Age(Question):
         """Judge by the newest value; there may be none."""
         [column] = self.columns
         if not newest:
-            return self.check.failed(f"no {column.shown} in {counted(facts.rows)}", by=by)
+            return self.check.failed(f"no {column.shown} in {counted(facts.rows, 'row')}", by=by)
         asked = f"at {self.now:%Y-%m-%d %H:%M:%S} UTC"
         if is_fresh:
             return self.check.passed(f"the newest {column.shown} is {newest}, {asked}", by)

@@ -218,11 +218,7 @@ COMMANDS: Final = (
         help="List pending uploads below the table's root, with whose they are; with --abort give up dead writes.",
         add_arguments=_uploads_arguments,
         run=lambda keeper, given: keeper.uploads(
-            given.table,
-            abort=given.abort,
-            older_than=given.older_than,
-            dry_run=given.dry_run,
-            force=given.force,
+            given.table, abort=given.abort, older_than=given.older_than, dry_run=given.dry_run, force=given.force
         ),
         left=lambda report: bool(report.failures),
         asks=lambda given: bool(given.abort),

@@ -95,12 +95,7 @@ def _is_asked(arguments: Namespace) -> bool:
 
 def _facts(error: BaseException, table: str) -> dict[str, Any]:
     if isinstance(error, TableWriterError):
-        return {
-            "code": error.code,
-            "message": str(error),
-            "table": error.table or table,
-            "write_id": error.write_id,
-        }
+        return {"code": error.code, "message": str(error), "table": error.table or table, "write_id": error.write_id}
     recover = f"`{PROGRAM} recover {table}`"
     if isinstance(error, _DeclinedError):
         code, message = "declined", str(error)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from table_writer.errors import printable
 
-__all__ = ["Columns", "Grid", "Summary", "counted", "size", "summary_text"]
+__all__ = ["Columns", "Grid", "Summary", "size", "summary_text"]
 
 SHOWN_ROWS: Final = 12
 MAX_PADDED_WIDTH: Final = 80  # a longer cell pushes its own row to the right, and no other
@@ -115,17 +115,6 @@ def size(count: float) -> str:
     """
     exponent = max((step for step in range(5) if count >= 1024**step), default=0)
     return f"{count:.0f} B" if exponent == 0 else f"{count / 1024**exponent:.1f} {'KMGT'[exponent - 1]}iB"
-
-
-def counted(count: int, noun: str) -> str:
-    """Count things whose plural ends in ``s``.
-
-    Examples
-    --------
-    >>> counted(1, "file"), counted(1200, "file")
-    ('1 file', '1,200 files')
-    """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def summary_text(summary: Summary) -> str:

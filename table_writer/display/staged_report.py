@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from table_writer.display.render import Columns, Grid, counted, size
+from table_writer.display.render import Columns, Grid, size
 from table_writer.display.report import Report, size_of, tags_line, who
 from table_writer.display.reports import DELETED, DeletedPath
 from table_writer.display.write_result import check_grids, checks_in_short
+from table_writer.errors import counted
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import Bound, ColumnStatistics
 from table_writer.model.staged_write import FoundStaged

@@ -310,9 +310,7 @@ def compare_and_set(subject: Subject) -> Iterable[Finding]:
     elif parts >= HONOURED_FROM and parts[0] not in LACKING:
         yield ok(f"{says}: alter_table honours a compare-and-set")
     elif partitioned:
-        yield note(
-            f"{says}: alter_table ignores a compare-and-set in silence. Partitions do not need it",
-        )
+        yield note(f"{says}: alter_table ignores a compare-and-set in silence. Partitions do not need it")
     else:
         yield warning(
             f"{says}: alter_table ignores a compare-and-set in silence, so only the log protects this unpartitioned"

@@ -170,8 +170,7 @@ def buffer_size(subject: Subject) -> Iterable[Finding]:
         yield ok("the buffer between the JVM and Python has Spark's default size or less")
     else:
         yield warning(
-            f"{name} is {found:,} bytes: 4 MB instead of 64 KB made writes slower",
-            f"leave {name} unset (65536)",
+            f"{name} is {found:,} bytes: 4 MB instead of 64 KB made writes slower", f"leave {name} unset (65536)"
         )
 
 
@@ -237,10 +236,7 @@ def committer(subject: Subject) -> Iterable[Finding]:
     if is_arrows(table):
         yield ok("this library writes the table's files itself, and renames none")
     elif why:
-        yield note(
-            f"{table.name} is written by Spark's own writer, which renames its files: {why}",
-            advice,
-        )
+        yield note(f"{table.name} is written by Spark's own writer, which renames its files: {why}", advice)
     else:
         yield ok("Spark's own writer, which writes this table, has no renames to tell of")
 

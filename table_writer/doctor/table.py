@@ -236,7 +236,7 @@ def placement(subject: Subject) -> Iterable[Finding]:
         others = len(subject.partitions().keys() - subject.history().current.keys())
         placed = len(by_placement[Placement.IN_PLACE])
         yield ok(
-            f"{placed:,} partition(s) are where the log has put them; {others:,} were never written by this library",
+            f"{placed:,} partition(s) are where the log has put them; {others:,} were never written by this library"
         )
 
 

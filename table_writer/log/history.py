@@ -11,13 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from table_writer.model.entry import (
-    EntryPartition,
-    LogEntry,
-    Operation,
-    Outcome,
-    ReplacedObject,
-)
+from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout

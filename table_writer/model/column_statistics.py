@@ -107,9 +107,7 @@ class ColumnStatistics:
         """Read the four values that :meth:`to_json` returns, ``None`` for one that it leaves out; checks nothing."""
         read = READERS.get(kind, _no_bound)
         return cls(
-            null_count=null_count,
-            low=None if low is None else read(low),
-            high=None if high is None else read(high),
+            null_count=null_count, low=None if low is None else read(low), high=None if high is None else read(high)
         )
 
     def _bounds(self) -> dict[str, Bound]:

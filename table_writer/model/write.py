@@ -281,9 +281,5 @@ class _Group:
 
     def staged(self, values: PartitionValues) -> WrittenPartition:
         return WrittenPartition(
-            values=values,
-            keys=FileKeys(self._keys),
-            rows=self._rows,
-            bytes=self._bytes,
-            raw_bytes=self._raw_bytes,
+            values=values, keys=FileKeys(self._keys), rows=self._rows, bytes=self._bytes, raw_bytes=self._raw_bytes
         )

@@ -189,10 +189,7 @@ def match(given: StructField, wanted: StructField, path: str, mode: SchemaMode) 
     if wanted.nullable or not given.nullable or inner.problems:
         return inner
     rule = Rule(
-        column=path,
-        rule=NOT_NULL,
-        verdict="are null",
-        offender=lambda column: F.when(column.isNull(), F.lit("null")),
+        column=path, rule=NOT_NULL, verdict="are null", offender=lambda column: F.when(column.isNull(), F.lit("null"))
     )
     return replace(inner, convert=enforced(rule, inner.convert or _untouched), rules=(rule, *inner.rules))
 

@@ -19,17 +19,7 @@ from pyspark.sql.types import AtomicType, BinaryType, DataType
 from table_writer.errors import SchemaMismatchError
 from table_writer.spark.sql import SPARK_ERRORS, quoted
 
-__all__ = [
-    "NOT_NULL",
-    "Expression",
-    "Limit",
-    "Rule",
-    "enforced",
-    "in_array",
-    "in_struct",
-    "limits_of",
-    "violation",
-]
+__all__ = ["NOT_NULL", "Expression", "Limit", "Rule", "enforced", "in_array", "in_struct", "limits_of", "violation"]
 
 _logger = logging.getLogger(__name__)
 
@@ -161,10 +151,7 @@ def violation(error: Exception, df: DataFrame, limits: Sequence[Limit], table: s
 def _counted(df: DataFrame, limits: Sequence[Limit]) -> list[str]:
     aggregates = [F.count(F.lit(1))]
     for limit in limits:
-        aggregates += [
-            F.count(F.when(limit.violates, F.lit(1))),
-            F.min(F.when(limit.violates, _shown(limit.example))),
-        ]
+        aggregates += [F.count(F.when(limit.violates, F.lit(1))), F.min(F.when(limit.violates, _shown(limit.example)))]
     named = [aggregate.alias(f"_{position}") for position, aggregate in enumerate(aggregates)]
     row_count, *found = tuple(df.agg(*named).collect()[0])
     return [

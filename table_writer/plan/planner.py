@@ -13,13 +13,7 @@ from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError
 from table_writer.log.files import existing_values
 from table_writer.log.open_table import OpenTable
-from table_writer.log.owner import (
-    other_tables,
-    refuse_left_log,
-    refuse_nested_roots,
-    require_in_place,
-    take_root,
-)
+from table_writer.log.owner import other_tables, refuse_left_log, refuse_nested_roots, require_in_place, take_root
 from table_writer.log.table_log import LogState
 from table_writer.model.new_table import SchemaMode
 from table_writer.model.partition_value import Spellings, has_spellings
@@ -137,11 +131,7 @@ class Planner:
         return batch_rows(rows.schema, 0 if is_fixed else self._log.seen_row_bytes(state, data_schema.json()))
 
     def prepare(
-        self,
-        fitted: Fitted,
-        options: WriteOptions,
-        write_id: str,
-        existing: Container[PartitionValues] = frozenset(),
+        self, fitted: Fitted, options: WriteOptions, write_id: str, existing: Container[PartitionValues] = frozenset()
     ) -> tuple[DataFrame, UploadSpec | None]:
         """Return what the engine is given: rows in their layout and, for Arrow, all that an executor needs to know."""
         engine = engine_of(self._table, options)

@@ -87,13 +87,7 @@ class Publisher:
         self._claimed = ClaimedEntries(opened)
         self._recovery = Recovery(opened)
 
-    def publish(
-        self,
-        staged: WrittenFiles,
-        claiming: Claims,
-        *,
-        is_shared: bool = False,
-    ) -> Published:
+    def publish(self, staged: WrittenFiles, claiming: Claims, *, is_shared: bool = False) -> Published:
         """Make readers see the staged files: all partitions at once, or none.
 
         Parameters

@@ -103,11 +103,7 @@ class Rollback:
                 return Republished(version=entry.version, partitions=partitions, notes=notes)
 
     def _checked(
-        self,
-        history: History,
-        table: Table,
-        targets: Mapping[PartitionValues, StateThen],
-        now: PartitionsNow,
+        self, history: History, table: Table, targets: Mapping[PartitionValues, StateThen], now: PartitionsNow
     ) -> tuple[EntryPartition, ...]:
         """Return the partitions that must change, having checked that readers would find all of their files."""
         wrong: list[str] = []

@@ -271,10 +271,7 @@ class S3Store:
                 raise StorageError(gone_upload_message(f"s3://{self._settings.bucket}/{key}")) from error
             raise storage_error(error, self._settings.bucket, key) from error
         return UploadedPart(
-            number=number,
-            etag=answer["ETag"],
-            size_bytes=len(data),
-            checksum=checksum.get("ChecksumCRC32", ""),
+            number=number, etag=answer["ETag"], size_bytes=len(data), checksum=checksum.get("ChecksumCRC32", "")
         )
 
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> None:

@@ -29,14 +29,7 @@ from botocore.exceptions import (
 )
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.storage.settings import (
-    AssumedRole,
-    CredentialSource,
-    Profile,
-    Provider,
-    S3Settings,
-    StaticKeys,
-)
+from table_writer.storage.settings import AssumedRole, CredentialSource, Profile, Provider, S3Settings, StaticKeys
 
 __all__ = ["error_code", "http_status", "make_client", "resolve", "storage_error", "translated", "write_arguments"]
 
@@ -250,9 +243,7 @@ def _assume(source: AssumedRole, *, bucket: str, region: str) -> Credentials:
     }
     session = _session(region)
     create: Callable[..., Any] = functools.partial(
-        session.create_client,
-        region_name=source.sts_region or region,
-        endpoint_url=source.sts_endpoint_url or None,
+        session.create_client, region_name=source.sts_region or region, endpoint_url=source.sts_endpoint_url or None
     )
     fetcher = AssumeRoleCredentialFetcher(
         client_creator=create,

@@ -49,11 +49,7 @@ class PartitionIds:
     """
 
     def __init__(
-        self,
-        columns: Sequence[str],
-        *,
-        rest_of_key: str = "",
-        existing: Container[PartitionValues] = frozenset(),
+        self, columns: Sequence[str], *, rest_of_key: str = "", existing: Container[PartitionValues] = frozenset()
     ) -> None:
         self._columns = tuple(columns)
         self._existing = existing

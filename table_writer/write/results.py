@@ -85,11 +85,7 @@ def repeated_result(entry: LogEntry, watch: Stopwatch, *, write_id: str = "") ->
 
 
 def finished(
-    opened: OpenTable,
-    files: WrittenFiles,
-    published: Published,
-    watch: Stopwatch,
-    refresh: Refresh | None = None,
+    opened: OpenTable, files: WrittenFiles, published: Published, watch: Stopwatch, refresh: Refresh | None = None
 ) -> WriteResult:
     """End a publish: tell other tools and the session, and say what was done. Readers have switched already."""
     marked = mark_success(opened, files, published)

@@ -14,10 +14,7 @@ from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.location import Location
-from table_writer.model.table import (
-    Table,
-    TableName,
-)
+from table_writer.model.table import Table, TableName
 from table_writer.model.write import TableLayout
 from table_writer.storage import ObjectStore, StoreSettings, open_store, settings_for
 
@@ -60,9 +57,7 @@ class Services:
         self._open_object_store = cache(open_object_store)  # a client of S3 takes 100 to 200 ms to make
 
     def open_table(
-        self,
-        name: TableName,
-        require: Callable[[Table | None, TableName, str], Table] = require_table,
+        self, name: TableName, require: Callable[[Table | None, TableName, str], Table] = require_table
     ) -> OpenTable:
         """Look a table up and open its store.
 

@@ -257,7 +257,5 @@ class StagedWrite:
     def _require_open(self) -> None:
         if self._is_over:
             raise InvalidInputError(
-                f"write {self.write_id} of {self.table} {NOT_STAGED}",
-                table=self.table,
-                write_id=self.write_id,
+                f"write {self.write_id} of {self.table} {NOT_STAGED}", table=self.table, write_id=self.write_id
             )

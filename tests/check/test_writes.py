@@ -12,14 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
-from table_writer.check import (
-    expected_partitions,
-    fresh,
-    has_schema,
-    only_partitions,
-    row_count,
-    row_count_change,
-)
+from table_writer.check import expected_partitions, fresh, has_schema, only_partitions, row_count, row_count_change
 from table_writer.check.check import Check
 from table_writer.errors import InvalidInputError
 from table_writer.model.column_statistics import ColumnStatistics

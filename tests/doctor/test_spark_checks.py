@@ -57,9 +57,7 @@ def test_each_setting_is_judged(world: World, check: str, conf: Mapping[str, str
 
 
 JAR = {"spark.jars": "/opt/spark-hadoop-cloud_2.13-4.1.2.jar"}
-PROTOCOL = {
-    "spark.sql.sources.commitProtocolClass": "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol",
-}
+PROTOCOL = {"spark.sql.sources.commitProtocolClass": "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol"}
 
 
 @pytest.mark.parametrize(

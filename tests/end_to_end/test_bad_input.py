@@ -114,11 +114,7 @@ BAD_SETTINGS: dict[str, tuple[dict[str, str], type[TableWriterError], str]] = {
         InvalidInputError,
         "com.example.MyProvider",
     ),
-    "no credentials": (
-        {"fs.s3a.access.key": "", "fs.s3a.secret.key": ""},
-        TableWriterError,
-        "credential",
-    ),
+    "no credentials": ({"fs.s3a.access.key": "", "fs.s3a.secret.key": ""}, TableWriterError, "credential"),
 }
 
 

@@ -56,13 +56,7 @@ def kill_a_writer(
 
 @pytest.mark.parametrize(
     "moment",
-    [
-        pytest.param(
-            moment,
-            marks=[] if moment == "after the switch" else [pytest.mark.slow],
-        )
-        for moment in MOMENTS
-    ],
+    [pytest.param(moment, marks=[] if moment == "after the switch" else [pytest.mark.slow]) for moment in MOMENTS],
 )
 def test_after_a_kill_readers_see_all_old_or_all_new_rows_and_the_next_run_succeeds(
     moment: str,

@@ -20,10 +20,7 @@ Stopped = Callable[..., TableWriter]
 SELECTED = {
     "dt >= DATE'2024-01-02'": {"dt=2024-01-02/hour=9/country=fr", "dt=2024-01-03/hour=10/country=a b%2F"},
     "dt >= '2024-01-02'": {"dt=2024-01-02/hour=9/country=fr", "dt=2024-01-03/hour=10/country=a b%2F"},
-    "hour > 9": {
-        "dt=2024-01-01/hour=10/country=de",
-        "dt=2024-01-03/hour=10/country=a b%2F",
-    },
+    "hour > 9": {"dt=2024-01-01/hour=10/country=de", "dt=2024-01-03/hour=10/country=a b%2F"},
     "hour > 9 AND dt < '2024-01-03'": {"dt=2024-01-01/hour=10/country=de"},
     "hour = 1 OR country IN ('fr', 'a b/')": {
         "dt=2024-01-01/hour=1/country=de",

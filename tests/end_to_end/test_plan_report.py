@@ -210,10 +210,7 @@ def test_case_does_not_count_in_a_session_where_it_does(
         plan = writer.plan(rows((1, "a", "d1"), (2, "b", None)), table)
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
-    assert [(one.values, one.rows) for one in plan.partitions] == [
-        (("__HIVE_DEFAULT_PARTITION__",), 1),
-        (("d1",), 1),
-    ]
+    assert [(one.values, one.rows) for one in plan.partitions] == [(("__HIVE_DEFAULT_PARTITION__",), 1), (("d1",), 1)]
 
 
 def test_a_key_that_was_published_is_a_note_and_the_call_would_change_nothing(

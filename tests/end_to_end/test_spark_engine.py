@@ -205,10 +205,7 @@ def test_a_streaming_query_writes_its_batches(
 
 ONLY_READS = "SERDE 'org.apache.hadoop.hive.serde2.RegexSerDe' WITH SERDEPROPERTIES ('input.regex'='(.*) (.*)')"
 REFUSED = {
-    "only reads": (
-        f"(a STRING, b STRING) ROW FORMAT {ONLY_READS} STORED AS TEXTFILE",
-        "serialize",
-    ),
+    "only reads": (f"(a STRING, b STRING) ROW FORMAT {ONLY_READS} STORED AS TEXTFILE", "serialize"),
     "header lines": (
         "(a STRING, b STRING) STORED AS TEXTFILE TBLPROPERTIES ('skip.header.line.count'='1')",
         "skip.header.line.count",

@@ -62,12 +62,7 @@ def run(spark: SparkSession, writer: TableWriter, orders: str, source: Path, tmp
 
 
 def test_each_batch_is_one_version_and_a_replayed_one_is_recognised(
-    run: Callable[[], None],
-    spark: SparkSession,
-    keeper: Maintenance,
-    orders: str,
-    source: Path,
-    tmp_path: Path,
+    run: Callable[[], None], spark: SparkSession, keeper: Maintenance, orders: str, source: Path, tmp_path: Path
 ) -> None:
     run()
     assert seen(spark, orders) == expected(3)

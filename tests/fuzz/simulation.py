@@ -133,13 +133,7 @@ class Simulation:
         for operation in (
             ("recover", "append all", "recover", "vacuum", "append all")
             if recovers_first
-            else (
-                "append all",
-                "recover",
-                "vacuum",
-                "recover",
-                "append all",
-            )
+            else ("append all", "recover", "vacuum", "recover", "append all")
         ):
             unclear = frozenset(self.oracle.unclear)
             self.do(Step(operation, 1), must_succeed=True)

@@ -8,14 +8,7 @@ from dataclasses import replace
 import pytest
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.log.owner import (
-    Owner,
-    adopt_root,
-    is_of_earlier_table,
-    refuse_nested_roots,
-    require_owner,
-    take_root,
-)
+from table_writer.log.owner import Owner, adopt_root, is_of_earlier_table, refuse_nested_roots, require_owner, take_root
 from table_writer.model.location import Location
 from table_writer.model.table import Table, TableName
 from table_writer.model.write import TableLayout

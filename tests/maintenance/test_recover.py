@@ -11,13 +11,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from table_writer.errors import (
-    ConflictError,
-    InvalidInputError,
-    LostResponseError,
-    MetastoreError,
-    OutcomeUnknownError,
-)
+from table_writer.errors import ConflictError, InvalidInputError, LostResponseError, MetastoreError, OutcomeUnknownError
 from table_writer.model.entry import Operation, Outcome
 from table_writer.model.write import WriteMode
 from table_writer.publish.recovery import Recovered, Recovery

@@ -84,10 +84,7 @@ READS: dict[str, Callable[[Any, Table], object]] = {
     "some": lambda metastore, table: metastore.get_partitions(table, [("1",)]),
     "all": lambda metastore, table: metastore.get_all_partitions(table),
 }
-EMPTY: dict[str, Callable[..., Any]] = {
-    "get_partition_names": lambda *_: [],
-    "get_partitions_by_names": lambda *_: [],
-}
+EMPTY: dict[str, Callable[..., Any]] = {"get_partition_names": lambda *_: [], "get_partitions_by_names": lambda *_: []}
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)

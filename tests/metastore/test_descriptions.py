@@ -74,10 +74,7 @@ def test_what_no_reader_minds_is_no_difference(storage: dict[str, Any]) -> None:
         ({"serde": ORC}, f"is stored as {ORC}"),
         ({"inputFormat": ORC_INPUT}, f"is read by {ORC_INPUT}, the table by {INPUT_FORMAT}"),
         ({"options": {"field.delim": ","}}, "has another SerDe parameter field.delim than the table"),
-        (
-            {"cols": columns(ID, ("amount", "int"))},
-            "has column amount as int, the table as decimal(18,2)",
-        ),
+        ({"cols": columns(ID, ("amount", "int"))}, "has column amount as int, the table as decimal(18,2)"),
         ({"cols": columns(ID, ("old", "int"))}, "has column old, which the table does not have"),
         (
             {"serde": ORC, "options": {"field.delim": ","}, "cols": columns(("ID", "int"))},

@@ -12,12 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from table_writer.errors import InvalidInputError
-from table_writer.model.column_statistics import (
-    LONGEST_TEXT_BYTES,
-    ColumnStatistics,
-    MergedStatistics,
-    as_spark_orders,
-)
+from table_writer.model.column_statistics import LONGEST_TEXT_BYTES, ColumnStatistics, MergedStatistics, as_spark_orders
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=LONGEST_TEXT_BYTES // 4)
 BOUNDS: dict[str, st.SearchStrategy[Any]] = {
@@ -37,9 +32,7 @@ COUNTS = st.one_of(st.none(), st.integers(0, 2**63 - 1))
 def statistics(draw: st.DrawFn, kind: str) -> ColumnStatistics:
     low, high = sorted([draw(BOUNDS[kind]), draw(BOUNDS[kind])])
     return ColumnStatistics(
-        null_count=draw(COUNTS),
-        low=draw(st.sampled_from([low, None])),
-        high=draw(st.sampled_from([high, None])),
+        null_count=draw(COUNTS), low=draw(st.sampled_from([low, None])), high=draw(st.sampled_from([high, None]))
     )
 
 

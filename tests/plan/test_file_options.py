@@ -12,11 +12,7 @@ from table_writer.plan.file_options import file_options
 PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 
 
-def options_of(
-    *,
-    conf: dict[str, str] | None = None,
-    **said: dict[str, str],
-) -> ParquetOptions:
+def options_of(*, conf: dict[str, str] | None = None, **said: dict[str, str]) -> ParquetOptions:
     table = Table(
         name=TableName("mart", "orders"),
         kind="MANAGED_TABLE",

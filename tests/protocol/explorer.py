@@ -111,10 +111,7 @@ class Explorer:
         }
 
     def run(
-        self,
-        *,
-        limit: int = 20_000_000,
-        goal: Callable[[World, Mapping[str, str]], str] | None = None,
+        self, *, limit: int = 20_000_000, goal: Callable[[World, Mapping[str, str]], str] | None = None
     ) -> Explored:
         """Explore until a rule is broken, a goal is reached, or nothing is left.
 
@@ -225,10 +222,7 @@ class Explorer:
 
     def _claim(self, state: State, number: int, request: Claim) -> Iterator[Step]:
         won, world = claim(request, state.world)
-        yield (
-            (self._names[number], request, "" if won else "lost to another"),
-            self._moved(state, number, won, world),
-        )
+        yield ((self._names[number], request, "" if won else "lost to another"), self._moved(state, number, won, world))
 
     def _settle(self, state: State, number: int, request: Settle) -> Iterator[Step]:
         response, world = settle(request, state.world)
@@ -273,10 +267,7 @@ class Explorer:
         for number, request in enumerate(world.late_store):
             answer, later = change(request, world)
             rest = (*world.late_store[:number], *world.late_store[number + 1 :])
-            yield (
-                ("the store", request, f"late: {answer}"),
-                State(later._replace(late_store=rest), actors, budget),
-            )
+            yield (("the store", request, f"late: {answer}"), State(later._replace(late_store=rest), actors, budget))
 
     def _environment(self, state: State) -> Iterator[Step]:
         world, actors, budget = state

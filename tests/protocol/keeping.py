@@ -6,31 +6,9 @@ from table_writer.log.history import Placement
 from table_writer.model.entry import Operation, Outcome
 
 from .publishing import at_placeholders, present_before
-from .requests import (
-    LOST,
-    Claim,
-    Delete,
-    HasData,
-    ListStale,
-    Next,
-    Phase,
-    ReadLog,
-    ReadMetastore,
-    Settle,
-)
+from .requests import LOST, Claim, Delete, HasData, ListStale, Next, Phase, ReadLog, ReadMetastore, Settle
 from .staging import Staging
-from .state import (
-    PARTITIONS,
-    Change,
-    Log,
-    Slot,
-    code_of,
-    code_of_text,
-    location,
-    place_of,
-    rows_at,
-    tag_of,
-)
+from .state import PARTITIONS, Change, Log, Slot, code_of, code_of_text, location, place_of, rows_at, tag_of
 from .writes import Corrected, Job, Rollback
 
 

@@ -9,15 +9,7 @@ from table_writer.log.history import History, SlotRecord
 from table_writer.model.entry import Outcome
 
 from .keeping import Protocol
-from .late_scenarios import (
-    AT_PLACEHOLDER,
-    BEGUN_AGAIN,
-    COPIED,
-    GIVEN_UP,
-    HALF_REPLACED,
-    SECOND_ROUND,
-    VACUUMED,
-)
+from .late_scenarios import AT_PLACEHOLDER, BEGUN_AGAIN, COPIED, GIVEN_UP, HALF_REPLACED, SECOND_ROUND, VACUUMED
 from .mode_scenarios import append
 from .mutation import Mutation, where
 from .requests import Copy, Delete, ListFiles, Phase

@@ -90,9 +90,7 @@ ROLLBACK_ROLLED_BACK: Final = start(
 """And that was rolled back itself: the rows are there again."""
 
 DIED_ELSEWHERE: Final = start(
-    ("I/p", "I/q"),
-    [I_PQ, Slot(Operation.WRITE, "D", (("q", "I/q", "D/q"),), 1, key="k", timed_out=True)],
-    data=["D/q"],
+    ("I/p", "I/q"), [I_PQ, Slot(Operation.WRITE, "D", (("q", "I/q", "D/q"),), 1, key="k", timed_out=True)], data=["D/q"]
 )
 """The process with the key has died before its alter of q; its successor has rows for p."""
 

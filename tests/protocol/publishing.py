@@ -31,19 +31,7 @@ from .requests import (
     Verify,
 )
 from .rules import Rules
-from .state import (
-    PARTITIONS,
-    Call,
-    Change,
-    Log,
-    Slot,
-    code_of_text,
-    entry_of,
-    is_elsewhere,
-    place_of,
-    rows_at,
-    tag_of,
-)
+from .state import PARTITIONS, Call, Change, Log, Slot, code_of_text, entry_of, is_elsewhere, place_of, rows_at, tag_of
 from .writes import HALF, Behind, Brought, Corrected, Job, Planned, Shown, Write
 
 TRIES: Final = 3

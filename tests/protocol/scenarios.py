@@ -85,9 +85,7 @@ OLD_ADD: Final = start(
 """The add of J was never answered; J was recovered, a rollback has dropped its partition, and the add is pending."""
 
 GROWN: Final = start(
-    ("J/p", "J/q"),
-    [I_P, published("J", ("p", "I/p", "J/p"), ("q", None, "J/q"), base=1, old=True)],
-    data=["I/p"],
+    ("J/p", "J/q"), [I_P, published("J", ("p", "I/p", "J/p"), ("q", None, "J/q"), base=1, old=True)], data=["I/p"]
 )
 """J has replaced p and added q: a rollback moves one and drops the other."""
 

@@ -117,24 +117,8 @@ ANY: Final = WriteMode.OVERWRITE_TABLE
 
 STAGED_SCENARIOS: Final = (
     scenario("staged: 2 publishers", STAGED_PQ, FULL, P1=P1_PQ, P2=P2_PQ),
-    scenario(
-        "staged: 2 publishers, recover",
-        STAGED_PQ,
-        Budget(timeouts=1),
-        FULL,
-        P1=P1_PQ,
-        P2=P2_PQ,
-        recover=RECOVER,
-    ),
-    scenario(
-        "staged: 2 publishers, a write",
-        STAGED_PQ,
-        Budget(timeouts=1),
-        FULL,
-        P1=P1_PQ,
-        P2=P2_PQ,
-        B=B_P,
-    ),
+    scenario("staged: 2 publishers, recover", STAGED_PQ, Budget(timeouts=1), FULL, P1=P1_PQ, P2=P2_PQ, recover=RECOVER),
+    scenario("staged: 2 publishers, a write", STAGED_PQ, Budget(timeouts=1), FULL, P1=P1_PQ, P2=P2_PQ, B=B_P),
     scenario(
         "staged: publisher, rollback, recover",
         STAGED_TWICE,

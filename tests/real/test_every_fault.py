@@ -70,10 +70,7 @@ FAST = {
 
 @pytest.mark.parametrize(("operation", "fault"), list(cells()))
 def test_rows_are_all_old_or_all_new_and_recover_rerun_and_vacuum_leave_nothing(
-    operation: Operation,
-    fault: Fault,
-    new_world: Callable[[], RealWorld],
-    address: Address,
+    operation: Operation, fault: Fault, new_world: Callable[[], RealWorld], address: Address
 ) -> None:
     world = new_world()
     assert f"{address.s3_server}, Hive {world.metastore.server_version()} over Derby" == SERVERS

@@ -156,12 +156,7 @@ def test_a_large_file_is_copied_in_parts_and_none_go_through_the_client(parts_pl
     store.copy(source, key)
     sent = sent_since(store, before)
     parts = -(-size_bytes // (5 * MIB))
-    assert sent == {
-        "HeadObject": 1,
-        "CreateMultipartUpload": 1,
-        "UploadPartCopy": parts,
-        "CompleteMultipartUpload": 1,
-    }
+    assert sent == {"HeadObject": 1, "CreateMultipartUpload": 1, "UploadPartCopy": parts, "CompleteMultipartUpload": 1}
     assert not sent.keys() & BYTES_THROUGH_THE_CLIENT
     assert body_of(store, key) == BIG[:size_bytes]
     assert list(store.list_uploads(parts_place.directory)) == []

@@ -15,10 +15,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")]
 
 TABLE = "lake.spark.sql('CREATE TABLE t USING parquet AS SELECT 1 AS x'); assert lake.spark.table('t').count() == 1"
 

@@ -17,14 +17,7 @@ from pyspark.sql import SparkSession
 from table_writer.complete import Completer
 from table_writer.errors import StorageError
 from table_writer.model.message import CommitMessage, CommitMessages, PendingUpload, names_of_task
-from table_writer.spark.executors import (
-    ITEMS_PER_TASK,
-    TASKS_PER_JOB,
-    ExecutorCompletions,
-    Executors,
-    _completer,
-    jobs,
-)
+from table_writer.spark.executors import ITEMS_PER_TASK, TASKS_PER_JOB, ExecutorCompletions, Executors, _completer, jobs
 from table_writer.storage import LocalSettings, LocalStore, S3Settings
 from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.settings import StaticKeys
