@@ -14,10 +14,7 @@ def test_only_paid_orders_are_loaded(spark, orders_table, raw_orders):
 
     assert [partition.name for partition in result.added] == ["dt=2024-01-01", "dt=2024-01-02"]
     assert_df_equality(
-        spark.table(orders_table),
-        raw_orders(ANN, EVE).drop("status"),
-        ignore_row_order=True,
-        ignore_nullable=True,
+        spark.table(orders_table), raw_orders(ANN, EVE).drop("status"), ignore_row_order=True, ignore_nullable=True
     )
 
 
