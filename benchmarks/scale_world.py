@@ -159,7 +159,7 @@ class ScaleWorld:
             layout=self.services.layout,
             schema="",
             base_version=state.newest,
-            hint=state.listed_after,
+            checkpoint=state.listed_after,
             in_doubt=state.in_doubt,
             created_at=datetime.now(UTC),
         )

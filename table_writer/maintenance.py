@@ -154,11 +154,11 @@ class Maintenance:
         )
 
     def recover(self, table: str, *, dry_run: bool = False, accept_loss: bool = False) -> RecoverReport:
-        """Settle every publish that was left in doubt, and put right what the metastore applied late.
+        """Resolve every publish that was left in doubt, and correct what the metastore applied late.
 
         A publish whose metastore call was applied is recorded as published; one whose call was not is rolled forward.
         Partitions that another tool has moved since are left alone and named. A partition that a late call has put back
-        to older rows of this library is put right. A vacuum whose process died is finished. It waits for publishes
+        to older rows of this library is corrected. A vacuum whose process died is finished. It waits for publishes
         whose time is not over yet and that readers do not see; calling it again changes nothing.
 
         Parameters
@@ -176,7 +176,7 @@ class Maintenance:
         InvalidInputError
             Entries of the log are lost, and ``accept_loss`` was not given; nothing was changed.
         MetastoreError, StorageError, OutcomeUnknownError
-            It could not be settled yet; call again.
+            It could not be resolved yet; call again.
         """
         opened = self._services.open_table(TableName.parse(table))
         is_of_earlier_table(opened.store, opened.layout, opened.owner)  # refuses those of another name
@@ -196,14 +196,14 @@ class Maintenance:
                 lost=tuple(sorted(lost)),
                 dry_run=True,
             )
-        done = Recovery(opened).settle_all(opened.table)
+        done = Recovery(opened).resolve_all(opened.table)
         finished = vacuum.finish(opened.table)
         outcomes = {version: opened.log.outcome(version) for version in in_doubt}
-        every = (*done.recovered, *done.put_right)
+        every = (*done.resolved, *done.corrected)
         return RecoverReport(
             table=str(opened.table.name),
             settled={version: outcome.value for version, outcome in outcomes.items() if outcome},
-            put_right=opened.partition_names({values for one in done.put_right for values in one.partitions}),
+            put_right=opened.partition_names({values for one in done.corrected for values in one.partitions}),
             superseded=opened.partition_names(done.taken.union(*(one.superseded for one in every))),
             missing=opened.partition_names([v for v, where in done.placed.items() if where is Placement.MISSING]),
             finished_vacuums=finished,

@@ -441,7 +441,7 @@ class TableWriter:
         return self.maintenance.staged(str(self._services.table_name(table)))
 
     def recover(self, table: str) -> RecoverReport:
-        """Settle every publish of a table that was left in doubt, and put right what the metastore applied late.
+        """Resolve every publish of a table that was left in doubt, and correct what the metastore applied late.
 
         The same as :meth:`Maintenance.recover`, with the session's settings.
 
@@ -458,7 +458,7 @@ class TableWriter:
         Raises
         ------
         MetastoreError, StorageError, OutcomeUnknownError
-            It could not be settled yet; call again.
+            It could not be resolved yet; call again.
 
         Examples
         --------

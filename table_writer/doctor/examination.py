@@ -31,6 +31,7 @@ from table_writer.doctor.spark import (
 )
 from table_writer.doctor.subject import Subject, error, note
 from table_writer.doctor.table import (
+    checkpoint,
     damage,
     dead_writes,
     files,
@@ -41,7 +42,6 @@ from table_writer.doctor.table import (
     placement,
     properties,
     retention,
-    settled_hint,
     waiting,
 )
 from table_writer.errors import MetastoreError, StorageError, TableWriterError
@@ -64,7 +64,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "location": location,
     "damage of the log": damage,
     "log": in_doubt,
-    "settled hint": settled_hint,
+    "checkpoint": checkpoint,
     "table properties": properties,
     "retention": retention,
     "data to vacuum": waiting,

@@ -16,7 +16,7 @@ from table_writer.log.owner import Owner, require_in_place
 from table_writer.log.registration import read_registrations
 from table_writer.log.rules import claim_is_over, is_covered
 from table_writer.log.stored import small_json
-from table_writer.log.table_log import HINT_EVERY_VERSIONS, READ_THREADS, LogState
+from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, READ_THREADS, LogState
 from table_writer.model.location import Location
 from table_writer.model.table import RETENTION_PROPERTY, PartitionValues
 from table_writer.storage.object_store import ObjectInfo
@@ -25,6 +25,7 @@ from table_writer.vacuum.due import SAFE_AGE, Ages, due, in_use
 
 __all__ = [
     "LISTED_PARTITIONS",
+    "checkpoint",
     "damage",
     "dead_writes",
     "files",
@@ -35,7 +36,6 @@ __all__ = [
     "placement",
     "properties",
     "retention",
-    "settled_hint",
     "waiting",
 ]
 
@@ -104,19 +104,23 @@ def in_doubt(subject: Subject) -> Iterable[Finding]:
         yield ok(f"entries: {count:,}, none in doubt")
 
 
-def settled_hint(subject: Subject) -> Iterable[Finding]:
-    """Compare the hint with the log: one that is far behind costs time; one that is ahead is no hint to anybody."""
+def checkpoint(subject: Subject) -> Iterable[Finding]:
+    """Compare the checkpoint with the log: one that is far behind costs time; one that is ahead is not used."""
     opened = subject.opened
-    hinted = opened.log.read_state()
-    listed = opened.log.read_state(listed_after=0)  # after the hint: it may have been renewed since the log was read
-    if hinted.settled - hinted.listed_after > 2 * HINT_EVERY_VERSIONS or len(hinted.in_doubt) > HINT_EVERY_VERSIONS:
+    planned = opened.log.read_state()
+    # after the checkpoint, which may have been renewed since the log was read
+    listed = opened.log.read_state(listed_after=0)
+    if (
+        planned.checkpoint - planned.listed_after > 2 * CHECKPOINT_EVERY_VERSIONS
+        or len(planned.in_doubt) > CHECKPOINT_EVERY_VERSIONS
+    ):
         yield warning(
-            f"every plan lists {len(hinted.versions):,} entries, since {opened.layout.settled_key} is old",
+            f"every plan lists {len(planned.versions):,} entries, since {opened.layout.checkpoint_key} is old",
             f"allow s3:PutObject on it; the next write makes it anew. Entries in doubt hold it back: table-writer"
             f" recover {subject.name}",
         )
     else:
-        yield ok(f"a plan lists {len(hinted.versions):,} of {len(listed.versions):,} entries")
+        yield ok(f"a plan lists {len(planned.versions):,} of {len(listed.versions):,} entries")
 
 
 def properties(subject: Subject) -> Iterable[Finding]:
@@ -258,9 +262,9 @@ def forgotten(subject: Subject) -> Iterable[Finding]:
 
 def _placed(subject: Subject) -> dict[Placement, list[PartitionValues]]:
     history, now = subject.history(), subject.partitions()
-    unsettled = {values for record in history.publishes_in_doubt for values in record.entry.partition_values}
+    doubtful = {values for record in history.publishes_in_doubt for values in record.entry.partition_values}
     by_placement: dict[Placement, list[PartitionValues]] = {one: [] for one in Placement}
-    for values in sorted(history.current.keys() - unsettled):
+    for values in sorted(history.current.keys() - doubtful):
         location = now[values].location if values in now else None
         by_placement[history.placement(values, location)].append(values)
     return by_placement
@@ -363,11 +367,13 @@ def _of_identity(subject: Subject, state: LogState) -> Iterable[Finding]:
 
 
 def _of_hint(subject: Subject, state: LogState) -> Iterable[Finding]:
-    key = subject.opened.layout.settled_key
+    key = subject.opened.layout.checkpoint_key
     stored = subject.opened.store.get(key)
     try:
-        hint = {} if stored is None else small_json(stored.body)
-        known = stored is None or (int(hint["version"]) >= 0 and hint.get("log_id", "") in {"", *state.ids})
+        stored_fields = {} if stored is None else small_json(stored.body)
+        known = stored is None or (
+            int(stored_fields["version"]) >= 0 and stored_fields.get("log_id", "") in {"", *state.ids}
+        )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         known = False
     if not known:

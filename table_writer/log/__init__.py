@@ -4,7 +4,7 @@
 ``open_table``      what all work on one table is given
 ``rules``           the rules of concurrency, keys and deadlines; pure
 ``history``         what the log says as a whole, pure
-``table_log``       entries, outcomes and marks as objects: read, claim, settle
+``table_log``       entries, outcomes and marks as objects: read, claim, record outcomes
 ``stored``          how objects of JSON are packed, and how much memory reading them may take
 ``files``           which objects a location holds
 ``owner``           which table the files below a root belong to; one that another tool has moved; probe of the store

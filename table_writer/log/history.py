@@ -29,8 +29,8 @@ class SlotRecord:
     entry: LogEntry
     outcome: Outcome | None
     age_seconds: float
-    settled_by: str = ""  # the write_id that recorded the outcome
-    settled_age_seconds: float = 0.0  # of the outcome
+    recorded_by: str = ""  # the write_id that recorded the outcome
+    outcome_age_seconds: float = 0.0  # of the outcome
     superseded: frozenset[PartitionValues] = frozenset()  # partitions that another tool had moved: never switched
 
 
@@ -150,8 +150,8 @@ class History:
 
     def _may_have_come_late(self, record: SlotRecord) -> bool:
         """Whether a call of an entry was left unanswered, unseen since; so it was where an outcome was rebuilt."""
-        if record.settled_by != record.entry.write_id:
-            return record.settled_by in self._unverified_ids
+        if record.recorded_by != record.entry.write_id:
+            return record.recorded_by in self._unverified_ids
         is_rebuilt = record.entry.operation is not Operation.RECOVER
         return is_rebuilt and record.entry.version in (self.unverified or ())
 
@@ -167,7 +167,7 @@ class History:
 
     @cached_property
     def published_ids(self) -> frozenset[str]:
-        """Return the writes that readers look at, have looked at, or may look at once an entry is settled."""
+        """Return the writes that readers look at, have looked at, or may look at once an entry is resolved."""
         return self._ids_of(record for record in self.records if record.outcome is not Outcome.ABANDONED)
 
     @cached_property
@@ -176,7 +176,7 @@ class History:
         return self._ids_of(self.in_doubt)
 
     def in_use(self) -> frozenset[Place]:
-        """Return the locations that readers look at by the log, or may look at once what is in doubt is settled."""
+        """Return the locations that readers look at by the log, or may look at once what is in doubt is resolved."""
         places = {
             self._location(placed.partition.new_location).place
             for placed in self.current.values()
@@ -254,7 +254,7 @@ class History:
         return None
 
     def trimmable(self, age_seconds: float) -> frozenset[int]:
-        """Return the versions on which nothing depends any more, of those settled longer ago than ``age_seconds``.
+        """Return the versions on which nothing depends any more, of those that ended longer ago than ``age_seconds``.
 
         Never the newest, none that says where a partition is, none whose replaced data is not deleted yet, and never
         the newest key of a stream of keys (``query/batch``), by which a replayed batch is recognised. None at all while
@@ -276,7 +276,7 @@ class History:
             record.entry.version
             for record in self.records
             if record.outcome is not None
-            and record.settled_age_seconds > age_seconds
+            and record.outcome_age_seconds > age_seconds
             and record.entry.version not in needed
         }
         kept = {record.entry.version for record in self.records} - free
@@ -289,8 +289,8 @@ class History:
     def restorable(self, location: Location) -> bool:
         """Whether no vacuum has deleted, or may be deleting, what readers have left there."""
         left = self.left.get(location.place)
-        settled = left is not None and self.deleted.get(location.place, 0) < left.left_by
-        return settled and location.place not in self.doomed
+        is_left = left is not None and self.deleted.get(location.place, 0) < left.left_by
+        return is_left and location.place not in self.doomed
 
     def outstanding(self, vacuum: LogEntry) -> tuple[Left, ...]:
         """Return what a vacuum names and has not deleted, as far as readers have not been there again since."""
@@ -334,7 +334,7 @@ class History:
                 if text is not None and data.contains(self._location(text)):
                     known = before.partition.bytes if before and text == before.partition.new_location else 0
                     self._leave(self._location(text), record, bytes=known)
-            self.current[partition.values] = Placed(entry.version, partition, record.settled_age_seconds)
+            self.current[partition.values] = Placed(entry.version, partition, record.outcome_age_seconds)
         left = {self._place(partition.old_location) for partition in switched}
         own = {
             self._location(one.location).place for one in entry.replaced if self._is_of(entry.write_id, one.location)
@@ -388,7 +388,7 @@ class History:
         self.left[location.place] = Left(
             location=location,
             left_by=record.entry.version,
-            age_seconds=record.settled_age_seconds,
+            age_seconds=record.outcome_age_seconds,
             retention_seconds=retention_seconds,
             objects=objects,
             bytes=bytes,

@@ -116,7 +116,7 @@ class OpenTable:
         earlier = self.log.find_key(key, state, in_order=in_order)
         if earlier is not None:
             raise RepeatedError(earlier)
-        return self.log.hinted(state)
+        return self.log.with_checkpoint(state)
 
     def state_to_build_on(self, log_id: str, seen: LogState | None = None) -> LogState:
         """Return the log as a plan builds on it: as an earlier look of the same call found it, else as it is now.

@@ -114,7 +114,7 @@ def take_root(
     stored = store.get(layout.owner_key)
     if stored is None:
         first_write()
-        store.delete([layout.settled_key])  # a hint of a log that somebody has deleted
+        store.delete([layout.checkpoint_key])  # a checkpoint of a log that somebody has deleted
         _probe_conditional_put(store, layout)
         store.put_if_absent(layout.owner_key, replace(owner, log_id=_begin_log(store, layout)).to_json())
         stored = store.get(layout.owner_key)

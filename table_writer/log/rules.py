@@ -38,7 +38,7 @@ class Standing(enum.Enum):
     """What another writer's entry means to a write that wants to publish."""
 
     UNRELATED = "its partitions are others, or it was abandoned"
-    EARLIER = "it was settled before this write was planned"
+    EARLIER = "it had ended before this write was planned"
     CONFLICT = "it published a partition of this write after this write was planned"
     DELETED = "it is a vacuum that deletes files of this write"
     IN_DOUBT = "it may yet publish a partition, or the idempotency key, of this write: wait, then recover it"
@@ -207,7 +207,7 @@ def rebuilt_outcome(
         Where the metastore points now.
     """
     for record in reversed(history.published):
-        if record.entry.settles == entry.version:
+        if record.entry.recovers == entry.version:
             return Outcome.PUBLISHED, record.superseded
     covering = [one.entry for one in history.records if _covers(one, entry)]
     present = {one.entry.version for one in history.records}
@@ -228,7 +228,7 @@ def _covers(record: SlotRecord, entry: LogEntry) -> bool:
     if newer.version <= entry.version or not newer.partition_values & entry.partition_values:
         return False
     if newer.operation is Operation.RECOVER:
-        return record.outcome is Outcome.PUBLISHED and (newer.settles or 0) > entry.version
+        return record.outcome is Outcome.PUBLISHED and (newer.recovers or 0) > entry.version
     return record.outcome is not Outcome.ABANDONED
 
 

@@ -32,7 +32,9 @@ __all__ = ["LogState", "TableLog"]
 
 logger = logging.getLogger(__name__)
 
-HINT_EVERY_VERSIONS: Final = 50  # one listing page holds 500 entries with their outcomes: a hint this old costs nothing
+CHECKPOINT_EVERY_VERSIONS: Final = (
+    50  # one listing page holds 500 entries with their outcomes: a checkpoint this old costs nothing
+)
 RECENT_ENTRIES: Final = 3  # among which the last write is looked for: after it come a vacuum, or a rollback
 READ_THREADS: Final = 16  # a whole log is read at once; each entry is two small requests
 MAX_ENTRY_BYTES: Final = MAX_BYTES
@@ -48,7 +50,7 @@ class LogState:
 
     newest: int  # 0: nothing was ever claimed
     in_doubt: frozenset[int]
-    listed_after: int  # versions up to here were settled and not listed
+    listed_after: int  # up to this version nothing was in doubt, and nothing was listed
     versions: frozenset[int]  # the slots found; those that a vacuum has trimmed are missing
     orphans: frozenset[int]  # outcomes without an entry: a trim was interrupted, or the entry was lost
     ids: frozenset[str] = frozenset()  # of the log; a log that somebody has deleted and begun again has another
@@ -60,15 +62,15 @@ class LogState:
     given_up: frozenset[int] = frozenset()  # lost entries that the log goes on without
 
     @property
-    def settled(self) -> int:
+    def checkpoint(self) -> int:
         """The newest version up to which nothing is in doubt."""
         return min(self.in_doubt) - 1 if self.in_doubt else self.newest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Settled:
+class _StoredOutcome:
     outcome: Outcome
-    settled_by: str
+    recorded_by: str
     of: str  # the write_id of the entry
     superseded: frozenset[PartitionValues]
     age_seconds: float
@@ -91,7 +93,7 @@ class TableLog:
         self.store = store
         self._layout = layout
         self._memory_bytes = memory_bytes
-        self._settled_records: dict[int, SlotRecord] = {}  # neither an entry nor its outcome ever changes
+        self._ended_records: dict[int, SlotRecord] = {}  # neither an entry nor its outcome ever changes
         self._ids: frozenset[str] = frozenset()
         self._expected_id = ""
 
@@ -104,7 +106,7 @@ class TableLog:
         self._expected_id = log_id
 
     def read_state(self, *, listed_after: int | None = None, allow_lost: bool = False) -> LogState:
-        """List the log: two requests, or one when the caller knows a settled version.
+        """List the log: two requests, or one when the caller knows a checkpoint.
 
         Parameters
         ----------
@@ -120,10 +122,12 @@ class TableLog:
         ConflictError
             It was deleted since :meth:`expect` was told which one it is.
         """
-        start, of_log = self._read_hint() if listed_after is None else (listed_after, "")
+        start, of_log = self._read_checkpoint() if listed_after is None else (listed_after, "")
         state = self._list(start)
         if start and (not state.versions or (of_log and of_log not in state.ids)):
-            state = self._list(0)  # somebody deleted the log, but not the hint; or the hint is another log's
+            state = self._list(
+                0
+            )  # somebody deleted the log, but not the checkpoint; or the checkpoint is another log's
         state = self._identified(state)
         missed: frozenset[int] = frozenset()
         while state.lost and not missed:  # look again: a file system may list while entries come, and miss some
@@ -135,7 +139,7 @@ class TableLog:
         return state
 
     def _list(self, start: int) -> LogState:
-        """List from a settled version on, itself included: it is there unless the log was deleted.
+        """List from a checkpoint on, itself included: it is there unless the log was deleted.
 
         An outcome whose entry is gone takes its slot up, too: who claimed it again would find that it has ended.
         """
@@ -317,26 +321,26 @@ class TableLog:
             Of the reading that it belongs to; what was read before, and is kept, takes nothing of it.
         """
         allowance = allowance or Allowance(self._memory_bytes)
-        if version in self._settled_records:
-            return self._settled_records[version]
+        if version in self._ended_records:
+            return self._ended_records[version]
         stored = self.store.get(self._layout.entry_key(version))
         if stored is None:
             return None
         entry = self._entry(version, stored.body, allowance)
-        settled = self._read_outcome(version, allowance)
-        if settled is None:
+        ended = self._read_outcome(version, allowance)
+        if ended is None:
             return SlotRecord(entry, None, stored.age_seconds)
-        if settled.of not in ("", entry.write_id):
-            raise InvalidInputError(self._unreadable(version, f"it is of write {settled.of}, not {entry.write_id}"))
+        if ended.of not in ("", entry.write_id):
+            raise InvalidInputError(self._unreadable(version, f"it is of write {ended.of}, not {entry.write_id}"))
         record = SlotRecord(
             entry,
-            settled.outcome,
+            ended.outcome,
             stored.age_seconds,
-            settled_by=settled.settled_by,
-            settled_age_seconds=settled.age_seconds,
-            superseded=settled.superseded,
+            recorded_by=ended.recorded_by,
+            outcome_age_seconds=ended.age_seconds,
+            superseded=ended.superseded,
         )
-        self._settled_records[version] = record
+        self._ended_records[version] = record
         return record
 
     def seen_row_bytes(self, state: LogState, schema: str) -> int:
@@ -387,19 +391,19 @@ class TableLog:
 
     def outcome(self, version: int) -> Outcome | None:
         """Return how an entry ended, ``None`` while it is in doubt."""
-        settled = self._read_outcome(version, Allowance(self._memory_bytes))
-        return settled.outcome if settled else None
+        ended = self._read_outcome(version, Allowance(self._memory_bytes))
+        return ended.outcome if ended else None
 
-    def _read_outcome(self, version: int, allowance: Allowance) -> _Settled | None:
+    def _read_outcome(self, version: int, allowance: Allowance) -> _StoredOutcome | None:
         key = self._layout.outcome_key(version)
         stored = self.store.get(key)
         if stored is None:
             return None
         try:
             body = allowance.parsed(stored.body, json.loads, most=MAX_OUTCOME_BYTES)
-            return _Settled(
+            return _StoredOutcome(
                 outcome=Outcome(body["outcome"]),
-                settled_by=str(body["settled_by"]),
+                recorded_by=str(body["settled_by"]),
                 of=str(body.get("of", "")),
                 superseded=frozenset(tuple(map(str, values)) for values in body.get("superseded", ())),
                 age_seconds=stored.age_seconds,
@@ -456,7 +460,7 @@ class TableLog:
         logger.info("write_id=%s version=%d claimed=%s", entry.write_id, entry.version, claimed)
         return claimed
 
-    def settle(
+    def record_outcome(
         self, version: int, outcome: Outcome, *, write_id: str, superseded: Iterable[PartitionValues] = (), of: str = ""
     ) -> Outcome:
         """Record how an entry ended; returns the outcome that stands, which may be an earlier one.
@@ -478,18 +482,18 @@ class TableLog:
             return outcome
         return self.outcome(version) or outcome
 
-    def remember_settled(self, state: LogState) -> None:
-        """Save a hint that spares the next writers a long listing. Best effort: without it they list more."""
-        if state.settled - state.listed_after < HINT_EVERY_VERSIONS:
+    def save_checkpoint(self, state: LogState) -> None:
+        """Save the checkpoint, which spares the next writers a long listing. Best effort: without it they list more."""
+        if state.checkpoint - state.listed_after < CHECKPOINT_EVERY_VERSIONS:
             return
-        hint = {"version": state.settled, "log_id": self._log_id}
+        checkpoint = {"version": state.checkpoint, "log_id": self._log_id}
         try:
-            self.store.put(self._layout.settled_key, json.dumps(hint).encode())
+            self.store.put(self._layout.checkpoint_key, json.dumps(checkpoint).encode())
         except StorageError as error:
-            logger.warning("the hint %s was not saved: %s", self._layout.settled_key, error)
+            logger.warning("the checkpoint %s was not saved: %s", self._layout.checkpoint_key, error)
 
     def remember_recovery(self, version: int) -> None:
-        """Note, before a recover entry is claimed, that calls of the entry it settles may come late.
+        """Note, before a recover entry is claimed, that calls of the entry it recovers may come late.
 
         Raises
         ------
@@ -517,20 +521,20 @@ class TableLog:
         """
         self.store.put(self._mark("rolled-back", version), b"")
 
-    def hinted(self, state: LogState) -> LogState:
-        """Return the state of the whole log with what the hint says, by which writers decide when to renew it."""
-        version, of_log = self._read_hint()
+    def with_checkpoint(self, state: LogState) -> LogState:
+        """Return the state of the whole log with what the checkpoint says, by which writers decide when to renew it."""
+        version, of_log = self._read_checkpoint()
         is_ours = version in state.versions and (not of_log or of_log in state.ids)
         return replace(state, listed_after=version) if is_ours else state
 
-    def _read_hint(self) -> tuple[int, str]:
-        """Return a settled version, and of which log."""
-        stored = self.store.get(self._layout.settled_key)
+    def _read_checkpoint(self) -> tuple[int, str]:
+        """Return up to which version nothing is in doubt, and of which log."""
+        stored = self.store.get(self._layout.checkpoint_key)
         if stored is None:
             return 0, ""
         try:
-            hint = small_json(stored.body)
-            return max(0, int(hint["version"])), str(hint.get("log_id", ""))
+            checkpoint = small_json(stored.body)
+            return max(0, int(checkpoint["version"])), str(checkpoint.get("log_id", ""))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-            logger.warning("the hint %s cannot be read; listing the whole log", self._layout.settled_key)
+            logger.warning("the checkpoint %s cannot be read; listing the whole log", self._layout.checkpoint_key)
             return 0, ""

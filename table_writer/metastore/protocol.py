@@ -52,7 +52,7 @@ class Metastore(Protocol):
 
     * it returns: done;
     * it raises a ``MetastoreError``: the call is over. It changed nothing, with one exception: a metastore whose own
-      listener fails *after* the commit answers with an error as well. Reading back settles that for good;
+      listener fails *after* the commit answers with an error as well. Reading back decides that for good;
     * it raises a ``LostResponseError``: unknown, and the server may still be about to apply it.
 
     Locations are returned as full URIs ending in ``/``, spelled as the metastore stores them (``file:/tmp/x/`` for

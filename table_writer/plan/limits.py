@@ -1,4 +1,4 @@
-"""Rules that a type alone cannot settle: ``varchar(n)``, decimal digits, NOT NULL.
+"""Rules that a type alone cannot decide: ``varchar(n)``, decimal digits, NOT NULL.
 
 Executors apply them while rows are written, in the same pass: the first bad row fails the job. Only then are the bad
 rows counted, in one more job, so that the error can say how many there are and show one.

@@ -108,7 +108,7 @@ class Planner:
             layout=self._layout,
             schema=data_schema.json(),
             base_version=state.newest,
-            hint=state.listed_after,
+            checkpoint=state.listed_after,
             in_doubt=state.in_doubt,
             created_at=datetime.now(UTC),
             log_id=log_id,
@@ -169,7 +169,7 @@ class Planner:
         return Where(df.sparkSession, options.where, partition_schema(self._table), str(self._table.name))
 
     def _own_root(self) -> tuple[tuple[str, ...], str]:
-        """Settle whose files these are; at the first write, also that no other table's are in the way.
+        """Find out whose files these are; at the first write, also that no other table's are in the way.
 
         Returns what a person should know, and the id of the log.
         """

@@ -1,4 +1,4 @@
-"""The order of a publish: look at the log and the metastore, claim an entry, switch, settle."""
+"""The order of a publish: look at the log and the metastore, claim an entry, switch, record the outcome."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Publisher:
             self._refuse_other_log(staged.plan, state)
             waiting_for = self._first_in_doubt(_placed(draft, carry_over), records, staged.plan)
             if waiting_for is not None:
-                self._settle_other(waiting_for, staged.plan, state)
+                self._resolve_other(waiting_for, staged.plan, state)
             elif look := self._look(staged.plan, replace(draft, version=state.newest + 1), carry_over, state):
                 deadline = Deadline(self._opened.config.publish_timeout_seconds)
                 with claiming(look.entry) as lost:
@@ -137,14 +137,14 @@ class Publisher:
             state = self._opened.log.read_state(listed_after=state.listed_after)
 
     def require_unpublished(self, plan: WritePlan) -> None:
-        """Find out whether another process has published a staged write; settle it first where that is in doubt.
+        """Find out whether another process has published a staged write; resolve it first where that is in doubt.
 
         Raises
         ------
         RepeatedError
             It was published.
         OutcomeUnknownError
-            It is in doubt, and could not be settled.
+            It is in doubt, and could not be resolved.
         """
         while True:
             state = self._opened.log.read_state(listed_after=plan.base_version)
@@ -154,7 +154,7 @@ class Publisher:
             doubtful = [entry.version for entry in own if plan.write_id in written_ids(plan.layout, entry)]
             if not doubtful:
                 return
-            self._settle_other(doubtful[0], plan, state)
+            self._resolve_other(doubtful[0], plan, state)
 
     def examine(self, staged: WrittenFiles) -> None:
         """Raise what :meth:`publish` would raise for what others have done since the plan; change nothing.
@@ -170,10 +170,10 @@ class Publisher:
         values = [one.values for one in staged.partitions]
         self._refuse_existing(staged.plan, self._opened.metastore.get_partitions(table, values))
 
-    def _settle_other(self, version: int, plan: WritePlan, state: LogState) -> None:
+    def _resolve_other(self, version: int, plan: WritePlan, state: LogState) -> None:
         entry = self._opened.log.read(version).entry
         try:
-            self._recovery.settle(version, self._table(plan), newest=state.newest)
+            self._recovery.resolve(version, self._table(plan), newest=state.newest)
         except TableWriterError as error:
             if plan.write_id in written_ids(plan.layout, entry):  # by another process: it may yet be seen
                 raise outcome_unknown(entry, error) from error
@@ -181,7 +181,7 @@ class Publisher:
                 raise
             raise MetastoreError(
                 f"version {version} of {plan.table.name}, left in doubt by another write of the same partitions, could"
-                f" not be settled: {error.message} Nothing of write {plan.write_id} was published.",
+                f" not be resolved: {error.message} Nothing of write {plan.write_id} was published.",
                 table=str(plan.table.name),
                 write_id=plan.write_id,
             ) from error
@@ -189,7 +189,7 @@ class Publisher:
     def _carry_out(self, look: _Look, plan: WritePlan, deadline: Deadline, state: LogState) -> Published:
         notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline)
         if not notes:
-            self._opened.log.remember_settled(replace(state, newest=look.entry.version, listed_after=plan.hint))
+            self._opened.log.save_checkpoint(replace(state, newest=look.entry.version, listed_after=plan.checkpoint))
         return Published(entry=look.entry, notes=look.notes + notes)
 
     def _draft(self, staged: WrittenFiles) -> LogEntry:
@@ -199,13 +199,13 @@ class Publisher:
     def _look(self, plan: WritePlan, draft: LogEntry, carry_over: CarryOver, state: LogState) -> _Look | None:
         """Read the table and the partitions again: the only look that a claim is based on.
 
-        ``None`` if an append has just copied files, or what a late call did was put right: the log may have grown.
+        ``None`` if an append has just copied files, or what a late call did was corrected: the log may have grown.
         """
         table = self._table(plan)
         draft = self._with_emptied(plan, draft, table)
         values = [partition.values for partition in draft.partitions]
         now = self._opened.metastore.get_partitions(table, values)
-        if plan.mode in BUILDING_MODES and self._recovery.put_right(table, values, now, state):
+        if plan.mode in BUILDING_MODES and self._recovery.correct(table, values, now, state):
             return None
         while True:
             self._refuse_existing(plan, now)
@@ -293,12 +293,12 @@ class Publisher:
         return table
 
     def _unseen(self, plan: WritePlan, state: LogState) -> Sequence[SlotRecord]:
-        """Read every entry that this write has not seen settled, as far as the log still has it."""
+        """Read every entry that this write did not see ended, as far as the log still has it."""
         unseen: set[int] = {*range(plan.base_version + 1, state.newest + 1), *plan.in_doubt, *state.in_doubt}
         return self._opened.log.read_history(replace(state, versions=state.versions & unseen)).records
 
     def _first_in_doubt(self, draft: LogEntry, records: Sequence[SlotRecord], plan: WritePlan) -> int | None:
-        """Compare with every entry this write has not seen settled; returns the oldest that must be settled first."""
+        """Compare with every entry this write did not see ended; returns the oldest that must be resolved first."""
         repeated = published_with_key(records, draft.idempotency_key) if draft.idempotency_key else None
         if repeated is not None:
             raise RepeatedError(repeated)

@@ -31,17 +31,17 @@ from table_writer.model.write import new_write_id
 from table_writer.publish.entry import check_each, require_not_fewer
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, states
 
-__all__ = ["Recovered", "Recovery", "Settled", "placements"]
+__all__ = ["RecoveredEntry", "Recovery", "RecoveryResult", "placements"]
 
 logger = logging.getLogger(__name__)
 
 FIRST_WAIT_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 5.0
-MOST_ROUNDS = 20  # of putting one partition right, which moves again meanwhile
+MOST_ROUNDS = 20  # of correcting one partition that moves again meanwhile
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Recovered:
+class RecoveredEntry:
     """An entry that was done again, or was found done."""
 
     version: int
@@ -52,17 +52,17 @@ class Recovered:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settled:
-    """The entries that were settled, and where each partition of the log is now."""
+class RecoveryResult:
+    """What was resolved and what was corrected, and where each partition of the log is now."""
 
-    recovered: tuple[Recovered, ...]
-    put_right: tuple[Recovered, ...]
+    resolved: tuple[RecoveredEntry, ...]
+    corrected: tuple[RecoveredEntry, ...]
     placed: Mapping[PartitionValues, Placement]
     taken: frozenset[PartitionValues]  # a late call took them to a placeholder, where another tool has written since
 
 
 class Recovery:
-    """Settles entries in doubt.
+    """Resolves entries in doubt: finds out, or decides, how they ended.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ class Recovery:
         self._layout = opened.layout
         self._claimed = ClaimedEntries(opened)
 
-    def settle(self, version: int, table: Table, *, newest: int) -> Recovered | None:
-        """Confirm an entry that has taken effect; else wait until it is settled, or recover it once its claim is over.
+    def resolve(self, version: int, table: Table, *, newest: int) -> RecoveredEntry | None:
+        """Confirm an entry that has taken effect; else wait until it has ended, or recover it once its claim is over.
 
         Returns when something changed: the caller reads the log again.
         """
@@ -104,17 +104,17 @@ class Recovery:
             return self._rebuild(record.entry, history, table)
         return self.recover(record, table, newest=newest)
 
-    def _rebuild(self, entry: LogEntry, history: History, table: Table) -> Recovered:
+    def _rebuild(self, entry: LogEntry, history: History, table: Table) -> RecoveredEntry:
         """Record an outcome that was lost. Nothing is switched: newer entries have been published over this one."""
         now = self._metastore.get_partitions(table, [one.values for one in entry.partitions])
         outcome, superseded = rebuilt_outcome(history, entry, locations(now))
         self._log.remember_recovery(entry.version)  # its claimant may have died with a call under way
-        settled = next((one.settled_by for one in history.records if one.entry.settles == entry.version), "")
-        self._log.settle(
-            entry.version, outcome, write_id=settled or entry.write_id, superseded=superseded, of=entry.write_id
+        recorded_by = next((one.recorded_by for one in history.records if one.entry.recovers == entry.version), "")
+        self._log.record_outcome(
+            entry.version, outcome, write_id=recorded_by or entry.write_id, superseded=superseded, of=entry.write_id
         )
         logger.warning("version=%d had lost its outcome; newer entries show: %s", entry.version, outcome.value)
-        return Recovered(
+        return RecoveredEntry(
             version=entry.version,
             recovered_as=entry.version,
             outcome=outcome,
@@ -142,17 +142,17 @@ class Recovery:
             self._log.read_state(listed_after=entry.version).unverified
         )
 
-    def _confirm(self, entry: LogEntry) -> Recovered:
+    def _confirm(self, entry: LogEntry) -> RecoveredEntry:
         """Record the outcome in its claimant's place."""
-        outcome = self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
+        outcome = self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
         logger.warning("version=%d was in doubt, and readers see it: %s", entry.version, outcome.value)
-        return Recovered(
+        return RecoveredEntry(
             version=entry.version, recovered_as=entry.version, outcome=outcome, partitions=(), superseded=()
         )
 
     def recover(
         self, record: SlotRecord, table: Table, *, newest: int, behind: Sequence[EntryPartition] = ()
-    ) -> Recovered | None:
+    ) -> RecoveredEntry | None:
         """Do an entry again, partition by partition, as far as no other tool has been there.
 
         Does nothing, and returns ``None``, when somebody else claims the next slot first.
@@ -184,24 +184,24 @@ class Recovery:
         found = self._states(claimed, now)
         superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
         if superseded:
-            logger.warning("version=%s superseded by another tool, left alone: %s", claimed.settles, superseded)
+            logger.warning("version=%s superseded by another tool, left alone: %s", claimed.recovers, superseded)
         chosen = to_switch(found)
         todo = tuple(partition for partition in claimed.partitions if partition.values in chosen)
         lost = self._lost_files(todo, found)
         if lost:
-            logger.warning("version=%s is given up, its files are not there: %s", claimed.settles, lost)
+            logger.warning("version=%s is given up, its files are not there: %s", claimed.recovers, lost)
             undone = {values for values, state in found.items() if state is not PartitionState.DONE}
-            return self._settle(record.entry, claimed, (), tuple(sorted(undone)))
+            return self._record_outcome(record.entry, claimed, (), tuple(sorted(undone)))
         if todo:
             present = {p.values: now[p.values] for p in todo if p.values in now}
             left_to_do = self._claimed.switch(table, replace(claimed, partitions=todo), present, deadline)
             if left_to_do:
                 raise MetastoreError(
-                    f"version {record.entry.version} of {claimed.table} is only half settled: {left_to_do[0]}",
+                    f"version {record.entry.version} of {claimed.table} is only half recovered: {left_to_do[0]}",
                     table=claimed.table,
                     write_id=claimed.write_id,
                 )
-        return self._settle(record.entry, claimed, tuple(partition.values for partition in todo), superseded)
+        return self._record_outcome(record.entry, claimed, tuple(partition.values for partition in todo), superseded)
 
     def _again(self, original: LogEntry, version: int, behind: Sequence[EntryPartition]) -> LogEntry:
         """Return the recover entry. What it replaces stays for as long as the original has scheduled, from now on."""
@@ -215,7 +215,7 @@ class Recovery:
             operation=Operation.RECOVER,
             created_at=created_at,
             base_version=version - 1,
-            settles=original.version,
+            recovers=original.version,
             recovered_write_id=original.recovered_write_id or original.write_id,
             rollback_to=None,
             publish_timeout_seconds=self._opened.config.publish_timeout_seconds,
@@ -225,22 +225,22 @@ class Recovery:
             writer=self._opened.identity,
         )
 
-    def _settle(
+    def _record_outcome(
         self,
         original: LogEntry,
         claimed: LogEntry,
         switched: tuple[PartitionValues, ...],
         superseded: tuple[PartitionValues, ...],
-    ) -> Recovered:
+    ) -> RecoveredEntry:
         """Record the outcome, the original's first: then the recover entry is there to tell of it if we die between."""
         nothing_done = bool(superseded) and len(superseded) == len(claimed.partitions)
         outcome = Outcome.ABANDONED if nothing_done else Outcome.PUBLISHED
         for entry in (original, claimed):
-            self._log.settle(
+            self._log.record_outcome(
                 entry.version, outcome, write_id=claimed.write_id, superseded=superseded, of=entry.write_id
             )
         logger.warning("version=%d recovered as version=%d: %s", original.version, claimed.version, outcome.value)
-        return Recovered(
+        return RecoveredEntry(
             version=original.version,
             recovered_as=claimed.version,
             outcome=outcome,
@@ -248,27 +248,27 @@ class Recovery:
             superseded=superseded,
         )
 
-    def settle_all(self, table: Table) -> Settled:
-        """Settle what is in doubt, and put right what the metastore has applied late, until nothing is left."""
-        done: list[Recovered] = []
-        put_right: list[Recovered] = []
-        rounds: Counter[PartitionValues] = Counter()  # a metastore that was set back has many versions to put right
+    def resolve_all(self, table: Table) -> RecoveryResult:
+        """Resolve what is in doubt, and correct what the metastore has applied late, until nothing is left."""
+        done: list[RecoveredEntry] = []
+        corrected: list[RecoveredEntry] = []
+        rounds: Counter[PartitionValues] = Counter()  # a metastore that was set back has many versions to correct
         while max(rounds.values(), default=0) < MOST_ROUNDS:
-            history, recovered = self.settled_history(table)
+            history, recovered = self.resolved_history(table)
             done += recovered
             placed, taken, again = self._verify(table, history)
             if again is None:
-                return Settled(recovered=tuple(done), put_right=tuple(put_right), placed=placed, taken=taken)
-            put_right += again
+                return RecoveryResult(resolved=tuple(done), corrected=tuple(corrected), placed=placed, taken=taken)
+            corrected += again
             rounds.update((again[0].partitions if again else ()) or list(placed))  # of a mapping it would add values
         raise MetastoreError(
-            f"partitions of {table.name} were put right {MOST_ROUNDS} times, and are elsewhere again: another tool"
+            f"partitions of {table.name} were corrected {MOST_ROUNDS} times, and are elsewhere again: another tool"
             " moves them. Stop it, and call again.",
             table=str(table.name),
         )
 
-    def put_right(self, table: Table, values: Collection[PartitionValues], now: PartitionsNow, state: LogState) -> bool:
-        """Put right what a late call has done to partitions that somebody is about to build on.
+    def correct(self, table: Table, values: Collection[PartitionValues], now: PartitionsNow, state: LogState) -> bool:
+        """Correct what a late call has done to partitions that somebody is about to build on.
 
         Returns whether the caller has to look again. Costs nothing without a recovery: no call of this library was left
         unanswered. After one, these partitions are compared with the newest published entries; and as soon as no call
@@ -294,7 +294,7 @@ class Recovery:
             )
         if Placement.BEHIND not in placed.values():
             return False
-        self._put_right(table, history, placed, now)
+        self._correct(table, history, placed, now)
         return True
 
     def _placed(
@@ -315,8 +315,8 @@ class Recovery:
 
     def _verify(
         self, table: Table, history: History
-    ) -> tuple[Mapping[PartitionValues, Placement], frozenset[PartitionValues], list[Recovered] | None]:
-        """Compare all partitions of the log with the metastore; returns where they are, and what was put right.
+    ) -> tuple[Mapping[PartitionValues, Placement], frozenset[PartitionValues], list[RecoveredEntry] | None]:
+        """Compare all partitions of the log with the metastore; returns where they are, and what was corrected.
 
         In between are those that are left alone: at a placeholder to which another tool has written.
 
@@ -325,7 +325,7 @@ class Recovery:
         now = self._metastore.get_partitions(table, sorted(history.current))
         placed, taken = self._placed(history, history.current, now)
         if Placement.BEHIND in placed.values():
-            again = self._put_right(table, history, placed, now)
+            again = self._correct(table, history, placed, now)
             return placed, taken, [again] if again else []
         if not taken and self._can_verify(history):
             self._log.forget_recoveries(history.unverified or ())
@@ -345,31 +345,31 @@ class Recovery:
                 return Location.parse(whole_table.location).same_place(Location.parse(partitions[0].new_location))
         return True
 
-    def settled_history(self, table: Table) -> tuple[History, tuple[Recovered, ...]]:
-        """Settle every publish in doubt, oldest first, and return the log as it is then, with what was done."""
-        done: list[Recovered] = []
+    def resolved_history(self, table: Table) -> tuple[History, tuple[RecoveredEntry, ...]]:
+        """Resolve every publish in doubt, oldest first, and return the log as it is then, with what was done."""
+        done: list[RecoveredEntry] = []
         history = self._log.read_history()
         while history.publishes_in_doubt:
             oldest = history.publishes_in_doubt[0].entry.version
-            recovered = self.settle(oldest, table, newest=history.newest)
+            recovered = self.resolve(oldest, table, newest=history.newest)
             done += [recovered] if recovered else []
             history = self._log.read_history()
         return history, tuple(done)
 
     def history_for(self, table: Table, *, dry_run: bool) -> tuple[History, tuple[str, ...]]:
-        """Return the log with nothing in doubt, and what was settled for that; a dry run settles nothing."""
+        """Return the log with nothing in doubt, and what was resolved for that; a dry run resolves nothing."""
         if not dry_run:
-            history, done = self.settled_history(table)
+            history, done = self.resolved_history(table)
             return history, tuple(f"version {one.version} was in doubt: {one.outcome.value} now" for one in done)
         history = self._log.read_history()
         versions = [record.entry.version for record in history.publishes_in_doubt]
         return history, tuple(
-            f"version {one} is in doubt: settling it comes first, and may change this" for one in versions
+            f"version {one} is in doubt: resolving it comes first, and may change this" for one in versions
         )
 
-    def _put_right(
+    def _correct(
         self, table: Table, history: History, placed: Mapping[PartitionValues, Placement], now: PartitionsNow
-    ) -> Recovered | None:
+    ) -> RecoveredEntry | None:
         """Undo a call that the metastore applied late: point partitions to where the newest published entry has them.
 
         One entry at a time is done again; the caller reads the log and calls again until nothing is behind.

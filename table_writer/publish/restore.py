@@ -77,10 +77,10 @@ class Restore:
         OutcomeUnknownError, MetastoreError, StorageError
             As for a write.
         """
-        settled: tuple[str, ...] = ()
+        resolved: tuple[str, ...] = ()
         while True:
             history, notes = self._recovery.history_for(table, dry_run=dry_run)
-            settled += notes
+            resolved += notes
             wanted = {
                 values: placed.partition.new_location
                 for values, placed in sorted(history.current.items())
@@ -99,7 +99,7 @@ class Restore:
                 partitions=partitions,
                 not_there=not_there | unsure,
                 present_count=len(now) - len(lost),
-                notes=settled,
+                notes=resolved,
             )
             if dry_run or not partitions:
                 return found
@@ -109,7 +109,7 @@ class Restore:
             deadline = Deadline(self._opened.config.publish_timeout_seconds)
             if self._claimed.claim(entry):
                 notes = self._claimed.carry_out(table, entry, lost, deadline)
-                return replace(found, version=entry.version, notes=settled + notes)
+                return replace(found, version=entry.version, notes=resolved + notes)
 
     def _was_made_again(self, values: PartitionValues, now: Partition) -> bool:
         """Whether this is an unpartitioned table, back at its root: made again it exists, without its rows."""

@@ -77,10 +77,10 @@ class Rollback:
             As for a write.
         """
         first: dict[PartitionValues, str | None] | None = None
-        settled: tuple[str, ...] = ()
+        resolved: tuple[str, ...] = ()
         while True:
             history, notes = self._recovery.history_for(table, dry_run=dry_run)
-            settled += notes
+            resolved += notes
             _require_version(history, version, table)
             _require_known(history, version, chosen, table)
             targets = _targets(history, version, chosen, table)
@@ -91,7 +91,7 @@ class Rollback:
             first = before
             partitions = self._checked(history, table, targets, now)
             if dry_run or not partitions:
-                return Republished(version=None, partitions=partitions, notes=settled)
+                return Republished(version=None, partitions=partitions, notes=resolved)
             entry = self._entry(history, table, version, partitions, now)
             checked, now = now, self._opened.metastore.get_partitions(table, list(targets))
             if locations(checked) != locations(now):
@@ -99,7 +99,7 @@ class Rollback:
             self._opened.log.remember_rollback(entry.version)
             deadline = Deadline(self._opened.config.publish_timeout_seconds)
             if self._claimed.claim(entry):
-                notes = settled + self._claimed.carry_out(table, entry, now, deadline)
+                notes = resolved + self._claimed.carry_out(table, entry, now, deadline)
                 return Republished(version=entry.version, partitions=partitions, notes=notes)
 
     def _checked(

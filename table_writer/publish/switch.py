@@ -62,7 +62,7 @@ STATISTICS: Final = frozenset(
     {"numRows", "rawDataSize", "spark.sql.statistics.numRows", "spark.sql.statistics.totalSize"}
 )
 
-ABANDON_SECONDS: Final = 5.0  # giving up is one put; with less time left, recovery settles the entry
+ABANDON_SECONDS: Final = 5.0  # giving up is one put; with less time left, recovery resolves the entry
 
 
 def locations(now: PartitionsNow) -> dict[PartitionValues, str]:
@@ -121,7 +121,7 @@ class Switch:
                 added = [self._added(entry, partition) for partition in entry.partitions if _stays(partition)]
                 self._metastore.add_partitions(table, added, before_send=in_time)
         except MetastoreError as error:
-            self._settle(table, entry, error)
+            self._read_back(table, entry, error)
         return self._drop(table, entry, in_time)
 
     def _alter(self, table: Table, entry: LogEntry, now: PartitionsNow, in_time: Callable[[], None]) -> None:
@@ -200,7 +200,7 @@ class Switch:
                 write_id=entry.write_id,
             )
 
-    def _settle(self, table: Table, entry: LogEntry, error: MetastoreError) -> None:
+    def _read_back(self, table: Table, entry: LogEntry, error: MetastoreError) -> None:
         """Look whether a call that failed took effect after all."""
         try:
             now = self._metastore.get_partitions(table, [partition.values for partition in entry.partitions])
@@ -229,7 +229,7 @@ def outcome_unknown(entry: LogEntry, error: TableWriterError) -> OutcomeUnknownE
     """Return the error for an unknown outcome, with what to do."""
     return OutcomeUnknownError(
         f"it is not known whether write {entry.write_id} of {entry.table} was published (version {entry.version}):"
-        f" {error.message} Do not retry and do not delete anything; its files are kept. To settle it, run"
+        f" {error.message} Do not retry and do not delete anything; its files are kept. To resolve it, run"
         f" `table-writer recover {entry.table}` or TableWriter(spark).recover({entry.table!r}); the next write of these"
         f" partitions would do so too, once {entry.publish_timeout_seconds:g} s have passed.",
         table=entry.table,
@@ -325,7 +325,7 @@ class ClaimedEntries:
             The metastore refused; nothing changed, and the entry is on record as abandoned.
         """
         notes = self.switch(table, entry, now, deadline)
-        return notes or self._settle(entry)
+        return notes or self._record_published(entry)
 
     def switch(self, table: Table, entry: LogEntry, now: PartitionsNow, deadline: Deadline) -> tuple[str, ...]:
         """Do only the switch; the caller records the outcome, unless something is left to do."""
@@ -349,13 +349,13 @@ class ClaimedEntries:
             return False
         return record.outcome is Outcome.PUBLISHED and not record.superseded
 
-    def _settle(self, entry: LogEntry) -> tuple[str, ...]:
+    def _record_published(self, entry: LogEntry) -> tuple[str, ...]:
         """Record the outcome. Readers have switched already, so nothing that fails here is a failure of the write."""
         try:
-            self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
+            self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
         except TableWriterError as error:
             logger.warning("write_id=%s published, but its outcome was not recorded: %s", entry.write_id, error)
-            return (f"published, but the log could not record it ({error.message}); the next write settles it.",)
+            return (f"published, but the log could not record it ({error.message}); the next write resolves it.",)
         return ()
 
     def give_up(self, entry: LogEntry, deadline: Deadline, refusal: TableWriterError) -> None:
@@ -367,7 +367,9 @@ class ClaimedEntries:
         if not deadline.allows(ABANDON_SECONDS):
             raise outcome_unknown(entry, refusal) from refusal
         try:
-            stands = self._log.settle(entry.version, Outcome.ABANDONED, write_id=entry.write_id, of=entry.write_id)
+            stands = self._log.record_outcome(
+                entry.version, Outcome.ABANDONED, write_id=entry.write_id, of=entry.write_id
+            )
         except TableWriterError as failure:
             logger.warning("write_id=%s giving up failed: %s", entry.write_id, failure)
             raise outcome_unknown(entry, refusal) from refusal

@@ -84,7 +84,7 @@ class ObjectStore(Protocol):
     def put_if_absent(self, key: str, body: bytes) -> bool:
         """Store an object unless the key exists: exactly one of several racing callers gets ``True``.
 
-        A response that was lost and retried is settled by reading back: a body equal to ours counts as ours, so
+        A response that was lost and retried is decided by reading back: a body equal to ours counts as ours, so
         callers put something of their own into it. After a ``StorageError`` it is open whether the object was stored.
 
         Raises

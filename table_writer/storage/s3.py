@@ -58,7 +58,7 @@ READ_ATTEMPTS: Final = 4
 
 PAUSE_SECONDS: Final = 0.2  # doubled with each attempt
 
-UNSETTLED: Final = frozenset({0, 409, 412, 500, 502, 503, 504})  # a put with such an answer (0: none) may be stored
+MAY_BE_STORED: Final = frozenset({0, 409, 412, 500, 502, 503, 504})  # a put with such an answer (0: none) may be stored
 
 
 class S3Store:
@@ -133,7 +133,7 @@ class S3Store:
                     raise self._no_conditional_puts() from error
                 failure = storage_error(error, self._settings.bucket, key)
                 failure.__cause__ = error
-                if http_status(error) not in UNSETTLED:
+                if http_status(error) not in MAY_BE_STORED:
                     raise failure from error
                 present = self.get(key)
                 if present is not None:

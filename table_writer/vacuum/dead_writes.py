@@ -48,9 +48,9 @@ class Traces:
         return max(0.0, (self.now - upload.initiated_at).total_seconds())
 
     def leftover_uploads(self, history: History) -> tuple[UploadInfo, ...]:
-        """Return uploads that late attempts of settled writes have left: no claim of theirs is in doubt any more."""
-        settled = history.claimed_ids - history.ids_in_doubt - self.registered.keys()
-        return tuple(upload for write_id in sorted(settled) for upload in self.uploads.get(write_id, ()))
+        """Return uploads that late attempts of ended writes have left: no claim of theirs is in doubt any more."""
+        ended = history.claimed_ids - history.ids_in_doubt - self.registered.keys()
+        return tuple(upload for write_id in sorted(ended) for upload in self.uploads.get(write_id, ()))
 
     @property
     def staged_ids(self) -> frozenset[str]:

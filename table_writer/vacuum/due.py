@@ -41,7 +41,7 @@ class Ages:
     dead_write_seconds
         Since the last sign of life of a write.
     history_seconds
-        Since an entry was settled on which nothing depends any more.
+        Since an entry ended on which nothing depends any more.
     least_seconds
         Nothing that readers have seen goes earlier, whatever was scheduled.
     """
@@ -109,7 +109,7 @@ class InUse:
 
 
 def in_use(history: History, partitions: Iterable[Partition]) -> InUse:
-    """Return where readers look or may look: by the metastore now, and by the log's newest and unsettled entries."""
+    """Return where readers look or may look: by the metastore now, and by newest entries and those in doubt."""
     live = set()
     for partition in partitions:
         try:
@@ -146,7 +146,7 @@ def due(history: History, used: InUse, ages: Ages, staged: Collection[str] = ())
             hours = (wanted_seconds - left.age_seconds) / 3600
             kept.append(Kept(left.location, f"its retention lasts {hours:.1f} more hours"))
         elif is_used(used, left):
-            kept.append(Kept(left.location, "readers may look there: the metastore or an unsettled entry names it"))
+            kept.append(Kept(left.location, "readers may look there: the metastore, or an entry in doubt, names it"))
         elif write_id in staged:
             kept.append(Kept(left.location, "the write is staged, and has not expired"))
         elif write_id is not None or (left.objects and history.layout.root.contains(left.location)):

@@ -1,4 +1,4 @@
-"""The order of a vacuum: look, decide, claim, look again, delete, settle. No other code deletes what was published."""
+"""The order of a vacuum: look, decide, claim, look again, delete, record. No other code deletes what was published."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ class Vacuum:
         if not deadline.allows(CHUNK_SECONDS):
             failures.append("the time of this vacuum's claim is over; run it again for the rest")
         if not failures and not spared:  # else it stays in doubt, and the next vacuum takes over
-            self._settle(entry, history)
+            self._record_outcomes(entry, history)
         return replace(
             plan,
             version=entry.version,
@@ -340,7 +340,7 @@ class Vacuum:
             failed += self._delete(entry, [*checks, *keys])
         yield from failed
 
-    def _settle(self, entry: LogEntry, history: History) -> None:
+    def _record_outcomes(self, entry: LogEntry, history: History) -> None:
         """Record this vacuum as carried out, and earlier ones that died and whose locations it has deleted."""
         done = {Location.parse(deleted.location).place for deleted in entry.deletes}
         for record in history.in_doubt:
@@ -348,11 +348,11 @@ class Vacuum:
                 places = {left.location.place for left in history.outstanding(record.entry)}
                 if places <= done:
                     of = record.entry.write_id
-                    self._log.settle(record.entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=of)
-        self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
+                    self._log.record_outcome(record.entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=of)
+        self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
 
     def _tidied(self, plan: Vacuumed) -> Vacuumed:
-        """Remove what needs no claim: late uploads of settled writes, stale registrations, entries."""
+        """Remove what needs no claim: late uploads of writes that ended, stale registrations, entries."""
         failures = [*plan.failures, *self._abort(plan.leftover_uploads)]
         failures += self._delete(None, plan.stale_registrations)
         try:

@@ -86,7 +86,7 @@ class StagedWrites:
     def find_unpublished(self, write_id: str, *, dry_run: bool = False) -> FoundStaged:
         """Return one that is to be published; it may have been published a moment ago, which publishing finds out.
 
-        A dry run settles nothing for that.
+        A dry run resolves nothing for that.
 
         Raises
         ------
@@ -95,14 +95,14 @@ class StagedWrites:
         InvalidInputError
             As :meth:`find`; or it was published, and rolled back since.
         MetastoreError, StorageError, OutcomeUnknownError
-            It was about to be published, and that could not be settled.
+            It was about to be published, and that could not be resolved.
         """
         try:
             return self.find(write_id)
         except InvalidInputError:
             history = self._opened.log.read_history()
             if write_id in history.ids_in_doubt and not dry_run:
-                history, _ = Recovery(self._opened).settled_history(self._opened.table)
+                history, _ = Recovery(self._opened).resolved_history(self._opened.table)
             published = history.publication(write_id)
             if published is None:
                 raise

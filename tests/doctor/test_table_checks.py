@@ -48,22 +48,22 @@ def test_entries_in_doubt_are_found_once_their_claim_is_over(world: World) -> No
     (finding,) = of_check(world.services(), "log")
     assert finding.status == "warning"
     assert finding.advice == "table-writer recover mart.orders"
-    Recovery(world.services()).settled_history(world.table)
+    Recovery(world.services()).resolved_history(world.table)
     assert status_of(world.services(), "log") == "ok"
 
 
-@pytest.mark.parametrize("hint", [0, 1, 2])
-def test_a_hint_that_is_ahead_of_the_log_harms_nobody(world: World, hint: int) -> None:
-    world.store.put(world.layout.settled_key, json.dumps({"version": hint}).encode())
-    assert status_of(world.services(), "settled hint") == "ok"
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_checkpoint_that_is_ahead_of_the_log_harms_nobody(world: World, version: int) -> None:
+    world.store.put(world.layout.checkpoint_key, json.dumps({"version": version}).encode())
+    assert status_of(world.services(), "checkpoint") == "ok"
 
 
-def test_a_hint_far_behind_costs_every_plan(world: World) -> None:
+def test_a_checkpoint_far_behind_costs_every_plan(world: World) -> None:
     for _ in range(101):
         world.write({"1": frozenset({1})})
-    assert status_of(world.services(), "settled hint") == "ok"
-    world.store.delete([world.layout.settled_key])
-    (finding,) = of_check(world.services(), "settled hint")
+    assert status_of(world.services(), "checkpoint") == "ok"
+    world.store.delete([world.layout.checkpoint_key])
+    (finding,) = of_check(world.services(), "checkpoint")
     assert finding.status == "warning"
     assert "lists 102 entries" in finding.message
 

@@ -135,7 +135,7 @@ def test_a_restore_that_loses_its_slot_looks_again(world: World) -> None:
 
 
 @pytest.mark.parametrize("operation", ["rollback", "restore"])
-def test_what_is_in_doubt_is_settled_first_and_a_dry_run_only_says_so(world: World, operation: str) -> None:
+def test_what_is_in_doubt_is_resolved_first_and_a_dry_run_only_says_so(world: World, operation: str) -> None:
     world.write(NEW)
     with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
         world.write({"d2": frozenset({30})})

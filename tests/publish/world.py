@@ -147,7 +147,7 @@ class TableWorld:
             layout=self.layout,
             schema="",
             base_version=state.newest,
-            hint=state.listed_after,
+            checkpoint=state.listed_after,
             in_doubt=state.in_doubt,
             created_at=datetime.now(UTC),
             log_id=log_id,
