@@ -89,22 +89,10 @@ WORST_FIRST: Final = ("error", "warning", "note", "ok")
 
 
 def examine(opened: OpenTable, spark_conf: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
-    """Run every check, and return what they found, worst first.
+    """Run every check, and return what they found, worst first. Spark's settings need ``spark_conf``.
 
     Two checks of the store put and delete objects and uploads of their own, under a key that nothing else uses; all
-    others only read.
-
-    Parameters
-    ----------
-    opened
-        The table.
-    spark_conf
-        Spark's settings (``spark.*``, ``spark.hadoop.*``); without them they are not checked.
-
-    Returns
-    -------
-    tuple of Finding
-        A check that cannot be made is an error among them. Nothing of this library is raised.
+    others only read. A check that cannot be made is an error among the findings: nothing of this library is raised.
     """
     subject = Subject(opened, spark_conf)
     checks = CHECKS if spark_conf is None else {**CHECKS, **SPARK_CHECKS}

@@ -149,7 +149,7 @@ class History:
         }
 
     def _may_have_come_late(self, record: SlotRecord) -> bool:
-        """Whether a call of an entry was left unanswered, unseen since; so it was where an outcome was rebuilt."""
+        """Whether a call of an entry was left unanswered and may have come unseen, as where an outcome was rebuilt."""
         if record.recorded_by != record.entry.write_id:
             return record.recorded_by in self._unverified_ids
         is_rebuilt = record.entry.operation is not Operation.RECOVER
@@ -162,17 +162,17 @@ class History:
 
     @cached_property
     def claimed_ids(self) -> frozenset[str]:
-        """Return the writes that ever claimed an entry: their files belong to the log."""
+        """The writes that ever claimed an entry: their files belong to the log."""
         return self._ids_of(self.records)
 
     @cached_property
     def published_ids(self) -> frozenset[str]:
-        """Return the writes that readers look at, have looked at, or may look at once an entry is resolved."""
+        """The writes that readers look at, have looked at, or may look at once an entry is resolved."""
         return self._ids_of(record for record in self.records if record.outcome is not Outcome.ABANDONED)
 
     @cached_property
     def ids_in_doubt(self) -> frozenset[str]:
-        """Return the writes whose files an entry in doubt names."""
+        """The writes whose files an entry in doubt names."""
         return self._ids_of(self.in_doubt)
 
     def in_use(self) -> frozenset[Place]:
@@ -190,13 +190,12 @@ class History:
         return frozenset(places)
 
     def placement(self, values: PartitionValues, location: str | None) -> Placement:
-        """Compare where the metastore points now, ``None`` if the partition does not exist, with the log.
+        """Compare the metastore's location of a partition, ``None`` if it does not exist, with the log.
 
-        A location of this library is behind whenever it is an older one. What others can bring about too, a partition
-        that is gone or back at files of other tools, is behind only if a call of ours for that was never answered, the
-        partition was published since, and nobody has looked after the day in which the call could come. Otherwise
-        somebody did it on purpose. A placeholder that no older entry names is as good as no partition: a refused
-        publish has added it.
+        An older location of this library is always behind. Others, too, can drop a partition, or point it back at files
+        of other tools. That is behind only if a call of ours that did the same was never answered, the partition was
+        published since, and nobody has looked after the day in which the call could come. Else somebody did it on
+        purpose. A placeholder that no older entry names counts as no partition: a refused publish has added it.
         """
         newest = self.current[values]
         wanted = newest.partition.new_location
@@ -218,11 +217,11 @@ class History:
         return Placement.BEHIND if None in theirs else Placement.MISSING
 
     def state_at(self, version: int) -> dict[PartitionValues, StateThen]:
-        """Return where each partition that was changed later was after ``version``.
+        """Return where each partition that was changed after ``version`` was at ``version``.
 
-        It was where the newest published entry up to then had put it. Before the first such entry it was where the
-        first later one found it. If entries in between were trimmed, and no other entry bears the location out, it is
-        not known.
+        It was where the newest published entry up to then had put it; before the first such entry, where the first
+        later one found it. If entries in between were trimmed, and no other entry confirms the location, it is not
+        known.
         """
         present = {record.entry.version for record in self.records}
         before = History(self.layout, [record for record in self.records if record.entry.version <= version]).current
@@ -293,7 +292,7 @@ class History:
         return is_left and location.place not in self.doomed
 
     def outstanding(self, vacuum: LogEntry) -> tuple[Left, ...]:
-        """Return what a vacuum names and has not deleted, as far as readers have not been there again since."""
+        """Return what a vacuum names and has not deleted, unless readers have been there again since."""
         named = (one for one in vacuum.deletes if not one.kept)
         found = ((self.left.get(self._location(one.location).place), one.replaced_by) for one in named)
         return tuple(left for left, replaced_by in found if left is not None and left.left_by == replaced_by)
@@ -360,14 +359,14 @@ class History:
                 self._leave(self._location(partition.new_location), record, bytes=partition.bytes)
 
     def _come_to(self, location: Location) -> None:
-        """Take note that readers look there: at files of a write whose earlier entry may have been abandoned, too."""
+        """Note that readers look at a location, which may belong to a write whose earlier entry was abandoned."""
         self.left.pop(location.place, None)
         write_id = self.layout.write_id_of(location)
         if write_id is not None:
             self.left.pop(self.layout.data(write_id).place, None)
 
     def _location(self, text: str) -> Location:
-        """Read a location; entries name the same ones again and again."""
+        """Parse a location, each text once: entries name the same ones again and again."""
         found = self._locations.get(text)
         if found is None:
             found = self._locations[text] = Location.parse(text)

@@ -48,12 +48,8 @@ class OpenTable:
     ----------
     table
         As the metastore described it when it was opened.
-    layout
-        Paths below its root.
-    store, store_settings
-        Where its files are, and how executors open that for themselves.
-    metastore
-        Of the table.
+    store_settings
+        How executors open the store for themselves.
     session, config
         What the Spark session or Hadoop's settings say, and what the user says beside them.
     sleep
@@ -94,20 +90,10 @@ class OpenTable:
         return Owner.of(self.table, self.metastore.uri)
 
     def require_new_key(self, key: str, *, in_order: bool = False) -> LogState | None:
-        """Refuse an idempotency key that was published before.
+        """Refuse an idempotency key that was published before, with ``RepeatedError``; ``None`` without a key.
 
-        Returns
-        -------
-        LogState or None
-            What a plan builds on: the log as it was before the look, so that an entry with the key that is published
-            later is met at the claim. ``None`` without a key.
-
-        Raises
-        ------
-        RepeatedError
-            It was.
-        InvalidInputError
-            The files below the root are another table's.
+        Returns what a plan builds on: the log as it was before the look. So an entry with the key that is published
+        later is met at the claim.
         """
         if not key:
             return None
@@ -121,10 +107,7 @@ class OpenTable:
     def state_to_build_on(self, log_id: str, seen: LogState | None = None) -> LogState:
         """Return the log as a plan builds on it: as an earlier look of the same call found it, else as it is now.
 
-        Raises
-        ------
-        ConflictError
-            That look was at another log, which somebody has deleted since.
+        Raises ``ConflictError`` if that look was at another log, which somebody has deleted since.
         """
         self.log.expect(log_id)
         if seen is None:
@@ -138,13 +121,7 @@ class OpenTable:
         return seen
 
     def published_with_key(self, key: str, *, in_order: bool = False) -> LogEntry | None:
-        """Return the published entry with an idempotency key, ``None`` for none and for no key.
-
-        Raises
-        ------
-        InvalidInputError
-            The files below the root are another table's.
-        """
+        """Return the published entry with an idempotency key, ``None`` for none and for no key."""
         if not key:
             return None
         self.require_owner()
@@ -160,13 +137,7 @@ class OpenTable:
         return tuple(shown_name(self.table, one) for one in sorted(values))
 
     def partition_values(self, names: Collection[str] | None) -> tuple[PartitionValues, ...] | None:
-        """Read partition names as Hive spells them; ``None`` stands for all partitions.
-
-        Raises
-        ------
-        InvalidInputError
-            A name is none of this table's, or there is no name.
-        """
+        """Read partition names as Hive spells them; ``None`` stands for all partitions."""
         if names is None:
             return None
         columns = [column.name for column in self.table.partition_columns]
@@ -192,13 +163,7 @@ class OpenTable:
         return self.config.retention if of_table is None else of_table
 
     def require_properties(self) -> None:
-        """Refuse a table whose properties ask this library for something that it does not understand.
-
-        Raises
-        ------
-        InvalidInputError
-            One has a name that looks like this library's and is none, or a value that is no number of hours.
-        """
+        """Refuse a table with a property of this library's prefix that is unknown, or that is no number of hours."""
         for name, meant in unknown_properties(self.table.parameters).items():
             raise InvalidInputError(
                 f"table_writer knows no table property {name}{meant or '.'} Take it away, or spell it right: ALTER"
@@ -209,13 +174,7 @@ class OpenTable:
             self.hours_property(name)
 
     def hours_property(self, name: str) -> timedelta | None:
-        """Return a table property that is a number of hours, ``None`` if the table does not have it.
-
-        Raises
-        ------
-        InvalidInputError
-            It is no number, negative, or more than a hundred years.
-        """
+        """Return a table property that is a number of hours, ``None`` if the table does not have it."""
         text = self.table.parameters.get(name)
         if text is None:
             return None

@@ -109,12 +109,9 @@ class FoundRegistration:
     def parse(
         cls, write_id: str, key: str, stored: StoredObject, allowance: Allowance | None = None
     ) -> FoundRegistration:
-        """Read the sign of a running write; of what cannot be read its age still tells.
+        """Read the registration of a running write. One that cannot be read still has its age.
 
-        Raises
-        ------
-        InvalidInputError
-            It does not fit into what the reading that it belongs to may take.
+        Raises ``InvalidInputError`` if it does not fit into what the reading that it belongs to may take.
         """
         return cls._of(write_id, key, stored, _fields(key, stored.body, allowance or Allowance()))
 
@@ -149,20 +146,14 @@ class FoundRegistration:
         return self.expires_after_seconds is not None
 
     def record(self, layout: TableLayout) -> StagedRecord:
-        """Read what was staged.
-
-        Raises
-        ------
-        InvalidInputError
-            It cannot be read.
-        """
+        """Read what was staged; ``InvalidInputError`` if it cannot be read."""
         return StagedRecord.from_fields(self.staged, layout=layout, write_id=self.write_id)
 
     def is_dead(self, older_than_seconds: float) -> bool:
         """Whether nothing will come of the write any more.
 
-        It has missed several heartbeats and is older than asked for; or its process ran on this very machine and is
-        gone. A staged write is dead once it has expired, whoever staged it.
+        A running one is dead if it has missed several heartbeats and is older than asked for, or if its process ran on
+        this very machine and is gone. A staged write is dead once it has expired, whoever staged it.
         """
         if self.expires_after_seconds is not None:
             return self.age_seconds > self.expires_after_seconds
@@ -177,7 +168,7 @@ class FoundRegistration:
 
 
 def read_registrations(store: ObjectStore, layout: TableLayout) -> dict[str, FoundRegistration]:
-    """Read what is registered of all writes that are running, staged or dead, by ``write_id``.
+    """Read the registrations of all writes that are running, staged or dead, by ``write_id``.
 
     Running ones are listed first: a write that is staged meanwhile is found in one of the two lists.
     """
@@ -190,7 +181,7 @@ def read_registrations(store: ObjectStore, layout: TableLayout) -> dict[str, Fou
 def read_registration(
     store: ObjectStore, layout: TableLayout, write_id: str, allowance: Allowance | None = None
 ) -> FoundRegistration | None:
-    """Read what is registered of one write, ``None`` if nothing is; once it is staged, nothing else counts."""
+    """Read the registration of one write, ``None`` if there is none; once it is staged, nothing else counts."""
     for key, parse in (
         (layout.staged_key(write_id), FoundRegistration.parse_staged),
         (layout.registration_key(write_id), FoundRegistration.parse),
@@ -215,7 +206,7 @@ def put_staged(store: ObjectStore, record: StagedRecord) -> None:
 
 
 def write_id_of_check(layout: TableLayout, key: str) -> str | None:
-    """Return the write that a result of checks is of, ``None`` if the key is none."""
+    """Return the write whose check results are at a key, ``None`` if the key is none of such."""
     found = CHECK.fullmatch(key.removeprefix(layout.all_staged.key))
     return found and found["write_id"]
 
@@ -236,10 +227,7 @@ def put_check_results(store: ObjectStore, layout: TableLayout, write_id: str, re
 def read_check_results(store: ObjectStore, keys: Collection[str]) -> tuple[CheckResult, ...]:
     """Read what checks have found, oldest first by the store's clock.
 
-    Raises
-    ------
-    InvalidInputError
-        One of the objects cannot be read: it may say that the rows are wrong.
+    Raises ``InvalidInputError`` if one of the objects cannot be read: it may say that the rows are wrong.
     """
     stored = sorted(
         (found for found in map(store.get, keys) if found is not None),
@@ -339,17 +327,7 @@ def remove_registration(store: ObjectStore, keys: Collection[str], write_id: str
 
 
 class Heartbeat:
-    """Renews an object from :meth:`start` to :meth:`stop`; no two hosts' clocks are ever compared.
-
-    Parameters
-    ----------
-    store, key, body
-        What is put.
-    every_seconds
-        How often.
-    write_id
-        For log lines and the thread's name.
-    """
+    """Puts an object again and again from :meth:`start` to :meth:`stop`; no two hosts' clocks are ever compared."""
 
     def __init__(self, store: ObjectStore, key: str, body: bytes, *, every_seconds: float, write_id: str) -> None:
         self._store = store
@@ -373,7 +351,7 @@ class Heartbeat:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process made it: only then what it shows to be alive is this process's to end."""
+        """Whether this process made it: a forked child must not end what shows its parent to be alive."""
         return self._process is this_process()
 
     def _renew(self) -> None:

@@ -38,7 +38,7 @@ def abort_uploads(store: ObjectStore, uploads: Iterable[UploadInfo], *, threads:
 
 
 def delete_keys(store: ObjectStore, keys: Iterable[str]) -> Removed:
-    """Delete objects, 1,000 a request; of a batch that fails it is not known how many are gone: none is counted."""
+    """Delete objects, 1,000 a request; of a batch that fails nobody knows how many are gone: none is counted."""
 
     def delete(batch: list[str]) -> int:
         store.delete(batch)

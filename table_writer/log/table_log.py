@@ -77,17 +77,7 @@ class _StoredOutcome:
 
 
 class TableLog:
-    """The log of one table.
-
-    Parameters
-    ----------
-    store
-        The store that holds the table root.
-    layout
-        Paths below the table root.
-    memory_bytes
-        How much memory one reading of the log may take.
-    """
+    """The log of one table; ``memory_bytes`` is how much memory one reading of it may take."""
 
     def __init__(self, store: ObjectStore, layout: TableLayout, *, memory_bytes: int = MAX_MEMORY_BYTES) -> None:
         self.store = store
@@ -108,12 +98,8 @@ class TableLog:
     def read_state(self, *, listed_after: int | None = None, allow_lost: bool = False) -> LogState:
         """List the log: two requests, or one when the caller knows a checkpoint.
 
-        Parameters
-        ----------
-        listed_after
-            A version up to which nothing was in doubt at an earlier look; read from the store by default.
-        allow_lost
-            Return a log of which entries are lost, too: to look at it, or to declare the loss.
+        ``listed_after`` is a version up to which nothing was in doubt at an earlier look; by default the stored
+        checkpoint. ``allow_lost`` also returns a log of which entries are lost: to look at it, or to declare the loss.
 
         Raises
         ------
@@ -139,9 +125,12 @@ class TableLog:
         return state
 
     def _list(self, start: int) -> LogState:
-        """List from a checkpoint on, itself included: it is there unless the log was deleted.
+        """List from a checkpoint on.
 
-        An outcome whose entry is gone takes its slot up, too: who claimed it again would find that it has ended.
+        The checkpoint's own version is listed too: it is there unless the log was deleted.
+
+        An outcome whose entry is gone takes up its slot as well: whoever claimed the slot again would find that it has
+        ended.
         """
         entries: set[int] = set()
         outcomes: set[int] = set()
@@ -244,17 +233,9 @@ class TableLog:
     def read_history(self, state: LogState | None = None) -> History:
         """Read every record that is left in the log: two requests an entry, several at once.
 
-        Entries that a vacuum trims meanwhile are left out: nothing depends on them.
-
-        Parameters
-        ----------
-        state
-            What a listing of the whole log has just shown; by default it is listed now.
-
-        Raises
-        ------
-        InvalidInputError
-            An entry cannot be read, or all of them take more memory than they may; it is named.
+        Entries that a vacuum trims meanwhile are left out: nothing depends on them. ``state`` is what a listing of the
+        whole log has just shown; by default it is listed now. Raises ``InvalidInputError`` if an entry cannot be read,
+        or if all of them take more memory than they may.
         """
         allowance = Allowance(self._memory_bytes)
         state = state or self.read_state(listed_after=0)
@@ -266,18 +247,10 @@ class TableLog:
     def find_key(self, key: str, state: LogState | None = None, *, in_order: bool = False) -> LogEntry | None:
         """Return the published entry with an idempotency key, ``None`` if there is none that counts.
 
-        Reads back from the newest entry, more at a time the further it gets.
-
-        Parameters
-        ----------
-        key
-            Not empty.
-        state
-            Of the whole log, where it is known.
-        in_order
-            It is a stream's ``query/batch``, and batches come in order: reading ends at an earlier batch of the stream,
-            which is usually the newest entry. Without it, and as long as the log knows a rollback, after which batches
-            come again, the whole log may be read.
+        Reads back from the newest entry, more at a time the further it gets. ``in_order`` says that the key is a
+        stream's ``query/batch``. Batches come in order, so reading ends at an earlier batch of the stream, which is
+        usually the newest entry. Without it, and while the log knows a rollback, after which batches come again, the
+        whole log may be read.
         """
         state = state or self.read_state(listed_after=0)
         waiting = sorted(state.versions)
@@ -298,13 +271,7 @@ class TableLog:
         return None
 
     def read(self, version: int) -> SlotRecord:
-        """Read one entry with its outcome.
-
-        Raises
-        ------
-        InvalidInputError
-            The entry is not there, or not valid.
-        """
+        """Read one entry with its outcome; ``InvalidInputError`` if it is not there, or not valid."""
         record = self.find(version)
         if record is None:
             raise InvalidInputError(f"log entry {version} below {self._layout.root} is not there any more")
@@ -313,12 +280,7 @@ class TableLog:
     def find(self, version: int, allowance: Allowance | None = None) -> SlotRecord | None:
         """Read one entry with its outcome, ``None`` if it is not there any more.
 
-        Parameters
-        ----------
-        version
-            Its slot.
-        allowance
-            Of the reading that it belongs to; what was read before, and is kept, takes nothing of it.
+        A record that has ended is kept, and reading it again takes nothing of the allowance.
         """
         allowance = allowance or Allowance(self._memory_bytes)
         if version in self._ended_records:
@@ -346,14 +308,8 @@ class TableLog:
     def seen_row_bytes(self, state: LogState, schema: str) -> int:
         """Return how wide the rows of the last write were, 0 if that is not known: one request, seldom more.
 
-        Only speed depends on it: an entry that cannot be read is reported by those who need it.
-
-        Parameters
-        ----------
-        state
-            What a listing of the log has shown.
-        schema
-            Of the data columns, as entries keep it: rows of other columns say nothing.
+        Rows of another ``schema`` say nothing. Only speed depends on it: an entry that cannot be read is reported by
+        those who need it.
         """
         for version in sorted(state.versions, reverse=True)[:RECENT_ENTRIES]:
             stored = self.store.get(self._layout.entry_key(version))
@@ -421,7 +377,7 @@ class TableLog:
     def trim(self, versions: Iterable[int]) -> None:
         """Delete entries on which nothing depends any more.
 
-        First of all a mark says so: an entry above it that is gone is lost. The entry goes before its outcome: an entry
+        First a mark says so: an entry above it that is gone is lost. An entry goes before its outcome, since an entry
         without an outcome would be in doubt.
         """
         ordered = sorted(versions)
@@ -441,10 +397,7 @@ class TableLog:
     def claim(self, entry: LogEntry) -> bool:
         """Put an entry into its slot; exactly one of several claimants gets ``True``.
 
-        Raises
-        ------
-        InvalidInputError
-            The entry is so long that nobody would read it again; nothing was stored.
+        Raises ``InvalidInputError`` if the entry is so long that nobody would read it again; nothing was stored then.
         """
         text = replace(entry, log_id=self._log_id).to_json(self._layout.root)
         try:
@@ -465,16 +418,9 @@ class TableLog:
     ) -> Outcome:
         """Record how an entry ended; returns the outcome that stands, which may be an earlier one.
 
-        Parameters
-        ----------
-        version, outcome
-            The entry, and what became of it.
-        write_id
-            The entry's own where its calls were seen to end, by whomever; else the recovery's: then one may come late.
-        superseded
-            Partitions that were not switched, since another tool had moved them.
-        of
-            The write_id of the entry: an outcome of another table may lie here by mistake.
+        ``write_id`` is the entry's own where its calls were seen to end, by whomever. Else it is the recovery's, and a
+        call may still come late. ``superseded`` partitions were not switched, since another tool had moved them. ``of``
+        is the write_id of the entry: an outcome of another table may lie here by mistake.
         """
         body = {"outcome": outcome.value, "version": version, "settled_by": write_id, "of": of}
         moved = {"superseded": sorted(map(list, superseded))} if superseded else {}
@@ -483,7 +429,10 @@ class TableLog:
         return self.outcome(version) or outcome
 
     def save_checkpoint(self, state: LogState) -> None:
-        """Save the checkpoint, which spares the next writers a long listing. Best effort: without it they list more."""
+        """Save up to where nothing is in doubt, so that the next writers list less.
+
+        If that fails they only list more.
+        """
         if state.checkpoint - state.listed_after < CHECKPOINT_EVERY_VERSIONS:
             return
         checkpoint = {"version": state.checkpoint, "log_id": self._log_id}
@@ -495,10 +444,7 @@ class TableLog:
     def remember_recovery(self, version: int) -> None:
         """Note, before a recover entry is claimed, that calls of the entry it recovers may come late.
 
-        Raises
-        ------
-        StorageError
-            It could not be noted; nothing must be recovered then.
+        If that raises ``StorageError``, nothing must be recovered.
         """
         self.store.put(self._mark("recovered", version), b"")
 
@@ -514,15 +460,12 @@ class TableLog:
     def remember_rollback(self, version: int) -> None:
         """Note, before a rollback is claimed, that batches of streams may come again.
 
-        Raises
-        ------
-        StorageError
-            It could not be noted; nothing must be rolled back then.
+        If that raises ``StorageError``, nothing must be rolled back.
         """
         self.store.put(self._mark("rolled-back", version), b"")
 
     def with_checkpoint(self, state: LogState) -> LogState:
-        """Return the state of the whole log with what the checkpoint says, by which writers decide when to renew it."""
+        """Return the state of the whole log with the stored checkpoint: its age tells writers when to renew it."""
         version, of_log = self._read_checkpoint()
         is_ours = version in state.versions and (not of_log or of_log in state.ids)
         return replace(state, listed_after=version) if is_ours else state

@@ -45,15 +45,7 @@ NEVER_STARTED: Final = (
 
 
 class RefusedError(MetastoreError):
-    """The server answered the call with an exception: the call is over.
-
-    Parameters
-    ----------
-    message, table
-        As for every error.
-    reason
-        The Thrift exception, for the gateway to choose a narrower error by.
-    """
+    """The server answered the call with an exception, the ``reason``: the call is over."""
 
     def __init__(self, message: str, *, table: str, reason: TException) -> None:
         super().__init__(message, table=table)
@@ -89,10 +81,7 @@ class _Line:
 class Connection:
     """Calls to the metastore, from any thread, one at a time; a forked process opens a connection of its own.
 
-    Parameters
-    ----------
-    settings
-        Addresses and timeouts. An address that fails is left for the next one; the first that answers is kept.
+    An address that fails is left for the next one; the first that answers is kept.
     """
 
     def __init__(self, settings: MetastoreSettings) -> None:
@@ -122,12 +111,8 @@ class Connection:
     def read(self, method: str, *arguments: object, table: str) -> Any:
         """Call a method that changes nothing, again on a new connection if this one breaks.
 
-        Raises
-        ------
-        RefusedError
-            The server answered with an exception.
-        MetastoreError
-            No server could be reached, or none answered in ``read_attempts`` attempts.
+        Raises ``RefusedError`` if the server answered with an exception, and ``MetastoreError`` if no server could be
+        reached, or none answered in ``read_attempts`` attempts.
         """
         line = self._lines.get()
         with line.lock:
@@ -149,7 +134,7 @@ class Connection:
     def change(self, method: str, *arguments: object, table: str, before_send: Callable[[], None] = nothing) -> None:
         """Send a changing call exactly once, on a connection that was open a moment ago.
 
-        ``before_send`` has its say after all waiting for the lock and for a connection.
+        ``before_send`` is called after all waiting for the lock and for a connection.
 
         Raises
         ------
@@ -282,11 +267,6 @@ class Wire:
 
     Thrift's own ``TSocket`` logs a traceback for every refused connection, hides the cause in exceptions of its own,
     copies what is left of a big message at each send, and does not say whether it began to send.
-
-    Parameters
-    ----------
-    handle
-        A connected socket with its timeout set.
     """
 
     def __init__(self, handle: socket.socket) -> None:

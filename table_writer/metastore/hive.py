@@ -71,11 +71,6 @@ class HiveMetastore:
     A changing call is sent once, on a connection that was open the moment before; a broken read is repeated on the next
     address. Usable from several threads, which take turns on one connection.
 
-    Parameters
-    ----------
-    settings
-        Addresses and timeouts.
-
     Notes
     -----
     Measured on Hive 2.3.10 with ``hive.stats.autogather`` at its default, true:
@@ -86,12 +81,6 @@ class HiveMetastore:
     * ``alter_partitions`` with ``DO_NOT_UPDATE_STATS`` keeps all parameters and lists nothing. Without it, a changed
       location is listed and ``numFiles`` and ``totalSize`` are overwritten, while ``numRows`` and ``rawDataSize`` stay.
     * ``alter_table`` with it makes no call to any file system and moves no file, of managed tables neither.
-
-    Examples
-    --------
-    >>> metastore = HiveMetastore(MetastoreSettings(uris=("thrift://127.0.0.1:9083",)))
-    >>> metastore.uri
-    'thrift://127.0.0.1:9083'
     """
 
     def __init__(self, settings: MetastoreSettings) -> None:
@@ -176,10 +165,7 @@ class HiveMetastore:
         return [WHOLE_TABLE] if is_whole else [partition_values(text) for text in names]
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
-        """Read partitions by value, ``partition_batch`` a call; those that do not exist are absent from the answer.
-
-        The table is read as well where none exists.
-        """
+        """Read partitions by value, ``partition_batch`` a call; where none exists, also the table."""
         validate_values(table, values)
         if not table.partition_columns:
             return self._get_whole_table(table) if values else {}
@@ -205,8 +191,7 @@ class HiveMetastore:
     ) -> None:
         """Add all partitions with the table's columns and SerDe in ONE call, or none.
 
-        The server makes each location's directory where it is missing. Give ``numFiles`` and ``totalSize`` as
-        parameters, else it may list each location as well.
+        The server makes each location's directory where it is missing.
         """
         validate_additions(table, partitions)
         if not partitions:

@@ -93,31 +93,22 @@ class Metastore(Protocol):
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
         """Return the values of all partitions, decoded from Hive's escaped names; ``[()]`` of an unpartitioned table.
 
-        Costs one call, and a second one where the first one's answer is empty: that the table is there.
+        If there are no names, a second call asks whether the table is there.
         """
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
         """Read partitions by value, 250 a call; those that do not exist are absent from the answer.
 
-        Of an unpartitioned table ``()`` is the table, freshly read. Where nothing is there the table is read again.
-
-        Raises
-        ------
-        MetastoreError
-            Also: the answer has other values than were asked for, since the metastore's database cannot keep these; or
-            nothing is there, and the table is gone or another one than ``table``.
+        Of an unpartitioned table ``()`` is the table, freshly read. Raises ``MetastoreError`` also if the answer has
+        other values than were asked for, since the metastore's database cannot keep these; or if nothing is there, and
+        the table is gone or another one than ``table``.
         """
 
     def get_all_partitions(self, table: Table) -> Mapping[PartitionValues, Partition]:
         """Read all partitions, their names first; one that vanishes in between is absent, a new one may be as well.
 
-        What is not in the answer may be deleted, so it is of exactly this table, which is read again at last, and of
-        every name that is listed. An unpartitioned table is read in one call.
-
-        Raises
-        ------
-        MetastoreError
-            Also: the table is gone, or was made again, or some of its partitions are listed and not returned.
+        What is not in the answer may be deleted. So it is of exactly this table, which is read again at last, and of
+        every name that is listed; else ``MetastoreError``. An unpartitioned table is read in one call.
         """
 
     def add_partitions(
@@ -126,9 +117,8 @@ class Metastore(Protocol):
         """Add all partitions with the table's columns and SerDe in ONE call, or none.
 
         ``before_send`` runs when nothing more can delay the request; what it raises keeps the request from being sent.
-
-        Their parameters should hold ``numFiles`` and ``totalSize``: without both, a metastore lists each location.
-        Values that are not ASCII are read back, since not every metastore's database keeps them.
+        Parameters should hold ``numFiles`` and ``totalSize``: without both, a metastore lists each location. Values
+        that are not ASCII are read back, since not every metastore's database keeps them.
 
         Raises
         ------
@@ -166,13 +156,7 @@ class Metastore(Protocol):
     def drop_partition(
         self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = nothing
     ) -> None:
-        """Drop one partition from the metastore, leaving its data; one that does not exist is no error.
-
-        Raises
-        ------
-        InvalidInputError
-            The values do not fit the table's partition columns, or there are none.
-        """
+        """Drop one partition from the metastore, leaving its data; one that does not exist is no error."""
 
 
 def validate_values(table: Table, values: Sequence[PartitionValues]) -> None:
@@ -228,15 +212,10 @@ class OtherValuesError(MetastoreError):
 
 
 def read_all(metastore: Metastore, table: Table) -> Mapping[PartitionValues, Partition]:
-    """Read all partitions of exactly this table: what is not among them is not there.
+    """Read all partitions of exactly this table: what is not among them is not there, or ``MetastoreError``.
 
     A partition that was listed and then not found is believed to be gone only if a second list does not have it. At
     last the table is read again: the answers may be those of another one of its name.
-
-    Raises
-    ------
-    MetastoreError
-        The answers do not fit each other, or the table was dropped, or dropped and made again, since it was read.
     """
     names = metastore.get_partition_names(table.name) if table.partition_columns else [WHOLE_TABLE]
     found = metastore.get_partitions(table, names)

@@ -81,11 +81,6 @@ def laid_out(
     sort_by
         As in SQL's ``ORDER BY``, but columns only: ``"amount"``, ``"amount desc"``, ``"amount asc nulls last"``. Rows
         of each task are sorted by partition, then by these; so are the rows of each file.
-
-    Raises
-    ------
-    InvalidInputError
-        Names the columns in ``sort_by`` that the table does not have or that have no order.
     """
     names = _Names(rows)
     by_partition = [F.col(names.quoted(name)) for name in partition_columns]
@@ -163,13 +158,7 @@ def batch_rows(schema: T.StructType, seen_row_bytes: int) -> int:
 
     Spark ends an Arrow batch at 10,000 rows or 64 MiB, and since 4.0 computes the size of what it has after each row:
     more than half of what the transfer to Python costs. Where rows cannot be that wide, their number does the same.
-
-    Parameters
-    ----------
-    schema
-        Of the rows.
-    seen_row_bytes
-        Bytes of a row in Arrow at the widest place of an earlier write to the table; 0 where that is not known.
+    ``seen_row_bytes`` is the width at the widest place of an earlier write to the table; 0 where that is not known.
 
     Examples
     --------

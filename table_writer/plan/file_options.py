@@ -27,21 +27,9 @@ LEVELS: Final = {"zstd": range(1, 23), "brotli": range(12)}
 
 
 def file_options(table: Table, conf: Conf, data_schema_json: str, spark_version: str) -> ParquetOptions:
-    """Return the encoding of a Parquet table's files.
+    """Return the encoding of a Parquet table's files; the table's own options win over the session's.
 
-    Parameters
-    ----------
-    table
-        Its own options win over the session's.
-    conf
-        Looks up a setting of the session; the second argument is the answer where it is not set.
-    data_schema_json, spark_version
-        For the footers.
-
-    Raises
-    ------
-    InvalidInputError
-        The codec or another of the table's options cannot be written.
+    ``conf`` looks up a setting of the session; its second argument is the answer where it is not set.
     """
     codec = _said(table, "compression", "parquet.compression")
     codec = codec or conf("spark.sql.parquet.compression.codec", "snappy").lower()
@@ -144,10 +132,7 @@ def is_arrows(table: Table) -> bool:
 def engine_of(table: Table, options: WriteOptions) -> str:
     """Return who encodes the files: ``"arrow"`` or ``"spark"``.
 
-    Raises
-    ------
-    InvalidInputError
-        The call asks for Arrow, which cannot write this table; or for what only Arrow does, with Spark's own writer.
+    Refuses a call for Arrow on a table that it cannot write, and one with Spark's own writer for what only Arrow does.
     """
     unfit = next((reason for refuses, reason in ARROW_REFUSALS if refuses(table)), None)
     if options.engine == "arrow" and unfit is not None:
@@ -163,13 +148,7 @@ def engine_of(table: Table, options: WriteOptions) -> str:
 
 
 def require_writable(table: Table | None, name: TableName, metastore_uri: str) -> Table:
-    """Return the table if it can be written.
-
-    Raises
-    ------
-    InvalidInputError
-        Says why not, and what would do.
-    """
+    """Return the table if it can be written; else ``InvalidInputError`` says why not, and what would do."""
     if table is None:
         raise InvalidInputError(
             f"table {name} does not exist in the metastore at {metastore_uri}: create it first, or check the database",

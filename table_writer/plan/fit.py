@@ -71,28 +71,11 @@ def fit(
     partition_columns: Sequence[str],
     mode: SchemaMode = SchemaMode.STRICT,
 ) -> Fitted:
-    """Return the DataFrame with exactly the table's columns, order and types.
+    """Return the DataFrame with exactly the table's columns, order and types. Runs no Spark job.
 
-    Partition values are turned into text by Spark itself, as its own writer does it; integers and dates, whose text is
-    the same everywhere, stay as they are. Runs no Spark job.
-
-    Parameters
-    ----------
-    df
-        What the user gave.
-    schema
-        The table's schema, partition columns last.
-    table
-        Name of the table, for messages.
-    partition_columns
-        Names of the partition columns in the table's order.
-    mode
-        What happens to columns that only one of the two has.
-
-    Raises
-    ------
-    SchemaMismatchError
-        Names every column that is missing, extra, there twice, or of a type that does not fit.
+    Spark itself turns partition values into text, as its own writer does; integers and dates, whose text is the same
+    everywhere, stay as they are. In ``schema`` partition columns come last. Raises ``SchemaMismatchError`` with every
+    column that is missing, extra, there twice, or of a type that does not fit.
     """
     partitions = {name.lower() for name in partition_columns}
     _refuse(_name_problems(df, schema, partitions, mode), table)
@@ -174,16 +157,7 @@ def _name_problems(df: DataFrame, schema: StructType, partitions: set[str], mode
 def match(given: StructField, wanted: StructField, path: str, mode: SchemaMode) -> Match:
     """Return how a column, field or element of the DataFrame becomes one of the table.
 
-    Parameters
-    ----------
-    given
-        As the DataFrame has it, with strings for ``char(n)`` and ``varchar(n)``.
-    wanted
-        As the table has it, with ``char(n)`` and ``varchar(n)`` as types.
-    path
-        How messages name it.
-    mode
-        Whether fields may be missing.
+    ``given`` has strings for ``char(n)`` and ``varchar(n)``, ``wanted`` has them as types; messages name it ``path``.
     """
     inner = _match_types(given.dataType, wanted.dataType, path, mode)
     if wanted.nullable or not given.nullable or inner.problems:

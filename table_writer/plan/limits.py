@@ -36,16 +36,9 @@ MARKED: Final = re.compile(r"\[table_writer limit: (.*?) :table_writer limit\]",
 class Rule:
     """A rule on the values of one place in a type, as seen from some outer place.
 
-    Parameters
-    ----------
-    column
-        Path of the place: ``name``, ``info.code``, ``tags.element``.
-    rule
-        As the table declares it: ``varchar(3)``, ``decimal(5,2)``, ``NOT NULL``.
-    verdict
-        What is said of rows that break it.
-    offender
-        Text of the first value in there that breaks the rule; null where none does.
+    ``column`` is the path of the place, such as ``info.code`` or ``tags.element``. ``rule`` is as the table declares
+    it, such as ``varchar(3)``. ``verdict`` is what is said of rows that break it. ``offender`` gives the text of the
+    first value in there that breaks the rule; null where none does.
     """
 
     column: str
@@ -56,17 +49,7 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Limit:
-    """A rule on the rows of one DataFrame.
-
-    Parameters
-    ----------
-    column, rule, verdict
-        See :class:`Rule`.
-    violates
-        Whether a row breaks the rule.
-    example
-        Text that shows a row which does.
-    """
+    """A rule on the rows of one DataFrame: which rows break it, and the text that shows one that does."""
 
     column: str
     rule: str
@@ -119,19 +102,8 @@ def limits_of(rules: Sequence[Rule], column: Column, df: DataFrame) -> tuple[Lim
 def violation(error: Exception, df: DataFrame, limits: Sequence[Limit], table: str) -> SchemaMismatchError | None:
     """Return the error that counts the rows breaking a limit, or None where a job failed for another reason.
 
-    Runs one aggregation over the DataFrame. Where that finds nothing, because the input gives other rows the second
-    time, or fails, the error tells of the one row that was met first.
-
-    Parameters
-    ----------
-    error
-        What Spark raised.
-    df
-        What the user gave, to which the limits belong.
-    limits
-        As :func:`~table_writer.plan.fit.fit` returned them.
-    table
-        Name of the table, for the message.
+    Runs one aggregation over the DataFrame that the user gave. If that finds nothing, because the input gives other
+    rows the second time, or fails, the error tells of the one row that was met first.
     """
     found = MARKED.search(str(error))
     if found is None:

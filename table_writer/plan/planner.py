@@ -57,13 +57,7 @@ class Planned:
 
 
 class Planner:
-    """Plans writes to one table.
-
-    Parameters
-    ----------
-    opened
-        The table, already found writable.
-    """
+    """Plans writes to one table that was found writable."""
 
     def __init__(self, opened: OpenTable) -> None:
         self._opened = opened
@@ -76,14 +70,9 @@ class Planner:
     def plan(self, df: DataFrame, mode: WriteMode, options: WriteOptions, seen: LogState | None = None) -> Planned:
         """Fix everything that a write needs; every bad call fails here, before a byte of data is written.
 
-        ``seen`` is the log as an earlier look found it, which the plan is to build on.
-
-        Raises
-        ------
-        InvalidInputError
-            The call, the table, the store or the session cannot be used; the message says what to change.
-        SchemaMismatchError
-            The DataFrame does not fit the table.
+        ``seen`` is the log as an earlier look found it, which the plan is to build on. Raises ``InvalidInputError`` if
+        the call, the table, the store or the session cannot be used, and ``SchemaMismatchError`` if the DataFrame does
+        not fit.
         """
         require_mode(mode, options, self._table.name, partitioned=bool(self._table.partition_columns))
         fitted = self.fit(df, options)
@@ -147,13 +136,7 @@ class Planner:
         return rows, spec
 
     def fit(self, df: DataFrame, options: WriteOptions) -> Fitted:
-        """Match the DataFrame with the table's columns.
-
-        Raises
-        ------
-        InvalidInputError, SchemaMismatchError
-            It is no batch DataFrame, or does not fit the table.
-        """
+        """Match the DataFrame with the table's columns."""
         require_batch(df, self._table.name)
         partition_names = [column.name for column in self._table.partition_columns]
         return fit(
@@ -189,10 +172,8 @@ class Planner:
     def spelled(self, df: DataFrame, existing: Iterable[PartitionValues]) -> Spellings:
         """Sort partitions that exist by their values: another tool may have spelled one in its own way.
 
-        Raises
-        ------
-        InvalidInputError
-            Two partitions are one value; or which value one is depends on a time zone that is not known.
+        Raises ``InvalidInputError`` if two partitions are one value, or if a value depends on a time zone that is not
+        known.
         """
         time_zone = df.sparkSession.conf.get("spark.sql.session.timeZone", "") or ""
         try:

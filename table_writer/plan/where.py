@@ -24,24 +24,8 @@ class Where:
     """Selects partitions by a SQL predicate over the partition columns; is a ``Scope``.
 
     Values are compared as the types of the partition columns, as in a query of the table. One that is no value of its
-    type is null there, and null is not selected.
-
-    Parameters
-    ----------
-    spark
-        Evaluates the predicate.
-    predicate
-        For example ``dt >= '2024-01-01' AND country = 'de'``.
-    partition_schema
-        The table's partition columns with Spark's types.
-    table
-        For messages.
-
-    Raises
-    ------
-    InvalidInputError
-        Spark cannot evaluate it over the partition columns, or its answer could differ from one call to the next; so
-        could a subquery's.
+    type is null there, and null is not selected. Raises ``InvalidInputError`` if Spark cannot evaluate it over the
+    partition columns, or if its answer, or a subquery's, could differ from one call to the next.
     """
 
     def __init__(self, spark: SparkSession, predicate: str, partition_schema: StructType, table: str) -> None:
@@ -75,10 +59,8 @@ class Where:
     def __call__(self, existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
         """Return those of the partitions that the predicate selects.
 
-        Raises
-        ------
-        InvalidInputError
-            Spark cannot evaluate it for one of them: ``dt > 20240101`` where a ``dt`` is ``backfill``.
+        Raises ``InvalidInputError`` if it cannot be evaluated for one: ``dt > 20240101`` where a ``dt`` is
+        ``backfill``.
         """
         unknown = sorted(set(existing) - self._known.keys())
         if unknown:
@@ -119,13 +101,7 @@ class Where:
 
 
 def require_inside(staged: WrittenFiles) -> None:
-    """Refuse rows of partitions that the predicate of a write does not select.
-
-    Raises
-    ------
-    InvalidInputError
-        Names such partitions, with their rows.
-    """
+    """Refuse rows of partitions that the predicate of a write does not select."""
     plan = staged.plan
     if not plan.where:
         return

@@ -55,20 +55,10 @@ class CarryOver:
     """Copies what readers see of a write's partitions beside its new files, no byte through this process.
 
     No key is ever deleted or written with other bytes, so a request that comes late changes nothing. The first round
-    copies below the write's own prefix, where nobody but its process writes; files that have come since are copied
-    beside. Where files were replaced or have gone, all files of the partition, new and old, are copied to a directory
-    that nobody has used before. So does a staged write from the first round on: other processes may publish it too.
-
-    Parameters
-    ----------
-    store, copy_files
-        Where the files are, and who copies them.
-    staged
-        The new files.
-    fresh_directory
-        Makes a directory for one round.
-    is_shared
-        Whether other processes may publish the write too.
+    copies below the write's own prefix, where nobody but its process writes; later rounds add files that have come
+    since. Where files were replaced or have gone, all files of the partition, new and old, are copied to a
+    ``fresh_directory`` that nobody has used before. A staged write (``is_shared``) does that from the first round on:
+    other processes may publish it too.
     """
 
     store: ObjectStore
@@ -94,7 +84,7 @@ class CarryOver:
 
     @property
     def unseen(self) -> tuple[Location, ...]:
-        """Return where the write has files that no reader will look at: others are elsewhere in their place."""
+        """Where the write has files that no reader will look at: copies elsewhere have taken their place."""
         return tuple(self._unseen.values())
 
     def bring(self, now: PartitionsNow, targets: Mapping[PartitionValues, str]) -> bool:
@@ -171,7 +161,7 @@ class CarryOver:
     def _require_exactly(self) -> None:
         """Refuse to publish when readers would see anything but the new files and the copies.
 
-        An executor that was given up may have copied late; and a staged write has lain there for anybody to reach.
+        An executor that was given up may have copied late; and anybody can reach a staged write's files.
         """
         if not self._placed and not self.is_shared:
             return

@@ -236,19 +236,10 @@ def check_each(
 
 
 def files_there(store: ObjectStore, history: History, values: PartitionValues, location: Location) -> EntryPartition:
-    """Return what lies at a location, having compared it with what the log knows of it.
+    """Return what lies at a location, having compared it with what the log knows of it; else ``NotThereError``.
 
     Files of ours are counted and measured; those of other tools must be exactly the listed ones, by size and ETag.
-
-    Returns
-    -------
-    EntryPartition
-        The figures of the location; ``old_location`` and ``new_location`` are the caller's to set.
-
-    Raises
-    ------
-    NotThereError
-        Files are missing, changed or unknown.
+    ``old_location`` and ``new_location`` are the caller's to set.
     """
     if history.layout.is_placeholder(location):
         if location.place in history.deleted or list(files_read_at(store, history.layout, location)):
@@ -309,13 +300,7 @@ def _is_clear(values: PartitionValues, types: Sequence[str]) -> bool:
 
 
 def files_as_named(store: ObjectStore, layout: TableLayout, named: EntryPartition) -> EntryPartition:
-    """Return a partition of an entry, having counted and measured the files at its new location, which is ours.
-
-    Raises
-    ------
-    NotThereError
-        Files are missing or changed.
-    """
+    """Return a partition of an entry whose files at its new location are all there, else ``NotThereError``."""
     location = Location.parse(named.new_location or "")
     found = list(files_read_at(store, layout, location))
     if (len(found), sum(one.size_bytes for one in found)) != (named.files, named.bytes):
@@ -324,14 +309,9 @@ def files_as_named(store: ObjectStore, layout: TableLayout, named: EntryPartitio
 
 
 def require_not_fewer(store: ObjectStore, layout: TableLayout, named: EntryPartition) -> EntryPartition:
-    """Return a partition of an entry that readers may be pointed at again: at its new location no file is missing.
+    """Return a partition of an entry if no file is missing at its new location; else ``NotThereError``.
 
     More files are another tool's, which readers saw there as well; where it has replaced ours, nobody can tell.
-
-    Raises
-    ------
-    NotThereError
-        Files are missing.
     """
     location = Location.parse(named.new_location or "")
     found = list(files_read_at(store, layout, location))

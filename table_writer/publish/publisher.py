@@ -42,7 +42,7 @@ class Claims(Protocol):
     """Who owns the files of a write that is being published."""
 
     def __call__(self, entry: LogEntry) -> AbstractContextManager[Callable[[], None]]:
-        """Enter around the sending of the claim of an entry: from then on the log owns the files that it names.
+        """Enter around the sending of a claim: from then on the log owns the files that the entry names.
 
         The value is called when the claim was certainly lost.
         """
@@ -71,15 +71,7 @@ class _Look:
 
 
 class Publisher:
-    """Publishes staged files of one table.
-
-    Parameters
-    ----------
-    opened
-        The table.
-    copy_files
-        Copies the files that an append brings along.
-    """
+    """Publishes staged files of one table; ``copy_files`` copies those that an append brings along."""
 
     def __init__(self, opened: OpenTable, copy_files: CopyFiles) -> None:
         self._opened = opened
@@ -90,14 +82,7 @@ class Publisher:
     def publish(self, staged: WrittenFiles, claiming: Claims, *, is_shared: bool = False) -> Published:
         """Make readers see the staged files: all partitions at once, or none.
 
-        Parameters
-        ----------
-        staged
-            Files that no table points at.
-        claiming
-            Entered around the sending of a claim; from then on the log, not the caller, owns the files.
-        is_shared
-            The write was staged, so that other processes may publish it too.
+        ``claiming`` is entered around the sending of a claim. ``is_shared``: other processes may publish the write too.
 
         Raises
         ------
@@ -137,14 +122,9 @@ class Publisher:
             state = self._opened.log.read_state(listed_after=state.listed_after)
 
     def require_unpublished(self, plan: WritePlan) -> None:
-        """Find out whether another process has published a staged write; resolve it first where that is in doubt.
+        """Raise ``RepeatedError`` if another process has published a staged write; first resolve one in doubt.
 
-        Raises
-        ------
-        RepeatedError
-            It was published.
-        OutcomeUnknownError
-            It is in doubt, and could not be resolved.
+        Raises ``OutcomeUnknownError`` if it could not be resolved.
         """
         while True:
             state = self._opened.log.read_state(listed_after=plan.base_version)
@@ -159,7 +139,7 @@ class Publisher:
     def examine(self, staged: WrittenFiles) -> None:
         """Raise what :meth:`publish` would raise for what others have done since the plan; change nothing.
 
-        What is in doubt is passed over: a publish would wait for it.
+        Entries in doubt are passed over: a publish would wait for them.
         """
         state = self._opened.log.read_state(listed_after=0)
         records = self._unseen(staged.plan, state)
@@ -199,7 +179,7 @@ class Publisher:
     def _look(self, plan: WritePlan, draft: LogEntry, carry_over: CarryOver, state: LogState) -> _Look | None:
         """Read the table and the partitions again: the only look that a claim is based on.
 
-        ``None`` if an append has just copied files, or what a late call did was corrected: the log may have grown.
+        ``None`` if an append has just copied files, or a late call was corrected: the log may have grown.
         """
         table = self._table(plan)
         draft = self._with_emptied(plan, draft, table)
@@ -229,7 +209,7 @@ class Publisher:
         return _Look(table, now, entry, replaced.notes)
 
     def _left_over(self, carry_over: CarryOver) -> Iterator[ReplacedLocation]:
-        """Schedule the files of rounds that were overtaken, beside which others of the same round may be published."""
+        """Schedule the files of rounds that were overtaken; other files of the same round may be published."""
         delete_after = datetime.now(UTC) + self._opened.retention
         for location in carry_over.unseen:
             yield ReplacedLocation(location=str(location), delete_after=delete_after)
@@ -237,8 +217,8 @@ class Publisher:
     def _with_emptied(self, plan: WritePlan, draft: LogEntry, table: Table) -> LogEntry:
         """Add the partitions that the write replaces with nothing: they are dropped.
 
-        An unpartitioned table cannot be. It gets a directory without rows, which has to exist: Spark fails on one that
-        does not, hence the marker.
+        An unpartitioned table cannot be dropped. It gets a directory without rows, which has to exist, since Spark
+        fails on one that does not; hence the marker.
         """
         if plan.scope is no_partition:
             return draft

@@ -62,13 +62,7 @@ class RecoveryResult:
 
 
 class Recovery:
-    """Resolves entries in doubt: finds out, or decides, how they ended.
-
-    Parameters
-    ----------
-    opened
-        The table.
-    """
+    """Resolves entries in doubt: finds out how they ended, or carries them out."""
 
     def __init__(self, opened: OpenTable) -> None:
         self._opened = opened
@@ -125,8 +119,9 @@ class Recovery:
     def _has_taken_effect(self, entry: LogEntry, table: Table) -> bool:
         """Whether readers look at the files of a write in every partition: then its claimant has nothing left to send.
 
-        Only its own call points there. Not so the calls of a rollback, which another tool's may look like; a drop is a
-        call of its own, which may still come; and until somebody has looked after a recovery, an earlier call may have.
+        Only its own call points there. A rollback's calls prove nothing, since another tool's may look like them. Nor
+        does a drop, a call of its own that may still come. And until somebody has looked after a recovery, an earlier
+        call may have done it.
         """
         targets = [one.new_location and Location.parse(one.new_location) for one in entry.partitions]
         if entry.operation is not Operation.WRITE or not all(
@@ -155,18 +150,9 @@ class Recovery:
     ) -> RecoveredEntry | None:
         """Do an entry again, partition by partition, as far as no other tool has been there.
 
-        Does nothing, and returns ``None``, when somebody else claims the next slot first.
-
-        Parameters
-        ----------
-        record
-            The entry: one in doubt, or the newest published one of partitions that a late call has put back.
-        table
-            Freshly read.
-        newest
-            The newest version when the log was read; the recover entry takes the slot after it.
-        behind
-            Only these partitions of the entry, with their present locations as the old ones.
+        ``record`` is an entry in doubt, or the newest published one of partitions that a late call has put back. Those
+        are ``behind``, with their present locations as the old ones; then only they are done again. The recover entry
+        takes the slot after ``newest``. Returns ``None`` if somebody else claims that slot first.
 
         Raises
         ------
@@ -232,7 +218,7 @@ class Recovery:
         switched: tuple[PartitionValues, ...],
         superseded: tuple[PartitionValues, ...],
     ) -> RecoveredEntry:
-        """Record the outcome, the original's first: then the recover entry is there to tell of it if we die between."""
+        """Record the outcome, the original's first: the recover entry is there to tell of it if we die in between."""
         nothing_done = bool(superseded) and len(superseded) == len(claimed.partitions)
         outcome = Outcome.ABANDONED if nothing_done else Outcome.PUBLISHED
         for entry in (original, claimed):
@@ -271,10 +257,10 @@ class Recovery:
         """Correct what a late call has done to partitions that somebody is about to build on.
 
         Returns whether the caller has to look again. Costs nothing without a recovery: no call of this library was left
-        unanswered. After one, these partitions are compared with the newest published entries; and as soon as no call
-        can come any more, all of the log's, once, whoever comes first. An unpartitioned table is compared with the
-        newest entry always: any ALTER TABLE that was read before a publish and written after it takes the old location
-        back.
+        unanswered then. After one, these partitions are compared with the newest published entries; and all of the
+        log's once, by whoever comes first when no call can come late any more. An unpartitioned table is always
+        compared with the newest entry: any ALTER TABLE that was read before a publish and written after it takes the
+        old location back.
         """
         moved = () in now and not self._is_where_published(now[()], state.newest)
         if not moved and not state.unverified:
@@ -302,7 +288,7 @@ class Recovery:
     ) -> tuple[dict[PartitionValues, Placement], frozenset[PartitionValues]]:
         """Compare partitions with the log; also return those at a placeholder to which another tool has written.
 
-        These are left alone: its rows are nowhere else.
+        These are left alone: the tool's rows are nowhere else.
         """
         here = locations(now)
         placed = {one: history.placement(one, here.get(one)) for one in wanted}
@@ -318,9 +304,8 @@ class Recovery:
     ) -> tuple[Mapping[PartitionValues, Placement], frozenset[PartitionValues], list[RecoveredEntry] | None]:
         """Compare all partitions of the log with the metastore; returns where they are, and what was corrected.
 
-        In between are those that are left alone: at a placeholder to which another tool has written.
-
-        ``None`` instead: nothing was behind. If no call can come late any more, nobody has to look again.
+        In between it returns those that are left alone: at a placeholder to which another tool has written. ``None`` in
+        place of the corrections: nothing was behind. If no call can come late any more, nobody has to look again.
         """
         now = self._metastore.get_partitions(table, sorted(history.current))
         placed, taken = self._placed(history, history.current, now)

@@ -45,13 +45,7 @@ class Restored:
 
 
 class Restore:
-    """Rebuilds partitions of one table from its log.
-
-    Parameters
-    ----------
-    opened
-        The table.
-    """
+    """Rebuilds partitions of one table from its log."""
 
     def __init__(self, opened: OpenTable) -> None:
         self._opened = opened
@@ -59,23 +53,9 @@ class Restore:
         self._recovery = Recovery(opened)
 
     def run(self, table: Table, chosen: Collection[PartitionValues] | None, *, dry_run: bool) -> Restored:
-        """Add all missing partitions at their newest published locations, in one metastore call.
+        """Add all missing partitions, or the chosen ones, at their newest published locations, in one metastore call.
 
-        An unpartitioned table that was made again is pointed at its rows.
-
-        Parameters
-        ----------
-        table
-            Freshly read.
-        chosen
-            Only these partitions; ``None``: all that the log knows.
-        dry_run
-            Check everything and change nothing.
-
-        Raises
-        ------
-        OutcomeUnknownError, MetastoreError, StorageError
-            As for a write.
+        An unpartitioned table that was made again is pointed at its rows. Raises as a write does.
         """
         resolved: tuple[str, ...] = ()
         while True:
@@ -155,7 +135,7 @@ def _require_known(chosen: Collection[PartitionValues] | None, history: History,
 
 
 def _perhaps_dropped(history: History, missing: Iterable[PartitionValues]) -> dict[PartitionValues, str]:
-    """Return the partitions that a lost entry may have dropped or replaced: added, they would show rows again."""
+    """Return the partitions that a lost entry may have dropped or replaced: if added, they would show rows again."""
     after = {values: history.lost_after(history.current[values].version) for values in missing}
     return {
         values: f"version {lost}, which is lost, may have dropped or replaced it: name it if it is to be added"
@@ -169,14 +149,9 @@ def adopt(opened: OpenTable, *, accept_loss: bool = False) -> None:
 
     An unpartitioned table is pointed at the location of the newest published entry, if its files are there and nobody
     has written where the table is now. A partitioned one that was created again, and has none of its partitions, gets
-    them as by a restore; if it has some, the others may have been dropped on purpose: that is for a person to say.
-    ``accept_loss`` says so.
-
-    Raises
-    ------
-    InvalidInputError
-        Whose rows readers would see cannot be told, or the files are those of another table that exists; nothing
-        changed.
+    them as by a restore. If it has some, the others may have been dropped on purpose: ``accept_loss`` says so. Raises
+    ``InvalidInputError``, with nothing changed, if it cannot be told whose rows readers would see, or if the files are
+    those of another table that exists.
     """
     table, owner = opened.table, opened.owner
     layout = opened.layout if table.partition_columns else home_of(opened.store, opened.layout, table)
@@ -213,7 +188,7 @@ def _refuse_files_of_another(opened: OpenTable, layout: TableLayout, found: Owne
 
 
 def _restore_all_or_refuse(opened: OpenTable, table: Table) -> None:
-    """Add the partitions of a table that was created again: to a write they would be ones that somebody dropped."""
+    """Add the partitions of a table that was created again: a write would take them for dropped on purpose."""
     restore = Restore(opened)
     done = restore.run(table, None, dry_run=True)
     if done.present_count == 0 and done.partitions:

@@ -38,13 +38,7 @@ class Republished:
 
 
 class Rollback:
-    """Rolls partitions of one table back.
-
-    Parameters
-    ----------
-    opened
-        The table.
-    """
+    """Rolls partitions of one table back."""
 
     def __init__(self, opened: OpenTable) -> None:
         self._opened = opened
@@ -54,18 +48,9 @@ class Rollback:
     def run(
         self, table: Table, version: int, chosen: Collection[PartitionValues] | None, *, dry_run: bool
     ) -> Republished:
-        """Put partitions back to where they were after ``version``, in one metastore call.
+        """Put partitions, or only the chosen ones, back to where they were after ``version``, in one metastore call.
 
-        Parameters
-        ----------
-        table
-            Freshly read.
-        version
-            0 is the state before the first entry.
-        chosen
-            The partitions to put back; ``None``: all that changed since.
-        dry_run
-            Check everything and change nothing.
+        Version 0 is the state before the first entry.
 
         Raises
         ------
@@ -186,10 +171,7 @@ def _moved(table: Table) -> ConflictError:
 def version_of(history: History, write_id: str, table: Table) -> int:
     """Return the version that made readers see a write first, though other entries of it may have been refused.
 
-    Raises
-    ------
-    InvalidInputError
-        Readers have never seen it, or it is not known whether they have, or this is no write's name.
+    Raises ``InvalidInputError`` if readers have not seen it, as far as is known, or if no write has this name.
     """
     published = history.publication(write_id)
     if published is not None:

@@ -71,16 +71,9 @@ def locations(now: PartitionsNow) -> dict[PartitionValues, str]:
 
 
 class Switch:
-    """Carries out a claimed entry in the metastore.
+    """Carries out a claimed entry in the metastore, which must not retry calls that change something.
 
-    Parameters
-    ----------
-    metastore
-        Retries nothing that changes something.
-    store, layout
-        Of the table.
-    call_timeout_seconds
-        How long one call may take; no call is sent that could end after the claim's own timeout.
+    No call is sent that could end, after ``call_timeout_seconds``, after the claim's own timeout.
     """
 
     def __init__(
@@ -96,12 +89,8 @@ class Switch:
 
         Nothing replaced: one add. Otherwise one alter; partitions that do not exist are first added, each at a location
         of its own without files, so that no row appears before the alter. Those that shall not exist are emptied in the
-        same alter and dropped afterwards.
-
-        Returns
-        -------
-        tuple of str
-            What is left to do: partitions without rows that could not be dropped yet. The entry must stay in doubt.
+        same alter and dropped afterwards. Returns what is left to do: partitions without rows that could not be dropped
+        yet. Then the entry must stay in doubt.
 
         Raises
         ------
@@ -154,14 +143,14 @@ class Switch:
         )
 
     def _target(self, wanted: EntryPartition, present: Partition, empty: str) -> str:
-        """Return where a partition goes; one that is to be gone stays at its placeholder: others may have written."""
+        """Return where a partition goes; one to be dropped stays at its placeholder: others may have written there."""
         is_empty = self._layout.is_placeholder(Location.parse(present.location))
         return wanted.new_location or (present.location if is_empty else empty)
 
     def _drop(self, table: Table, entry: LogEntry, in_time: Callable[[], None]) -> tuple[str, ...]:
-        """Drop what was emptied, if it is still empty. Readers see no rows there already: a failure is a note.
+        """Drop what was emptied, if it is still empty. Readers see no rows there already, so a failure is a note.
 
-        One to which another tool has written since has rows again, which are that tool's: it stays.
+        A partition to which another tool has written since has that tool's rows, and stays.
         """
         emptied = [partition.values for partition in entry.partitions if not _stays(partition)]
         try:
@@ -281,13 +270,7 @@ def stale_parameters(parameters: Mapping[str, str], new: Mapping[str, str]) -> f
 
 
 class ClaimedEntries:
-    """Carries claimed entries out.
-
-    Parameters
-    ----------
-    opened
-        The table.
-    """
+    """Claims entries, carries them out, and records how they ended."""
 
     def __init__(self, opened: OpenTable) -> None:
         self._log = opened.log
@@ -297,10 +280,8 @@ class ClaimedEntries:
     def claim(self, entry: LogEntry) -> bool:
         """Put the entry into its slot; ``False`` if somebody else was first.
 
-        Raises
-        ------
-        OutcomeUnknownError
-            The store did not answer: the claim may stand, and others will carry it out then.
+        Raises ``OutcomeUnknownError`` if the store did not answer: the claim may stand, and others will carry it out
+        then.
         """
         try:
             return self._log.claim(entry)
@@ -312,10 +293,7 @@ class ClaimedEntries:
     def carry_out(self, table: Table, entry: LogEntry, now: PartitionsNow, deadline: Deadline) -> tuple[str, ...]:
         """Make readers see what the entry says, and record that.
 
-        Returns
-        -------
-        tuple of str
-            What a person should know of steps that failed after readers had switched.
+        Returns what a person should know of steps that failed after readers had switched.
 
         Raises
         ------
@@ -359,7 +337,7 @@ class ClaimedEntries:
         return ()
 
     def give_up(self, entry: LogEntry, deadline: Deadline, refusal: TableWriterError) -> None:
-        """After a refusal, record that nothing was published: only while the claim is ours alone.
+        """After a refusal, record that nothing was published, but only while the claim is ours alone.
 
         Later, somebody may already be rolling the entry forward. For the same reason partitions that were added empty
         stay: a drop that arrives late would remove a partition that others have published since.

@@ -116,21 +116,10 @@ NO_OVERRIDES: Final = S3Overrides()
 
 
 def settings_for(location: Location, hadoop: Mapping[str, str], overrides: S3Overrides = NO_OVERRIDES) -> StoreSettings:
-    """Return how to open the store of a location.
+    """Return how to open the store of a location; the ``overrides`` of the writer's config win.
 
-    Parameters
-    ----------
-    location
-        ``s3://``, ``s3a://``, ``s3n://`` or ``file:///``.
-    hadoop
-        Hadoop settings as ``Configuration.get`` returns them (``${…}`` expanded), without ``spark.hadoop.``.
-    overrides
-        What the writer's config says itself; it wins.
-
-    Raises
-    ------
-    InvalidInputError
-        The scheme is not supported, or a setting is one that this library can't honour.
+    ``hadoop`` has settings as ``Configuration.get`` returns them, ``${…}`` expanded and without ``spark.hadoop.``.
+    Raises ``InvalidInputError`` for a scheme that is not supported, or a setting that this library can't honour.
 
     Examples
     --------
@@ -260,10 +249,7 @@ def _proxy(values: HadoopValues) -> str:
 def credential_sources(values: HadoopValues) -> Sources:
     """Return the sources of ``fs.s3a.aws.credentials.provider`` in order; those without keys are left out.
 
-    Raises
-    ------
-    InvalidInputError
-        A class is not known here, or no source is left.
+    Raises ``InvalidInputError`` if a class is not known here, or no source is left.
     """
     names = _class_names(values.text("aws.credentials.provider")) or DEFAULT_PROVIDERS
     sources = tuple(source for name in names for source in _sources_of(name, values))
@@ -400,13 +386,7 @@ class HadoopValues:
         return int(match[1]) * SECONDS[match[2] or unit]
 
     def size_bytes(self, name: str) -> int | None:
-        """Return a size such as ``67108864`` or ``64M``.
-
-        Examples
-        --------
-        >>> HadoopValues({"multipart.size": "64M"}).size_bytes("multipart.size")
-        67108864
-        """
+        """Return a size such as ``67108864`` or ``64M``."""
         text = self.text(name).lower()
         if not text:
             return None

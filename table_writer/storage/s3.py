@@ -65,19 +65,8 @@ class S3Store:
     """One bucket. Safe to use from several threads; not picklable: send the settings instead.
 
     Opening costs 100 to 200 ms (botocore reads its models), so keep one per process. A forked process makes a client of
-    its own at its first call.
-
-    Parameters
-    ----------
-    settings
-        Which bucket, and how to reach it.
-    sleep
-        Waits between attempts; tests pass their own.
-
-    Raises
-    ------
-    InvalidInputError
-        There are no credentials, or botocore refuses the settings.
+    its own at its first call. Raises ``InvalidInputError`` if there are no credentials, or botocore refuses the
+    settings.
     """
 
     def __init__(self, settings: S3Settings, *, sleep: Callable[[float], object] = time.sleep) -> None:
@@ -114,15 +103,7 @@ class S3Store:
             self.client.put_object(**self._bucket, Key=key, Body=body, **self._checksum(body), **self._write)
 
     def put_if_absent(self, key: str, body: bytes) -> bool:
-        """Store an object unless the key exists (``If-None-Match: *``).
-
-        After a :class:`StorageError` it is open whether the object was stored: read the key.
-
-        Raises
-        ------
-        InvalidInputError
-            The store does not know conditional puts.
-        """
+        """Store an object unless the key exists (``If-None-Match: *``)."""
         for attempt in range(CLAIM_ATTEMPTS):
             self._pause(attempt)
             try:

@@ -98,13 +98,7 @@ DEFAULT_REGION: Final = "us-east-1"
 
 
 def make_client(settings: S3Settings) -> S3Client:
-    """Make a client with the first credentials that can be had.
-
-    Raises
-    ------
-    InvalidInputError
-        No credential source can provide, or botocore refuses the settings.
-    """
+    """Make a client with the first credentials that can be had."""
     region = settings.region or os.environ.get("AWS_REGION", "")
     try:
         session = botocore.session.Session()
@@ -176,12 +170,7 @@ def _sign_with_md5(request: AWSRequest, **_: object) -> None:
 def resolve(sources: Sequence[CredentialSource], *, bucket: str, region: str) -> Credentials | None:
     """Return the first credentials that can be had, ``None`` for anonymous access.
 
-    Raises
-    ------
-    InvalidInputError
-        No source can provide; the message lists what was tried.
-    StorageError
-        STS refused to hand out an assumed role.
+    Raises ``InvalidInputError``, with what was tried, if no source can provide; ``StorageError`` if STS refused a role.
     """
     tried = []
     for source in sources:

@@ -120,11 +120,6 @@ class S3Settings:
         Up to this size a file is copied with one request; 5 GiB at most.
     copy_part_bytes
         Above it, so much with each request; 5 MiB to 5 GiB, more where a file would have over 10,000 parts.
-
-    Examples
-    --------
-    >>> S3Settings(bucket="mart", credentials=(StaticKeys(access_key="AKIA1", secret_key="hush"),)).credentials
-    (StaticKeys(),)
     """
 
     bucket: str

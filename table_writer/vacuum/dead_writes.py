@@ -54,7 +54,7 @@ class Traces:
 
     @property
     def staged_ids(self) -> frozenset[str]:
-        """Return the writes that wait to be published or discarded, and have not expired."""
+        """The writes that wait to be published or discarded, and have not expired."""
         return frozenset(key for key, one in self.registered.items() if one.is_staged and not one.is_dead(0.0))
 
     def stale_registrations(self, history: History, older_than_seconds: float) -> tuple[str, ...]:
@@ -115,8 +115,8 @@ class Traces:
 def look_for_traces(store: ObjectStore, layout: TableLayout) -> Traces:
     """Look at data and uploads first, at registrations afterwards.
 
-    A writer registers before its first upload. In this order a write whose traces were seen is registered at the
-    second look, or it has claimed an entry or discarded its files by then. The log is read after both.
+    A writer registers before its first upload. So a write whose traces were seen is registered at the second look, or
+    it has claimed an entry or discarded its files by then. The log is read after both.
     """
     write_ids = frozenset(filter(WRITE_ID.fullmatch, store.list_directories(layout.all_data.key)))
     uploads: dict[str, list[UploadInfo]] = {}

@@ -85,8 +85,8 @@ class Due:
 class InUse:
     """Where readers look, or may look.
 
-    Readers of the table root, where an unpartitioned table begins, do not look into this library's own directory: its
-    name starts with ``_``.
+    Readers of the table root, where an unpartitioned table begins, pass over this library's own directory: its name
+    starts with ``_``.
     """
 
     def __init__(self, layout: TableLayout, places: Collection[Place]) -> None:
@@ -127,15 +127,7 @@ def due(history: History, used: InUse, ages: Ages, staged: Collection[str] = ())
 
     Deleted as a whole is only a directory of one write, or of one partition of one write. Where other tools wrote,
     exactly the listed objects are deleted, never below the directory of this library and never outside the root.
-
-    Parameters
-    ----------
-    history, used
-        The log, and :func:`in_use`.
-    ages
-        How long is enough.
-    staged
-        Writes that wait to be published, though an entry of theirs was abandoned.
+    ``staged`` are writes that wait to be published, though an entry of theirs was abandoned.
     """
     chosen: list[Left] = []
     kept: list[Kept] = []
@@ -178,7 +170,7 @@ def may_go(history: History, location: Location, found: ReplacedObject) -> bool:
 class Others:
     """The other tables of a metastore, and the roots of other tables that the store shows.
 
-    Not seen is a *partition* that somebody has pointed below this root by hand, while its table lies elsewhere: that
+    A *partition* that somebody has pointed below this root by hand, while its table lies elsewhere, is not seen: that
     would take all partitions of all tables.
     """
 

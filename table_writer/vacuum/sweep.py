@@ -62,15 +62,7 @@ class Vacuumed:
 
 
 class Vacuum:
-    """Vacuums one table.
-
-    Parameters
-    ----------
-    opened
-        The table.
-    clock
-        Seconds that only grow; a double in tests.
-    """
+    """Vacuums one table."""
 
     def __init__(self, opened: OpenTable, *, clock: Callable[[], float] = boot_seconds) -> None:
         self._opened = opened
@@ -82,22 +74,7 @@ class Vacuum:
         self._others: Others | None = None
 
     def run(self, table: Table, ages: Ages, *, dry_run: bool) -> Vacuumed:
-        """Delete what is old enough.
-
-        Parameters
-        ----------
-        table
-            Freshly read.
-        ages
-            How old is enough.
-        dry_run
-            Return what would be deleted, and delete nothing.
-
-        Returns
-        -------
-        Vacuumed
-            With ``failures`` for what could not be deleted; the next vacuum takes it over.
-        """
+        """Delete what is old enough; the next vacuum takes over what is among the ``failures``."""
         while True:
             traces = look_for_traces(self._store, self._layout)
             history = self._log.read_history()
@@ -148,23 +125,9 @@ class Vacuum:
     def give_up(self, table: Table, write_id: str, *, base_version: int = 0, dry_run: bool) -> Vacuumed:
         """Delete all of one write that was never published, once a claim keeps its publishers from publishing it.
 
-        One that has claimed an entry, which was abandoned, is kept for its retention, as every write that ever claimed.
-
-        Parameters
-        ----------
-        table
-            Freshly read.
-        write_id
-            A staged write.
-        base_version
-            At which it was planned: older entries do not name it, and are not read.
-        dry_run
-            Return what would be deleted, and delete nothing.
-
-        Raises
-        ------
-        ConflictError
-            It has claimed an entry: it is published, or will be.
+        A write that had claimed an entry, which was abandoned, stays for its retention, as every write that ever
+        claimed. Entries older than ``base_version`` do not name it, and are not read. Raises ``ConflictError`` if it is
+        published, or will be.
         """
         data = self._layout.data(write_id)
         while True:
@@ -286,9 +249,9 @@ class Vacuum:
     ) -> Vacuumed:
         """Delete what the claimed entry names, a few locations at a time, each looked at again just before.
 
-        One look serves several groups of locations while it is fresh: in a large table it costs more than they do.
-        What is in use by then is spared. After the claim's time nothing more is deleted: a process that was paused for
-        long does not know what has happened since.
+        One look serves several groups of locations while it is fresh: in a large table it costs more than they do. What
+        is in use by then is spared. After the claim's time nothing more is deleted: a process that was paused for long
+        does not know what has happened since.
         """
         logger.info("write_id=%s version=%d vacuums %s", entry.write_id, entry.version, table.name)
         done: list[FoundLocation] = []
