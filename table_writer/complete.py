@@ -17,10 +17,7 @@ from table_writer.progress import current
 from table_writer.storage import committer_threads
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo
 
-__all__ = ["MANY_UPLOADS", "Completer", "Spread", "run_all"]
-
 logger = logging.getLogger(__name__)
-
 MANY_UPLOADS: Final = 2_000
 """From so many uploads on others complete them.
 
@@ -31,9 +28,7 @@ requests, and its tasks share the rest among them.
 THREADS: Final = 8  # Hadoop's default of fs.s3a.committer.threads, for stores that are not S3
 COPY_THREADS: Final = 32  # a copy is one request that waits for the store and moves nothing here
 INTERRUPT_SECONDS: Final = 0.5  # a signal that arrives just before Python blocks on a lock is seen after this long
-
 Item = TypeVar("Item")
-
 Spread = Callable[[Iterable[PendingUpload]], None]
 """Completes all these uploads, or raises; then any part of them may be completed."""
 

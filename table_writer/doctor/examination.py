@@ -47,8 +47,6 @@ from table_writer.doctor.table import (
 from table_writer.errors import MetastoreError, StorageError, TableWriterError
 from table_writer.log.open_table import OpenTable
 
-__all__ = ["examine"]
-
 Check = Callable[[Subject], Iterable[Finding]]
 
 CHECKS: Final[Mapping[str, Check]] = {

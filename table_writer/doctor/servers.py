@@ -20,22 +20,7 @@ from table_writer.model.location import Location
 from table_writer.storage.bucket_checks import LifecycleRule, bucket_versioning, incomplete_upload_rules
 from table_writer.storage.s3 import S3Store
 
-__all__ = [
-    "addresses",
-    "clock",
-    "compare_and_set",
-    "conditional_put",
-    "lifecycle",
-    "lifecycle_findings",
-    "longest_write",
-    "permissions",
-    "switch_time",
-    "versioning",
-]
-
-
 Answer = TypeVar("Answer")
-
 MAX_SKEW_SECONDS: Final = 60  # S3 itself refuses requests from 15 minutes on
 ACTIONS: Final = {  # what was tried: the policy action, and whether it is the bucket's
     "put an object": ("s3:PutObject", False),

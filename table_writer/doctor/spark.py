@@ -13,25 +13,6 @@ from table_writer.plan.file_options import is_arrows
 from table_writer.storage import part_bytes, why_renamed
 from table_writer.storage.hadoop import HadoopValues, bucket_values
 
-__all__ = [
-    "abort_pending_uploads",
-    "buffer_size",
-    "committer",
-    "flag",
-    "for_bucket",
-    "memory",
-    "multipart_purge",
-    "number",
-    "part_size",
-    "partition_source",
-    "setting",
-    "size_bytes",
-    "socket_timeout",
-    "speculation",
-    "unix_socket",
-]
-
-
 MIB: Final = 1024 * 1024
 UNITS: Final = {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
 WORKER_MIB: Final = 200  # the interpreter, Arrow and boto3: docs/how-to/run-on-a-cluster.md
@@ -52,9 +33,7 @@ SAYING_JARS: Final = (
 )
 
 OF_THE_JAR: Final = ("spark-hadoop-cloud", "PathOutputCommitProtocol")
-
 S3A_COMMITTERS: Final = frozenset({"magic", "directory", "partitioned"})
-
 WEEK_SECONDS: Final = 7 * 86_400
 PURGE_AGE_SECONDS: Final = 86_400.0  # Hadoop's default
 

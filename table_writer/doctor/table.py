@@ -23,23 +23,6 @@ from table_writer.storage.object_store import ObjectInfo
 from table_writer.vacuum.dead_writes import look_for_traces
 from table_writer.vacuum.due import SAFE_AGE, Ages, due, in_use
 
-__all__ = [
-    "LISTED_PARTITIONS",
-    "checkpoint",
-    "damage",
-    "dead_writes",
-    "files",
-    "forgotten",
-    "in_doubt",
-    "location",
-    "owner",
-    "placement",
-    "properties",
-    "retention",
-    "waiting",
-]
-
-
 LATE_SECONDS: Final = 2 * 86_400.0  # a vacuum that runs daily has been there by then
 MANY_ENTRIES: Final = 5_000  # read in whole by every maintenance call, two requests an entry
 LISTED_PARTITIONS: Final = 1_000

@@ -12,8 +12,6 @@ from table_writer.model.write import TableLayout
 from table_writer.storage import visible_files
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
-__all__ = ["existing_values", "files_at", "files_read_at", "is_named_by_us", "why_not_copied", "written_placeholders"]
-
 WRITE_ID_IN_NAME: Final = re.compile("[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")
 
 

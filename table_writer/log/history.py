@@ -16,9 +16,6 @@ from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
 
-__all__ = ["LATE_CALL_SECONDS", "History", "Left", "Placed", "Placement", "SlotRecord", "StateThen", "written_ids"]
-
-
 LATE_CALL_SECONDS: Final = 86_400  # no metastore applies a call a day after it was sent
 
 

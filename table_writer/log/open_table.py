@@ -29,8 +29,6 @@ from table_writer.model.table import (
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.storage import ObjectStore, StoreSettings
 
-__all__ = ["OpenTable", "RepeatedError"]
-
 
 class RepeatedError(Exception):
     """A write with this idempotency key, or this very write, was published meanwhile: there is nothing left to do."""

@@ -18,26 +18,8 @@ from table_writer.model.table import ROOT_PARAMETER, Table
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore, StoredObject
 
-__all__ = [
-    "Owner",
-    "adopt_root",
-    "home_of",
-    "is_moved",
-    "is_of_earlier_table",
-    "other_tables",
-    "places_of",
-    "refuse_left_log",
-    "refuse_nested_roots",
-    "require_in_place",
-    "require_owner",
-    "take_root",
-]
-
-
 OWNER_FORMAT = 1
-
 logger = logging.getLogger(__name__)
-
 LOOKED_AT: Final = 250  # partitions at the first write: what one call of the metastore answers
 
 

@@ -34,31 +34,10 @@ from table_writer.model.write import TableLayout, WritePlan
 from table_writer.storage.object_store import ObjectStore, StoredObject
 from table_writer.version import __version__
 
-__all__ = [
-    "FoundRegistration",
-    "Heartbeat",
-    "Registration",
-    "check_keys",
-    "put_check_results",
-    "put_staged",
-    "read_check_results",
-    "read_registration",
-    "read_registrations",
-    "remove_registration",
-    "used_before",
-    "write_id_of_check",
-    "writer_identity",
-]
-
-
 logger = logging.getLogger(__name__)
-
 MISSED_HEARTBEATS: Final = 5  # so many in a row and the writer is taken for dead, if it is old enough as well
-
 PID: Final = re.compile("[0-9]{1,10}")  # Linux: at most 4,194,304
-
 CHECK: Final = re.compile(r"(?P<write_id>.+)\.checks-[0-9]{8}T[0-9]{12}-[0-9a-f]{16}")
-
 LONGEST_HEARTBEAT_SECONDS: Final = 3600.0  # what a registration may claim, and what one that cannot be read gets
 
 

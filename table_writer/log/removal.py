@@ -11,8 +11,6 @@ from typing import Final, TypeVar
 from table_writer.errors import StorageError
 from table_writer.storage.object_store import PAGE_KEYS, ObjectStore, UploadInfo
 
-__all__ = ["Removed", "abort_uploads", "batches", "delete_keys"]
-
 DELETE_THREADS: Final = 4
 """AWS allows 3,500 deletions a second below one prefix: four batches of 1,000 at a time are more than enough."""
 

@@ -15,24 +15,6 @@ from table_writer.model.process import boot_seconds
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import Scope, TableLayout, no_partition
 
-__all__ = [
-    "Deadline",
-    "Effect",
-    "PartitionState",
-    "Standing",
-    "claim_is_over",
-    "comes_before",
-    "effect",
-    "is_covered",
-    "is_kept",
-    "partition_state",
-    "published_with_key",
-    "rebuilt_outcome",
-    "recovered_state",
-    "standing",
-    "to_switch",
-]
-
 
 class Standing(enum.Enum):
     """What another writer's entry means to a write that wants to publish."""

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any, Final, TypeVar
 
-__all__ = ["MAX_BYTES", "MAX_MEMORY_BYTES", "MAX_OUTCOME_BYTES", "Allowance", "TooMuchError", "packed", "small_json"]
-
 READABLE_BYTES: Final = 64 * 1024
 """Some 130 partitions, or 260 files of other tools. A longer text is not read by eye, and sending it begins to take
 longer than a request does; partitions compressed are a tenth of it or less."""
@@ -28,7 +26,6 @@ entries. That is 30 days of a table whose 40,000 partitions, as many as Hive 2.3
 daily."""
 VALUE_BYTES: Final = 64  # what a value of JSON takes beside its text: an empty list 56, and 8 where it is named
 DICT_BYTES: Final = 128  # what a dict takes besides that
-
 GZIP: Final = b"\x1f\x8b"
 GZIP_FORMAT: Final = 16 + zlib.MAX_WBITS  # zlib's way to ask for gzip's header and checksum
 Parsed = TypeVar("Parsed")

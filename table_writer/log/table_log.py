@@ -28,8 +28,6 @@ from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore
 
-__all__ = ["LogState", "TableLog"]
-
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_EVERY_VERSIONS: Final = (

@@ -29,11 +29,7 @@ from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.location import without_s3_logins
 from table_writer.model.process import PerProcess
 
-__all__ = ["Connection", "RefusedError", "Wire"]
-
-
 MAX_REASON_CHARACTERS: Final = 300  # Hive quotes whole partitions, with all their columns, in its messages
-
 logger = logging.getLogger(__name__)
 
 NEVER_STARTED: Final = (

@@ -48,20 +48,15 @@ from table_writer.model.table import (
     partition_values,
 )
 
-__all__ = ["HiveMetastore"]
-
 TABLE_BATCH: Final = 100
 ALL: Final = -1  # of an i16: the largest number that could be asked for is 32,767, and no number asks for all
-
 NO_LISTING: Final[Mapping[str, str]] = {"DO_NOT_UPDATE_STATS": "true"}
 
 # What alter_partitions answers when a partition is missing: Hive 2.3 and 3 wrap the error, 4 counts.
 MISSING_PARTITION: Final = re.compile(r"NoSuchObjectException|not matching with old parts size|partition values=\[")
 TABLE_CHANGED: Final = "The table has been modified."  # what a refused compare-and-set is answered with, 2.3.10 and 4
-
 NO_VERSION: Final = "3.0"  # what getVersion answers up to Hive 3.1.3, whatever the version
 NEW_IN_2_3_10: Final = "hive.metastore.client.connection.timeout"
-
 T = TypeVar("T")
 
 

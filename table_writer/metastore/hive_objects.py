@@ -23,27 +23,6 @@ from table_writer.model.table import (
     TableName,
 )
 
-__all__ = [
-    "DDL_TIME",
-    "WHOLE_TABLE",
-    "altered_partition",
-    "altered_table",
-    "changed_parameters",
-    "differences",
-    "expectation",
-    "hive_location",
-    "moved_location",
-    "moved_serde_parameters",
-    "new_partition",
-    "partition_from",
-    "table_from",
-    "table_was_changed",
-    "true_location",
-    "whole_table",
-    "whole_table_parameters",
-]
-
-
 READERS_IGNORE: Final = frozenset(
     {
         "path",  # Spark repeats the table's location here
@@ -56,17 +35,12 @@ READERS_IGNORE: Final = frozenset(
 COLUMNAR: Final = ("ParquetHiveSerDe", "OrcSerde")
 """For these Hive sets ``serialization.format`` to 1 and nobody reads it; for text it can be the delimiter."""
 
-
 MAX_NAMED: Final = 3  # a table of 1,000 columns must not become a message of 1,000 lines
-
 NAME_AND_TYPE: Final = attrgetter("name", "type")
-
 WHOLE_TABLE: Final[PartitionValues] = ()
 """The values of the one partition that an unpartitioned table is."""
 
-
 DDL_TIME: Final = "transient_lastDdlTime"
-
 PATH: Final = "path"
 
 PLACEHOLDER: Final = (

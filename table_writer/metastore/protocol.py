@@ -17,22 +17,6 @@ from table_writer.model.table import (
     shown_name,
 )
 
-__all__ = [
-    "Metastore",
-    "nothing",
-    "read_all",
-    "require_asked",
-    "require_kept",
-    "require_listed",
-    "require_same",
-    "require_there",
-    "validate_additions",
-    "validate_changes",
-    "validate_drop",
-    "validate_values",
-]
-
-
 SHOWN: Final = 3
 
 CAUSE: Final = (

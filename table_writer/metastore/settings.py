@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import without_login
 
-__all__ = ["MetastoreSettings"]
-
 DEFAULT_PORT: Final = 9083
 DEFAULT_TIMEOUT_SECONDS: Final = 60.0
 MAX_PARTITION_BATCH: Final = 30_000  # below the i16 of Thrift's older list calls; servers often cap lower

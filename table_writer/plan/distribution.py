@@ -14,9 +14,6 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 from table_writer.errors import InvalidInputError
 from table_writer.spark.sql import quoted
 
-__all__ = ["batch_rows", "fixed_row_bytes", "laid_out"]
-
-
 SORT_ITEM: Final = re.compile(
     r"(?P<name>.+?)(?:\s+(?P<order>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE
 )
@@ -29,19 +26,12 @@ ORDERS: Final = {
 }
 
 UNORDERED: Final = ("map", "variant")
-
 USUAL_NULLS: Final = {"asc": "first", "desc": "last"}  # Spark's
-
 BATCH_BYTES: Final = 64 * 1024 * 1024  # Spark's own limit of a batch, kept here by the number of rows
-
 SPARK_BATCH_ROWS: Final = 10_000
-
 SEEN_ROWS: Final = 2_000  # where rows may become wider than those seen: no slower, and five times the room
-
 LEAST_ROWS: Final = 1_000  # smaller batches cost more than the weighing
-
 WIDER_THAN_SEEN: Final = 32  # how many times as wide as the rows of an earlier write those of a batch may be
-
 
 FIXED_WIDTHS: Final[dict[type[T.DataType], int]] = {
     T.NullType: 0,

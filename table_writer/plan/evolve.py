@@ -15,8 +15,6 @@ from table_writer.model.table import Table
 from table_writer.plan.types import exact_type, stored_field, unstorable
 from table_writer.spark.sql import SPARK_ERRORS, garbled, literal, quoted, spark_reason
 
-__all__ = ["add_columns", "added_field", "addition_problems", "require_spellable"]
-
 LONGEST_NAME: Final = 767  # Hive's metastore: COLUMNS_V2.COLUMN_NAME
 NAME_HIVE_KEEPS: Final = re.compile(r"[^\x00-\x20,;{}()=\x7f]+")
 """Hive's SerDes split a list of names at commas, and its Parquet reader parses a schema as text: one name with a blank,

@@ -10,9 +10,6 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.table import Table, TableName
 from table_writer.model.upload_spec import ParquetOptions
 
-__all__ = ["engine_of", "file_options", "is_arrows", "provider_of", "require_writable"]
-
-
 Conf = Callable[[str, str], str]
 
 PARQUET_SERDES: Final = frozenset(
@@ -20,9 +17,7 @@ PARQUET_SERDES: Final = frozenset(
 )
 
 PROTECTING: Final = ("parquet.encryption.", "parquet.crypto.")  # how their options begin
-
 LEVEL_KEYS: Final = {"zstd": "parquet.compression.codec.zstd.level", "brotli": "compression.brotli.quality"}
-
 LEVELS: Final = {"zstd": range(1, 23), "brotli": range(12)}
 
 

@@ -33,9 +33,6 @@ from table_writer.plan.limits import NOT_NULL, Expression, Limit, Rule, enforced
 from table_writer.plan.types import Match, exact_type, match_values, plain_type, unstorable
 from table_writer.spark.sql import quoted
 
-__all__ = ["Fitted", "fit", "match"]
-
-
 SPELLED_ALIKE: Final = (DateType, ByteType, ShortType, IntegerType, LongType)  # cheaper to send than their text
 
 

@@ -19,10 +19,7 @@ from pyspark.sql.types import AtomicType, BinaryType, DataType
 from table_writer.errors import SchemaMismatchError
 from table_writer.spark.sql import SPARK_ERRORS, quoted
 
-__all__ = ["NOT_NULL", "Expression", "Limit", "Rule", "enforced", "in_array", "in_struct", "limits_of", "violation"]
-
 _logger = logging.getLogger(__name__)
-
 Expression = Callable[[Column], Column]
 """What to make of a value, wherever it is: in a column, a struct's field, an element of an array."""
 

@@ -37,8 +37,6 @@ from table_writer.plan.where import Where
 from table_writer.spark.sql import runs_other_python
 from table_writer.storage import ObjectStore, part_bytes, why_renamed
 
-__all__ = ["Planned", "Planner", "require_batch", "require_mode"]
-
 MIB = 1024 * 1024
 LARGEST_PART_BYTES = 16 * MIB  # more memory per task for no speed that could be measured
 PARTITION_MODES = (WriteMode.OVERWRITE_PARTITIONS, WriteMode.CREATE_PARTITIONS)

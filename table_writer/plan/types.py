@@ -47,18 +47,6 @@ from table_writer.model.table import Column, Table
 from table_writer.plan.file_options import provider_of
 from table_writer.plan.limits import Expression, Rule, enforced
 
-__all__ = [
-    "CHAR_VARCHAR",
-    "Match",
-    "exact_type",
-    "match_values",
-    "plain_type",
-    "stored_field",
-    "table_schema",
-    "unstorable",
-]
-
-
 INTEGER_DIGITS: Final[dict[type[DataType], int]] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
 
 WIDER: Final[dict[type[DataType], tuple[type[DataType], ...]]] = {

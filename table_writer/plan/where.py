@@ -15,8 +15,6 @@ from table_writer.model.write import WrittenFiles
 from table_writer.plan.types import exact_type
 from table_writer.spark.sql import SPARK_ERRORS, analyzed_rows, quoted, spark_reason
 
-__all__ = ["Where", "require_inside"]
-
 NUMBER: Final = "__table_writer_number"
 
 

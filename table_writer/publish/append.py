@@ -18,13 +18,9 @@ from table_writer.publish.switch import PartitionsNow
 from table_writer.storage import SourceChangedError, visible_files
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
-__all__ = ["Carried", "CarryOver", "Copies", "CopyFiles", "require_as_staged"]
-
 logger = logging.getLogger(__name__)
-
 LIST_THREADS: Final = 16
 MOST_ATTEMPTS: Final = 20  # of copying files that others replace meanwhile
-
 Copies = Mapping[str, ObjectInfo]
 """Files to copy: the new key, and the file as it was listed."""
 

@@ -23,26 +23,9 @@ from table_writer.publish.append import Carried
 from table_writer.publish.switch import PartitionsNow
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
-__all__ = [
-    "NotThereError",
-    "Replaced",
-    "check_each",
-    "entry_of",
-    "files_as_named",
-    "files_there",
-    "replaced_locations",
-    "require_not_fewer",
-    "there_under_other_names",
-    "with_old_locations",
-]
-
-
 LIST_THREADS: Final = 16
-
 WHOLE_ETAG: Final = re.compile(r"[0-9a-f]{32}")
-
 PARTS_ETAG: Final = re.compile(r"[0-9a-f]{32}-\d+")  # S3's, of an upload in parts: a copy of it has the other kind
-
 Wanted = TypeVar("Wanted")
 
 

@@ -30,10 +30,7 @@ from table_writer.publish.entry import Replaced, entry_of, replaced_locations, w
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, outcome_unknown
 
-__all__ = ["Claims", "Published", "Publisher", "RepeatedError"]
-
 logger = logging.getLogger(__name__)
-
 BUILDING_MODES: Final = frozenset({WriteMode.APPEND, WriteMode.CREATE_PARTITIONS})  # on what is there, or is not
 EMPTY_MARKER: Final = "_EMPTY"  # readers pass over names that start with _
 

@@ -31,10 +31,7 @@ from table_writer.model.write import new_write_id
 from table_writer.publish.entry import check_each, require_not_fewer
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, states
 
-__all__ = ["RecoveredEntry", "Recovery", "RecoveryResult", "placements"]
-
 logger = logging.getLogger(__name__)
-
 FIRST_WAIT_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 5.0
 MOST_ROUNDS = 20  # of correcting one partition that moves again meanwhile

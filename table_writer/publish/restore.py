@@ -30,8 +30,6 @@ from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, locations
 from table_writer.storage.object_store import ObjectStore
 
-__all__ = ["Restore", "Restored", "adopt", "refuse_new_files"]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Restored:

@@ -25,8 +25,6 @@ from table_writer.publish.entry import (
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations
 
-__all__ = ["Republished", "Rollback"]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Republished:

@@ -33,28 +33,12 @@ from table_writer.model.table import (
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore
 
-__all__ = [
-    "ABANDON_SECONDS",
-    "ClaimedEntries",
-    "PartitionsNow",
-    "Switch",
-    "locations",
-    "new_parameters",
-    "outcome_unknown",
-    "stale_parameters",
-    "states",
-]
-
-
 logger = logging.getLogger(__name__)
-
 NO_FILES: Final = {"numFiles": "0", "numRows": "0", "totalSize": "0", "rawDataSize": "0"}
 """With its figures given, the metastore does not list an added location for them."""
 
-
 PartitionsNow = Mapping[PartitionValues, Partition]
 """Partitions as the metastore has just shown them; those that do not exist are absent."""
-
 
 COLUMN_STATISTICS: Final = "spark.sql.statistics.colStats."
 

@@ -14,10 +14,7 @@ from table_writer.storage.s3_client import DENIED, error_code, http_status, stor
 if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import LifecycleRuleOutputTypeDef
 
-__all__ = ["LifecycleRule", "Versioning", "bucket_versioning", "incomplete_upload_rules"]
-
 Versioning = Literal["Enabled", "Suspended", "Unversioned"]
-
 NO_RULES: Final = "NoSuchLifecycleConfiguration"
 UNKNOWN_TO_STORE: Final = frozenset({"NotImplemented", "MethodNotAllowed", "UnsupportedOperation", "405", "501"})
 

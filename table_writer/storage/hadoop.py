@@ -24,18 +24,6 @@ from table_writer.storage.settings import (
     StoreSettings,
 )
 
-__all__ = [
-    "HadoopValues",
-    "S3Overrides",
-    "bucket_values",
-    "committer_threads",
-    "credential_sources",
-    "part_bytes",
-    "settings_for",
-    "why_renamed",
-]
-
-
 AWS_ENDPOINT: Final = re.compile(r"https://s3(?:[.-](?!fips)([a-z0-9-]+))?\.amazonaws\.com(?:\.cn)?/?")
 SSE: Final[Mapping[str, Literal["AES256", "aws:kms", "aws:kms:dsse"]]] = {
     "AES256": "AES256",
@@ -66,7 +54,6 @@ ASSUMED_ROLE_DEFAULT_PROVIDERS: Final = (  # fs.s3a.assumed.role.credentials.pro
 )
 ASSUMED_ROLE: Final = f"{S3A}auth.AssumedRoleCredentialProvider"
 SESSION_DURATION_SECONDS: Final = 1800  # fs.s3a.assumed.role.session.duration: 30m
-
 Sources = tuple[CredentialSource, ...]
 PREFIX: Final = "fs.s3a."
 RENAMED: Final = {  # old name to new, as org.apache.hadoop.fs.s3a.S3AUtils reads both

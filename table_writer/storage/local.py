@@ -35,29 +35,16 @@ from table_writer.storage.object_store import (
     source_changed,
 )
 
-__all__ = ["COPY_RANGE", "CopyRange", "FileSystemClock", "LocalStore", "copy_contents"]
-
-
 UPLOADS: Final = ".uploads"
-
 UPLOAD_ID: Final = re.compile("[0-9a-f]{32}")
-
 DIRECTORY_ATTEMPTS: Final = 100
-
 NO_FILE: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-
 Fill = Callable[[BinaryIO], object]
-
 Install = Callable[[Path, Path], None]
-
 RANGE_BYTES: Final = 1024 * 1024 * 1024  # Linux copies at most 2 GiB a call
-
 CHUNK_BYTES: Final = 1024 * 1024
-
 CopyRange = Callable[[int, int, int, int, int], int]
-
 READ_AGAIN_SECONDS: Final = 60.0
-
 READ_ONLY: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 

@@ -13,24 +13,9 @@ from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
 from table_writer.model.process import PerProcess
 
-__all__ = [
-    "ObjectInfo",
-    "ObjectStore",
-    "RequestCounter",
-    "SourceChangedError",
-    "StoredObject",
-    "UploadInfo",
-    "is_hidden",
-    "visible_files",
-]
-
-
 MAX_GET_BYTES: Final = 256 * 2**20  # nothing that is read in one piece is longer
-
 PAGE_KEYS: Final = 1_000  # S3: keys in one page of a listing, and in one batch delete
-
 UNFINISHED: Final = "._COPYING_"  # what `hdfs dfs -put` has not finished yet
-
 PAST_OWN_KEYS: Final = "~"  # the last printable character of ASCII: all that this library writes sorts before it
 
 

@@ -42,22 +42,14 @@ from table_writer.storage.s3_client import (
 )
 from table_writer.storage.settings import S3Settings
 
-__all__ = ["BucketCopier", "S3Store", "delete_objects", "part_ranges"]
-
-
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import CompletedPartTypeDef
 
-
 _logger = logging.getLogger(__name__)
-
 CLAIM_ATTEMPTS: Final = 5
-
 READ_ATTEMPTS: Final = 4
-
 PAUSE_SECONDS: Final = 0.2  # doubled with each attempt
-
 MAY_BE_STORED: Final = frozenset({0, 409, 412, 500, 502, 503, 504})  # a put with such an answer (0: none) may be stored
 
 
@@ -356,11 +348,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
 
-
 DELETE_ATTEMPTS: Final = 5
-
 TRANSIENT: Final = frozenset({"InternalError", "SlowDown", "ServiceUnavailable", "OperationAborted", "503", "500"})
-
 NOT_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
 
 
@@ -408,13 +397,9 @@ if TYPE_CHECKING:
 
     from table_writer.storage.settings import S3Settings
 
-
 MAX_PARTS: Final = 10_000  # S3: parts in one upload
-
 COPY_THREADS: Final = 4  # of one file; several files are copied at a time as well
-
 CHANGED: Final = frozenset({"PreconditionFailed", "412"})
-
 GONE: Final = frozenset({"NoSuchKey", "404"})  # a HEAD and some stores say it without a body
 
 

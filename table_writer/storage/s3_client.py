@@ -31,9 +31,6 @@ from botocore.exceptions import (
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.storage.settings import AssumedRole, CredentialSource, Profile, Provider, S3Settings, StaticKeys
 
-__all__ = ["error_code", "http_status", "make_client", "resolve", "storage_error", "translated", "write_arguments"]
-
-
 MACHINE_METHODS: Final = frozenset({"iam-role", "container-role"})
 COPY_PERMISSIONS: Final = "s3:PutObject (and s3:GetObject on the file that is copied)"
 PERMISSIONS: Final = {
@@ -88,11 +85,9 @@ UNANSWERED: Final[tuple[tuple[tuple[type[BotoCoreError], ...], str, str], ...]] 
     ((BotoCoreError,), "S3 failed", "Retry"),
 )
 
-
 if TYPE_CHECKING:
     from botocore.config import _S3Dict
     from mypy_boto3_s3 import S3Client
-
 
 DEFAULT_REGION: Final = "us-east-1"
 

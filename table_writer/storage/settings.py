@@ -10,17 +10,6 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.location import without_login
 from table_writer.model.upload_spec import MAX_PART_BYTES, MIN_PART_BYTES
 
-__all__ = [
-    "AssumedRole",
-    "CredentialSource",
-    "LocalSettings",
-    "Profile",
-    "Provider",
-    "S3Settings",
-    "StaticKeys",
-    "StoreSettings",
-]
-
 MIB: Final = 2**20
 MAX_COPY_BYTES: Final = 5 * 1024 * MIB  # S3: CopyObject takes no more
 

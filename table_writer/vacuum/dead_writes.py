@@ -14,8 +14,6 @@ from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo
 from table_writer.vacuum.due import InUse
 
-__all__ = ["DeadWrite", "Traces", "look_for_traces"]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeadWrite:

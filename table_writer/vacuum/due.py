@@ -20,11 +20,7 @@ from table_writer.model.table import Partition, Table, TableName
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore
 
-__all__ = ["SAFE_AGE", "Ages", "Due", "InUse", "Kept", "Others", "due", "in_use", "is_used", "may_go"]
-
-
 SAFE_AGE: Final = timedelta(hours=24)  # calls in flight and running queries must find their files
-
 THREADS: Final = 16
 
 

@@ -25,10 +25,7 @@ from table_writer.storage.object_store import ObjectInfo, UploadInfo
 from table_writer.vacuum.dead_writes import DeadWrite, look_for_traces
 from table_writer.vacuum.due import Ages, Due, InUse, Kept, Others, due, in_use, is_used, may_go
 
-__all__ = ["FoundLocation", "Vacuum", "Vacuumed"]
-
 logger = logging.getLogger(__name__)
-
 THREADS: Final = 16
 LOCATIONS_AT_ONCE: Final = 64
 READ_AT_MOST: Final = 16  # partitions, for each location deleted: a look at the metastore reads all that the table has
