@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from itertools import chain
 
 from table_writer.config import SessionSettings, TableWriterConfig
+from table_writer.log.files import batches
 from table_writer.log.open_table import OpenTable
 from table_writer.log.owner import Owner, take_root
-from table_writer.log.removal import batches
 from table_writer.maintenance import Maintenance
 from table_writer.model.message import CommitMessage, PendingUpload, UploadedPart, names_of_task
 from table_writer.model.table import Column, Partition, PartitionValues, Table, TableName, partition_name

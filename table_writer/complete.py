@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Generic, Self, TypeVar
 
 from table_writer.errors import InvalidInputError, StorageError, TableWriterError
+from table_writer.log.files import abort_uploads, delete_keys
 from table_writer.log.open_table import OpenTable
-from table_writer.log.removal import abort_uploads, delete_keys
 from table_writer.model.message import CommitMessage, PendingUpload
 from table_writer.progress import current
 from table_writer.storage import committer_threads

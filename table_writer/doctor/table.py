@@ -306,9 +306,8 @@ def _compared(subject: Subject, history: History, values: PartitionValues) -> _L
     found: list[ObjectInfo] = list(subject.opened.store.list(location.key))
     known = None if history.layout.is_placeholder(location) else history.described(values, location)
     is_whole = known is not None and (len(found), sum(one.size_bytes for one in found)) == (known.files, known.bytes)
-    named = [
-        one for one in found if is_whole or write_id in one.key.removeprefix(location.key)
-    ]  # copies keep their names
+    # copies keep their names
+    named = [one for one in found if is_whole or write_id in one.key.removeprefix(location.key)]
     expected = known.files if known else 0
     differs = known is not None and sum(one.size_bytes for one in named) != known.bytes
     foreign = len(found) - len(named)
@@ -320,7 +319,7 @@ def damage(subject: Subject) -> Iterable[Finding]:
     state = subject.opened.log.read_state(listed_after=0, allow_lost=True)
     found = [
         *_of_identity(subject, state),
-        *_of_hint(subject, state),
+        *_of_checkpoint(subject, state),
         *_of_entries(subject, state),
         *_of_registrations(subject),
     ]
@@ -349,14 +348,12 @@ def _of_identity(subject: Subject, state: LogState) -> Iterable[Finding]:
         )
 
 
-def _of_hint(subject: Subject, state: LogState) -> Iterable[Finding]:
+def _of_checkpoint(subject: Subject, state: LogState) -> Iterable[Finding]:
     key = subject.opened.layout.checkpoint_key
     stored = subject.opened.store.get(key)
     try:
-        stored_fields = {} if stored is None else small_json(stored.body)
-        known = stored is None or (
-            int(stored_fields["version"]) >= 0 and stored_fields.get("log_id", "") in {"", *state.ids}
-        )
+        said = {"version": 0} if stored is None else small_json(stored.body)
+        known = int(said["version"]) >= 0 and said.get("log_id", "") in {"", *state.ids}
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         known = False
     if not known:

@@ -139,11 +139,11 @@ class History:
     @cached_property
     def _unverified_ids(self) -> frozenset[str]:
         """The recoveries that recorded the outcomes of entries whose calls may come late; none for one in doubt."""
-        named = self.unverified
-        unseen = (one.entry for one in self.records if named is None or one.entry.version in named)
-        return frozenset(one.write_id for one in unseen if named is not None or one.operation is Operation.RECOVER) | {
-            ""
-        }
+        if self.unverified is None:
+            recoveries = (one.entry for one in self.records if one.entry.operation is Operation.RECOVER)
+        else:
+            recoveries = (one.entry for one in self.records if one.entry.version in self.unverified)
+        return frozenset({"", *(one.write_id for one in recoveries)})
 
     def _may_have_come_late(self, record: SlotRecord) -> bool:
         """Whether a call of an entry was left unanswered and may have come unseen, as where an outcome was rebuilt."""
@@ -267,7 +267,8 @@ class History:
         }
         needed |= set(keys.values())
         keyed = [r.entry.version for r in self.records if r.entry.idempotency_key]
-        needed |= {r.entry.version for r in self.records if _undoes_any(r.entry, keyed)}
+        rollbacks = ((r.entry.version, r.entry.rollback_to) for r in self.records if r.entry.rollback_to is not None)
+        needed |= {version for version, to in rollbacks if any(to < one < version for one in keyed)}  # may void the key
         free = {
             record.entry.version
             for record in self.records
@@ -277,9 +278,9 @@ class History:
         }
         kept = {record.entry.version for record in self.records} - free
         return frozenset(
-            record.entry.version
-            for record in self.records
-            if record.entry.version in free and kept.isdisjoint(deleted.replaced_by for deleted in record.entry.deletes)
+            entry.version
+            for entry in (record.entry for record in self.records if record.entry.version in free)
+            if kept.isdisjoint(deleted.replaced_by for deleted in entry.deletes)
         )
 
     def restorable(self, location: Location) -> bool:
@@ -300,12 +301,11 @@ class History:
             self._fold_vacuum(record)
         elif record.outcome is Outcome.ABANDONED:
             if entry.operation is Operation.WRITE:  # the others point at what another write has written
-                self._leave(self.layout.data(entry.write_id), record, bytes=sum(p.bytes for p in entry.partitions))
-                for text in filter(None, (one.new_location for one in entry.partitions)):
-                    if not self.layout.data(entry.write_id).contains(
-                        self._location(text)
-                    ):  # copies in a fresh directory
-                        self._leave(self._location(text), record)
+                data = self.layout.data(entry.write_id)
+                self._leave(data, record, bytes=sum(p.bytes for p in entry.partitions))
+                for location in map(self._location, filter(None, (one.new_location for one in entry.partitions))):
+                    if not data.contains(location):  # copies in a fresh directory
+                        self._leave(location, record)
         elif record.outcome is Outcome.PUBLISHED:
             self._fold_published(record)
 
@@ -332,9 +332,8 @@ class History:
                     self._leave(self._location(text), record, bytes=known)
             self.current[partition.values] = Placed(entry.version, partition, record.outcome_age_seconds)
         left = {self._place(partition.old_location) for partition in switched}
-        own = {
-            self._location(one.location).place for one in entry.replaced if self._is_of(entry.write_id, one.location)
-        }
+        replaced_places = (self._location(one.location) for one in entry.replaced)
+        own = {one.place for one in replaced_places if self.layout.write_id_of(one) == entry.write_id}
         for replaced in entry.replaced:
             location = self._location(replaced.location)
             if record.superseded and location.place not in left and location.place not in own:
@@ -364,10 +363,9 @@ class History:
 
     def _location(self, text: str) -> Location:
         """Parse a location, each text once: entries name the same ones again and again."""
-        found = self._locations.get(text)
-        if found is None:
-            found = self._locations[text] = Location.parse(text)
-        return found
+        if text not in self._locations:
+            self._locations[text] = Location.parse(text)
+        return self._locations[text]
 
     def _place(self, location: str | None) -> Place | None:
         return None if location is None else self._location(location).place
@@ -389,9 +387,6 @@ class History:
             objects=objects,
             bytes=bytes,
         )
-
-    def _is_of(self, write_id: str, location: str) -> bool:
-        return self.layout.write_id_of(self._location(location)) == write_id
 
     def _is_ours(self, location: Location) -> bool:
         return self.layout.write_id_of(location) is not None
@@ -422,9 +417,3 @@ def written_ids(layout: TableLayout, entry: LogEntry) -> frozenset[str]:
     locations = (Location.parse(one.new_location) for one in entry.partitions if one.new_location is not None)
     found = {entry.write_id, entry.recovered_write_id, *(layout.write_id_of(location) for location in locations)}
     return frozenset(write_id for write_id in found if write_id)
-
-
-def _undoes_any(entry: LogEntry, versions: Iterable[int]) -> bool:
-    """Whether an entry is a rollback that may void the key of one of these versions."""
-    target = entry.rollback_to
-    return target is not None and any(target < version < entry.version for version in versions)

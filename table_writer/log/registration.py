@@ -260,7 +260,10 @@ def used_before(write_id: str, table: str) -> InvalidInputError:
 
 
 class Registration:
-    """Registers a write as running on entering, renews that from a thread, and removes it on leaving."""
+    """Registers a write as running on entering, renews that from a thread, and removes it on leaving.
+
+    No two hosts' clocks are ever compared.
+    """
 
     def __init__(
         self, store: ObjectStore, plan: WritePlan, identity: dict[str, str], *, heartbeat_seconds: float
@@ -280,21 +283,30 @@ class Registration:
                 "writer": identity,
             }
         ).encode()
-        self._heartbeat = Heartbeat(
-            store, self._key, self._body, every_seconds=heartbeat_seconds, write_id=plan.write_id
-        )
+        self._heartbeat_seconds = heartbeat_seconds
+        self._process = this_process()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name=f"heartbeat-{plan.write_id}", daemon=True)
 
     def __enter__(self) -> Self:
         self._store.put(self._key, self._body)
-        self._heartbeat.start()
+        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._heartbeat.stop()
-        if self._heartbeat.is_ours:  # a forked child that leaves the block ends nothing
+        if self._process is this_process():  # a forked child that leaves the block ends nothing
+            self._stopped.set()
+            self._thread.join()
             remove_registration(self._store, [self._key], self._plan.write_id)
+
+    def _renew(self) -> None:
+        while not self._stopped.wait(self._heartbeat_seconds):
+            try:
+                self._store.put(self._key, self._body)
+            except StorageError as error:
+                logger.warning("write_id=%s heartbeat failed, trying again: %s", self._plan.write_id, error)
 
 
 def remove_registration(store: ObjectStore, keys: Collection[str], write_id: str) -> None:
@@ -303,39 +315,3 @@ def remove_registration(store: ObjectStore, keys: Collection[str], write_id: str
         store.delete(list(keys))
     except StorageError as failure:
         logger.warning("write_id=%s what is registered of it was not removed: %s", write_id, failure)
-
-
-class Heartbeat:
-    """Puts an object again and again from :meth:`start` to :meth:`stop`; no two hosts' clocks are ever compared."""
-
-    def __init__(self, store: ObjectStore, key: str, body: bytes, *, every_seconds: float, write_id: str) -> None:
-        self._store = store
-        self._key = key
-        self._body = body
-        self._every_seconds = every_seconds
-        self._write_id = write_id
-        self._process = this_process()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name=f"heartbeat-{write_id}", daemon=True)
-
-    def start(self) -> None:
-        """Begin; the object is there already."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop; nothing is put afterwards. Stopping again, or in a forked process, does nothing."""
-        if self.is_ours:
-            self._stopped.set()
-            self._thread.join()
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether this process made it: a forked child must not end what shows its parent to be alive."""
-        return self._process is this_process()
-
-    def _renew(self) -> None:
-        while not self._stopped.wait(self._every_seconds):
-            try:
-                self._store.put(self._key, self._body)
-            except StorageError as error:
-                logger.warning("write_id=%s heartbeat failed, trying again: %s", self._write_id, error)

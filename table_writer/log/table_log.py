@@ -30,9 +30,7 @@ from table_writer.storage.object_store import ObjectStore
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINT_EVERY_VERSIONS: Final = (
-    50  # one listing page holds 500 entries with their outcomes: a checkpoint this old costs nothing
-)
+CHECKPOINT_EVERY_VERSIONS: Final = 50  # a page of a listing holds 500 entries with their outcomes: this costs nothing
 RECENT_ENTRIES: Final = 3  # among which the last write is looked for: after it come a vacuum, or a rollback
 READ_THREADS: Final = 16  # a whole log is read at once; each entry is two small requests
 MAX_ENTRY_BYTES: Final = MAX_BYTES
@@ -109,9 +107,7 @@ class TableLog:
         start, of_log = self._read_checkpoint() if listed_after is None else (listed_after, "")
         state = self._list(start)
         if start and (not state.versions or (of_log and of_log not in state.ids)):
-            state = self._list(
-                0
-            )  # somebody deleted the log, but not the checkpoint; or the checkpoint is another log's
+            state = self._list(0)  # somebody deleted the log, but not its checkpoint; or that is another log's
         state = self._identified(state)
         missed: frozenset[int] = frozenset()
         while state.lost and not missed:  # look again: a file system may list while entries come, and miss some
@@ -145,7 +141,8 @@ class TableLog:
                 marks.setdefault(mark[1], set()).add(mark[2])
         numbers = {kind: frozenset(map(int, filter(str.isdecimal, found))) for kind, found in marks.items()}
         newest = max(entries | outcomes, default=start)
-        trims = numbers.get("trimmed", frozenset())
+        none: frozenset[int] = frozenset()
+        trims = numbers.get("trimmed", none)
         trimmed = max(trims, default=0)
         whole = range(max(start - 1, trimmed) + 1, newest + 1) if entries | outcomes else range(0)
         if whole.stop - whole.start > len(entries) + len(marks.get("lost", ())) + MOST_LOST:
@@ -155,7 +152,6 @@ class TableLog:
                 " bring that back from an older version of the object. If not, it is none of this log: look at it, and"
                 " move it away"
             )
-        none: frozenset[int] = frozenset()
         self._ids = frozenset(marks.get("id", ()))
         return LogState(
             newest=newest,
@@ -226,7 +222,7 @@ class TableLog:
         return self._expected_id or min(self._ids, default="")
 
     def _mark(self, kind: str, value: int | str) -> str:
-        return f"{self._layout.log_prefix}{kind}-{value if isinstance(value, str) else format(value, '020d')}"
+        return f"{self._layout.log_prefix}{kind}-{value if isinstance(value, str) else f'{value:020d}'}"
 
     def read_history(self, state: LogState | None = None) -> History:
         """Read every record that is left in the log: two requests an entry, several at once.

@@ -204,7 +204,8 @@ class Connection:
 
     def _ensure_connected(self, line: _Line, table: str) -> None:
         """Keep the connection if it is open and quiet, else open one to the first address that takes it."""
-        if self._is_usable(line.wire):
+        wire = line.wire
+        if wire is not None and wire.idle_seconds() < self._settings.max_idle_seconds and wire.is_quiet():
             return
         line.hang_up()
         failures = []
@@ -220,9 +221,6 @@ class Connection:
         raise MetastoreError(
             f"metastore not reachable at {tried}. Start it or set hive.metastore.uris; nothing was changed", table=table
         ) from failures[-1][1]
-
-    def _is_usable(self, wire: Wire | None) -> bool:
-        return wire is not None and wire.idle_seconds() < self._settings.max_idle_seconds and wire.is_quiet()
 
     def _open(self, line: _Line, uri: str) -> None:
         settings, address = self._settings, urlsplit(uri)

@@ -209,7 +209,7 @@ def differences(storage: Any, described: Any, columns: Sequence[Column]) -> str:
     The output format is left out: it makes files and reads none. Of columns only those count that the table does not
     have, or has with another type: Parquet and ORC find columns by name, and one that is missing is null.
     """
-    if _same_serde(storage.serdeInfo, described.serdeInfo):
+    if storage.serdeInfo.serializationLib == described.serdeInfo.serializationLib:
         columnar = str(storage.serdeInfo.serializationLib).endswith(COLUMNAR)
         ignored = READERS_IGNORE | {"serialization.format"} if columnar else READERS_IGNORE
         found = _parameters(storage.serdeInfo.parameters or {}, described.serdeInfo.parameters or {}, ignored)
@@ -222,10 +222,6 @@ def differences(storage: Any, described: Any, columns: Sequence[Column]) -> str:
         found += _shown_columns(storage.cols, columns)
     rest = len(found) - MAX_NAMED
     return "; ".join(found[:MAX_NAMED]) + (f"; and {rest} more differences" if rest > 0 else "")
-
-
-def _same_serde(one: Any, other: Any) -> bool:
-    return bool(one.serializationLib == other.serializationLib)
 
 
 def _parameters(theirs: Mapping[str, str], tables: Mapping[str, str], ignored: Collection[str]) -> list[str]:

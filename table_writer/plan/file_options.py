@@ -81,7 +81,7 @@ def _protection(table: Table) -> list[str]:
 
 
 def _parameter(table: Table, name: str) -> str:
-    return {key.lower(): value for key, value in table.parameters.items()}.get(name, "").lower()
+    return _named(table.parameters).get(name, "").lower()
 
 
 REFUSALS: Final[tuple[tuple[Callable[[Table], bool], str], ...]] = (

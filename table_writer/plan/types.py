@@ -43,7 +43,7 @@ from pyspark.sql.types import (
 )
 
 from table_writer.model.column_statistics import CHAR_VARCHAR
-from table_writer.model.table import Column, Table
+from table_writer.model.table import Table
 from table_writer.plan.file_options import provider_of
 from table_writer.plan.limits import Expression, Rule, enforced
 
@@ -182,7 +182,8 @@ def table_schema(table: Table) -> StructType:
     stored = _stored_schema(table)
     partition_names = [column.name.lower() for column in table.partition_columns]
     if stored is None or provider_of(table) == "hive":
-        hives = StructType([_field(column) for column in (*table.columns, *table.partition_columns)])
+        columns = (*table.columns, *table.partition_columns)
+        hives = StructType([stored_field(one.name, _parsed(one.type), one.comment) for one in columns])
         if stored is None or _plain(stored, partition_names) != _plain(hives, partition_names):
             return hives
     data = [field for field in stored if field.name.lower() not in partition_names]
@@ -209,10 +210,6 @@ def _plain(schema: StructType, partition_names: Sequence[str]) -> list[str]:
     """Describe columns for Spark's comparison: partition columns last; case and nullability don't count."""
     last = sorted(schema, key=lambda field: field.name.lower() in partition_names)
     return [f"{field.name} {field.dataType.simpleString()}".lower() for field in last]
-
-
-def _field(column: Column) -> StructField:
-    return stored_field(column.name, _parsed(column.type), column.comment)
 
 
 def stored_field(name: str, kind: DataType, comment: str = "") -> StructField:

@@ -90,7 +90,8 @@ class Where:
 
     def _typed(self, field: StructField) -> Column:
         """Return a value as queries of the table have it; by the metadata Spark knows ``char(n)`` in comparisons."""
-        cast = "try_cast" if _is_ansi(self._spark) else "cast"  # which takes 1.0 for an INT, and fails on nothing
+        is_ansi = str(self._spark.conf.get("spark.sql.ansi.enabled", "false")).lower() == "true"
+        cast = "try_cast" if is_ansi else "cast"  # which takes 1.0 for an INT, and fails on nothing
         value = F.expr(f"{cast}({quoted(field.name)} AS {field.dataType.simpleString()})")
         kind = exact_type(field)
         if isinstance(kind, CharType) and _pads(self._spark):
@@ -115,10 +116,6 @@ def require_inside(staged: WrittenFiles) -> None:
             table=str(plan.table.name),
             write_id=plan.write_id,
         )
-
-
-def _is_ansi(spark: SparkSession) -> bool:
-    return str(spark.conf.get("spark.sql.ansi.enabled", "false")).lower() == "true"
 
 
 def _pads(spark: SparkSession) -> bool:

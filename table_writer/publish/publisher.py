@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -195,21 +195,14 @@ class Publisher:
             before, now = now, self._opened.metastore.get_partitions(table, values)
             if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
                 break
+        delete_after = datetime.now(UTC) + self._opened.retention
+        overtaken = (ReplacedLocation(location=str(one), delete_after=delete_after) for one in carry_over.unseen)
         placed = _placed(draft, carry_over).partitions
         partitions = tuple(with_old_locations(one, now, carry_over.carried) for one in placed)
         entry = replace(
-            draft,
-            created_at=datetime.now(UTC),
-            partitions=partitions,
-            replaced=(*replaced.locations, *self._left_over(carry_over)),
+            draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*replaced.locations, *overtaken)
         )
         return _Look(table, now, entry, replaced.notes)
-
-    def _left_over(self, carry_over: CarryOver) -> Iterator[ReplacedLocation]:
-        """Schedule the files of rounds that were overtaken; other files of the same round may be published."""
-        delete_after = datetime.now(UTC) + self._opened.retention
-        for location in carry_over.unseen:
-            yield ReplacedLocation(location=str(location), delete_after=delete_after)
 
     def _with_emptied(self, plan: WritePlan, draft: LogEntry, table: Table) -> LogEntry:
         """Add the partitions that the write replaces with nothing: they are dropped.

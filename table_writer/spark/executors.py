@@ -16,7 +16,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from table_writer.errors import StorageError
-from table_writer.log.removal import batches
+from table_writer.log.files import batches
 from table_writer.model.message import PendingUpload
 from table_writer.progress import current
 from table_writer.spark.jobs import run_interruptibly, translated

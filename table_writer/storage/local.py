@@ -48,12 +48,7 @@ READ_AGAIN_SECONDS: Final = 60.0
 READ_ONLY: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
-def _copy_nothing(*_: int) -> int:
-    """Stand in where the system has no such call."""
-    return 0
-
-
-COPY_RANGE: Final[CopyRange] = getattr(os, "copy_file_range", _copy_nothing)
+COPY_RANGE: Final[CopyRange] = getattr(os, "copy_file_range", lambda *_: 0)  # not every system has the call
 
 
 def copy_contents(source: BinaryIO, target: BinaryIO, *, copy_range: CopyRange = COPY_RANGE) -> None:
@@ -399,7 +394,7 @@ def _complete(directory: Path, files: Sequence[Path], path: Path) -> None:
         with whole.open("xb") as target:
             for file in files:
                 with file.open("rb") as source:
-                    shutil.copyfileobj(source, target, 1024 * 1024)
+                    shutil.copyfileobj(source, target, CHUNK_BYTES)
             _sync(target)
     _expose(whole, path, os.replace)
 

@@ -44,7 +44,7 @@ from table_writer.storage.settings import S3Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import CompletedPartTypeDef
+    from mypy_boto3_s3.type_defs import CompletedPartTypeDef, ListObjectsV2OutputTypeDef, ObjectIdentifierTypeDef
 
 _logger = logging.getLogger(__name__)
 CLAIM_ATTEMPTS: Final = 5
@@ -128,9 +128,7 @@ class S3Store:
             require_gettable(f"s3://{self._settings.bucket}/{key}", answer["ContentLength"])
             try:
                 body = answer["Body"].read()
-            except (
-                BotoCoreError
-            ) as error:  # the connection broke in the middle: botocore retries only up to the headers
+            except BotoCoreError as error:  # the connection broke in the middle; botocore retries only up to headers
                 failure = storage_error(error, self._settings.bucket, key)
                 failure.__cause__ = error
                 continue
@@ -188,25 +186,20 @@ class S3Store:
 
     def list_files(self, directory: str) -> Sequence[str]:
         """Return the keys directly in a directory: one request for 1,000 of them and of the directories beside them."""
-        keys: list[str] = []
-        with self._errors(directory):
-            pages = self.client.get_paginator("list_objects_v2").paginate(
-                **self._bucket, Prefix=require_directory(directory), Delimiter="/"
-            )
-            for page in pages:
-                keys += [item["Key"] for item in page.get("Contents", [])]
+        keys = [item["Key"] for page in self._level(directory) for item in page.get("Contents", [])]
         return [key for key in keys if not key.endswith("/")]
 
     def list_directories(self, directory: str) -> Sequence[str]:
         """Return the names of the directories directly in a directory: one request for 1,000 of them and of files."""
-        prefixes: list[str] = []
+        prefixes = [item["Prefix"] for page in self._level(directory) for item in page.get("CommonPrefixes", [])]
+        return sorted({one.removeprefix(directory)[:-1] for one in prefixes if one.startswith(directory)})
+
+    def _level(self, directory: str) -> Iterator[ListObjectsV2OutputTypeDef]:
+        """List what is directly in a directory, page by page."""
         with self._errors(directory):
-            pages = self.client.get_paginator("list_objects_v2").paginate(
+            yield from self.client.get_paginator("list_objects_v2").paginate(
                 **self._bucket, Prefix=require_directory(directory), Delimiter="/"
             )
-            for page in pages:
-                prefixes += [item["Prefix"] for item in page.get("CommonPrefixes", [])]
-        return sorted({one.removeprefix(directory)[:-1] for one in prefixes if one.startswith(directory)})
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects, 1,000 a request; a missing one is no error."""
@@ -344,10 +337,6 @@ def _completed(part: UploadedPart) -> CompletedPartTypeDef:
     return completed
 
 
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
-
 DELETE_ATTEMPTS: Final = 5
 TRANSIENT: Final = frozenset({"InternalError", "SlowDown", "ServiceUnavailable", "OperationAborted", "503", "500"})
 NOT_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
@@ -391,11 +380,6 @@ def _delete_batch(
             break
     return refused | unfinished
 
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
-
-    from table_writer.storage.settings import S3Settings
 
 MAX_PARTS: Final = 10_000  # S3: parts in one upload
 COPY_THREADS: Final = 4  # of one file; several files are copied at a time as well

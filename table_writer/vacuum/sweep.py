@@ -10,11 +10,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from table_writer.errors import ConflictError, MetastoreError, TableWriterError
-from table_writer.log.files import files_at
+from table_writer.log.files import abort_uploads, batches, delete_keys, files_at
 from table_writer.log.history import History, Left, Placement
 from table_writer.log.open_table import OpenTable
 from table_writer.log.registration import check_keys
-from table_writer.log.removal import abort_uploads, batches, delete_keys
 from table_writer.log.rules import Deadline, claim_is_over
 from table_writer.model.entry import DISCARD, DeletedLocation, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location
