@@ -8,6 +8,7 @@ from typing import Final
 
 from table_writer.display.reports import Finding
 from table_writer.doctor.subject import Subject, error, note, ok, warning
+from table_writer.errors import counted
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.plan.file_options import is_arrows
 from table_writer.storage import part_bytes, why_renamed
@@ -84,9 +85,8 @@ def memory(subject: Subject) -> Iterable[Finding]:
     tasks = max(1, int(max(cores, 1) / max(1.0, number(subject, "spark.task.cpus", 1))))
     name, room_mib = _room(subject)
     needed_mib = tasks * (ADDRESSES_MIB if name == PYTHON_LIMIT else bound_mib)
-    says = (
-        f"{tasks} task(s) at a time need up to {needed_mib:,} MiB in Python workers, and {name} gives {room_mib:,} MiB"
-    )
+    at_once = f"{counted(tasks, 'task')} at a time"
+    says = f"Python workers take up to {needed_mib:,} MiB for {at_once}, and {name} gives {room_mib:,} MiB"
     if room_mib >= needed_mib:
         yield ok(says)
     else:

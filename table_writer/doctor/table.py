@@ -10,7 +10,7 @@ from typing import Final
 from table_writer.display.render import size
 from table_writer.display.reports import Finding
 from table_writer.doctor.subject import Subject, error, note, ok, warning
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, counted
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.owner import Owner, require_in_place
 from table_writer.log.registration import read_registrations
@@ -151,8 +151,8 @@ def waiting(subject: Subject) -> Iterable[Finding]:
     late = due(history, used, replace(ages, replaced_seconds=longest + LATE_SECONDS)).locations
     everything = size(sum(one.bytes for one in history.left.values()))
     says = (
-        f"{len(history.left):,} location(s) with at least {everything} wait, {len(ready):,} of them with"
-        f" {size(sum(one.bytes for one in ready))} may be deleted now"
+        f"waiting: {counted(len(history.left), 'location')} with at least {everything}, {len(ready):,} of them with"
+        f" {size(sum(one.bytes for one in ready))} to be deleted now"
     )
     if late:
         yield warning(
@@ -182,16 +182,16 @@ def dead_writes(subject: Subject) -> Iterable[Finding]:
         stored = size(sum(found.size_bytes for write in dead for found in write.objects))
         aborted = sum(len(write.uploads) for write in dead) + len(leftover)
         yield warning(
-            f"{len(dead):,} dead write(s) have left files with {stored}; {aborted:,} pending upload(s) and"
-            f" {len(stale):,} registration(s) are of no use any more",
+            f"left by {counted(len(dead), 'dead write')}: files with {stored}; of no use any more:"
+            f" {counted(aborted, 'pending upload')} and {counted(len(stale), 'registration')}",
             f"table-writer vacuum {subject.name}, or for uploads alone: table-writer uploads --abort {subject.name}",
         )
     else:
         running = len(left) - staged
-        yield ok(f"none; {running:,} write(s) running, {staged:,} staged, {uploads:,} upload(s) pending")
+        yield ok(f"none; {counted(running, 'write')} running, {staged:,} staged, {counted(uploads, 'upload')} pending")
     if foreign:
         yield note(
-            f"{foreign:,} pending upload(s) of other tools lie below {opened.layout.root}; this library leaves them",
+            f"this library leaves {counted(foreign, 'pending upload')} of other tools below {opened.layout.root}",
             f"table-writer uploads {subject.name} lists them; a lifecycle rule aborts them",
         )
 
@@ -205,25 +205,25 @@ def placement(subject: Subject) -> Iterable[Finding]:
     behind, moved, missing = (by_placement[one] for one in (Placement.BEHIND, Placement.MOVED, Placement.MISSING))
     if behind:
         yield error(
-            f"{len(behind):,} partition(s) show older rows than were published, since a call was applied late or the"
-            f" metastore was set back: {subject.names(behind)}",
+            f"readers see older rows than were published in {counted(len(behind), 'partition')}, since a call was"
+            f" applied late or the metastore was set back: {subject.names(behind)}",
             f"table-writer recover {subject.name}",
         )
     if moved:
         yield note(
-            f"{len(moved):,} partition(s) were moved by another tool and are left alone: {subject.names(moved)}",
+            f"another tool has moved {counted(len(moved), 'partition')}, left alone here: {subject.names(moved)}",
             "the next overwrite takes them over; rollback refuses them until then",
         )
     if missing:
         yield note(
-            f"{len(missing):,} published partition(s) are not in the metastore: {subject.names(missing)}",
+            f"the metastore lacks {counted(len(missing), 'published partition')}: {subject.names(missing)}",
             f"if nobody dropped them on purpose: table-writer restore {subject.name}",
         )
     if not (behind or moved or missing):
         others = len(subject.partitions().keys() - subject.history().current.keys())
         placed = len(by_placement[Placement.IN_PLACE])
         yield ok(
-            f"{placed:,} partition(s) are where the log has put them; {others:,} were never written by this library"
+            f"where the log has put them: {counted(placed, 'partition')}; never written by this library: {others:,}"
         )
 
 
@@ -235,8 +235,9 @@ def forgotten(subject: Subject) -> Iterable[Finding]:
     unknown = sorted(values for values, write_id in ids.items() if write_id and write_id not in claimed)
     if unknown:
         yield error(
-            f"readers look at {len(unknown):,} partition(s) below {layout.own} that the log knows nothing of, as if"
-            f" its files were deleted by hand: {subject.names(unknown)}. A vacuum may take them for a dead write's",
+            f"readers look at {counted(len(unknown), 'partition')} below {layout.own} that the log knows nothing of,"
+            f" as if its files were deleted by hand: {subject.names(unknown)}. A vacuum may take them for a dead"
+            " write's",
             f"do not vacuum {subject.name}; put the log back, or overwrite these partitions with what they hold now",
         )
     else:
@@ -271,15 +272,15 @@ def files(subject: Subject) -> Iterable[Finding]:
     findings = [*_mixed(subject, listed), *_lost(subject, listed)]
     if len(newest) < len(ours):
         findings.append(note(f"only the {len(newest):,} newest of {len(ours):,} partitions were listed"))
-    return findings or [ok(f"{len(newest):,} partition(s) hold exactly the files that were published")]
+    return findings or [ok(f"exactly the files that were published: {counted(len(newest), 'partition')}")]
 
 
 def _mixed(subject: Subject, listed: Iterable[_Listed]) -> Iterator[Finding]:
     mixed = sorted(one.values for one in listed if one.foreign or (one.changed and not one.lost))
     if mixed:
         yield warning(
-            f"another tool has written into {len(mixed):,} partition(s) of this library: {subject.names(mixed)}. The"
-            " next overwrite replaces its rows, and a rollback to this state is refused",
+            f"another tool has written into {counted(len(mixed), 'partition')} of this library: {subject.names(mixed)}."
+            " The next overwrite replaces its rows, and a rollback to this state is refused",
             "find the tool (INSERT INTO or INSERT OVERWRITE of Spark or Hive) and let it write by table_writer; to make"
             f" these rows safe, overwrite the partitions with what they hold now. {subject.name} stays readable",
         )
@@ -289,7 +290,7 @@ def _lost(subject: Subject, listed: Iterable[_Listed]) -> Iterator[Finding]:
     lost = sorted(one.values for one in listed if one.lost and not one.foreign)
     if lost:
         yield error(
-            f"files that readers need are gone from {len(lost):,} partition(s): {subject.names(lost)}",
+            f"files that readers need are gone from {counted(len(lost), 'partition')}: {subject.names(lost)}",
             f"table-writer history {subject.name}, then table-writer rollback {subject.name} --to-version N to one"
             " whose files are still there, or write them again; look for a lifecycle expiration or a TRUNCATE",
         )

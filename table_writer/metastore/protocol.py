@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError
+from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, counted
 from table_writer.metastore.hive_objects import WHOLE_TABLE
 from table_writer.model.table import (
     NULL_PARTITION,
@@ -207,9 +207,9 @@ def read_all(metastore: Metastore, table: Table) -> Mapping[PartitionValues, Par
     still_there = missing.intersection(metastore.get_partition_names(table.name)) if missing else ()
     if still_there:
         raise MetastoreError(
-            f"the metastore at {metastore.uri} lists {len(still_there)} partition(s) of {table.name} that it does not"
-            f" return: {_shown(table, still_there)}. Nothing is decided by such an answer; run it again, and look into"
-            " the metastore's log if it happens again.",
+            f"the metastore at {metastore.uri} lists {counted(len(still_there), 'partition')} of {table.name} that it"
+            f" does not return: {_shown(table, still_there)}. Nothing is decided by such an answer; run it again, and"
+            " look into the metastore's log if it happens again.",
             table=str(table.name),
         )
     if table.partition_columns:  # else the answer was the table itself, and get_partitions has compared it
@@ -245,7 +245,7 @@ def require_asked(
     if others:
         lacking = set(asked) - set(answered)
         raise OtherValuesError(
-            f"the metastore at {uri} was asked for partition(s) {_shown(table, lacking)} of {table.name}, and answered"
+            f"the metastore at {uri} was asked for {_shown(table, lacking)} of {table.name}, and answered"
             f" {_shown(table, others)}: {CAUSE}, or use other values.",
             table=str(table.name),
         )
@@ -255,7 +255,7 @@ def require_listed(database: str, listed: Collection[str], uri: str) -> None:
     """Refuse tables that were listed twice and never returned."""
     if listed:
         raise MetastoreError(
-            f"the metastore at {uri} lists {len(listed)} table(s) of {database} that it does not return, first"
+            f"the metastore at {uri} lists {counted(len(listed), 'table')} of {database} that it does not return, first"
             f" {min(listed)}; run it again, and look into the metastore's log if it happens again",
             table=f"{database}.*",
         )
@@ -290,7 +290,7 @@ def require_kept(
     except MetastoreError as error:
         end = f"They could not be dropped again ({error.message}): drop them there before anything else."
     raise MetastoreError(
-        f"the metastore at {metastore.uri} does not keep partition(s) {_shown(table, odd)} of {table.name}: {CAUSE}, or"
+        f"the metastore at {metastore.uri} does not keep {_shown(table, odd)} of {table.name}: {CAUSE}, or"
         f" use other values. {end}",
         table=str(table.name),
     )

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from table_writer.config import WriteOptions
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, counted
 from table_writer.log.files import existing_values
 from table_writer.log.open_table import OpenTable
 from table_writer.log.owner import other_tables, refuse_left_log, refuse_nested_roots, require_in_place, take_root
@@ -278,4 +278,4 @@ def _stray_files(store: ObjectStore, layout: TableLayout) -> list[str]:
     if not data:
         return []
     shown = ", ".join(data[:3]) + (", …" if len(data) > 3 else "")
-    return [f"{len(data)} file(s) lie directly in {layout.root}: {shown}. No partition reads them; they stay."]
+    return [f"{counted(len(data), 'file')} directly in {layout.root}: {shown}. No partition reads them; they stay."]

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import CharType, LongType, StringType, StructField, StructType
 
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, counted
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name
 from table_writer.model.write import WrittenFiles
 from table_writer.plan.types import exact_type
@@ -110,9 +110,9 @@ def require_inside(staged: WrittenFiles) -> None:
         columns = [column.name for column in plan.table.partition_columns]
         shown = ", ".join(f"{partition_name(columns, one.values)} ({one.rows:,} rows)" for one in outside[:3])
         raise InvalidInputError(
-            f"the DataFrame has rows in {len(outside)} partition(s) of {plan.table.name} that where={plan.where!r} does"
-            f" not select: {shown}{', …' if len(outside) > 3 else ''}. Nothing was published. Filter them out, or widen"
-            " the predicate.",
+            f"the DataFrame has rows in {counted(len(outside), 'partition')} of {plan.table.name} that"
+            f" where={plan.where!r} does not select: {shown}{', …' if len(outside) > 3 else ''}. Nothing was"
+            " published. Filter them out, or widen the predicate.",
             table=str(plan.table.name),
             write_id=plan.write_id,
         )

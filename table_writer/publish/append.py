@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from table_writer.errors import ConflictError, InvalidInputError, StorageError
+from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted
 from table_writer.log.files import files_read_at, is_named_by_us, why_not_copied
 from table_writer.model.entry import EntryPartition
 from table_writer.model.location import Location
@@ -166,7 +166,7 @@ class CarryOver:
         seen = (one for one in (*own.values(), *others) if self._directory_of(one.key) not in self._unseen)
         wrong = {(one.key, one.size_bytes) for one in seen} ^ set(self._expected(own).items())
         if wrong:
-            raise self._not_as_written(f"{len(wrong)} file(s) differ, for example {min(wrong)[0]}")
+            raise self._not_as_written(f"{counted(len(wrong), 'file')} not as expected, for example {min(wrong)[0]}")
 
     def _expected(self, own: Mapping[str, ObjectInfo]) -> dict[str, int]:
         """Return keys and sizes of all files that readers are to see."""
@@ -210,10 +210,10 @@ class CarryOver:
         limit, size = self.plan.max_copied_bytes, sum(_bytes(files.values()) for files in listed.values())
         if limit is not None and size > limit:
             raise InvalidInputError(
-                f"the append would copy {size:,} bytes that {len(listed)} partition(s) of {self.plan.table.name} hold"
-                f" already, above max_copied_bytes={limit:,}. Nothing was published. Partition the table more finely,"
-                " so that an append touches less; or replace the partitions with overwrite_partitions; or raise"
-                " max_copied_bytes.",
+                f"the append would copy {size:,} bytes that {self.plan.table.name} holds already in"
+                f" {counted(len(listed), 'partition')}, above max_copied_bytes={limit:,}. Nothing was published."
+                " Partition the table more finely, so that an append touches less; or replace the partitions with"
+                " overwrite_partitions; or raise max_copied_bytes.",
                 table=str(self.plan.table.name),
                 write_id=self.plan.write_id,
             )
@@ -252,10 +252,10 @@ class CarryOver:
         if own is None or whole or not all(is_named_by_us(one.key, location, layout) for one in files.values()):
             return
         raise StorageError(
-            f"{shown_name(self.plan.table, partition.values)} of {self.plan.table.name} is damaged: of {count} file(s)"
-            f" with {size:,} bytes at {location}, {len(files)} with {_bytes(files.values()):,} are there. Nothing was"
-            " published. Bring them back from older versions of the objects, or a backup; or replace the partition"
-            " with overwrite_partitions.",
+            f"{shown_name(self.plan.table, partition.values)} of {self.plan.table.name} is damaged: of"
+            f" {counted(count, 'file')} with {size:,} bytes at {location}, {len(files)} with"
+            f" {_bytes(files.values()):,} are there. Nothing was published. Bring them back from older versions of the"
+            " objects, or a backup; or replace the partition with overwrite_partitions.",
             table=str(self.plan.table.name),
             write_id=self.plan.write_id,
         )
@@ -290,9 +290,10 @@ def require_as_staged(store: ObjectStore, staged: WrittenFiles) -> dict[str, Obj
         sizes = [found[key].size_bytes for key in partition.keys if key in found]
         if (len(sizes), sum(sizes)) != (len(partition.keys), partition.bytes):
             raise StorageError(
-                f"write {plan.write_id} of {plan.table.name} is not as it was written: of {len(partition.keys)} file(s)"
-                f" of partition {partition.values} with {partition.bytes:,} bytes, {len(sizes)} with {sum(sizes):,}"
-                " are there. Nothing was published. If it is staged, discard it; write it again.",
+                f"write {plan.write_id} of {plan.table.name} is not as it was written: of"
+                f" {counted(len(partition.keys), 'file')} of partition {partition.values} with {partition.bytes:,}"
+                f" bytes, {len(sizes)} with {sum(sizes):,} are there. Nothing was published. If it is staged, discard"
+                " it; write it again.",
                 table=str(plan.table.name),
                 write_id=plan.write_id,
             )

@@ -15,6 +15,7 @@ from table_writer.errors import (
     OutcomeUnknownError,
     PartitionExistsError,
     TableWriterError,
+    counted,
 )
 from table_writer.log.files import existing_values
 from table_writer.log.history import SlotRecord, written_ids
@@ -230,8 +231,9 @@ class Publisher:
         existing = existing_values(self._opened.store, plan.layout, now)
         if existing:
             raise PartitionExistsError(
-                f"{len(existing)} partition(s) of {plan.table.name} that write {plan.write_id} would create exist:"
-                f" {_shown(plan.table, existing)}. Nothing was published. Use append or overwrite_partitions for them.",
+                f"write {plan.write_id} would create what is there already, {counted(len(existing), 'partition')} of"
+                f" {plan.table.name}: {_shown(plan.table, existing)}. Nothing was published. Use append or"
+                " overwrite_partitions for them.",
                 table=str(plan.table.name),
                 write_id=plan.write_id,
             )
@@ -293,9 +295,9 @@ class Publisher:
     def _conflict(self, entry: LogEntry, draft: LogEntry, plan: WritePlan) -> ConflictError:
         both = (entry.partition_values & draft.partition_values) | plan.scope(entry.partition_values)
         return ConflictError(
-            f"{len(both)} partition(s) of {draft.table} that write {draft.write_id} wants to publish were published by"
-            f" write {entry.write_id} (version {entry.version}, {entry.writer.get('user', '?')}@"
-            f"{entry.writer.get('host', '?')}) after this write was planned at version {draft.base_version}:"
+            f"write {entry.write_id} (version {entry.version}, {entry.writer.get('user', '?')}@"
+            f"{entry.writer.get('host', '?')}) has published {counted(len(both), 'partition')} of {draft.table} that"
+            f" write {draft.write_id} wants to publish, after this write was planned at version {draft.base_version}:"
             f" {_shown(plan.table, both)}."
             " The other write stays, this one changed nothing; run it again if its rows should win.",
             table=draft.table,

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from table_writer.errors import ConflictError, MetastoreError, StorageError
+from table_writer.errors import ConflictError, MetastoreError, StorageError, counted
 from table_writer.log.files import written_placeholders
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.open_table import OpenTable
@@ -269,10 +269,11 @@ class Recovery:
         placed, taken = self._placed(history, [one for one in values if one in history.current], now)
         if taken:
             raise ConflictError(
-                f"another tool has written to {len(taken)} partition(s) of {table.name} at {here[min(taken)]}, to"
-                " which a call that came late had taken them: readers see its rows, and not those that were published."
-                " Nothing was published. Keep its files elsewhere, point the partitions back with ALTER TABLE ..."
-                " PARTITION ... SET LOCATION, and write its rows as well; or replace them with overwrite_partitions.",
+                f"another tool has written to {counted(len(taken), 'partition')} of {table.name} at"
+                f" {here[min(taken)]}, to which a call that came late had taken them: readers see its rows, and not"
+                " those that were published. Nothing was published. Keep its files elsewhere, point the partitions"
+                " back with ALTER TABLE ... PARTITION ... SET LOCATION, and write its rows as well; or replace them"
+                " with overwrite_partitions.",
                 table=str(table.name),
             )
         if Placement.BEHIND not in placed.values():
@@ -367,9 +368,9 @@ class Recovery:
         lost = self._lost_files(behind[oldest], dict.fromkeys(placed, PartitionState.BEFORE))
         if lost:
             raise StorageError(
-                f"{len(lost)} partition(s) of {table.name} are not where version {oldest} has published them, and"
-                f" cannot be put back: {min(lost.values())}. Nothing was changed. Bring the files back from older"
-                f" versions of the bucket's objects; or replace the partitions with overwrite_partitions.",
+                f"where version {oldest} has published rows of {table.name}, {counted(len(lost), 'partition')} cannot"
+                f" be put back: {min(lost.values())}. Nothing was changed. Bring the files back from older versions of"
+                " the bucket's objects; or replace the partitions with overwrite_partitions.",
                 table=str(table.name),
             )
         return self.recover(self._log.read(oldest), table, newest=history.newest, behind=behind[oldest])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, counted
 from table_writer.log.files import files_read_at
 from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable
@@ -197,10 +197,10 @@ def _restore_all_or_refuse(opened: OpenTable, table: Table) -> None:
     if missing:
         shown = ", ".join(shown_name(table, values) for values in missing[:5]) + (", …" if missing[5:] else "")
         raise InvalidInputError(
-            f"{len(missing)} partition(s) that the log of {table.name} knows are not in the metastore: {shown}. A write"
-            f" would take them for dropped, and forget their rows. Add them: `table-writer restore {table.name}`. Or if"
-            f" they were dropped on purpose, adopt the table without them: `table-writer adopt {table.name}"
-            " --accept-loss`; a restore before the next write still brings them back.",
+            f"the metastore lacks {counted(len(missing), 'partition')} that the log of {table.name} knows: {shown}. A"
+            " write would take them for dropped, and forget their rows. Add them: `table-writer restore"
+            f" {table.name}`. Or if they were dropped on purpose, adopt the table without them: `table-writer adopt"
+            f" {table.name} --accept-loss`; a restore before the next write still brings them back.",
             table=str(table.name),
         )
 

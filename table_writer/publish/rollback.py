@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from table_writer.errors import ConflictError, InvalidInputError
+from table_writer.errors import ConflictError, InvalidInputError, counted
 from table_writer.log.history import History, StateThen
 from table_writer.log.open_table import OpenTable
 from table_writer.log.rules import Deadline
@@ -113,8 +113,9 @@ class Rollback:
         if wrong:
             shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
             raise InvalidInputError(
-                f"{len(wrong)} of {len(targets)} partition(s) of {table.name} cannot be put back: {shown}. Nothing"
-                " changed. Run `table-writer recover` if a late call may be the reason, or name the other partitions.",
+                f"{len(wrong)} of {counted(len(targets), 'partition')} of {table.name} cannot be put back: {shown}."
+                " Nothing changed. Run `table-writer recover` if a late call may be the reason, or name the other"
+                " partitions.",
                 table=str(table.name),
             )
         before = locations(now)

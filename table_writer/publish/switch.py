@@ -14,6 +14,7 @@ from table_writer.errors import (
     PartitionMissingError,
     StorageError,
     TableWriterError,
+    counted,
 )
 from table_writer.log.files import written_placeholders
 from table_writer.log.open_table import OpenTable
@@ -145,7 +146,7 @@ class Switch:
                     self._metastore.drop_partition(table, values, before_send=in_time)
         except (MetastoreError, StorageError) as error:
             logger.warning("write_id=%s emptied partitions were not dropped yet: %s", entry.write_id, error)
-            todo = f"{len(emptied)} partition(s) without rows are still to be dropped ({error.message});"
+            todo = f"{counted(len(emptied), 'partition')} without rows still to be dropped ({error.message});"
             return (f"{todo} `table-writer recover` does it.",)
         return ()
 

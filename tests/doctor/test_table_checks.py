@@ -100,11 +100,11 @@ def test_data_that_no_vacuum_deletes_is_a_warning(world: World, property_hours: 
     world.write({"1": frozenset({5})})
     (finding,) = of_check(world.services(), "data to vacuum")
     assert finding.status == "ok"
-    assert "1 location(s) with at least 3 B wait, 0 of them" in finding.message
+    assert "waiting: 1 location with at least 3 B, 0 of them" in finding.message
     world.skipped_seconds = 4 * DAY if property_hours is None else 3 * DAY
     (finding,) = of_check(world.services(), "data to vacuum")
     assert finding.status == "ok"
-    assert "1 of them with 3 B may be deleted now" in finding.message
+    assert "1 of them with 3 B to be deleted now" in finding.message
     world.skipped_seconds += 2 * DAY
     (finding,) = of_check(world.services(), "data to vacuum")
     assert finding.status == "warning"
@@ -119,11 +119,11 @@ def test_what_dead_writes_have_left_is_a_warning(world: World) -> None:
     world.skipped_seconds = 4 * DAY
     (finding,) = of_check(world.services(), "dead writes")
     assert finding.status == "warning"
-    assert finding.message.startswith("1 dead write(s) have left files with 3 B")
+    assert finding.message.startswith("left by 1 dead write: files with 3 B")
 
 
 def test_uploads_of_other_tools_are_a_note(world: World) -> None:
     world.store.create_upload("mart/orders/dt=1/part-0.parquet")
     found = {finding.status: finding for finding in of_check(world.services(), "dead writes")}
     assert found.keys() == {"ok", "note"}
-    assert found["note"].message.startswith("1 pending upload(s) of other tools")
+    assert found["note"].message.startswith("this library leaves 1 pending upload of other tools")

@@ -406,7 +406,7 @@ def test_a_drop_that_waited_past_its_claim_is_not_sent() -> None:
     (note,) = Switch(world.metastore, world.store, world.layout, call_timeout_seconds=2).apply(
         world.table, gone, {("d1",): world.partitions()["d1"]}, deadline
     )
-    assert "1 partition(s) without rows are still to be dropped" in note
+    assert "1 partition without rows still to be dropped" in note
     assert (world.rows(), set(world.partitions())) == ({}, {"d1"})
 
 
