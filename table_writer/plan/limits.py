@@ -48,9 +48,7 @@ class Rule:
 class Limit:
     """A rule on the rows of one DataFrame: which rows break it, and the text that shows one that does."""
 
-    column: str
-    rule: str
-    verdict: str
+    rule: Rule
     violates: Column
     example: Column
 
@@ -86,9 +84,7 @@ def limits_of(rules: Sequence[Rule], column: Column, df: DataFrame) -> tuple[Lim
     """Return the rules of one column as limits; a null is shown by the row around it."""
     return tuple(
         Limit(
-            column=rule.column,
-            rule=rule.rule,
-            verdict=rule.verdict,
+            rule=rule,
             violates=rule.offender(column).isNotNull(),
             example=_row_text(df) if rule.rule == NOT_NULL else rule.offender(column),
         )
@@ -124,8 +120,8 @@ def _counted(df: DataFrame, limits: Sequence[Limit]) -> list[str]:
     named = [aggregate.alias(f"_{position}") for position, aggregate in enumerate(aggregates)]
     row_count, *found = tuple(df.agg(*named).collect()[0])
     return [
-        f"column {limit.column} is {limit.rule}, and {bad} of {row_count} rows {limit.verdict}, for example {example}"
-        for limit, bad, example in zip(limits, found[::2], found[1::2], strict=True)
+        f"column {rule.column} is {rule.rule}, and {bad} of {row_count} rows {rule.verdict}, for example {example}"
+        for rule, bad, example in zip((one.rule for one in limits), found[::2], found[1::2], strict=True)
         if bad
     ]
 
