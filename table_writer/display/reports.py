@@ -288,7 +288,8 @@ class RecoverReport(
             else ("resolved", "corrected", "given up as lost")
         )
         done = self.settled or self.put_right or self.finished_vacuums or self.unfinished_vacuums
-        counts = f"{counted(len(self.settled), 'version')} {resolved}, {counted(len(self.put_right), 'partition')} {corrected}"
+        versions, partitions = counted(len(self.settled), "version"), counted(len(self.put_right), "partition")
+        counts = f"{versions} {resolved}, {partitions} {corrected}"
         more = f", {counted(len(self.lost), 'version')} {lost}" if self.lost else ""
         return f": {counts if done else 'nothing is in doubt'}{more}"
 
