@@ -56,20 +56,12 @@ COPIES_PER_TASK: Final = ITEMS_PER_TASK
 
 @dataclass(frozen=True)
 class Executors:
-    """Runs a function on items of a Spark job of its own, in tasks of a write.
-
-    Parameters
-    ----------
-    context, store_settings, write_id
-        Where the job runs, what its tasks open, and its tag.
-    count_requests
-        Told what the tasks sent, by kind.
-    """
+    """Runs a function on items in a Spark job of its own."""
 
     context: SparkContext
     store_settings: Any
-    write_id: str
-    count_requests: Callable[[Mapping[str, int]], None]
+    write_id: str  # the job's tag
+    count_requests: Callable[[Mapping[str, int]], None]  # told what the tasks sent, by kind
 
     def run(
         self,
@@ -80,11 +72,8 @@ class Executors:
     ) -> list[Answer]:
         """Return what each task answered beside its requests.
 
-        Raises
-        ------
-        TableWriterError
-            As raised in a task; a ``StorageError`` for what Spark itself could not do, such as run the tasks to their
-            end. Ctrl-C and any failure end the other tasks first.
+        Raises what a task raised, and a ``StorageError`` for what Spark itself could not do, such as run the tasks to
+        their end. Ctrl-C and any failure end the other tasks first.
         """
         prepare_executors(self.context)
         before = current().now
@@ -137,24 +126,15 @@ def worker_store(settings: Any) -> ObjectStore:
 
 @dataclass(frozen=True)
 class ExecutorCompletions:
-    """Completes uploads by a Spark job.
-
-    Parameters
-    ----------
-    executors
-        Who sends the requests; what attempts sent that failed is not counted.
-    """
+    """Completes uploads by a Spark job; what failed attempts have sent is not counted."""
 
     executors: Executors
 
     def __call__(self, uploads: Iterable[PendingUpload]) -> None:
         """Complete every upload; they are read once, and few are held at a time.
 
-        Raises
-        ------
-        StorageError
-            One could not be completed; any part of the others may be. No task runs any more, except on executors that
-            have stopped answering.
+        After a ``StorageError`` any part of the others may be completed. No task runs any more, except on executors
+        that have stopped answering.
         """
         work = _completer(self.executors.store_settings)
         for shares in jobs(uploads):
@@ -184,31 +164,14 @@ def _completer(settings: Any) -> Callable[[Iterable[bytes]], Iterator[tuple[Mapp
 
 @dataclass(frozen=True)
 class ExecutorCopies:
-    """Copies many files by a Spark job, few of them by the driver's own threads.
-
-    Parameters
-    ----------
-    executors
-        Who sends the requests of many copies.
-    copy_few
-        The driver's way.
-    many
-        From so many copies on executors do it.
-    """
+    """Copies many files by a Spark job, few of them by the driver's own threads."""
 
     executors: Executors
-    copy_few: Callable[[Mapping[str, ObjectInfo]], None]
-    many: int = MANY_COPIES
+    copy_few: Callable[[Mapping[str, ObjectInfo]], None]  # the driver's way
+    many: int = MANY_COPIES  # from so many copies on executors do it
 
     def __call__(self, copies: Mapping[str, ObjectInfo]) -> None:
-        """Make every copy.
-
-        Raises
-        ------
-        StorageError
-            A copy failed; its subclass ``SourceChangedError`` when an object is not what was listed any more. Some
-            copies may exist then.
-        """
+        """Make every copy, or raise: ``SourceChangedError`` for an object that is not what was listed."""
         if len(copies) < self.many:
             self.copy_few(copies)
             return

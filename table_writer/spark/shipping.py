@@ -36,11 +36,6 @@ def prepare_executors(context: SparkContext) -> None:
     """Send this package to the executors and look whether they can run it; does nothing the second time.
 
     In local mode with this very interpreter the workers are children of this process: nothing to send or to look for.
-
-    Raises
-    ------
-    InvalidInputError
-        The executors lack something; the message names the fix.
     """
     if workers_are_like_us(context):
         return
@@ -75,13 +70,7 @@ def _ship_package(context: SparkContext) -> None:
 
 
 def probe_executors(context: SparkContext) -> None:
-    """Run a task per core, at most 64.
-
-    Raises
-    ------
-    InvalidInputError
-        An executor lacks boto3 or pyarrow, or runs another minor version of Python than the driver.
-    """
+    """Run a task per core, at most 64; refuse executors that lack a library, or run another minor version of Python."""
     count = max(1, min(MAX_PROBES, context.defaultParallelism))
     try:
         answers = context.parallelize(range(count), count).mapPartitions(_look(REQUIRED)).collect()

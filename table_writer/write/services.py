@@ -31,15 +31,7 @@ def require_table(table: Table | None, name: TableName, metastore_uri: str) -> T
 
 
 class Services:
-    """Opens services for the tables of one metastore.
-
-    Parameters
-    ----------
-    session, config
-        Hadoop's settings, and what the user says beside them.
-    open_metastore, open_object_store, sleep
-        Replaced by doubles in tests.
-    """
+    """Opens services for the tables of one metastore; tests replace the three functions by doubles."""
 
     def __init__(
         self,
@@ -59,15 +51,7 @@ class Services:
     def open_table(
         self, name: TableName, require: Callable[[Table | None, TableName, str], Table] = require_table
     ) -> OpenTable:
-        """Look a table up and open its store.
-
-        Raises
-        ------
-        InvalidInputError
-            The table does not exist or is not what is required, or its store is not supported.
-        MetastoreError, StorageError
-            One of the two cannot be reached.
-        """
+        """Look a table up and open its store; raises what ``require`` raises, and for a store that is not supported."""
         table = require(self.metastore.get_table(name), name, self.metastore.uri)
         layout = TableLayout(Location.parse(table.root), self.config.directory_name)
         settings = settings_for(layout.root, self.session.hadoop, self.config.s3)

@@ -33,15 +33,7 @@ __all__ = ["SessionServices", "audit_of", "staged_frame"]
 
 
 class SessionServices:
-    """Opens services for the tables of one Spark session.
-
-    Parameters
-    ----------
-    spark, config
-        The session, and what the user says beside its settings.
-    open_metastore, open_object_store
-        Replaced by doubles in tests.
-    """
+    """Opens services for the tables of one Spark session; tests replace the two functions by doubles."""
 
     def __init__(
         self,
@@ -67,12 +59,8 @@ class SessionServices:
     def open_table(self, text: str) -> OpenTable:
         """Look a table up that is to be written, and open its store.
 
-        Raises
-        ------
-        InvalidInputError
-            The table does not exist or cannot be written, its properties or its store are not understood.
-        MetastoreError, StorageError
-            One of the two cannot be reached.
+        An ``InvalidInputError`` says that it does not exist or cannot be written, or that its properties or its store
+        are not understood.
         """
         opened = self.services.open_table(self.table_name(text), require_writable)
         opened.require_properties()
