@@ -16,9 +16,9 @@ from datetime import UTC, datetime
 from itertools import chain
 
 from table_writer.config import SessionSettings, TableWriterConfig
-from table_writer.log.open_table import OpenTable
+from table_writer.log.files import batches
+from table_writer.log.open_table import OpenTable, Services
 from table_writer.log.owner import Owner, take_root
-from table_writer.log.removal import batches
 from table_writer.maintenance import Maintenance
 from table_writer.model.message import CommitMessage, PendingUpload, UploadedPart, names_of_task
 from table_writer.model.table import Column, Partition, PartitionValues, Table, TableName, partition_name
@@ -29,7 +29,6 @@ from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.memory_store import MemoryStore, _Upload
 from table_writer.write.running_write import RunningWrite
-from table_writer.write.services import Services
 from tests.publish.world import publisher_of
 
 TABLE = TableName("mart_customer_orders", "orders_enriched")
@@ -159,7 +158,7 @@ class ScaleWorld:
             layout=self.services.layout,
             schema="",
             base_version=state.newest,
-            hint=state.listed_after,
+            checkpoint=state.listed_after,
             in_doubt=state.in_doubt,
             created_at=datetime.now(UTC),
         )

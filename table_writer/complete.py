@@ -10,17 +10,14 @@ from dataclasses import dataclass
 from typing import Final, Generic, Self, TypeVar
 
 from table_writer.errors import InvalidInputError, StorageError, TableWriterError
+from table_writer.log.files import abort_uploads, delete_keys
 from table_writer.log.open_table import OpenTable
-from table_writer.log.removal import abort_uploads, delete_keys
 from table_writer.model.message import CommitMessage, PendingUpload
 from table_writer.progress import current
 from table_writer.storage import committer_threads
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo
 
-__all__ = ["MANY_UPLOADS", "Completer", "Spread", "run_all"]
-
 logger = logging.getLogger(__name__)
-
 MANY_UPLOADS: Final = 2_000
 """From so many uploads on others complete them.
 
@@ -31,9 +28,7 @@ requests, and its tasks share the rest among them.
 THREADS: Final = 8  # Hadoop's default of fs.s3a.committer.threads, for stores that are not S3
 COPY_THREADS: Final = 32  # a copy is one request that waits for the store and moves nothing here
 INTERRUPT_SECONDS: Final = 0.5  # a signal that arrives just before Python blocks on a lock is seen after this long
-
 Item = TypeVar("Item")
-
 Spread = Callable[[Iterable[PendingUpload]], None]
 """Completes all these uploads, or raises; then any part of them may be completed."""
 
@@ -41,14 +36,7 @@ Spread = Callable[[Iterable[PendingUpload]], None]
 class Completer:
     """Completes the pending uploads of a write, or leaves nothing of it.
 
-    Parameters
-    ----------
-    store
-        Where the uploads are.
-    threads
-        Requests in flight at once.
-    many
-        From so many uploads on others complete them, where there are others.
+    From ``many`` uploads on others complete them, where there are others.
     """
 
     def __init__(self, store: ObjectStore, *, threads: int, many: int = MANY_UPLOADS) -> None:
@@ -68,23 +56,10 @@ class Completer:
         """Complete every upload that the messages name.
 
         After an error or Ctrl-C none of their objects exists and none of the uploads is pending, as far as the store
-        could be reached; what could not be undone is logged and left to vacuum.
-
-        Parameters
-        ----------
-        write_id
-            The write that all messages must belong to.
-        data_prefix
-            ``…/data/<write_id>/``, which all keys must lie below.
-        messages
-            One per task. They are read more than once, and need not be in memory all at once.
-        spread
-            Completes very many uploads elsewhere; without it they are completed here.
-
-        Raises
-        ------
-        StorageError
-            A message is wrong (then nothing was completed), or an upload could not be completed (then all is undone).
+        could be reached; what could not be undone is logged and left to vacuum. All messages must be of ``write_id``
+        and all keys below ``data_prefix``, else a ``StorageError`` comes before anything was completed. There is one
+        message per task. They are read more than once, and need not be in memory all at once. ``spread`` completes very
+        many uploads elsewhere.
         """
         count = _checked(write_id, data_prefix, messages)
         logger.info("write_id=%s: completing %d uploads below %s", write_id, count, data_prefix)
@@ -123,7 +98,7 @@ class Completer:
         run_all(uploads, do=complete_one, undo=undo_one, skip=abort_one, threads=self._threads, describe=describe)
 
     def _complete_there(self, data_prefix: str, uploads: Iterable[PendingUpload], spread: Spread) -> None:
-        """Leave it to others, who may have done any part of it when it fails: then the store is asked what is there."""
+        """Leave it to others. When that fails, any part may be done: the store is asked what is there."""
         try:
             spread(uploads)
         except BaseException:  # Ctrl-C as well
@@ -131,17 +106,10 @@ class Completer:
             raise
 
     def copy(self, copies: Mapping[str, ObjectInfo]) -> None:
-        """Make every copy, by the store itself; after an error some of them exist, and their keys are not used again.
+        """Let the store make every copy, of objects as they were listed, by new key.
 
-        Parameters
-        ----------
-        copies
-            New keys, each with the object to copy as it was listed.
-
-        Raises
-        ------
-        StorageError
-            A copy failed; its subclass ``SourceChangedError`` when an object is not what was listed any more.
+        After an error some of them exist, and their keys are not used again. Raises ``StorageError``, and its subclass
+        ``SourceChangedError`` if an object is not what was listed any more.
         """
         progress = current()
         progress.count("copies", len(copies))
@@ -154,16 +122,11 @@ class Completer:
         run_all(copies, do=copy_one, undo=nothing, skip=nothing, threads=max(self._threads, COPY_THREADS))
 
     def abort_leftovers(self, data_prefix: str, messages: Iterable[CommitMessage]) -> int:
-        """Abort what failed and speculative attempts left: the pending uploads below the prefix that no message names.
+        """Abort the pending uploads below the prefix that no message names: failed and speculative attempts left them.
 
-        Leftovers are invisible, so a store that refuses to list or abort them does not fail the write: that is logged.
-        Those that are named are complete by then and pending no more, but not every store says so: SeaweedFS may list
-        one still, and deletes the object's bytes if it is aborted (its issue 11382).
-
-        Returns
-        -------
-        int
-            How many uploads were aborted.
+        Returns how many. Leftovers are invisible, so a store that refuses to list or abort them does not fail the
+        write: that is logged. Named uploads are complete by then and pending no more, but not every store says so:
+        SeaweedFS may list one still, and deletes the object's bytes if it is aborted (its issue 11382).
         """
         write_id = _write_id(data_prefix)
         pending = {(upload.key, upload.upload_id): upload for upload in self._uploads(data_prefix)}
@@ -217,12 +180,12 @@ def run_all(
 ) -> None:
     """Run ``do`` on all items, in parallel; when one fails, take back what was done and raise its error.
 
-    On the first error, or Ctrl-C, no further item is started and those in flight are waited for. Then each started
-    item gets ``undo``, the failed ones too since their outcome may be unclear, and each other ``skip``. Every
-    compensation is attempted; one that fails is logged, with ``describe`` of the item, and hides nothing. A second
-    Ctrl-C while items are in flight gives up waiting and undoing.
+    On the first error, or Ctrl-C, no further item is started and those in flight are waited for. Then each started item
+    gets ``undo``, the failed ones too since their outcome may be unclear, and each other ``skip``. Every compensation
+    is attempted; one that fails is logged, with ``describe`` of the item, and hides nothing. A second Ctrl-C while
+    items are in flight gives up waiting and undoing.
 
-    Items are taken in their order, and again from the first one for the compensation: so none is kept, and an iterable
+    Items are taken in their order, and again from the first one for the compensation. So none is kept, and an iterable
     that makes them anew, the same each time, may have any number.
 
     Examples
@@ -346,7 +309,7 @@ class _Uploads(Iterable[PendingUpload]):
 def _checked(write_id: str, data_prefix: str, messages: Collection[CommitMessage]) -> int:
     """Count all uploads; refuse what can't be right before the first object exists.
 
-    Tasks name their files after themselves, and a message is checked for that: none is written by two.
+    Tasks name their files after themselves, and a message is checked for that: so no file is written by two.
     """
     if _write_id(data_prefix) != write_id:
         raise InvalidInputError(f"{data_prefix} is not the data prefix of this write", write_id=write_id)

@@ -33,7 +33,7 @@ from table_writer.display.write_result import WriteResult
 from table_writer.doctor import examine
 from table_writer.errors import InvalidInputError, StorageError, counted
 from table_writer.log.history import Placement
-from table_writer.log.open_table import OpenTable, RepeatedError
+from table_writer.log.open_table import OpenTable, RepeatedError, Services
 from table_writer.log.owner import adopt_root, is_of_earlier_table, require_in_place
 from table_writer.model.table import HISTORY_PROPERTY, RETENTION_PROPERTY, PartitionValues, TableName
 from table_writer.progress import Stopwatch
@@ -44,7 +44,6 @@ from table_writer.vacuum.dead_writes import look_for_traces
 from table_writer.vacuum.due import SAFE_AGE, Ages
 from table_writer.vacuum.sweep import Vacuum
 from table_writer.write.results import repeated_result
-from table_writer.write.services import Services
 from table_writer.write.staged_writes import StagedWrites
 
 __all__ = ["Maintenance"]
@@ -144,11 +143,11 @@ class Maintenance:
         )
 
     def recover(self, table: str, *, dry_run: bool = False, accept_loss: bool = False) -> RecoverReport:
-        """Settle every publish that was left in doubt, and put right what the metastore applied late.
+        """Resolve every publish that was left in doubt, and correct what the metastore applied late.
 
         A publish whose metastore call was applied is recorded as published; one whose call was not is rolled forward.
         Partitions that another tool has moved since are left alone and named. A partition that a late call has put back
-        to older rows of this library is put right. A vacuum whose process died is finished. It waits for publishes
+        to older rows of this library is corrected. A vacuum whose process died is finished. It waits for publishes
         whose time is not over yet and that readers do not see; calling it again changes nothing.
 
         Parameters
@@ -162,7 +161,7 @@ class Maintenance:
         InvalidInputError
             Entries of the log are lost, and ``accept_loss`` was not given; nothing was changed.
         MetastoreError, StorageError, OutcomeUnknownError
-            It could not be settled yet; call again.
+            It could not be resolved yet; call again.
         """
         opened = self._services.open_table(TableName.parse(table))
         is_of_earlier_table(opened.store, opened.layout, opened.owner)  # refuses those of another name
@@ -182,14 +181,14 @@ class Maintenance:
                 lost=tuple(sorted(lost)),
                 dry_run=True,
             )
-        done = Recovery(opened).settle_all(opened.table)
+        done = Recovery(opened).resolve_all(opened.table)
         finished = vacuum.finish(opened.table)
         outcomes = {version: opened.log.outcome(version) for version in in_doubt}
-        every = (*done.recovered, *done.put_right)
+        every = (*done.resolved, *done.corrected)
         return RecoverReport(
             table=str(opened.table.name),
             settled={version: outcome.value for version, outcome in outcomes.items() if outcome},
-            put_right=opened.partition_names({values for one in done.put_right for values in one.partitions}),
+            put_right=opened.partition_names({values for one in done.corrected for values in one.partitions}),
             superseded=opened.partition_names(done.taken.union(*(one.superseded for one in every))),
             missing=opened.partition_names([v for v, where in done.placed.items() if where is Placement.MISSING]),
             finished_vacuums=finished,

@@ -411,7 +411,7 @@ class TableWriter:
         return self.maintenance.staged(str(self._services.table_name(table)))
 
     def recover(self, table: str) -> RecoverReport:
-        """Settle every publish that was left in doubt: :meth:`Maintenance.recover` with the session's settings."""
+        """Resolve every publish that was left in doubt: :meth:`Maintenance.recover` with the session's settings."""
         return self.maintenance.recover(str(self._services.table_name(table)))
 
     def doctor(self, table: str) -> DoctorReport:

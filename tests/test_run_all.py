@@ -48,9 +48,9 @@ class Ledger:
         return {item for called, item in self.calls if called == kind}
 
 
-def assert_each_item_settled_once(ledger: Ledger, count: int) -> None:
-    settled = Counter(item for kind, item in ledger.calls if kind != "do")
-    assert settled == Counter(range(count))
+def assert_each_item_handled_once(ledger: Ledger, count: int) -> None:
+    handled = Counter(item for kind, item in ledger.calls if kind != "do")
+    assert handled == Counter(range(count))
     assert ledger.items("undo") == ledger.items("do")
     assert ledger.items("skip") == set(range(count)) - ledger.items("do")
 
@@ -72,7 +72,7 @@ def test_a_failure_at_any_item_undoes_the_started_and_skips_the_rest(failing: in
         ledger.run(12, threads)
     assert caught.value is ledger.error
     assert failing in ledger.items("undo")
-    assert_each_item_settled_once(ledger, 12)
+    assert_each_item_handled_once(ledger, 12)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1), ValueError("not one of ours")], ids=repr)
@@ -82,7 +82,7 @@ def test_whatever_do_raises_is_taken_back_and_raised(error: BaseException, threa
     with pytest.raises(type(error)) as caught:
         ledger.run(12, threads)
     assert caught.value is error
-    assert_each_item_settled_once(ledger, 12)
+    assert_each_item_handled_once(ledger, 12)
 
 
 def test_with_one_thread_nothing_starts_after_the_failure() -> None:
@@ -153,7 +153,7 @@ def test_ctrl_c_waits_for_items_in_flight_then_undoes_them(threads: int) -> None
         run_all(range(50), do=do, undo=ledger.undo, skip=ledger.skip, threads=threads)
     press.join()
     assert set(finished) == ledger.items("do") != set(range(50))
-    assert_each_item_settled_once(ledger, 50)
+    assert_each_item_handled_once(ledger, 50)
 
 
 def test_a_failing_compensation_is_logged_with_its_item(caplog: pytest.LogCaptureFixture) -> None:

@@ -118,7 +118,7 @@ class Question:
     is_repeatable: bool = True  # a row is judged alike each time, whatever other rows there are
 
     def known(self, facts: Facts) -> CheckResult | None:
-        """Judge by what is known without a read; ``None`` where that does not settle it.
+        """Judge by what is known without a read; ``None`` where that does not decide it.
 
         A check of rows that failed by it may leave examples out: they are looked up.
         """

@@ -134,8 +134,8 @@ class _InRange(RowQuestion):
         """Pass where footers say that all values are inside; whatever else they say, Spark counts rows."""
         found = facts.statistics(self.columns[0])
         is_inside = found.low is not None and found.high is not None and self._holds(found.low, found.high)
-        is_settled = is_inside or found.null_count == facts.rows
-        return self.of_count(0, facts, METADATA) if is_settled else super().known(facts)
+        is_known = is_inside or found.null_count == facts.rows
+        return self.of_count(0, facts, METADATA) if is_known else super().known(facts)
 
     def _holds(self, lowest: Any, highest: Any) -> bool:
         """Whether values are inside for certain."""

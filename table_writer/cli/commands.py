@@ -170,7 +170,7 @@ COMMANDS: Final = (
     ),
     Command(
         name="recover",
-        help="Settle every publish that was left in doubt, and put right what the metastore applied late.",
+        help="Resolve every publish that was left in doubt, and correct what the metastore applied late.",
         add_arguments=_recover_arguments,
         run=lambda keeper, given: keeper.recover(given.table, dry_run=given.dry_run, accept_loss=given.accept_loss),
         left=_not_recovered,

@@ -100,7 +100,7 @@ def _facts(error: BaseException, table: str) -> dict[str, Any]:
     if isinstance(error, _DeclinedError):
         code, message = "declined", str(error)
     elif isinstance(error, KeyboardInterrupt):
-        code, message = "interrupted", f"interrupted; if something was being changed, {recover} finishes or settles it"
+        code, message = "interrupted", f"interrupted; if something was being changed, {recover} finishes or resolves it"
     else:
         code = "internal"
         message = (

@@ -282,22 +282,21 @@ class RecoverReport(
         return sorted(self.settled.items())
 
     def _headline(self) -> str:
-        settled, right, lost = (
-            ("to settle", "to put right", "to give up as lost")
+        resolved, corrected, lost = (
+            ("to resolve", "to correct", "to give up as lost")
             if self.dry_run
-            else ("settled", "put right", "given up as lost")
+            else ("resolved", "corrected", "given up as lost")
         )
         done = self.settled or self.put_right or self.finished_vacuums or self.unfinished_vacuums
-        counts = (
-            f"{counted(len(self.settled), 'version')} {settled}, {counted(len(self.put_right), 'partition')} {right}"
-        )
+        versions, partitions = counted(len(self.settled), "version"), counted(len(self.put_right), "partition")
+        counts = f"{versions} {resolved}, {partitions} {corrected}"
         more = f", {counted(len(self.lost), 'version')} {lost}" if self.lost else ""
         return f": {counts if done else 'nothing is in doubt'}{more}"
 
     def _lines(self) -> Iterator[str]:
-        right = "to put right" if self.dry_run else "put right"
+        corrected = "to correct" if self.dry_run else "corrected"
         yield from (f"version {version} is lost: the log goes on without it" for version in self.lost)
-        yield from (f"{right}: {name}" for name in self.put_right)
+        yield from (f"{corrected}: {name}" for name in self.put_right)
         yield from (f"left alone, moved by another tool: {name}" for name in self.superseded)
         yield from (f"vacuum version {version} finished" for version in self.finished_vacuums)
         yield from (f"vacuum version {version} has died: run a vacuum" for version in self.unfinished_vacuums)
@@ -352,7 +351,7 @@ class VacuumReport(
     kept
         Locations that stay, with the reason.
     in_doubt
-        Versions in doubt: what they name stays until ``recover`` has settled them.
+        Versions in doubt: what they name stays until ``recover`` has resolved them.
     failures
         What could not be deleted; the next vacuum takes it over.
     """

@@ -38,7 +38,7 @@ def summarised(record: SlotRecord) -> VersionSummary:
         user=entry.writer.get("user", "?"),
         host=entry.writer.get("host", "?"),
         application_id=entry.writer.get("application_id", ""),
-        settles=entry.settles,
+        settles=entry.recovers,
         added_count=sum(_change(partition) == "added" for partition in entry.partitions),
         replaced_count=sum(_change(partition) == "replaced" for partition in entry.partitions),
         dropped_count=sum(_change(partition) == "dropped" for partition in entry.partitions),

@@ -7,104 +7,55 @@ from dataclasses import replace
 from typing import Final
 
 from table_writer.display.reports import Finding
-from table_writer.doctor.servers import (
-    addresses,
-    clock,
-    compare_and_set,
-    conditional_put,
-    lifecycle,
-    permissions,
-    switch_time,
-    versioning,
-)
-from table_writer.doctor.spark import (
-    abort_pending_uploads,
-    buffer_size,
-    committer,
-    memory,
-    multipart_purge,
-    part_size,
-    partition_source,
-    socket_timeout,
-    speculation,
-    unix_socket,
-)
+from table_writer.doctor import servers, spark, table
 from table_writer.doctor.subject import Subject, error, note
-from table_writer.doctor.table import (
-    damage,
-    dead_writes,
-    files,
-    forgotten,
-    in_doubt,
-    location,
-    owner,
-    placement,
-    properties,
-    retention,
-    settled_hint,
-    waiting,
-)
 from table_writer.errors import MetastoreError, StorageError, TableWriterError
 from table_writer.log.open_table import OpenTable
-
-__all__ = ["examine"]
 
 Check = Callable[[Subject], Iterable[Finding]]
 
 CHECKS: Final[Mapping[str, Check]] = {
-    "metastore version": compare_and_set,
-    "metastore addresses": addresses,
-    "metastore timeouts": switch_time,
-    "conditional put": conditional_put,
-    "permissions": permissions,
-    "clock": clock,
-    "lifecycle rules": lifecycle,
-    "bucket versioning": versioning,
-    "owner": owner,
-    "location": location,
-    "damage of the log": damage,
-    "log": in_doubt,
-    "settled hint": settled_hint,
-    "table properties": properties,
-    "retention": retention,
-    "data to vacuum": waiting,
-    "dead writes": dead_writes,
-    "partition locations": placement,
-    "forgotten partitions": forgotten,
-    "partition files": files,
+    "metastore version": servers.compare_and_set,
+    "metastore addresses": servers.addresses,
+    "metastore timeouts": servers.switch_time,
+    "conditional put": servers.conditional_put,
+    "permissions": servers.permissions,
+    "clock": servers.clock,
+    "lifecycle rules": servers.lifecycle,
+    "bucket versioning": servers.versioning,
+    "owner": table.owner,
+    "location": table.location,
+    "damage of the log": table.damage,
+    "log": table.in_doubt,
+    "checkpoint": table.checkpoint,
+    "table properties": table.properties,
+    "retention": table.retention,
+    "data to vacuum": table.waiting,
+    "dead writes": table.dead_writes,
+    "partition locations": table.placement,
+    "forgotten partitions": table.forgotten,
+    "partition files": table.files,
 }
 SPARK_CHECKS: Final[Mapping[str, Check]] = {
-    "abort.pending.uploads": abort_pending_uploads,
-    "committer": committer,
-    "multipart.purge": multipart_purge,
-    "manageFilesourcePartitions": partition_source,
-    "speculation": speculation,
-    "executor memory": memory,
-    "multipart.size": part_size,
-    "pandas.udf.buffer.size": buffer_size,
-    "unix domain socket": unix_socket,
-    "socket timeout": socket_timeout,
+    "abort.pending.uploads": spark.abort_pending_uploads,
+    "committer": spark.committer,
+    "multipart.purge": spark.multipart_purge,
+    "manageFilesourcePartitions": spark.partition_source,
+    "speculation": spark.speculation,
+    "executor memory": spark.memory,
+    "multipart.size": spark.part_size,
+    "pandas.udf.buffer.size": spark.buffer_size,
+    "unix domain socket": spark.unix_socket,
+    "socket timeout": spark.socket_timeout,
 }
 WORST_FIRST: Final = ("error", "warning", "note", "ok")
 
 
 def examine(opened: OpenTable, spark_conf: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
-    """Run every check, and return what they found, worst first.
+    """Run every check, and return what they found, worst first. Spark's settings need ``spark_conf``.
 
     Two checks of the store put and delete objects and uploads of their own, under a key that nothing else uses; all
-    others only read.
-
-    Parameters
-    ----------
-    opened
-        The table.
-    spark_conf
-        Spark's settings (``spark.*``, ``spark.hadoop.*``); without them they are not checked.
-
-    Returns
-    -------
-    tuple of Finding
-        A check that cannot be made is an error among them. Nothing of this library is raised.
+    others only read. A check that cannot be made is an error among the findings: nothing of this library is raised.
     """
     subject = Subject(opened, spark_conf)
     checks = CHECKS if spark_conf is None else {**CHECKS, **SPARK_CHECKS}

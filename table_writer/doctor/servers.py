@@ -13,29 +13,14 @@ from typing import Final, TypeVar
 
 from table_writer.display.reports import Finding
 from table_writer.doctor.subject import Subject, error, note, ok, warning
-from table_writer.errors import StorageError, TableWriterError
+from table_writer.errors import StorageError, TableWriterError, counted
 from table_writer.log.history import History
 from table_writer.model.entry import Operation
 from table_writer.model.location import Location
 from table_writer.storage.bucket_checks import LifecycleRule, bucket_versioning, incomplete_upload_rules
 from table_writer.storage.s3 import S3Store
 
-__all__ = [
-    "addresses",
-    "clock",
-    "compare_and_set",
-    "conditional_put",
-    "lifecycle",
-    "lifecycle_findings",
-    "longest_write",
-    "permissions",
-    "switch_time",
-    "versioning",
-]
-
-
 Answer = TypeVar("Answer")
-
 MAX_SKEW_SECONDS: Final = 60  # S3 itself refuses requests from 15 minutes on
 ACTIONS: Final = {  # what was tried: the policy action, and whether it is the bucket's
     "put an object": ("s3:PutObject", False),
@@ -204,7 +189,7 @@ def lifecycle_findings(rules: Iterable[LifecycleRule], root_key: str, longest: t
     covering = [rule for rule in rules if rule.days and root_key.startswith(rule.prefix) and not rule.is_limited]
     if covering:
         days = min(rule.days or 0 for rule in covering)
-        return found or [ok(f"pending uploads are aborted after {days} day(s); no rule expires objects")]
+        return found or [ok(f"pending uploads are aborted after {counted(days, 'day')}; no rule expires objects")]
     rule = (
         f'{{"ID": "abort-uploads", "Status": "Enabled", "Filter": {{"Prefix": "{root_key}"}},'
         f' "AbortIncompleteMultipartUpload": {{"DaysAfterInitiation": {WANTED_DAYS}}}}}'
@@ -223,7 +208,8 @@ def _expiring(rules: Iterable[LifecycleRule], root_key: str) -> Iterator[Finding
     for rule in rules:
         if rule.expiration_days is None and rule.expiration_date is None:
             continue
-        when = f"after {rule.expiration_days} day(s)" if rule.expiration_days else f"from {rule.expiration_date} on"
+        days = rule.expiration_days
+        when = f"after {counted(days, 'day')}" if days else f"from {rule.expiration_date} on"
         advice = f"remove the expiration of rule {_named(rule)}, or give it a prefix that does not meet {root_key!r}"
         if rule.is_limited:
             yield warning(
@@ -245,7 +231,7 @@ def _aborting(rules: Iterable[LifecycleRule], longest: timedelta) -> Iterator[Fi
             continue
         age = timedelta(days=rule.days)
         advice = f"set DaysAfterInitiation of rule {_named(rule)} to {max(WANTED_DAYS, 1 + SHORT_OF * longest.days)}"
-        says = f"rule {_named(rule)} aborts pending uploads after {rule.days} day(s)"
+        says = f"rule {_named(rule)} aborts pending uploads after {counted(rule.days, 'day')}"
         if age < timedelta(days=1):
             yield error(f"{says}: that kills running writes", advice)
         elif age < longest:
@@ -341,7 +327,7 @@ def switch_time(subject: Subject) -> Iterable[Finding]:
     known = SECONDS_PER_PARTITION.get(int(version[0])) if version else None
     seconds = count * (known or SLOWEST_SECONDS_PER_PARTITION)
     call, publish = config.metastore_timeout_seconds, config.publish_timeout_seconds
-    says = f"{count:,} partition(s): one switch of all of them takes about {seconds:.1f} s"
+    says = f"{counted(count, 'partition')}: one switch of all of them takes about {seconds:.1f} s"
     if 2 * seconds <= call:
         yield ok(f"{says}, and may take {call:g} s; a claim lasts {publish:g} s")
         return

@@ -8,29 +8,11 @@ from typing import Final
 
 from table_writer.display.reports import Finding
 from table_writer.doctor.subject import Subject, error, note, ok, warning
+from table_writer.errors import counted
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.plan.file_options import is_arrows
 from table_writer.storage import part_bytes, why_renamed
 from table_writer.storage.hadoop import HadoopValues, bucket_values
-
-__all__ = [
-    "abort_pending_uploads",
-    "buffer_size",
-    "committer",
-    "flag",
-    "for_bucket",
-    "memory",
-    "multipart_purge",
-    "number",
-    "part_size",
-    "partition_source",
-    "setting",
-    "size_bytes",
-    "socket_timeout",
-    "speculation",
-    "unix_socket",
-]
-
 
 MIB: Final = 1024 * 1024
 UNITS: Final = {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
@@ -52,9 +34,7 @@ SAYING_JARS: Final = (
 )
 
 OF_THE_JAR: Final = ("spark-hadoop-cloud", "PathOutputCommitProtocol")
-
 S3A_COMMITTERS: Final = frozenset({"magic", "directory", "partitioned"})
-
 WEEK_SECONDS: Final = 7 * 86_400
 PURGE_AGE_SECONDS: Final = 86_400.0  # Hadoop's default
 
@@ -105,9 +85,8 @@ def memory(subject: Subject) -> Iterable[Finding]:
     tasks = max(1, int(max(cores, 1) / max(1.0, number(subject, "spark.task.cpus", 1))))
     name, room_mib = _room(subject)
     needed_mib = tasks * (ADDRESSES_MIB if name == PYTHON_LIMIT else bound_mib)
-    says = (
-        f"{tasks} task(s) at a time need up to {needed_mib:,} MiB in Python workers, and {name} gives {room_mib:,} MiB"
-    )
+    at_once = f"{counted(tasks, 'task')} at a time"
+    says = f"Python workers take up to {needed_mib:,} MiB for {at_once}, and {name} gives {room_mib:,} MiB"
     if room_mib >= needed_mib:
         yield ok(says)
     else:

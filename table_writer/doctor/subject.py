@@ -12,8 +12,6 @@ from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable
 from table_writer.model.table import Partition, PartitionValues, partition_name
 
-__all__ = ["SHOWN_NAMES", "Subject", "error", "note", "ok", "warning"]
-
 SHOWN_NAMES = 10
 Read = TypeVar("Read")
 

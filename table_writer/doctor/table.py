@@ -3,42 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
 from table_writer.display.render import size
 from table_writer.display.reports import Finding
 from table_writer.doctor.subject import Subject, error, note, ok, warning
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, counted
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.owner import Owner, require_in_place
 from table_writer.log.registration import read_registrations
 from table_writer.log.rules import claim_is_over, is_covered
 from table_writer.log.stored import small_json
-from table_writer.log.table_log import HINT_EVERY_VERSIONS, READ_THREADS, LogState
+from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, READ_THREADS, LogState
 from table_writer.model.location import Location
 from table_writer.model.table import RETENTION_PROPERTY, PartitionValues
-from table_writer.storage.object_store import ObjectInfo
+from table_writer.storage.object_store import ObjectInfo, many
 from table_writer.vacuum.dead_writes import look_for_traces
 from table_writer.vacuum.due import SAFE_AGE, Ages, due, in_use
-
-__all__ = [
-    "LISTED_PARTITIONS",
-    "damage",
-    "dead_writes",
-    "files",
-    "forgotten",
-    "in_doubt",
-    "location",
-    "owner",
-    "placement",
-    "properties",
-    "retention",
-    "settled_hint",
-    "waiting",
-]
-
 
 LATE_SECONDS: Final = 2 * 86_400.0  # a vacuum that runs daily has been there by then
 MANY_ENTRIES: Final = 5_000  # read in whole by every maintenance call, two requests an entry
@@ -104,19 +86,23 @@ def in_doubt(subject: Subject) -> Iterable[Finding]:
         yield ok(f"entries: {count:,}, none in doubt")
 
 
-def settled_hint(subject: Subject) -> Iterable[Finding]:
-    """Compare the hint with the log: one that is far behind costs time; one that is ahead is no hint to anybody."""
+def checkpoint(subject: Subject) -> Iterable[Finding]:
+    """Compare the checkpoint with the log: one that is far behind costs time; one that is ahead is not used."""
     opened = subject.opened
-    hinted = opened.log.read_state()
-    listed = opened.log.read_state(listed_after=0)  # after the hint: it may have been renewed since the log was read
-    if hinted.settled - hinted.listed_after > 2 * HINT_EVERY_VERSIONS or len(hinted.in_doubt) > HINT_EVERY_VERSIONS:
+    planned = opened.log.read_state()
+    # after the checkpoint, which may have been renewed since the log was read
+    listed = opened.log.read_state(listed_after=0)
+    if (
+        planned.checkpoint - planned.listed_after > 2 * CHECKPOINT_EVERY_VERSIONS
+        or len(planned.in_doubt) > CHECKPOINT_EVERY_VERSIONS
+    ):
         yield warning(
-            f"every plan lists {len(hinted.versions):,} entries, since {opened.layout.settled_key} is old",
+            f"every plan lists {len(planned.versions):,} entries, since {opened.layout.checkpoint_key} is old",
             f"allow s3:PutObject on it; the next write makes it anew. Entries in doubt hold it back: table-writer"
             f" recover {subject.name}",
         )
     else:
-        yield ok(f"a plan lists {len(hinted.versions):,} of {len(listed.versions):,} entries")
+        yield ok(f"a plan lists {len(planned.versions):,} of {len(listed.versions):,} entries")
 
 
 def properties(subject: Subject) -> Iterable[Finding]:
@@ -164,8 +150,8 @@ def waiting(subject: Subject) -> Iterable[Finding]:
     late = due(history, used, replace(ages, replaced_seconds=longest + LATE_SECONDS)).locations
     everything = size(sum(one.bytes for one in history.left.values()))
     says = (
-        f"{len(history.left):,} location(s) with at least {everything} wait, {len(ready):,} of them with"
-        f" {size(sum(one.bytes for one in ready))} may be deleted now"
+        f"waiting: {counted(len(history.left), 'location')} with at least {everything}, {len(ready):,} of them with"
+        f" {size(sum(one.bytes for one in ready))} to be deleted now"
     )
     if late:
         yield warning(
@@ -195,16 +181,16 @@ def dead_writes(subject: Subject) -> Iterable[Finding]:
         stored = size(sum(found.size_bytes for write in dead for found in write.objects))
         aborted = sum(len(write.uploads) for write in dead) + len(leftover)
         yield warning(
-            f"{len(dead):,} dead write(s) have left files with {stored}; {aborted:,} pending upload(s) and"
-            f" {len(stale):,} registration(s) are of no use any more",
+            f"left by {counted(len(dead), 'dead write')}: files with {stored}; of no use any more:"
+            f" {counted(aborted, 'pending upload')} and {counted(len(stale), 'registration')}",
             f"table-writer vacuum {subject.name}, or for uploads alone: table-writer uploads --abort {subject.name}",
         )
     else:
         running = len(left) - staged
-        yield ok(f"none; {running:,} write(s) running, {staged:,} staged, {uploads:,} upload(s) pending")
+        yield ok(f"none; {counted(running, 'write')} running, {staged:,} staged, {counted(uploads, 'upload')} pending")
     if foreign:
         yield note(
-            f"{foreign:,} pending upload(s) of other tools lie below {opened.layout.root}; this library leaves them",
+            f"this library leaves {counted(foreign, 'pending upload')} of other tools below {opened.layout.root}",
             f"table-writer uploads {subject.name} lists them; a lifecycle rule aborts them",
         )
 
@@ -218,25 +204,25 @@ def placement(subject: Subject) -> Iterable[Finding]:
     behind, moved, missing = (by_placement[one] for one in (Placement.BEHIND, Placement.MOVED, Placement.MISSING))
     if behind:
         yield error(
-            f"{len(behind):,} partition(s) show older rows than were published, since a call was applied late or the"
-            f" metastore was set back: {subject.names(behind)}",
+            f"readers see older rows than were published in {counted(len(behind), 'partition')}, since a call was"
+            f" applied late or the metastore was set back: {subject.names(behind)}",
             f"table-writer recover {subject.name}",
         )
     if moved:
         yield note(
-            f"{len(moved):,} partition(s) were moved by another tool and are left alone: {subject.names(moved)}",
+            f"another tool has moved {counted(len(moved), 'partition')}, left alone here: {subject.names(moved)}",
             "the next overwrite takes them over; rollback refuses them until then",
         )
     if missing:
         yield note(
-            f"{len(missing):,} published partition(s) are not in the metastore: {subject.names(missing)}",
+            f"the metastore lacks {counted(len(missing), 'published partition')}: {subject.names(missing)}",
             f"if nobody dropped them on purpose: table-writer restore {subject.name}",
         )
     if not (behind or moved or missing):
         others = len(subject.partitions().keys() - subject.history().current.keys())
         placed = len(by_placement[Placement.IN_PLACE])
         yield ok(
-            f"{placed:,} partition(s) are where the log has put them; {others:,} were never written by this library"
+            f"where the log has put them: {counted(placed, 'partition')}; never written by this library: {others:,}"
         )
 
 
@@ -248,8 +234,9 @@ def forgotten(subject: Subject) -> Iterable[Finding]:
     unknown = sorted(values for values, write_id in ids.items() if write_id and write_id not in claimed)
     if unknown:
         yield error(
-            f"readers look at {len(unknown):,} partition(s) below {layout.own} that the log knows nothing of, as if"
-            f" its files were deleted by hand: {subject.names(unknown)}. A vacuum may take them for a dead write's",
+            f"readers look at {counted(len(unknown), 'partition')} below {layout.own} that the log knows nothing of,"
+            f" as if its files were deleted by hand: {subject.names(unknown)}. A vacuum may take them for a dead"
+            " write's",
             f"do not vacuum {subject.name}; put the log back, or overwrite these partitions with what they hold now",
         )
     else:
@@ -258,9 +245,9 @@ def forgotten(subject: Subject) -> Iterable[Finding]:
 
 def _placed(subject: Subject) -> dict[Placement, list[PartitionValues]]:
     history, now = subject.history(), subject.partitions()
-    unsettled = {values for record in history.publishes_in_doubt for values in record.entry.partition_values}
+    doubtful = {values for record in history.publishes_in_doubt for values in record.entry.partition_values}
     by_placement: dict[Placement, list[PartitionValues]] = {one: [] for one in Placement}
-    for values in sorted(history.current.keys() - unsettled):
+    for values in sorted(history.current.keys() - doubtful):
         location = now[values].location if values in now else None
         by_placement[history.placement(values, location)].append(values)
     return by_placement
@@ -279,20 +266,19 @@ def files(subject: Subject) -> Iterable[Finding]:
     history = subject.history()
     ours = [values for values in _placed(subject)[Placement.IN_PLACE] if _is_ours(history, values)]
     newest = sorted(ours, key=lambda values: history.current[values].version, reverse=True)[:LISTED_PARTITIONS]
-    with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="doctor-list") as pool:
-        listed = list(pool.map(lambda values: _compared(subject, history, values), newest))
+    listed = many(lambda values: _compared(subject, history, values), newest, LIST_THREADS)
     findings = [*_mixed(subject, listed), *_lost(subject, listed)]
     if len(newest) < len(ours):
         findings.append(note(f"only the {len(newest):,} newest of {len(ours):,} partitions were listed"))
-    return findings or [ok(f"{len(newest):,} partition(s) hold exactly the files that were published")]
+    return findings or [ok(f"exactly the files that were published: {counted(len(newest), 'partition')}")]
 
 
 def _mixed(subject: Subject, listed: Iterable[_Listed]) -> Iterator[Finding]:
     mixed = sorted(one.values for one in listed if one.foreign or (one.changed and not one.lost))
     if mixed:
         yield warning(
-            f"another tool has written into {len(mixed):,} partition(s) of this library: {subject.names(mixed)}. The"
-            " next overwrite replaces its rows, and a rollback to this state is refused",
+            f"another tool has written into {counted(len(mixed), 'partition')} of this library: {subject.names(mixed)}."
+            " The next overwrite replaces its rows, and a rollback to this state is refused",
             "find the tool (INSERT INTO or INSERT OVERWRITE of Spark or Hive) and let it write by table_writer; to make"
             f" these rows safe, overwrite the partitions with what they hold now. {subject.name} stays readable",
         )
@@ -302,7 +288,7 @@ def _lost(subject: Subject, listed: Iterable[_Listed]) -> Iterator[Finding]:
     lost = sorted(one.values for one in listed if one.lost and not one.foreign)
     if lost:
         yield error(
-            f"files that readers need are gone from {len(lost):,} partition(s): {subject.names(lost)}",
+            f"files that readers need are gone from {counted(len(lost), 'partition')}: {subject.names(lost)}",
             f"table-writer history {subject.name}, then table-writer rollback {subject.name} --to-version N to one"
             " whose files are still there, or write them again; look for a lifecycle expiration or a TRUNCATE",
         )
@@ -319,9 +305,8 @@ def _compared(subject: Subject, history: History, values: PartitionValues) -> _L
     found: list[ObjectInfo] = list(subject.opened.store.list(location.key))
     known = None if history.layout.is_placeholder(location) else history.described(values, location)
     is_whole = known is not None and (len(found), sum(one.size_bytes for one in found)) == (known.files, known.bytes)
-    named = [
-        one for one in found if is_whole or write_id in one.key.removeprefix(location.key)
-    ]  # copies keep their names
+    # copies keep their names
+    named = [one for one in found if is_whole or write_id in one.key.removeprefix(location.key)]
     expected = known.files if known else 0
     differs = known is not None and sum(one.size_bytes for one in named) != known.bytes
     foreign = len(found) - len(named)
@@ -333,7 +318,7 @@ def damage(subject: Subject) -> Iterable[Finding]:
     state = subject.opened.log.read_state(listed_after=0, allow_lost=True)
     found = [
         *_of_identity(subject, state),
-        *_of_hint(subject, state),
+        *_of_checkpoint(subject, state),
         *_of_entries(subject, state),
         *_of_registrations(subject),
     ]
@@ -362,12 +347,12 @@ def _of_identity(subject: Subject, state: LogState) -> Iterable[Finding]:
         )
 
 
-def _of_hint(subject: Subject, state: LogState) -> Iterable[Finding]:
-    key = subject.opened.layout.settled_key
+def _of_checkpoint(subject: Subject, state: LogState) -> Iterable[Finding]:
+    key = subject.opened.layout.checkpoint_key
     stored = subject.opened.store.get(key)
     try:
-        hint = {} if stored is None else small_json(stored.body)
-        known = stored is None or (int(hint["version"]) >= 0 and hint.get("log_id", "") in {"", *state.ids})
+        said = {"version": 0} if stored is None else small_json(stored.body)
+        known = int(said["version"]) >= 0 and said.get("log_id", "") in {"", *state.ids}
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         known = False
     if not known:
@@ -387,8 +372,7 @@ def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
         except InvalidInputError as unreadable:
             return unreadable
 
-    with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="doctor") as pool:
-        answers = list(pool.map(read, sorted(state.versions)))
+    answers = many(read, sorted(state.versions), READ_THREADS)
     for unreadable in (one for one in answers if isinstance(one, InvalidInputError)):
         yield error(unreadable.message, "bring it back from an older version; or do what the message says")
     history = History(subject.opened.layout, [one for one in answers if isinstance(one, SlotRecord)])

@@ -4,11 +4,10 @@
 ``open_table``      what all work on one table is given
 ``rules``           the rules of concurrency, keys and deadlines; pure
 ``history``         what the log says as a whole, pure
-``table_log``       entries, outcomes and marks as objects: read, claim, settle
+``table_log``       entries, outcomes and marks as objects: read, claim, record outcomes
 ``stored``          how objects of JSON are packed, and how much memory reading them may take
-``files``           which objects a location holds
+``files``           which objects a location holds; deletes them, and aborts uploads, in batches
 ``owner``           which table the files below a root belong to; one that another tool has moved; probe of the store
 ``registration``    what says that a write is running or staged, its heartbeat, and what its checks have found
-``removal``         deletes objects and aborts uploads, in batches
 ==================  ======================================================================
 """

@@ -1,20 +1,25 @@
-"""Which objects a location holds: what readers see there, and what is scheduled, compared and deleted."""
+"""Which objects a location holds: what readers see there, what is scheduled and compared; and their deletion."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final, TypeVar
 
+from table_writer.errors import StorageError
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.write import TableLayout
 from table_writer.storage import visible_files
-from table_writer.storage.object_store import ObjectInfo, ObjectStore
-
-__all__ = ["existing_values", "files_at", "files_read_at", "is_named_by_us", "why_not_copied", "written_placeholders"]
+from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo, ObjectStore, UploadInfo, many
 
 WRITE_ID_IN_NAME: Final = re.compile("[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")
+DELETE_THREADS: Final = 4
+"""AWS allows 3,500 deletions a second below one prefix: four batches of 1,000 at a time are more than enough."""
+
+Item = TypeVar("Item")
 
 
 def files_read_at(store: ObjectStore, layout: TableLayout, location: Location) -> Iterator[ObjectInfo]:
@@ -70,3 +75,57 @@ def files_at(store: ObjectStore, layout: TableLayout, location: Location) -> Ite
     if location.contains(layout.own):
         return files_read_at(store, layout, location)
     return (found for found in store.list(location.key) if not layout.is_of_inner_root(found.key, location))
+
+
+@dataclass(slots=True)
+class Removed:
+    """How many uploads or objects are gone, and why others are not."""
+
+    count: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+def abort_uploads(store: ObjectStore, uploads: Iterable[UploadInfo], *, threads: int) -> Removed:
+    """Abort pending uploads; one that is gone already counts as aborted."""
+
+    def abort(upload: UploadInfo) -> int:
+        store.abort_upload(upload.key, upload.upload_id)
+        return 1
+
+    return _remove(abort, uploads, threads=threads, at_once=PAGE_KEYS)
+
+
+def delete_keys(store: ObjectStore, keys: Iterable[str]) -> Removed:
+    """Delete objects, 1,000 a request; of a batch that fails nobody knows how many are gone: none is counted."""
+
+    def delete(batch: list[str]) -> int:
+        store.delete(batch)
+        return len(batch)
+
+    return _remove(delete, batches(keys, PAGE_KEYS), threads=DELETE_THREADS, at_once=DELETE_THREADS)
+
+
+def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Cut what may be too long to be held at once."""
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+def _remove(remove: Callable[[Item], int], items: Iterable[Item], *, threads: int, at_once: int) -> Removed:
+    """Call ``remove`` for each item; no more than ``at_once`` are taken before the first of them is done with."""
+    removed = Removed()
+
+    def tried(item: Item) -> int | StorageError:
+        try:
+            return remove(item)
+        except StorageError as error:
+            return error
+
+    for batch in batches(items, at_once):
+        for answer in many(tried, batch, threads):
+            if isinstance(answer, StorageError):
+                removed.failures.append(str(answer))
+            else:
+                removed.count += answer
+    return removed

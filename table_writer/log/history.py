@@ -16,9 +16,6 @@ from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
 
-__all__ = ["LATE_CALL_SECONDS", "History", "Left", "Placed", "Placement", "SlotRecord", "StateThen", "written_ids"]
-
-
 LATE_CALL_SECONDS: Final = 86_400  # no metastore applies a call a day after it was sent
 
 
@@ -29,8 +26,8 @@ class SlotRecord:
     entry: LogEntry
     outcome: Outcome | None
     age_seconds: float
-    settled_by: str = ""  # the write_id that recorded the outcome
-    settled_age_seconds: float = 0.0  # of the outcome
+    recorded_by: str = ""  # the write_id that recorded the outcome
+    outcome_age_seconds: float = 0.0  # of the outcome
     superseded: frozenset[PartitionValues] = frozenset()  # partitions that another tool had moved: never switched
 
 
@@ -142,16 +139,16 @@ class History:
     @cached_property
     def _unverified_ids(self) -> frozenset[str]:
         """The recoveries that recorded the outcomes of entries whose calls may come late; none for one in doubt."""
-        named = self.unverified
-        unseen = (one.entry for one in self.records if named is None or one.entry.version in named)
-        return frozenset(one.write_id for one in unseen if named is not None or one.operation is Operation.RECOVER) | {
-            ""
-        }
+        if self.unverified is None:
+            recoveries = (one.entry for one in self.records if one.entry.operation is Operation.RECOVER)
+        else:
+            recoveries = (one.entry for one in self.records if one.entry.version in self.unverified)
+        return frozenset({"", *(one.write_id for one in recoveries)})
 
     def _may_have_come_late(self, record: SlotRecord) -> bool:
-        """Whether a call of an entry was left unanswered, unseen since; so it was where an outcome was rebuilt."""
-        if record.settled_by != record.entry.write_id:
-            return record.settled_by in self._unverified_ids
+        """Whether a call of an entry was left unanswered and may have come unseen, as where an outcome was rebuilt."""
+        if record.recorded_by != record.entry.write_id:
+            return record.recorded_by in self._unverified_ids
         is_rebuilt = record.entry.operation is not Operation.RECOVER
         return is_rebuilt and record.entry.version in (self.unverified or ())
 
@@ -162,21 +159,21 @@ class History:
 
     @cached_property
     def claimed_ids(self) -> frozenset[str]:
-        """Return the writes that ever claimed an entry: their files belong to the log."""
+        """The writes that ever claimed an entry: their files belong to the log."""
         return self._ids_of(self.records)
 
     @cached_property
     def published_ids(self) -> frozenset[str]:
-        """Return the writes that readers look at, have looked at, or may look at once an entry is settled."""
+        """The writes that readers look at, have looked at, or may look at once an entry is resolved."""
         return self._ids_of(record for record in self.records if record.outcome is not Outcome.ABANDONED)
 
     @cached_property
     def ids_in_doubt(self) -> frozenset[str]:
-        """Return the writes whose files an entry in doubt names."""
+        """The writes whose files an entry in doubt names."""
         return self._ids_of(self.in_doubt)
 
     def in_use(self) -> frozenset[Place]:
-        """Return the locations that readers look at by the log, or may look at once what is in doubt is settled."""
+        """Return the locations that readers look at by the log, or may look at once what is in doubt is resolved."""
         places = {
             self._location(placed.partition.new_location).place
             for placed in self.current.values()
@@ -190,13 +187,12 @@ class History:
         return frozenset(places)
 
     def placement(self, values: PartitionValues, location: str | None) -> Placement:
-        """Compare where the metastore points now, ``None`` if the partition does not exist, with the log.
+        """Compare the metastore's location of a partition, ``None`` if it does not exist, with the log.
 
-        A location of this library is behind whenever it is an older one. What others can bring about too, a partition
-        that is gone or back at files of other tools, is behind only if a call of ours for that was never answered, the
-        partition was published since, and nobody has looked after the day in which the call could come. Otherwise
-        somebody did it on purpose. A placeholder that no older entry names is as good as no partition: a refused
-        publish has added it.
+        An older location of this library is always behind. Others, too, can drop a partition, or point it back at files
+        of other tools. That is behind only if a call of ours that did the same was never answered, the partition was
+        published since, and nobody has looked after the day in which the call could come. Else somebody did it on
+        purpose. A placeholder that no older entry names counts as no partition: a refused publish has added it.
         """
         newest = self.current[values]
         wanted = newest.partition.new_location
@@ -218,11 +214,11 @@ class History:
         return Placement.BEHIND if None in theirs else Placement.MISSING
 
     def state_at(self, version: int) -> dict[PartitionValues, StateThen]:
-        """Return where each partition that was changed later was after ``version``.
+        """Return where each partition that was changed after ``version`` was at ``version``.
 
-        It was where the newest published entry up to then had put it. Before the first such entry it was where the
-        first later one found it. If entries in between were trimmed, and no other entry bears the location out, it is
-        not known.
+        It was where the newest published entry up to then had put it; before the first such entry, where the first
+        later one found it. If entries in between were trimmed, and no other entry confirms the location, it is not
+        known.
         """
         present = {record.entry.version for record in self.records}
         before = History(self.layout, [record for record in self.records if record.entry.version <= version]).current
@@ -254,7 +250,7 @@ class History:
         return None
 
     def trimmable(self, age_seconds: float) -> frozenset[int]:
-        """Return the versions on which nothing depends any more, of those settled longer ago than ``age_seconds``.
+        """Return the versions on which nothing depends any more, of those that ended longer ago than ``age_seconds``.
 
         Never the newest, none that says where a partition is, none whose replaced data is not deleted yet, and never
         the newest key of a stream of keys (``query/batch``), by which a replayed batch is recognised. None at all while
@@ -271,29 +267,30 @@ class History:
         }
         needed |= set(keys.values())
         keyed = [r.entry.version for r in self.records if r.entry.idempotency_key]
-        needed |= {r.entry.version for r in self.records if _undoes_any(r.entry, keyed)}
+        rollbacks = ((r.entry.version, r.entry.rollback_to) for r in self.records if r.entry.rollback_to is not None)
+        needed |= {version for version, to in rollbacks if any(to < one < version for one in keyed)}  # may void the key
         free = {
             record.entry.version
             for record in self.records
             if record.outcome is not None
-            and record.settled_age_seconds > age_seconds
+            and record.outcome_age_seconds > age_seconds
             and record.entry.version not in needed
         }
         kept = {record.entry.version for record in self.records} - free
         return frozenset(
-            record.entry.version
-            for record in self.records
-            if record.entry.version in free and kept.isdisjoint(deleted.replaced_by for deleted in record.entry.deletes)
+            entry.version
+            for entry in (record.entry for record in self.records if record.entry.version in free)
+            if kept.isdisjoint(deleted.replaced_by for deleted in entry.deletes)
         )
 
     def restorable(self, location: Location) -> bool:
         """Whether no vacuum has deleted, or may be deleting, what readers have left there."""
         left = self.left.get(location.place)
-        settled = left is not None and self.deleted.get(location.place, 0) < left.left_by
-        return settled and location.place not in self.doomed
+        is_left = left is not None and self.deleted.get(location.place, 0) < left.left_by
+        return is_left and location.place not in self.doomed
 
     def outstanding(self, vacuum: LogEntry) -> tuple[Left, ...]:
-        """Return what a vacuum names and has not deleted, as far as readers have not been there again since."""
+        """Return what a vacuum names and has not deleted, unless readers have been there again since."""
         named = (one for one in vacuum.deletes if not one.kept)
         found = ((self.left.get(self._location(one.location).place), one.replaced_by) for one in named)
         return tuple(left for left, replaced_by in found if left is not None and left.left_by == replaced_by)
@@ -304,12 +301,11 @@ class History:
             self._fold_vacuum(record)
         elif record.outcome is Outcome.ABANDONED:
             if entry.operation is Operation.WRITE:  # the others point at what another write has written
-                self._leave(self.layout.data(entry.write_id), record, bytes=sum(p.bytes for p in entry.partitions))
-                for text in filter(None, (one.new_location for one in entry.partitions)):
-                    if not self.layout.data(entry.write_id).contains(
-                        self._location(text)
-                    ):  # copies in a fresh directory
-                        self._leave(self._location(text), record)
+                data = self.layout.data(entry.write_id)
+                self._leave(data, record, bytes=sum(p.bytes for p in entry.partitions))
+                for location in map(self._location, filter(None, (one.new_location for one in entry.partitions))):
+                    if not data.contains(location):  # copies in a fresh directory
+                        self._leave(location, record)
         elif record.outcome is Outcome.PUBLISHED:
             self._fold_published(record)
 
@@ -334,11 +330,10 @@ class History:
                 if text is not None and data.contains(self._location(text)):
                     known = before.partition.bytes if before and text == before.partition.new_location else 0
                     self._leave(self._location(text), record, bytes=known)
-            self.current[partition.values] = Placed(entry.version, partition, record.settled_age_seconds)
+            self.current[partition.values] = Placed(entry.version, partition, record.outcome_age_seconds)
         left = {self._place(partition.old_location) for partition in switched}
-        own = {
-            self._location(one.location).place for one in entry.replaced if self._is_of(entry.write_id, one.location)
-        }
+        replaced_places = (self._location(one.location) for one in entry.replaced)
+        own = {one.place for one in replaced_places if self.layout.write_id_of(one) == entry.write_id}
         for replaced in entry.replaced:
             location = self._location(replaced.location)
             if record.superseded and location.place not in left and location.place not in own:
@@ -360,18 +355,17 @@ class History:
                 self._leave(self._location(partition.new_location), record, bytes=partition.bytes)
 
     def _come_to(self, location: Location) -> None:
-        """Take note that readers look there: at files of a write whose earlier entry may have been abandoned, too."""
+        """Note that readers look at a location, which may belong to a write whose earlier entry was abandoned."""
         self.left.pop(location.place, None)
         write_id = self.layout.write_id_of(location)
         if write_id is not None:
             self.left.pop(self.layout.data(write_id).place, None)
 
     def _location(self, text: str) -> Location:
-        """Read a location; entries name the same ones again and again."""
-        found = self._locations.get(text)
-        if found is None:
-            found = self._locations[text] = Location.parse(text)
-        return found
+        """Parse a location, each text once: entries name the same ones again and again."""
+        if text not in self._locations:
+            self._locations[text] = Location.parse(text)
+        return self._locations[text]
 
     def _place(self, location: str | None) -> Place | None:
         return None if location is None else self._location(location).place
@@ -388,14 +382,11 @@ class History:
         self.left[location.place] = Left(
             location=location,
             left_by=record.entry.version,
-            age_seconds=record.settled_age_seconds,
+            age_seconds=record.outcome_age_seconds,
             retention_seconds=retention_seconds,
             objects=objects,
             bytes=bytes,
         )
-
-    def _is_of(self, write_id: str, location: str) -> bool:
-        return self.layout.write_id_of(self._location(location)) == write_id
 
     def _is_ours(self, location: Location) -> bool:
         return self.layout.write_id_of(location) is not None
@@ -426,9 +417,3 @@ def written_ids(layout: TableLayout, entry: LogEntry) -> frozenset[str]:
     locations = (Location.parse(one.new_location) for one in entry.partitions if one.new_location is not None)
     found = {entry.write_id, entry.recovered_write_id, *(layout.write_id_of(location) for location in locations)}
     return frozenset(write_id for write_id in found if write_id)
-
-
-def _undoes_any(entry: LogEntry, versions: Iterable[int]) -> bool:
-    """Whether an entry is a rollback that may void the key of one of these versions."""
-    target = entry.rollback_to
-    return target is not None and any(target < version < entry.version for version in versions)

@@ -1,12 +1,12 @@
-"""A table that is open for work: what the metastore says of it, its store, its log, and the settings that hold."""
+"""A table that is open for work: what the metastore says of it, its store, its log, the settings; and what opens it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import cached_property
+from functools import cache, cached_property
 
 from table_writer.checked import LONGEST_AGE
 from table_writer.config import SessionSettings, TableWriterConfig
@@ -14,22 +14,24 @@ from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.log.owner import Owner, require_in_place, require_owner
 from table_writer.log.registration import Registration, writer_identity
 from table_writer.log.table_log import LogState, TableLog
+from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.protocol import Metastore
+from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.entry import LogEntry
+from table_writer.model.location import Location
 from table_writer.model.table import (
     HOURS_PROPERTIES,
     RETENTION_PROPERTY,
     PartitionValues,
     Table,
+    TableName,
     name_in,
     partition_values,
     shown_name,
     unknown_properties,
 )
 from table_writer.model.write import TableLayout, WritePlan
-from table_writer.storage import ObjectStore, StoreSettings
-
-__all__ = ["OpenTable", "RepeatedError"]
+from table_writer.storage import ObjectStore, StoreSettings, open_store, settings_for
 
 
 class RepeatedError(Exception):
@@ -48,12 +50,8 @@ class OpenTable:
     ----------
     table
         As the metastore described it when it was opened.
-    layout
-        Paths below its root.
-    store, store_settings
-        Where its files are, and how executors open that for themselves.
-    metastore
-        Of the table.
+    store_settings
+        How executors open the store for themselves.
     session, config
         What the Spark session or Hadoop's settings say, and what the user says beside them.
     sleep
@@ -94,20 +92,10 @@ class OpenTable:
         return Owner.of(self.table, self.metastore.uri)
 
     def require_new_key(self, key: str, *, in_order: bool = False) -> LogState | None:
-        """Refuse an idempotency key that was published before.
+        """Refuse an idempotency key that was published before, with ``RepeatedError``; ``None`` without a key.
 
-        Returns
-        -------
-        LogState or None
-            What a plan builds on: the log as it was before the look, so that an entry with the key that is published
-            later is met at the claim. ``None`` without a key.
-
-        Raises
-        ------
-        RepeatedError
-            It was.
-        InvalidInputError
-            The files below the root are another table's.
+        Returns what a plan builds on: the log as it was before the look. So an entry with the key that is published
+        later is met at the claim.
         """
         if not key:
             return None
@@ -116,15 +104,12 @@ class OpenTable:
         earlier = self.log.find_key(key, state, in_order=in_order)
         if earlier is not None:
             raise RepeatedError(earlier)
-        return self.log.hinted(state)
+        return self.log.with_checkpoint(state)
 
     def state_to_build_on(self, log_id: str, seen: LogState | None = None) -> LogState:
         """Return the log as a plan builds on it: as an earlier look of the same call found it, else as it is now.
 
-        Raises
-        ------
-        ConflictError
-            That look was at another log, which somebody has deleted since.
+        Raises ``ConflictError`` if that look was at another log, which somebody has deleted since.
         """
         self.log.expect(log_id)
         if seen is None:
@@ -147,13 +132,7 @@ class OpenTable:
         return tuple(shown_name(self.table, one) for one in sorted(values))
 
     def partition_values(self, names: Collection[str] | None) -> tuple[PartitionValues, ...] | None:
-        """Read partition names as Hive spells them; ``None`` stands for all partitions.
-
-        Raises
-        ------
-        InvalidInputError
-            A name is none of this table's, or there is no name.
-        """
+        """Read partition names as Hive spells them; ``None`` stands for all partitions."""
         if names is None:
             return None
         columns = [column.name for column in self.table.partition_columns]
@@ -179,13 +158,7 @@ class OpenTable:
         return self.config.retention if of_table is None else of_table
 
     def require_properties(self) -> None:
-        """Refuse a table whose properties ask this library for something that it does not understand.
-
-        Raises
-        ------
-        InvalidInputError
-            One has a name that looks like this library's and is none, or a value that is no number of hours.
-        """
+        """Refuse a table with a property of this library's prefix that is unknown, or that is no number of hours."""
         for name, meant in unknown_properties(self.table.parameters).items():
             raise InvalidInputError(
                 f"table_writer knows no table property {name}{meant or '.'} Take it away, or spell it right: ALTER"
@@ -196,13 +169,7 @@ class OpenTable:
             self.hours_property(name)
 
     def hours_property(self, name: str) -> timedelta | None:
-        """Return a table property that is a number of hours, ``None`` if the table does not have it.
-
-        Raises
-        ------
-        InvalidInputError
-            It is no number, negative, or more than a hundred years.
-        """
+        """Return a table property that is a number of hours, ``None`` if the table does not have it."""
         text = self.table.parameters.get(name)
         if text is None:
             return None
@@ -217,3 +184,55 @@ class OpenTable:
                 table=str(self.table.name),
             )
         return hours
+
+
+def require_table(table: Table | None, name: TableName, metastore_uri: str) -> Table:
+    """Return the table; refuse one that is not there or has no files of its own."""
+    if table is None:
+        raise InvalidInputError(f"there is no table {name} in the metastore at {metastore_uri}", table=str(name))
+    if not table.location or "VIEW" in table.kind:
+        raise InvalidInputError(f"{name} is a view ({table.kind}): it has no log of its own", table=str(name))
+    return table
+
+
+class Services:
+    """Opens services for the tables of one metastore; tests replace the three functions by doubles."""
+
+    def __init__(
+        self,
+        session: SessionSettings,
+        config: TableWriterConfig,
+        *,
+        open_metastore: Callable[[MetastoreSettings], Metastore] = HiveMetastore,
+        open_object_store: Callable[[StoreSettings], ObjectStore] = open_store,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.session = session
+        self.config = config
+        self.metastore = open_metastore(_metastore_settings(session, config))
+        self._sleep = sleep
+        self._open_object_store = cache(open_object_store)  # a client of S3 takes 100 to 200 ms to make
+
+    def open_table(
+        self, name: TableName, require: Callable[[Table | None, TableName, str], Table] = require_table
+    ) -> OpenTable:
+        """Look a table up and open its store; raises what ``require`` raises, and for a store that is not supported."""
+        table = require(self.metastore.get_table(name), name, self.metastore.uri)
+        layout = TableLayout(Location.parse(table.root), self.config.directory_name)
+        settings = settings_for(layout.root, self.session.hadoop, self.config.s3)
+        return OpenTable(
+            table=table,
+            layout=layout,
+            store=self._open_object_store(settings),
+            store_settings=settings,
+            metastore=self.metastore,
+            session=self.session,
+            config=self.config,
+            sleep=self._sleep,
+        )
+
+
+def _metastore_settings(session: SessionSettings, config: TableWriterConfig) -> MetastoreSettings:
+    uris = {"hive.metastore.uris": ",".join(config.metastore_uris)} if config.metastore_uris else {}
+    settings = MetastoreSettings.from_hadoop({**session.hadoop, **uris}, ca_file=config.metastore_ca_file)
+    return replace(settings, timeout_seconds=config.metastore_timeout_seconds)

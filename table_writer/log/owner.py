@@ -18,26 +18,8 @@ from table_writer.model.table import ROOT_PARAMETER, Table
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore, StoredObject
 
-__all__ = [
-    "Owner",
-    "adopt_root",
-    "home_of",
-    "is_moved",
-    "is_of_earlier_table",
-    "other_tables",
-    "places_of",
-    "refuse_left_log",
-    "refuse_nested_roots",
-    "require_in_place",
-    "require_owner",
-    "take_root",
-]
-
-
 OWNER_FORMAT = 1
-
 logger = logging.getLogger(__name__)
-
 LOOKED_AT: Final = 250  # partitions at the first write: what one call of the metastore answers
 
 
@@ -45,8 +27,8 @@ LOOKED_AT: Final = 250  # partitions at the first write: what one call of the me
 class Owner:
     """A table as its own files know it: a name, and when the metastore says it was created.
 
-    The metastore's address is kept for people only. One metastore has many addresses, and a copied metastore differs
-    from its original in no field; a table that was dropped and created again differs in ``created_at_seconds``.
+    The metastore's address is kept for people only: one metastore has many addresses, and a copied metastore differs
+    from its original in no field. A table that was dropped and created again differs in ``created_at_seconds``.
     """
 
     database: str
@@ -96,25 +78,14 @@ def take_root(
 ) -> str:
     """Make sure that the files below the root are this table's; returns the id of its log.
 
-    The first write also probes that the store refuses a second conditional put: some accept it silently, and then
-    two writers could claim one entry.
-
-    Parameters
-    ----------
-    store, layout, owner
-        Where, and for which table.
-    first_write
-        Further checks that are made once in a table's life; raises what it finds.
-
-    Raises
-    ------
-    InvalidInputError
-        Another table's files are there, or the store ignores conditional puts.
+    The first write also probes that the store refuses a second conditional put: some accept it silently, and then two
+    writers could claim one entry. It also makes the checks of ``first_write``, once in a table's life. Raises
+    ``InvalidInputError`` if another table's files are there, or the store ignores conditional puts.
     """
     stored = store.get(layout.owner_key)
     if stored is None:
         first_write()
-        store.delete([layout.settled_key])  # a hint of a log that somebody has deleted
+        store.delete([layout.checkpoint_key])  # a checkpoint of a log that somebody has deleted
         _probe_conditional_put(store, layout)
         store.put_if_absent(layout.owner_key, replace(owner, log_id=_begin_log(store, layout)).to_json())
         stored = store.get(layout.owner_key)
@@ -133,7 +104,7 @@ def adopt_root(store: ObjectStore, layout: TableLayout, owner: Owner) -> None:
 
 
 def _begin_log(store: ObjectStore, layout: TableLayout) -> str:
-    """Return the id of the log that is there, else of a new one, which every listing of it shows from now on."""
+    """Return the id of the log that is there, else of a new one; from now on every listing shows it."""
     prefix = f"{layout.log_prefix}id-"
     present = [found.key.removeprefix(prefix) for found in store.list(prefix)]
     log_id = present[0] if present else secrets.token_hex(8)
@@ -142,25 +113,14 @@ def _begin_log(store: ObjectStore, layout: TableLayout) -> str:
 
 
 def require_owner(store: ObjectStore, layout: TableLayout, owner: Owner) -> str:
-    """Refuse files of another table; a table that was never written by this library has none.
-
-    Returns the id of the table's log, empty if there is none yet.
-
-    Raises
-    ------
-    InvalidInputError
-        Another table's files are there.
-    """
+    """Return the id of the table's log, empty if there is none yet; refuse files of another table."""
     return _refuse_other(store.get(layout.owner_key), layout, owner)
 
 
 def is_of_earlier_table(store: ObjectStore, layout: TableLayout, owner: Owner) -> bool:
     """Whether the files belonged to an earlier table of this very name, and may be taken over.
 
-    Raises
-    ------
-    InvalidInputError
-        Another table's files are there.
+    Raises ``InvalidInputError`` if another table's files are there.
     """
     stored = store.get(layout.owner_key)
     found = Owner.from_json(stored.body, layout.owner_key) if stored else owner
@@ -207,10 +167,7 @@ def places_of(table: Table) -> tuple[Location, ...]:
 def other_tables(metastore: Metastore, table: Table) -> Iterator[Table]:
     """Read all other tables of all databases: 1 call, and for each database 1 and 1 for every 100 tables.
 
-    Raises
-    ------
-    MetastoreError
-        Also when the answer does not hold the table itself: then others may be missing from it as well.
+    Raises ``MetastoreError`` also when the answer lacks the table itself: then others may be missing as well.
     """
     itself = False
     for database in metastore.get_databases():
@@ -228,15 +185,7 @@ def other_tables(metastore: Metastore, table: Table) -> Iterator[Table]:
 
 
 def refuse_nested_roots(store: ObjectStore, layout: TableLayout, table: Table, others: Iterable[Table]) -> None:
-    """Refuse a root inside another table's root, or around one: cleaning up one would meet files of the other.
-
-    Called at the first write only.
-
-    Raises
-    ------
-    InvalidInputError
-        Names the other table.
-    """
+    """Refuse, at the first write, a root inside another table's root or around one: a clean-up would meet its files."""
     for other in others:
         for theirs in places_of(other) if other.name != table.name else ():
             if theirs.contains(layout.root) or layout.root.contains(theirs):
@@ -277,15 +226,7 @@ def home_of(store: ObjectStore, layout: TableLayout, table: Table) -> TableLayou
 
 
 def require_in_place(store: ObjectStore, layout: TableLayout, table: Table) -> None:
-    """Refuse a table whose location is neither the log's nor holds its files.
-
-    Of a table whose locations agree this takes no request.
-
-    Raises
-    ------
-    InvalidInputError
-        Names the places, and the way out.
-    """
+    """Refuse a table whose location is neither the log's nor holds its files; no request where its locations agree."""
     name = table.name
     if is_moved(layout, table):
         raise InvalidInputError(
@@ -307,13 +248,7 @@ def require_in_place(store: ObjectStore, layout: TableLayout, table: Table) -> N
 
 
 def refuse_left_log(metastore: Metastore, layout: TableLayout, table: Table) -> None:
-    """Refuse to begin a log where partitions say that the table has one elsewhere; the newest names are looked at.
-
-    Raises
-    ------
-    InvalidInputError
-        Names the place, and the ways out.
-    """
+    """Refuse to begin a log where partitions say that the table has one elsewhere; the newest names are looked at."""
     names = sorted(metastore.get_partition_names(table.name) if table.partition_columns else ())
     for partition in metastore.get_partitions(table, names[-LOOKED_AT:]).values():
         location = Location.parse_any(partition.location)

@@ -34,31 +34,10 @@ from table_writer.model.write import TableLayout, WritePlan
 from table_writer.storage.object_store import ObjectStore, StoredObject
 from table_writer.version import __version__
 
-__all__ = [
-    "FoundRegistration",
-    "Heartbeat",
-    "Registration",
-    "check_keys",
-    "put_check_results",
-    "put_staged",
-    "read_check_results",
-    "read_registration",
-    "read_registrations",
-    "remove_registration",
-    "used_before",
-    "write_id_of_check",
-    "writer_identity",
-]
-
-
 logger = logging.getLogger(__name__)
-
 MISSED_HEARTBEATS: Final = 5  # so many in a row and the writer is taken for dead, if it is old enough as well
-
 PID: Final = re.compile("[0-9]{1,10}")  # Linux: at most 4,194,304
-
 CHECK: Final = re.compile(r"(?P<write_id>.+)\.checks-[0-9]{8}T[0-9]{12}-[0-9a-f]{16}")
-
 LONGEST_HEARTBEAT_SECONDS: Final = 3600.0  # what a registration may claim, and what one that cannot be read gets
 
 
@@ -109,12 +88,9 @@ class FoundRegistration:
     def parse(
         cls, write_id: str, key: str, stored: StoredObject, allowance: Allowance | None = None
     ) -> FoundRegistration:
-        """Read the sign of a running write; of what cannot be read its age still tells.
+        """Read the registration of a running write. One that cannot be read still has its age.
 
-        Raises
-        ------
-        InvalidInputError
-            It does not fit into what the reading that it belongs to may take.
+        Raises ``InvalidInputError`` if it does not fit into what the reading that it belongs to may take.
         """
         return cls._of(write_id, key, stored, _fields(key, stored.body, allowance or Allowance()))
 
@@ -149,20 +125,14 @@ class FoundRegistration:
         return self.expires_after_seconds is not None
 
     def record(self, layout: TableLayout) -> StagedRecord:
-        """Read what was staged.
-
-        Raises
-        ------
-        InvalidInputError
-            It cannot be read.
-        """
+        """Read what was staged; ``InvalidInputError`` if it cannot be read."""
         return StagedRecord.from_fields(self.staged, layout=layout, write_id=self.write_id)
 
     def is_dead(self, older_than_seconds: float) -> bool:
         """Whether nothing will come of the write any more.
 
-        It has missed several heartbeats and is older than asked for; or its process ran on this very machine and is
-        gone. A staged write is dead once it has expired, whoever staged it.
+        A running one is dead if it has missed several heartbeats and is older than asked for, or if its process ran on
+        this very machine and is gone. A staged write is dead once it has expired, whoever staged it.
         """
         if self.expires_after_seconds is not None:
             return self.age_seconds > self.expires_after_seconds
@@ -177,7 +147,7 @@ class FoundRegistration:
 
 
 def read_registrations(store: ObjectStore, layout: TableLayout) -> dict[str, FoundRegistration]:
-    """Read what is registered of all writes that are running, staged or dead, by ``write_id``.
+    """Read the registrations of all writes that are running, staged or dead, by ``write_id``.
 
     Running ones are listed first: a write that is staged meanwhile is found in one of the two lists.
     """
@@ -190,7 +160,7 @@ def read_registrations(store: ObjectStore, layout: TableLayout) -> dict[str, Fou
 def read_registration(
     store: ObjectStore, layout: TableLayout, write_id: str, allowance: Allowance | None = None
 ) -> FoundRegistration | None:
-    """Read what is registered of one write, ``None`` if nothing is; once it is staged, nothing else counts."""
+    """Read the registration of one write, ``None`` if there is none; once it is staged, nothing else counts."""
     for key, parse in (
         (layout.staged_key(write_id), FoundRegistration.parse_staged),
         (layout.registration_key(write_id), FoundRegistration.parse),
@@ -215,7 +185,7 @@ def put_staged(store: ObjectStore, record: StagedRecord) -> None:
 
 
 def write_id_of_check(layout: TableLayout, key: str) -> str | None:
-    """Return the write that a result of checks is of, ``None`` if the key is none."""
+    """Return the write whose check results are at a key, ``None`` if the key is none of such."""
     found = CHECK.fullmatch(key.removeprefix(layout.all_staged.key))
     return found and found["write_id"]
 
@@ -236,10 +206,7 @@ def put_check_results(store: ObjectStore, layout: TableLayout, write_id: str, re
 def read_check_results(store: ObjectStore, keys: Collection[str]) -> tuple[CheckResult, ...]:
     """Read what checks have found, oldest first by the store's clock.
 
-    Raises
-    ------
-    InvalidInputError
-        One of the objects cannot be read: it may say that the rows are wrong.
+    Raises ``InvalidInputError`` if one of the objects cannot be read: it may say that the rows are wrong.
     """
     stored = sorted(
         (found for found in map(store.get, keys) if found is not None),
@@ -293,7 +260,10 @@ def used_before(write_id: str, table: str) -> InvalidInputError:
 
 
 class Registration:
-    """Registers a write as running on entering, renews that from a thread, and removes it on leaving."""
+    """Registers a write as running on entering, renews that from a thread, and removes it on leaving.
+
+    No two hosts' clocks are ever compared.
+    """
 
     def __init__(
         self, store: ObjectStore, plan: WritePlan, identity: dict[str, str], *, heartbeat_seconds: float
@@ -313,21 +283,30 @@ class Registration:
                 "writer": identity,
             }
         ).encode()
-        self._heartbeat = Heartbeat(
-            store, self._key, self._body, every_seconds=heartbeat_seconds, write_id=plan.write_id
-        )
+        self._heartbeat_seconds = heartbeat_seconds
+        self._process = this_process()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name=f"heartbeat-{plan.write_id}", daemon=True)
 
     def __enter__(self) -> Self:
         self._store.put(self._key, self._body)
-        self._heartbeat.start()
+        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._heartbeat.stop()
-        if self._heartbeat.is_ours:  # a forked child that leaves the block ends nothing
+        if self._process is this_process():  # a forked child that leaves the block ends nothing
+            self._stopped.set()
+            self._thread.join()
             remove_registration(self._store, [self._key], self._plan.write_id)
+
+    def _renew(self) -> None:
+        while not self._stopped.wait(self._heartbeat_seconds):
+            try:
+                self._store.put(self._key, self._body)
+            except StorageError as error:
+                logger.warning("write_id=%s heartbeat failed, trying again: %s", self._plan.write_id, error)
 
 
 def remove_registration(store: ObjectStore, keys: Collection[str], write_id: str) -> None:
@@ -336,49 +315,3 @@ def remove_registration(store: ObjectStore, keys: Collection[str], write_id: str
         store.delete(list(keys))
     except StorageError as failure:
         logger.warning("write_id=%s what is registered of it was not removed: %s", write_id, failure)
-
-
-class Heartbeat:
-    """Renews an object from :meth:`start` to :meth:`stop`; no two hosts' clocks are ever compared.
-
-    Parameters
-    ----------
-    store, key, body
-        What is put.
-    every_seconds
-        How often.
-    write_id
-        For log lines and the thread's name.
-    """
-
-    def __init__(self, store: ObjectStore, key: str, body: bytes, *, every_seconds: float, write_id: str) -> None:
-        self._store = store
-        self._key = key
-        self._body = body
-        self._every_seconds = every_seconds
-        self._write_id = write_id
-        self._process = this_process()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name=f"heartbeat-{write_id}", daemon=True)
-
-    def start(self) -> None:
-        """Begin; the object is there already."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop; nothing is put afterwards. Stopping again, or in a forked process, does nothing."""
-        if self.is_ours:
-            self._stopped.set()
-            self._thread.join()
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether this process made it: only then what it shows to be alive is this process's to end."""
-        return self._process is this_process()
-
-    def _renew(self) -> None:
-        while not self._stopped.wait(self._every_seconds):
-            try:
-                self._store.put(self._key, self._body)
-            except StorageError as error:
-                logger.warning("write_id=%s heartbeat failed, trying again: %s", self._write_id, error)

@@ -15,30 +15,12 @@ from table_writer.model.process import boot_seconds
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import Scope, TableLayout, no_partition
 
-__all__ = [
-    "Deadline",
-    "Effect",
-    "PartitionState",
-    "Standing",
-    "claim_is_over",
-    "comes_before",
-    "effect",
-    "is_covered",
-    "is_kept",
-    "partition_state",
-    "published_with_key",
-    "rebuilt_outcome",
-    "recovered_state",
-    "standing",
-    "to_switch",
-]
-
 
 class Standing(enum.Enum):
     """What another writer's entry means to a write that wants to publish."""
 
     UNRELATED = "its partitions are others, or it was abandoned"
-    EARLIER = "it was settled before this write was planned"
+    EARLIER = "it had ended before this write was planned"
     CONFLICT = "it published a partition of this write after this write was planned"
     DELETED = "it is a vacuum that deletes files of this write"
     IN_DOUBT = "it may yet publish a partition, or the idempotency key, of this write: wait, then recover it"
@@ -58,7 +40,7 @@ def standing(
     Parameters
     ----------
     record
-        The entry, and how it ended.
+        The other entry, and how it ended.
     draft
         The entry this write wants to claim; its ``base_version`` was the newest when it was planned.
     in_doubt_at_plan
@@ -110,19 +92,10 @@ class PartitionState(enum.Enum):
 
 
 def partition_state(partition: EntryPartition, current_location: str | None, layout: TableLayout) -> PartitionState:
-    """Decide by the location alone; parameters of one reply may come from another moment.
+    """Decide by the location alone: parameters of one reply may come from another moment. ``None``: it does not exist.
 
-    A partition at a placeholder has no rows. It is where a publish adds partitions that did not exist, and where a
-    rollback puts those it is about to drop.
-
-    Parameters
-    ----------
-    partition
-        What the entry wants.
-    current_location
-        Where the metastore points now, ``None`` if the partition does not exist.
-    layout
-        Paths of the table.
+    A partition at a placeholder has no rows. A publish adds new partitions there, and a rollback puts those there that
+    it is about to drop.
     """
     if current_location is None:
         if partition.new_location is None:
@@ -158,14 +131,8 @@ def effect(states: Collection[PartitionState]) -> Effect:
 def recovered_state(history: History, partition: EntryPartition, current_location: str | None) -> PartitionState:
     """Decide for a recovery, which must not take a late call of this library for another tool.
 
-    Where only calls of ours have been, however late, the entry is rolled forward.
-
-    Parameters
-    ----------
-    history
-        The log up to the entry that is recovered.
-    partition, current_location
-        As for :func:`partition_state`.
+    Where only calls of ours have been, however late, the entry is rolled forward. ``history`` goes up to the entry that
+    is recovered.
     """
     state = partition_state(partition, current_location, history.layout)
     if state is not PartitionState.SUPERSEDED or partition.values not in history.current:
@@ -175,10 +142,10 @@ def recovered_state(history: History, partition: EntryPartition, current_locatio
 
 
 def is_covered(history: History, entry: LogEntry) -> bool:
-    """Whether a newer entry names a partition of this one, or a vacuum its files: then it had ended before.
+    """Whether a newer entry names a partition of this one, or a vacuum its files: then this one had ended before.
 
-    Nobody claims over an entry in doubt. One that is covered and has no outcome has lost it: it is never done again,
-    since readers look at what came after it, or will.
+    Nobody claims over an entry in doubt. So a covered one without an outcome has lost it. It is never done again, since
+    readers look at what came after it, or will.
     """
     newer = [
         one for one in history.records if one.entry.version > entry.version and one.outcome is not Outcome.ABANDONED
@@ -191,23 +158,14 @@ def is_covered(history: History, entry: LogEntry) -> bool:
 def rebuilt_outcome(
     history: History, entry: LogEntry, locations: Mapping[PartitionValues, str]
 ) -> tuple[Outcome, frozenset[PartitionValues]]:
-    """Find out how an entry ended whose outcome is lost, and which of its partitions another tool had moved.
+    """Find out how a covered entry ended whose outcome is lost, and which of its partitions another tool had moved.
 
-    A recovery that carried it out says so. Else one partition bears witness for all, since they switched in one call:
-    the next entry that names it found it at this entry's location; or it is there still. Where entries in between were
+    A recovery that carried it out says so. Else one partition tells for all, since they switched in one call: either
+    the next entry that names it found it at this entry's location, or it is there still. Where entries in between were
     trimmed, nobody knows what they found; then its idempotency key is not free again.
-
-    Parameters
-    ----------
-    history
-        The log, as far as it is newer.
-    entry
-        One that :func:`is_covered`.
-    locations
-        Where the metastore points now.
     """
     for record in reversed(history.published):
-        if record.entry.settles == entry.version:
+        if record.entry.recovers == entry.version:
             return Outcome.PUBLISHED, record.superseded
     covering = [one.entry for one in history.records if _covers(one, entry)]
     present = {one.entry.version for one in history.records}
@@ -228,7 +186,7 @@ def _covers(record: SlotRecord, entry: LogEntry) -> bool:
     if newer.version <= entry.version or not newer.partition_values & entry.partition_values:
         return False
     if newer.operation is Operation.RECOVER:
-        return record.outcome is Outcome.PUBLISHED and (newer.settles or 0) > entry.version
+        return record.outcome is Outcome.PUBLISHED and (newer.recovers or 0) > entry.version
     return record.outcome is not Outcome.ABANDONED
 
 
@@ -245,15 +203,9 @@ def to_switch(states: Mapping[PartitionValues, PartitionState]) -> frozenset[Par
 def published_with_key(records: Sequence[SlotRecord], key: str) -> LogEntry | None:
     """Return the newest published entry with this key, ``None`` if there is none that counts.
 
-    The key of an abandoned entry is void. So is that of one whose partitions have all been rolled back to a version
-    before it: its rows are gone, and the same call shall write them again.
-
-    Parameters
-    ----------
-    records
-        All records from some version up to the newest, ascending.
-    key
-        Not empty.
+    ``records`` are all from some version up to the newest. The key of an abandoned entry is void. So is that of one
+    whose partitions have all been rolled back to a version before it: its rows are gone, and the same call shall write
+    them again.
     """
     for record in reversed(records):
         entry = record.entry
@@ -265,12 +217,7 @@ def published_with_key(records: Sequence[SlotRecord], key: str) -> LogEntry | No
 def is_kept(record: SlotRecord, records: Sequence[SlotRecord]) -> bool:
     """Whether an entry was published, and not all of its partitions were rolled back to a version before it.
 
-    Parameters
-    ----------
-    record
-        The entry.
-    records
-        All records from some version at or before it up to the newest, ascending.
+    ``records`` are all from some version at or before it up to the newest.
     """
     rollbacks = [r.entry for r in records if r.entry.rollback_to is not None and r.outcome is Outcome.PUBLISHED]
     switched = record.entry.partition_values - record.superseded
@@ -282,7 +229,7 @@ def is_kept(record: SlotRecord, records: Sequence[SlotRecord]) -> bool:
 def _counts(version: int, values: PartitionValues, rollbacks: Sequence[LogEntry], at: int) -> bool:
     """Whether what a version wrote to a partition was part of the table's history at a later version.
 
-    A rollback takes the history of its target: so the question is asked again there.
+    A rollback takes over the history of its target, so the question is asked again there.
     """
     for rollback in reversed(rollbacks):
         target = rollback.rollback_to
@@ -304,15 +251,7 @@ def comes_before(key: str, other: str) -> bool:
 
 
 class Deadline:
-    """The time a claimant has. It starts before the claim is sent, so it ends before anybody else thinks it does.
-
-    Parameters
-    ----------
-    seconds
-        Time from now.
-    clock
-        Seconds that only grow; a double in tests.
-    """
+    """The time a claimant has. It starts before the claim is sent, so it ends before anybody else thinks it does."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = boot_seconds) -> None:
         self._clock = clock

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any, Final, TypeVar
 
-__all__ = ["MAX_BYTES", "MAX_MEMORY_BYTES", "MAX_OUTCOME_BYTES", "Allowance", "TooMuchError", "packed", "small_json"]
-
 READABLE_BYTES: Final = 64 * 1024
 """Some 130 partitions, or 260 files of other tools. A longer text is not read by eye, and sending it begins to take
 longer than a request does; partitions compressed are a tenth of it or less."""
@@ -28,7 +26,6 @@ entries. That is 30 days of a table whose 40,000 partitions, as many as Hive 2.3
 daily."""
 VALUE_BYTES: Final = 64  # what a value of JSON takes beside its text: an empty list 56, and 8 where it is named
 DICT_BYTES: Final = 128  # what a dict takes besides that
-
 GZIP: Final = b"\x1f\x8b"
 GZIP_FORMAT: Final = 16 + zlib.MAX_WBITS  # zlib's way to ask for gzip's header and checksum
 Parsed = TypeVar("Parsed")
@@ -42,11 +39,6 @@ class Allowance:
     """How much memory one reading may take, shared by its threads: one of them at a time unpacks and parses.
 
     Parsing holds Python's lock anyway, so nothing is lost by that; requests overlap as before.
-
-    Parameters
-    ----------
-    memory_bytes
-        In all, as the function of that name reckons.
     """
 
     def __init__(self, memory_bytes: int = MAX_MEMORY_BYTES) -> None:
@@ -54,23 +46,10 @@ class Allowance:
         self._lock = Lock()
 
     def parsed(self, stored: bytes, parse: Callable[[bytes], Parsed], *, most: int | None = None) -> Parsed:
-        """Unpack and parse one object, if that fits into what is left.
+        """Unpack and parse one object, of a kind that unpacks to ``most`` bytes at most, if it fits into what is left.
 
-        Parameters
-        ----------
-        stored
-            As :func:`packed` returned it.
-        parse
-            Reads the JSON; its errors pass.
-        most
-            The largest number of bytes that an object of this kind unpacks to.
-
-        Raises
-        ------
-        TooMuchError
-            It does not fit any more.
-        ValueError
-            The bytes are damaged, or are more than any object of this kind holds.
+        ``parse`` may raise its own errors. Raises ``TooMuchError`` if it does not fit any more, and ``ValueError`` if
+        the bytes are damaged, or more than any object of this kind holds.
         """
         with self._lock:
             body = _unpacked(stored, MAX_BYTES if most is None else most, self._bytes_left)
@@ -87,13 +66,7 @@ class Allowance:
 
 
 def small_json(body: bytes) -> Any:
-    """Parse an object that holds no list that grows.
-
-    Raises
-    ------
-    ValueError
-        It is no JSON, or longer than any such object.
-    """
+    """Parse an object that holds no list that grows; ``ValueError`` if it is no JSON, or too long for one."""
     if len(body) > READABLE_BYTES:
         raise ValueError(f"it has {len(body):,} bytes, and no more than {READABLE_BYTES:,} are expected")
     return json.loads(body)
@@ -114,10 +87,7 @@ def memory_bytes(body: bytes) -> int:
 def packed(body: bytes, memory_limit: int = MAX_MEMORY_BYTES) -> bytes:
     """Return the bytes to store; the same for the same body, since a claim is recognised by its bytes.
 
-    Raises
-    ------
-    ValueError
-        The body is longer than what is read again, or takes more memory.
+    Raises ``ValueError`` if the body is longer than what is read again, or would take more memory.
 
     Examples
     --------

@@ -6,7 +6,6 @@ import json
 import logging
 import re
 from collections.abc import Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -26,13 +25,11 @@ from table_writer.log.stored import (
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
-from table_writer.storage.object_store import ObjectStore
-
-__all__ = ["LogState", "TableLog"]
+from table_writer.storage.object_store import ObjectStore, many
 
 logger = logging.getLogger(__name__)
 
-HINT_EVERY_VERSIONS: Final = 50  # one listing page holds 500 entries with their outcomes: a hint this old costs nothing
+CHECKPOINT_EVERY_VERSIONS: Final = 50  # a page of a listing holds 500 entries with their outcomes: this costs nothing
 RECENT_ENTRIES: Final = 3  # among which the last write is looked for: after it come a vacuum, or a rollback
 READ_THREADS: Final = 16  # a whole log is read at once; each entry is two small requests
 MAX_ENTRY_BYTES: Final = MAX_BYTES
@@ -48,7 +45,7 @@ class LogState:
 
     newest: int  # 0: nothing was ever claimed
     in_doubt: frozenset[int]
-    listed_after: int  # versions up to here were settled and not listed
+    listed_after: int  # up to this version nothing was in doubt, and nothing was listed
     versions: frozenset[int]  # the slots found; those that a vacuum has trimmed are missing
     orphans: frozenset[int]  # outcomes without an entry: a trim was interrupted, or the entry was lost
     ids: frozenset[str] = frozenset()  # of the log; a log that somebody has deleted and begun again has another
@@ -60,38 +57,28 @@ class LogState:
     given_up: frozenset[int] = frozenset()  # lost entries that the log goes on without
 
     @property
-    def settled(self) -> int:
+    def checkpoint(self) -> int:
         """The newest version up to which nothing is in doubt."""
         return min(self.in_doubt) - 1 if self.in_doubt else self.newest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Settled:
+class _StoredOutcome:
     outcome: Outcome
-    settled_by: str
+    recorded_by: str
     of: str  # the write_id of the entry
     superseded: frozenset[PartitionValues]
     age_seconds: float
 
 
 class TableLog:
-    """The log of one table.
-
-    Parameters
-    ----------
-    store
-        The store that holds the table root.
-    layout
-        Paths below the table root.
-    memory_bytes
-        How much memory one reading of the log may take.
-    """
+    """The log of one table; ``memory_bytes`` is how much memory one reading of it may take."""
 
     def __init__(self, store: ObjectStore, layout: TableLayout, *, memory_bytes: int = MAX_MEMORY_BYTES) -> None:
         self.store = store
         self._layout = layout
         self._memory_bytes = memory_bytes
-        self._settled_records: dict[int, SlotRecord] = {}  # neither an entry nor its outcome ever changes
+        self._ended_records: dict[int, SlotRecord] = {}  # neither an entry nor its outcome ever changes
         self._ids: frozenset[str] = frozenset()
         self._expected_id = ""
 
@@ -104,14 +91,10 @@ class TableLog:
         self._expected_id = log_id
 
     def read_state(self, *, listed_after: int | None = None, allow_lost: bool = False) -> LogState:
-        """List the log: two requests, or one when the caller knows a settled version.
+        """List the log: two requests, or one when the caller knows a checkpoint.
 
-        Parameters
-        ----------
-        listed_after
-            A version up to which nothing was in doubt at an earlier look; read from the store by default.
-        allow_lost
-            Return a log of which entries are lost, too: to look at it, or to declare the loss.
+        ``listed_after`` is a version up to which nothing was in doubt at an earlier look; by default the stored
+        checkpoint. ``allow_lost`` also returns a log of which entries are lost: to look at it, or to declare the loss.
 
         Raises
         ------
@@ -120,10 +103,10 @@ class TableLog:
         ConflictError
             It was deleted since :meth:`expect` was told which one it is.
         """
-        start, of_log = self._read_hint() if listed_after is None else (listed_after, "")
+        start, of_log = self._read_checkpoint() if listed_after is None else (listed_after, "")
         state = self._list(start)
         if start and (not state.versions or (of_log and of_log not in state.ids)):
-            state = self._list(0)  # somebody deleted the log, but not the hint; or the hint is another log's
+            state = self._list(0)  # somebody deleted the log, but not its checkpoint; or that is another log's
         state = self._identified(state)
         missed: frozenset[int] = frozenset()
         while state.lost and not missed:  # look again: a file system may list while entries come, and miss some
@@ -135,9 +118,12 @@ class TableLog:
         return state
 
     def _list(self, start: int) -> LogState:
-        """List from a settled version on, itself included: it is there unless the log was deleted.
+        """List from a checkpoint on.
 
-        An outcome whose entry is gone takes its slot up, too: who claimed it again would find that it has ended.
+        The checkpoint's own version is listed too: it is there unless the log was deleted.
+
+        An outcome whose entry is gone takes up its slot as well: whoever claimed the slot again would find that it has
+        ended.
         """
         entries: set[int] = set()
         outcomes: set[int] = set()
@@ -154,7 +140,8 @@ class TableLog:
                 marks.setdefault(mark[1], set()).add(mark[2])
         numbers = {kind: frozenset(map(int, filter(str.isdecimal, found))) for kind, found in marks.items()}
         newest = max(entries | outcomes, default=start)
-        trims = numbers.get("trimmed", frozenset())
+        none: frozenset[int] = frozenset()
+        trims = numbers.get("trimmed", none)
         trimmed = max(trims, default=0)
         whole = range(max(start - 1, trimmed) + 1, newest + 1) if entries | outcomes else range(0)
         if whole.stop - whole.start > len(entries) + len(marks.get("lost", ())) + MOST_LOST:
@@ -164,7 +151,6 @@ class TableLog:
                 " bring that back from an older version of the object. If not, it is none of this log: look at it, and"
                 " move it away"
             )
-        none: frozenset[int] = frozenset()
         self._ids = frozenset(marks.get("id", ()))
         return LogState(
             newest=newest,
@@ -235,45 +221,28 @@ class TableLog:
         return self._expected_id or min(self._ids, default="")
 
     def _mark(self, kind: str, value: int | str) -> str:
-        return f"{self._layout.log_prefix}{kind}-{value if isinstance(value, str) else format(value, '020d')}"
+        return f"{self._layout.log_prefix}{kind}-{value if isinstance(value, str) else f'{value:020d}'}"
 
     def read_history(self, state: LogState | None = None) -> History:
         """Read every record that is left in the log: two requests an entry, several at once.
 
-        Entries that a vacuum trims meanwhile are left out: nothing depends on them.
-
-        Parameters
-        ----------
-        state
-            What a listing of the whole log has just shown; by default it is listed now.
-
-        Raises
-        ------
-        InvalidInputError
-            An entry cannot be read, or all of them take more memory than they may; it is named.
+        Entries that a vacuum trims meanwhile are left out: nothing depends on them. ``state`` is what a listing of the
+        whole log has just shown; by default it is listed now. Raises ``InvalidInputError`` if an entry cannot be read,
+        or if all of them take more memory than they may.
         """
         allowance = Allowance(self._memory_bytes)
         state = state or self.read_state(listed_after=0)
-        with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="log") as pool:
-            records = pool.map(lambda version: self.find(version, allowance), sorted(state.versions))
-            found = [record for record in records if record is not None]
+        records = many(lambda version: self.find(version, allowance), sorted(state.versions), READ_THREADS)
+        found = [record for record in records if record is not None]
         return History(self._layout, found, state.unverified, lost=state.lost | state.given_up)
 
     def find_key(self, key: str, state: LogState | None = None, *, in_order: bool = False) -> LogEntry | None:
         """Return the published entry with an idempotency key, ``None`` if there is none that counts.
 
-        Reads back from the newest entry, more at a time the further it gets.
-
-        Parameters
-        ----------
-        key
-            Not empty.
-        state
-            Of the whole log, where it is known.
-        in_order
-            It is a stream's ``query/batch``, and batches come in order: reading ends at an earlier batch of the stream,
-            which is usually the newest entry. Without it, and as long as the log knows a rollback, after which batches
-            come again, the whole log may be read.
+        Reads back from the newest entry, more at a time the further it gets. ``in_order`` says that the key is a
+        stream's ``query/batch``. Batches come in order, so reading ends at an earlier batch of the stream, which is
+        usually the newest entry. Without it, and while the log knows a rollback, after which batches come again, the
+        whole log may be read.
         """
         state = state or self.read_state(listed_after=0)
         waiting = sorted(state.versions)
@@ -282,9 +251,8 @@ class TableLog:
         allowance, at_once = Allowance(self._memory_bytes), 1
         while waiting:
             waiting, versions = waiting[:-at_once], waiting[-at_once:]
-            with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="log") as pool:
-                read = pool.map(lambda version: self.find(version, allowance), versions)
-                records = [record for record in read if record is not None]
+            read = many(lambda version: self.find(version, allowance), versions, READ_THREADS)
+            records = [record for record in read if record is not None]
             found = records + found
             entry = published_with_key(found, key)
             passed = in_order and any(comes_before(one.entry.idempotency_key, key) for one in records)
@@ -294,13 +262,7 @@ class TableLog:
         return None
 
     def read(self, version: int) -> SlotRecord:
-        """Read one entry with its outcome.
-
-        Raises
-        ------
-        InvalidInputError
-            The entry is not there, or not valid.
-        """
+        """Read one entry with its outcome; ``InvalidInputError`` if it is not there, or not valid."""
         record = self.find(version)
         if record is None:
             raise InvalidInputError(f"log entry {version} below {self._layout.root} is not there any more")
@@ -309,47 +271,36 @@ class TableLog:
     def find(self, version: int, allowance: Allowance | None = None) -> SlotRecord | None:
         """Read one entry with its outcome, ``None`` if it is not there any more.
 
-        Parameters
-        ----------
-        version
-            Its slot.
-        allowance
-            Of the reading that it belongs to; what was read before, and is kept, takes nothing of it.
+        A record that has ended is kept, and reading it again takes nothing of the allowance.
         """
         allowance = allowance or Allowance(self._memory_bytes)
-        if version in self._settled_records:
-            return self._settled_records[version]
+        if version in self._ended_records:
+            return self._ended_records[version]
         stored = self.store.get(self._layout.entry_key(version))
         if stored is None:
             return None
         entry = self._entry(version, stored.body, allowance)
-        settled = self._read_outcome(version, allowance)
-        if settled is None:
+        ended = self._read_outcome(version, allowance)
+        if ended is None:
             return SlotRecord(entry, None, stored.age_seconds)
-        if settled.of not in ("", entry.write_id):
-            raise InvalidInputError(self._unreadable(version, f"it is of write {settled.of}, not {entry.write_id}"))
+        if ended.of not in ("", entry.write_id):
+            raise InvalidInputError(self._unreadable(version, f"it is of write {ended.of}, not {entry.write_id}"))
         record = SlotRecord(
             entry,
-            settled.outcome,
+            ended.outcome,
             stored.age_seconds,
-            settled_by=settled.settled_by,
-            settled_age_seconds=settled.age_seconds,
-            superseded=settled.superseded,
+            recorded_by=ended.recorded_by,
+            outcome_age_seconds=ended.age_seconds,
+            superseded=ended.superseded,
         )
-        self._settled_records[version] = record
+        self._ended_records[version] = record
         return record
 
     def seen_row_bytes(self, state: LogState, schema: str) -> int:
         """Return how wide the rows of the last write were, 0 if that is not known: one request, seldom more.
 
-        Only speed depends on it: an entry that cannot be read is reported by those who need it.
-
-        Parameters
-        ----------
-        state
-            What a listing of the log has shown.
-        schema
-            Of the data columns, as entries keep it: rows of other columns say nothing.
+        Rows of another ``schema`` say nothing. Only speed depends on it: an entry that cannot be read is reported by
+        those who need it.
         """
         for version in sorted(state.versions, reverse=True)[:RECENT_ENTRIES]:
             stored = self.store.get(self._layout.entry_key(version))
@@ -387,19 +338,19 @@ class TableLog:
 
     def outcome(self, version: int) -> Outcome | None:
         """Return how an entry ended, ``None`` while it is in doubt."""
-        settled = self._read_outcome(version, Allowance(self._memory_bytes))
-        return settled.outcome if settled else None
+        ended = self._read_outcome(version, Allowance(self._memory_bytes))
+        return ended.outcome if ended else None
 
-    def _read_outcome(self, version: int, allowance: Allowance) -> _Settled | None:
+    def _read_outcome(self, version: int, allowance: Allowance) -> _StoredOutcome | None:
         key = self._layout.outcome_key(version)
         stored = self.store.get(key)
         if stored is None:
             return None
         try:
             body = allowance.parsed(stored.body, json.loads, most=MAX_OUTCOME_BYTES)
-            return _Settled(
+            return _StoredOutcome(
                 outcome=Outcome(body["outcome"]),
-                settled_by=str(body["settled_by"]),
+                recorded_by=str(body["settled_by"]),
                 of=str(body.get("of", "")),
                 superseded=frozenset(tuple(map(str, values)) for values in body.get("superseded", ())),
                 age_seconds=stored.age_seconds,
@@ -417,7 +368,7 @@ class TableLog:
     def trim(self, versions: Iterable[int]) -> None:
         """Delete entries on which nothing depends any more.
 
-        First of all a mark says so: an entry above it that is gone is lost. The entry goes before its outcome: an entry
+        First a mark says so: an entry above it that is gone is lost. An entry goes before its outcome, since an entry
         without an outcome would be in doubt.
         """
         ordered = sorted(versions)
@@ -437,10 +388,7 @@ class TableLog:
     def claim(self, entry: LogEntry) -> bool:
         """Put an entry into its slot; exactly one of several claimants gets ``True``.
 
-        Raises
-        ------
-        InvalidInputError
-            The entry is so long that nobody would read it again; nothing was stored.
+        Raises ``InvalidInputError`` if the entry is so long that nobody would read it again; nothing was stored then.
         """
         text = replace(entry, log_id=self._log_id).to_json(self._layout.root)
         try:
@@ -456,21 +404,14 @@ class TableLog:
         logger.info("write_id=%s version=%d claimed=%s", entry.write_id, entry.version, claimed)
         return claimed
 
-    def settle(
+    def record_outcome(
         self, version: int, outcome: Outcome, *, write_id: str, superseded: Iterable[PartitionValues] = (), of: str = ""
     ) -> Outcome:
         """Record how an entry ended; returns the outcome that stands, which may be an earlier one.
 
-        Parameters
-        ----------
-        version, outcome
-            The entry, and what became of it.
-        write_id
-            The entry's own where its calls were seen to end, by whomever; else the recovery's: then one may come late.
-        superseded
-            Partitions that were not switched, since another tool had moved them.
-        of
-            The write_id of the entry: an outcome of another table may lie here by mistake.
+        ``write_id`` is the entry's own where its calls were seen to end, by whomever. Else it is the recovery's, and a
+        call may still come late. ``superseded`` partitions were not switched, since another tool had moved them. ``of``
+        is the write_id of the entry: an outcome of another table may lie here by mistake.
         """
         body = {"outcome": outcome.value, "version": version, "settled_by": write_id, "of": of}
         moved = {"superseded": sorted(map(list, superseded))} if superseded else {}
@@ -478,23 +419,23 @@ class TableLog:
             return outcome
         return self.outcome(version) or outcome
 
-    def remember_settled(self, state: LogState) -> None:
-        """Save a hint that spares the next writers a long listing. Best effort: without it they list more."""
-        if state.settled - state.listed_after < HINT_EVERY_VERSIONS:
+    def save_checkpoint(self, state: LogState) -> None:
+        """Save up to where nothing is in doubt, so that the next writers list less.
+
+        If that fails they only list more.
+        """
+        if state.checkpoint - state.listed_after < CHECKPOINT_EVERY_VERSIONS:
             return
-        hint = {"version": state.settled, "log_id": self._log_id}
+        checkpoint = {"version": state.checkpoint, "log_id": self._log_id}
         try:
-            self.store.put(self._layout.settled_key, json.dumps(hint).encode())
+            self.store.put(self._layout.checkpoint_key, json.dumps(checkpoint).encode())
         except StorageError as error:
-            logger.warning("the hint %s was not saved: %s", self._layout.settled_key, error)
+            logger.warning("the checkpoint %s was not saved: %s", self._layout.checkpoint_key, error)
 
     def remember_recovery(self, version: int) -> None:
-        """Note, before a recover entry is claimed, that calls of the entry it settles may come late.
+        """Note, before a recover entry is claimed, that calls of the entry it recovers may come late.
 
-        Raises
-        ------
-        StorageError
-            It could not be noted; nothing must be recovered then.
+        If that raises ``StorageError``, nothing must be recovered.
         """
         self.store.put(self._mark("recovered", version), b"")
 
@@ -510,27 +451,24 @@ class TableLog:
     def remember_rollback(self, version: int) -> None:
         """Note, before a rollback is claimed, that batches of streams may come again.
 
-        Raises
-        ------
-        StorageError
-            It could not be noted; nothing must be rolled back then.
+        If that raises ``StorageError``, nothing must be rolled back.
         """
         self.store.put(self._mark("rolled-back", version), b"")
 
-    def hinted(self, state: LogState) -> LogState:
-        """Return the state of the whole log with what the hint says, by which writers decide when to renew it."""
-        version, of_log = self._read_hint()
+    def with_checkpoint(self, state: LogState) -> LogState:
+        """Return the state of the whole log with the stored checkpoint: its age tells writers when to renew it."""
+        version, of_log = self._read_checkpoint()
         is_ours = version in state.versions and (not of_log or of_log in state.ids)
         return replace(state, listed_after=version) if is_ours else state
 
-    def _read_hint(self) -> tuple[int, str]:
-        """Return a settled version, and of which log."""
-        stored = self.store.get(self._layout.settled_key)
+    def _read_checkpoint(self) -> tuple[int, str]:
+        """Return up to which version nothing is in doubt, and of which log."""
+        stored = self.store.get(self._layout.checkpoint_key)
         if stored is None:
             return 0, ""
         try:
-            hint = small_json(stored.body)
-            return max(0, int(hint["version"])), str(hint.get("log_id", ""))
+            checkpoint = small_json(stored.body)
+            return max(0, int(checkpoint["version"])), str(checkpoint.get("log_id", ""))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-            logger.warning("the hint %s cannot be read; listing the whole log", self._layout.settled_key)
+            logger.warning("the checkpoint %s cannot be read; listing the whole log", self._layout.checkpoint_key)
             return 0, ""

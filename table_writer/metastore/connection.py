@@ -29,11 +29,7 @@ from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.location import without_s3_logins
 from table_writer.model.process import PerProcess
 
-__all__ = ["Connection", "RefusedError", "Wire"]
-
-
 MAX_REASON_CHARACTERS: Final = 300  # Hive quotes whole partitions, with all their columns, in its messages
-
 logger = logging.getLogger(__name__)
 
 NEVER_STARTED: Final = (
@@ -45,15 +41,7 @@ NEVER_STARTED: Final = (
 
 
 class RefusedError(MetastoreError):
-    """The server answered the call with an exception: the call is over.
-
-    Parameters
-    ----------
-    message, table
-        As for every error.
-    reason
-        The Thrift exception, for the gateway to choose a narrower error by.
-    """
+    """The server answered the call with an exception, the ``reason``: the call is over."""
 
     def __init__(self, message: str, *, table: str, reason: TException) -> None:
         super().__init__(message, table=table)
@@ -89,10 +77,7 @@ class _Line:
 class Connection:
     """Calls to the metastore, from any thread, one at a time; a forked process opens a connection of its own.
 
-    Parameters
-    ----------
-    settings
-        Addresses and timeouts. An address that fails is left for the next one; the first that answers is kept.
+    An address that fails is left for the next one; the first that answers is kept.
     """
 
     def __init__(self, settings: MetastoreSettings) -> None:
@@ -122,12 +107,8 @@ class Connection:
     def read(self, method: str, *arguments: object, table: str) -> Any:
         """Call a method that changes nothing, again on a new connection if this one breaks.
 
-        Raises
-        ------
-        RefusedError
-            The server answered with an exception.
-        MetastoreError
-            No server could be reached, or none answered in ``read_attempts`` attempts.
+        Raises ``RefusedError`` if the server answered with an exception, and ``MetastoreError`` if no server could be
+        reached, or none answered in ``read_attempts`` attempts.
         """
         line = self._lines.get()
         with line.lock:
@@ -149,7 +130,7 @@ class Connection:
     def change(self, method: str, *arguments: object, table: str, before_send: Callable[[], None] = nothing) -> None:
         """Send a changing call exactly once, on a connection that was open a moment ago.
 
-        ``before_send`` has its say after all waiting for the lock and for a connection.
+        ``before_send`` is called after all waiting for the lock and for a connection.
 
         Raises
         ------
@@ -223,7 +204,8 @@ class Connection:
 
     def _ensure_connected(self, line: _Line, table: str) -> None:
         """Keep the connection if it is open and quiet, else open one to the first address that takes it."""
-        if self._is_usable(line.wire):
+        wire = line.wire
+        if wire is not None and wire.idle_seconds() < self._settings.max_idle_seconds and wire.is_quiet():
             return
         line.hang_up()
         failures = []
@@ -239,9 +221,6 @@ class Connection:
         raise MetastoreError(
             f"metastore not reachable at {tried}. Start it or set hive.metastore.uris; nothing was changed", table=table
         ) from failures[-1][1]
-
-    def _is_usable(self, wire: Wire | None) -> bool:
-        return wire is not None and wire.idle_seconds() < self._settings.max_idle_seconds and wire.is_quiet()
 
     def _open(self, line: _Line, uri: str) -> None:
         settings, address = self._settings, urlsplit(uri)
@@ -282,11 +261,6 @@ class Wire:
 
     Thrift's own ``TSocket`` logs a traceback for every refused connection, hides the cause in exceptions of its own,
     copies what is left of a big message at each send, and does not say whether it began to send.
-
-    Parameters
-    ----------
-    handle
-        A connected socket with its timeout set.
     """
 
     def __init__(self, handle: socket.socket) -> None:

@@ -12,31 +12,8 @@ from hmsclient.genthrift.hive_metastore import ttypes
 from thrift.Thrift import TApplicationException
 
 from table_writer.errors import PartitionExistsError, PartitionMissingError
+from table_writer.metastore import hive_objects, protocol
 from table_writer.metastore.connection import Connection, RefusedError
-from table_writer.metastore.hive_objects import (
-    WHOLE_TABLE,
-    altered_partition,
-    altered_table,
-    expectation,
-    new_partition,
-    partition_from,
-    table_from,
-    table_was_changed,
-    whole_table,
-)
-from table_writer.metastore.protocol import (
-    nothing,
-    read_all,
-    require_asked,
-    require_kept,
-    require_listed,
-    require_same,
-    require_there,
-    validate_additions,
-    validate_changes,
-    validate_drop,
-    validate_values,
-)
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import (
     Partition,
@@ -48,20 +25,15 @@ from table_writer.model.table import (
     partition_values,
 )
 
-__all__ = ["HiveMetastore"]
-
 TABLE_BATCH: Final = 100
 ALL: Final = -1  # of an i16: the largest number that could be asked for is 32,767, and no number asks for all
-
 NO_LISTING: Final[Mapping[str, str]] = {"DO_NOT_UPDATE_STATS": "true"}
 
 # What alter_partitions answers when a partition is missing: Hive 2.3 and 3 wrap the error, 4 counts.
 MISSING_PARTITION: Final = re.compile(r"NoSuchObjectException|not matching with old parts size|partition values=\[")
 TABLE_CHANGED: Final = "The table has been modified."  # what a refused compare-and-set is answered with, 2.3.10 and 4
-
 NO_VERSION: Final = "3.0"  # what getVersion answers up to Hive 3.1.3, whatever the version
 NEW_IN_2_3_10: Final = "hive.metastore.client.connection.timeout"
-
 T = TypeVar("T")
 
 
@@ -70,11 +42,6 @@ class HiveMetastore:
 
     A changing call is sent once, on a connection that was open the moment before; a broken read is repeated on the next
     address. Usable from several threads, which take turns on one connection.
-
-    Parameters
-    ----------
-    settings
-        Addresses and timeouts.
 
     Notes
     -----
@@ -86,12 +53,6 @@ class HiveMetastore:
     * ``alter_partitions`` with ``DO_NOT_UPDATE_STATS`` keeps all parameters and lists nothing. Without it, a changed
       location is listed and ``numFiles`` and ``totalSize`` are overwritten, while ``numRows`` and ``rawDataSize`` stay.
     * ``alter_table`` with it makes no call to any file system and moves no file, of managed tables neither.
-
-    Examples
-    --------
-    >>> metastore = HiveMetastore(MetastoreSettings(uris=("thrift://127.0.0.1:9083",)))
-    >>> metastore.uri
-    'thrift://127.0.0.1:9083'
     """
 
     def __init__(self, settings: MetastoreSettings) -> None:
@@ -144,7 +105,7 @@ class HiveMetastore:
         """Return the table, ``None`` when there is none."""
         request = ttypes.GetTableRequest(dbName=name.database, tblName=name.name, capabilities=_CAPABILITIES)
         try:
-            return table_from(self._connection.read("get_table_req", request, table=str(name)).table)
+            return hive_objects.table_from(self._connection.read("get_table_req", request, table=str(name)).table)
         except RefusedError as refused:
             if isinstance(refused.reason, ttypes.NoSuchObjectException):
                 return None
@@ -160,10 +121,11 @@ class HiveMetastore:
         for names in _batches(self._table_names(database), TABLE_BATCH):  # not kept: a large metastore's fill a GB
             request = ttypes.GetTablesRequest(dbName=database, tblNames=names, capabilities=_CAPABILITIES)
             answer = self._connection.read("get_table_objects_by_name_req", request, table=f"{database}.*")
-            found = list(map(table_from, answer.tables))
+            found = list(map(hive_objects.table_from, answer.tables))
             missing |= set(names) - {table.name.name for table in found}
             yield from found
-        require_listed(database, missing.intersection(self._table_names(database)) if missing else (), self.uri)
+        if missing:
+            protocol.require_listed(database, missing.intersection(self._table_names(database)), self.uri)
 
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
         """Return the values of all partitions, decoded from Hive's escaped names; ``[()]`` of an unpartitioned table.
@@ -172,15 +134,12 @@ class HiveMetastore:
         """
         names = self._connection.read("get_partition_names", name.database, name.name, ALL, table=str(name))
         table = None if names else self.get_table(name)
-        is_whole = not names and not require_there(name, table, self.uri).partition_columns
-        return [WHOLE_TABLE] if is_whole else [partition_values(text) for text in names]
+        is_whole = not names and not protocol.require_there(name, table, self.uri).partition_columns
+        return [hive_objects.WHOLE_TABLE] if is_whole else [partition_values(text) for text in names]
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
-        """Read partitions by value, ``partition_batch`` a call; those that do not exist are absent from the answer.
-
-        The table is read as well where none exists.
-        """
-        validate_values(table, values)
+        """Read partitions by value, ``partition_batch`` a call; where none exists, also the table."""
+        protocol.validate_values(table, values)
         if not table.partition_columns:
             return self._get_whole_table(table) if values else {}
         columns = [column.name for column in table.partition_columns]
@@ -190,31 +149,31 @@ class HiveMetastore:
             answer = self._connection.read(
                 "get_partitions_by_names", table.name.database, table.name.name, batch, table=str(table.name)
             )
-            found |= {partition.values: partition for partition in (partition_from(one, table) for one in answer)}
-        require_asked(table, values, found, self.uri)
+            partitions = (hive_objects.partition_from(one, table) for one in answer)
+            found |= {partition.values: partition for partition in partitions}
+        protocol.require_asked(table, values, found, self.uri)
         if values and not found:
-            require_same(table, self.get_table(table.name), self.uri)
+            protocol.require_same(table, self.get_table(table.name), self.uri)
         return found
 
     def get_all_partitions(self, table: Table) -> Mapping[PartitionValues, Partition]:
         """Read all partitions, their names first and the table last; one that vanishes in between is absent."""
-        return read_all(self, table)
+        return protocol.read_all(self, table)
 
     def add_partitions(
-        self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = nothing
+        self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = protocol.nothing
     ) -> None:
         """Add all partitions with the table's columns and SerDe in ONE call, or none.
 
-        The server makes each location's directory where it is missing. Give ``numFiles`` and ``totalSize`` as
-        parameters, else it may list each location as well.
+        The server makes each location's directory where it is missing.
         """
-        validate_additions(table, partitions)
+        protocol.validate_additions(table, partitions)
         if not partitions:
             return
         request = ttypes.AddPartitionsRequest(
             dbName=table.name.database,
             tblName=table.name.name,
-            parts=[new_partition(table, partition) for partition in partitions],
+            parts=[hive_objects.new_partition(table, partition) for partition in partitions],
             ifNotExists=False,
             needResult=False,
         )
@@ -227,25 +186,25 @@ class HiveMetastore:
                     table=str(table.name),
                 ) from refused.reason
             raise
-        require_kept(self, table, partitions, before_send)
+        protocol.require_kept(self, table, partitions, before_send)
 
     def alter_partitions(
-        self, table: Table, changes: Sequence[PartitionChange], *, before_send: Callable[[], None] = nothing
+        self, table: Table, changes: Sequence[PartitionChange], *, before_send: Callable[[], None] = protocol.nothing
     ) -> None:
         """Apply all changes in ONE call, or none, without a look at the file system.
 
         For an unpartitioned table this is ``alter_table``, with compare-and-set where the server has it.
         """
-        validate_changes(table, changes)
+        protocol.validate_changes(table, changes)
         alter = self._alter if table.partition_columns else self._alter_whole_table
         if changes:
             alter(table, changes, before_send)
 
     def drop_partition(
-        self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = nothing
+        self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = protocol.nothing
     ) -> None:
         """Drop one partition from the metastore, leaving its data; one that does not exist is no error."""
-        validate_drop(table, values)
+        protocol.validate_drop(table, values)
         try:
             self._connection.change(
                 "drop_partition",
@@ -266,7 +225,7 @@ class HiveMetastore:
                 "alter_partitions_with_environment_context",
                 table.name.database,
                 table.name.name,
-                [altered_partition(table, change) for change in changes],
+                [hive_objects.altered_partition(table, change) for change in changes],
                 ttypes.EnvironmentContext(NO_LISTING),
                 table=str(table.name),
                 before_send=before_send,
@@ -286,17 +245,17 @@ class HiveMetastore:
     def _get_whole_table(self, table: Table) -> Mapping[PartitionValues, Partition]:
         """Read an unpartitioned table as its one partition."""
         now = self.get_table(table.name)
-        require_same(table, now, self.uri)
-        return {WHOLE_TABLE: whole_table(now)} if now is not None else {}
+        protocol.require_same(table, now, self.uri)
+        return {hive_objects.WHOLE_TABLE: hive_objects.whole_table(now)} if now is not None else {}
 
     def _alter_whole_table(
         self, table: Table, changes: Sequence[PartitionChange], before_send: Callable[[], None]
     ) -> None:
         """Move a table; the server refuses if somebody else was faster."""
         (change,) = changes
-        altered = altered_table(change)
+        altered = hive_objects.altered_table(change)
         context = dict(NO_LISTING)
-        for name, value in expectation(change.partition.parameters, altered.parameters).items():
+        for name, value in hive_objects.expectation(change.partition.parameters, altered.parameters).items():
             context |= {"expected_parameter_key": name, "expected_parameter_value": value}
         try:
             self._connection.change(
@@ -310,7 +269,7 @@ class HiveMetastore:
             )
         except RefusedError as refused:
             if TABLE_CHANGED in str(getattr(refused.reason, "message", "")):
-                raise table_was_changed(table.name, self.uri) from refused.reason
+                raise hive_objects.table_was_changed(table.name, self.uri) from refused.reason
             raise
 
     def _version_by_calls(self) -> str:

@@ -23,27 +23,6 @@ from table_writer.model.table import (
     TableName,
 )
 
-__all__ = [
-    "DDL_TIME",
-    "WHOLE_TABLE",
-    "altered_partition",
-    "altered_table",
-    "changed_parameters",
-    "differences",
-    "expectation",
-    "hive_location",
-    "moved_location",
-    "moved_serde_parameters",
-    "new_partition",
-    "partition_from",
-    "table_from",
-    "table_was_changed",
-    "true_location",
-    "whole_table",
-    "whole_table_parameters",
-]
-
-
 READERS_IGNORE: Final = frozenset(
     {
         "path",  # Spark repeats the table's location here
@@ -56,17 +35,12 @@ READERS_IGNORE: Final = frozenset(
 COLUMNAR: Final = ("ParquetHiveSerDe", "OrcSerde")
 """For these Hive sets ``serialization.format`` to 1 and nobody reads it; for text it can be the delimiter."""
 
-
 MAX_NAMED: Final = 3  # a table of 1,000 columns must not become a message of 1,000 lines
-
 NAME_AND_TYPE: Final = attrgetter("name", "type")
-
 WHOLE_TABLE: Final[PartitionValues] = ()
 """The values of the one partition that an unpartitioned table is."""
 
-
 DDL_TIME: Final = "transient_lastDdlTime"
-
 PATH: Final = "path"
 
 PLACEHOLDER: Final = (
@@ -106,8 +80,8 @@ def table_from(native: Any) -> Table:
 def partition_from(native: Any, table: Table) -> Partition:
     """Describe a ``ttypes.Partition`` of a table, which is kept from here on without columns of its own.
 
-    Whoever alters a partition gives it the table's columns (:func:`altered_partition`); its own ones are looked at here
-    and never again. 5,000 partitions of 100 columns would keep 500,000 objects for that.
+    Whoever alters a partition gives it the table's columns (:func:`altered_partition`); its own are compared here and
+    never needed again. 5,000 partitions of 100 columns would keep 500,000 objects for that.
     """
     described = _thrift(table).sd
     differs = differences(native.sd, described, table.columns)
@@ -149,8 +123,8 @@ def altered_partition(table: Table, change: PartitionChange) -> Any:
     """Return the ``ttypes.Partition`` to alter to: the one that was read, at the new location.
 
     Columns, formats and SerDe are the table's. The SerDe's parameters are too, as in partitions that Spark adds: the
-    new files were written by what the table says. What else the partition holds stays. Copies share all that does
-    not change, so 5,000 partitions of 100 columns cost no 500,000 column objects, and what was read is left alone.
+    new files were written by what the table says. What else the partition holds stays. Copies share all that does not
+    change, so 5,000 partitions of 100 columns cost no 500,000 column objects, and what was read is left alone.
     """
     described = _thrift(table).sd
     known = change.partition
@@ -230,23 +204,12 @@ _read_skewed_locations_as_tuples()
 
 
 def differences(storage: Any, described: Any, columns: Sequence[Column]) -> str:
-    """Say how one ``StorageDescriptor`` differs from the table's; empty when files of both are read alike.
+    """Say how a partition's ``StorageDescriptor`` differs from the table's; empty when files of both are read alike.
 
-    Parameters
-    ----------
-    storage
-        The partition's.
-    described
-        The table's.
-    columns
-        The table's columns.
-
-    Notes
-    -----
     The output format is left out: it makes files and reads none. Of columns only those count that the table does not
     have, or has with another type: Parquet and ORC find columns by name, and one that is missing is null.
     """
-    if _same_serde(storage.serdeInfo, described.serdeInfo):
+    if storage.serdeInfo.serializationLib == described.serdeInfo.serializationLib:
         columnar = str(storage.serdeInfo.serializationLib).endswith(COLUMNAR)
         ignored = READERS_IGNORE | {"serialization.format"} if columnar else READERS_IGNORE
         found = _parameters(storage.serdeInfo.parameters or {}, described.serdeInfo.parameters or {}, ignored)
@@ -259,10 +222,6 @@ def differences(storage: Any, described: Any, columns: Sequence[Column]) -> str:
         found += _shown_columns(storage.cols, columns)
     rest = len(found) - MAX_NAMED
     return "; ".join(found[:MAX_NAMED]) + (f"; and {rest} more differences" if rest > 0 else "")
-
-
-def _same_serde(one: Any, other: Any) -> bool:
-    return bool(one.serializationLib == other.serializationLib)
 
 
 def _parameters(theirs: Mapping[str, str], tables: Mapping[str, str], ignored: Collection[str]) -> list[str]:
@@ -348,8 +307,8 @@ def whole_table_parameters(change: PartitionChange) -> dict[str, str]:
     """Return the same for a table; ``transient_lastDdlTime`` is there where it is what changes in any case.
 
     A server compares and sets one parameter, which must have an old and a new value. The first publish has no old
-    write_id: then it is the time, one second later than the old one at least, since two values that are equal would let
-    both of two writers pass.
+    write_id, so it compares the time. The new time is at least one second later than the old one: two equal values
+    would let both of two writers pass.
     """
     wanted = changed_parameters(change)
     old = change.partition.parameters

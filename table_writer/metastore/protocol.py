@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError
+from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, counted
 from table_writer.metastore.hive_objects import WHOLE_TABLE
 from table_writer.model.table import (
     NULL_PARTITION,
@@ -16,22 +16,6 @@ from table_writer.model.table import (
     TableName,
     shown_name,
 )
-
-__all__ = [
-    "Metastore",
-    "nothing",
-    "read_all",
-    "require_asked",
-    "require_kept",
-    "require_listed",
-    "require_same",
-    "require_there",
-    "validate_additions",
-    "validate_changes",
-    "validate_drop",
-    "validate_values",
-]
-
 
 SHOWN: Final = 3
 
@@ -52,7 +36,7 @@ class Metastore(Protocol):
 
     * it returns: done;
     * it raises a ``MetastoreError``: the call is over. It changed nothing, with one exception: a metastore whose own
-      listener fails *after* the commit answers with an error as well. Reading back settles that for good;
+      listener fails *after* the commit answers with an error as well. Reading back decides that for good;
     * it raises a ``LostResponseError``: unknown, and the server may still be about to apply it.
 
     Locations are returned as full URIs ending in ``/``, spelled as the metastore stores them (``file:/tmp/x/`` for
@@ -93,31 +77,22 @@ class Metastore(Protocol):
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
         """Return the values of all partitions, decoded from Hive's escaped names; ``[()]`` of an unpartitioned table.
 
-        Costs one call, and a second one where the first one's answer is empty: that the table is there.
+        If there are no names, a second call asks whether the table is there.
         """
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
         """Read partitions by value, 250 a call; those that do not exist are absent from the answer.
 
-        Of an unpartitioned table ``()`` is the table, freshly read. Where nothing is there the table is read again.
-
-        Raises
-        ------
-        MetastoreError
-            Also: the answer has other values than were asked for, since the metastore's database cannot keep these; or
-            nothing is there, and the table is gone or another one than ``table``.
+        Of an unpartitioned table ``()`` is the table, freshly read. Raises ``MetastoreError`` also if the answer has
+        other values than were asked for, since the metastore's database cannot keep these; or if nothing is there, and
+        the table is gone or another one than ``table``.
         """
 
     def get_all_partitions(self, table: Table) -> Mapping[PartitionValues, Partition]:
         """Read all partitions, their names first; one that vanishes in between is absent, a new one may be as well.
 
-        What is not in the answer may be deleted, so it is of exactly this table, which is read again at last, and of
-        every name that is listed. An unpartitioned table is read in one call.
-
-        Raises
-        ------
-        MetastoreError
-            Also: the table is gone, or was made again, or some of its partitions are listed and not returned.
+        What is not in the answer may be deleted. So it is of exactly this table, which is read again at last, and of
+        every name that is listed; else ``MetastoreError``. An unpartitioned table is read in one call.
         """
 
     def add_partitions(
@@ -126,9 +101,8 @@ class Metastore(Protocol):
         """Add all partitions with the table's columns and SerDe in ONE call, or none.
 
         ``before_send`` runs when nothing more can delay the request; what it raises keeps the request from being sent.
-
-        Their parameters should hold ``numFiles`` and ``totalSize``: without both, a metastore lists each location.
-        Values that are not ASCII are read back, since not every metastore's database keeps them.
+        Parameters should hold ``numFiles`` and ``totalSize``: without both, a metastore lists each location. Values
+        that are not ASCII are read back, since not every metastore's database keeps them.
 
         Raises
         ------
@@ -166,13 +140,7 @@ class Metastore(Protocol):
     def drop_partition(
         self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = nothing
     ) -> None:
-        """Drop one partition from the metastore, leaving its data; one that does not exist is no error.
-
-        Raises
-        ------
-        InvalidInputError
-            The values do not fit the table's partition columns, or there are none.
-        """
+        """Drop one partition from the metastore, leaving its data; one that does not exist is no error."""
 
 
 def validate_values(table: Table, values: Sequence[PartitionValues]) -> None:
@@ -228,15 +196,10 @@ class OtherValuesError(MetastoreError):
 
 
 def read_all(metastore: Metastore, table: Table) -> Mapping[PartitionValues, Partition]:
-    """Read all partitions of exactly this table: what is not among them is not there.
+    """Read all partitions of exactly this table: what is not among them is not there, or ``MetastoreError``.
 
     A partition that was listed and then not found is believed to be gone only if a second list does not have it. At
     last the table is read again: the answers may be those of another one of its name.
-
-    Raises
-    ------
-    MetastoreError
-        The answers do not fit each other, or the table was dropped, or dropped and made again, since it was read.
     """
     names = metastore.get_partition_names(table.name) if table.partition_columns else [WHOLE_TABLE]
     found = metastore.get_partitions(table, names)
@@ -244,9 +207,9 @@ def read_all(metastore: Metastore, table: Table) -> Mapping[PartitionValues, Par
     still_there = missing.intersection(metastore.get_partition_names(table.name)) if missing else ()
     if still_there:
         raise MetastoreError(
-            f"the metastore at {metastore.uri} lists {len(still_there)} partition(s) of {table.name} that it does not"
-            f" return: {_shown(table, still_there)}. Nothing is decided by such an answer; run it again, and look into"
-            " the metastore's log if it happens again.",
+            f"the metastore at {metastore.uri} lists {counted(len(still_there), 'partition')} of {table.name} that it"
+            f" does not return: {_shown(table, still_there)}. Nothing is decided by such an answer; run it again, and"
+            " look into the metastore's log if it happens again.",
             table=str(table.name),
         )
     if table.partition_columns:  # else the answer was the table itself, and get_partitions has compared it
@@ -282,7 +245,7 @@ def require_asked(
     if others:
         lacking = set(asked) - set(answered)
         raise OtherValuesError(
-            f"the metastore at {uri} was asked for partition(s) {_shown(table, lacking)} of {table.name}, and answered"
+            f"the metastore at {uri} was asked for {_shown(table, lacking)} of {table.name}, and answered"
             f" {_shown(table, others)}: {CAUSE}, or use other values.",
             table=str(table.name),
         )
@@ -292,7 +255,7 @@ def require_listed(database: str, listed: Collection[str], uri: str) -> None:
     """Refuse tables that were listed twice and never returned."""
     if listed:
         raise MetastoreError(
-            f"the metastore at {uri} lists {len(listed)} table(s) of {database} that it does not return, first"
+            f"the metastore at {uri} lists {counted(len(listed), 'table')} of {database} that it does not return, first"
             f" {min(listed)}; run it again, and look into the metastore's log if it happens again",
             table=f"{database}.*",
         )
@@ -327,7 +290,7 @@ def require_kept(
     except MetastoreError as error:
         end = f"They could not be dropped again ({error.message}): drop them there before anything else."
     raise MetastoreError(
-        f"the metastore at {metastore.uri} does not keep partition(s) {_shown(table, odd)} of {table.name}: {CAUSE}, or"
+        f"the metastore at {metastore.uri} does not keep {_shown(table, odd)} of {table.name}: {CAUSE}, or"
         f" use other values. {end}",
         table=str(table.name),
     )

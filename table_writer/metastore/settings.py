@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import without_login
 
-__all__ = ["MetastoreSettings"]
-
 DEFAULT_PORT: Final = 9083
 DEFAULT_TIMEOUT_SECONDS: Final = 60.0
 MAX_PARTITION_BATCH: Final = 30_000  # below the i16 of Thrift's older list calls; servers often cap lower
@@ -98,11 +96,6 @@ class MetastoreSettings:
     read_attempts
         How often a read is sent in all while connections break. Changing calls are sent once, whatever this says.
 
-    Raises
-    ------
-    InvalidInputError
-        A value makes no sense; the message says which.
-
     Examples
     --------
     >>> MetastoreSettings(uris=("thrift://metastore",)).uris
@@ -145,20 +138,10 @@ class MetastoreSettings:
 
     @classmethod
     def from_hadoop(cls, conf: Mapping[str, str], *, ca_file: str = "") -> MetastoreSettings:
-        """Read the settings that Spark and Hive use themselves.
+        """Read the settings that Spark and Hive use themselves, names without ``spark.hadoop.``.
 
-        Parameters
-        ----------
-        conf
-            Hadoop's configuration, names without ``spark.hadoop.``.
-        ca_file
-            PEM file for ``hive.metastore.use.SSL=true``.
-
-        Raises
-        ------
-        InvalidInputError
-            ``hive.metastore.uris`` is missing, or a setting asks for what this client does not speak
-            (Glue, Kerberos, HTTP).
+        ``ca_file`` is for ``hive.metastore.use.SSL=true``. Raises ``InvalidInputError`` if ``hive.metastore.uris`` is
+        missing, or a setting asks for what this client does not speak (Glue, Kerberos, HTTP).
 
         Examples
         --------

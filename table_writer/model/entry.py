@@ -39,6 +39,7 @@ __all__ = [
 
 ENTRY_FORMAT: Final = 1
 ADDED_LATER: Final = frozenset({"log_id", "row_bytes", "recovered_write_id", "checks"})  # older entries lack them
+STORED_NAMES: Final = {"recovers": "settles"}  # fields that have another name on the store
 DISCARD: Final = "discard"  # the mode of a vacuum that gives one staged write up, because somebody asked
 WRITE_ID: Final = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z._-]{0,79}")
 MAX_NUMBER: Final = 2**63 - 1  # of a bigint; JSON itself knows no limit
@@ -127,7 +128,7 @@ class LogEntry:
     created_at: datetime
     base_version: int
     publish_timeout_seconds: float  # others leave the entry alone for this long
-    settles: int | None = None  # a recover entry names the version it finishes
+    recovers: int | None = None  # a recover entry names the version it finishes
     recovered_write_id: str = ""  # of a recover entry: whose write it does again
     rollback_to: int | None = None  # a rollback names the version it goes back to
     idempotency_key: str = ""
@@ -167,7 +168,7 @@ class LogEntry:
                 ("a schedule has no time zone", any(one.delete_after.utcoffset() is None for one in self.replaced)),
                 (
                     "a recover entry names no version",
-                    (self.operation is Operation.RECOVER) != (self.settles is not None),
+                    (self.operation is Operation.RECOVER) != (self.recovers is not None),
                 ),
                 (
                     "only a vacuum deletes, and it changes no partition",
@@ -175,8 +176,8 @@ class LogEntry:
                     or (bool(self.partitions) and self.operation is Operation.VACUUM),
                 ),
                 (
-                    "the version to settle is not an earlier one",
-                    self.settles is not None and not 1 <= self.settles <= self.base_version,
+                    "the version to recover is not an earlier one",
+                    self.recovers is not None and not 1 <= self.recovers <= self.base_version,
                 ),
                 (
                     "the version to go back to is not an earlier one",
@@ -191,7 +192,8 @@ class LogEntry:
     def to_json(self, root: Location) -> bytes:
         """Serialise for storage below ``root``; an entry that does not validate is never stored."""
         self.validate()
-        fields = msgspec.to_builtins(self, builtin_types=(datetime,))
+        named = msgspec.to_builtins(self, builtin_types=(datetime,))
+        fields = {STORED_NAMES.get(name, name): value for name, value in named.items()}
         _change_locations(fields, partial(_shorten, root=root), partial(_below, root=root))
         fields["checks"] = [result.to_json() for result in self.checks]
         return json.dumps({"format": ENTRY_FORMAT, **fields}, ensure_ascii=False, default=datetime.isoformat).encode()
@@ -207,9 +209,11 @@ class LogEntry:
             fields = msgspec.json.decode(data.removeprefix(BOM_UTF8))  # an editor may have put a mark there
             if fields["format"] != ENTRY_FORMAT:
                 raise InvalidInputError(f"format {fields['format']!r}: upgrade table_writer to read it")
-            missing = sorted(cls.__dataclass_fields__.keys() - ADDED_LATER - fields.keys())
+            names = {STORED_NAMES.get(name, name) for name in cls.__dataclass_fields__}
+            missing = sorted(names - ADDED_LATER - fields.keys())
             if missing:
                 raise InvalidInputError(f"it has no {', '.join(missing)}")
+            fields |= {name: fields[stored] for name, stored in STORED_NAMES.items()}
             _change_locations(fields, partial(_lengthen, root=root), lambda path: f"{root.key}{path}")
             fields["checks"] = tuple(map(CheckResult.from_json, fields.get("checks", ())))
             entry = msgspec.convert(fields, cls)

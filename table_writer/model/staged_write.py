@@ -121,7 +121,7 @@ class _Stored:
     created_at: datetime
     base_version: int
     log_id: str
-    hint: int
+    hint: int  # the plan's checkpoint
     in_doubt: tuple[int, ...]
     schema: str
     added_schema: str
@@ -203,7 +203,7 @@ class StagedRecord:
             created_at=plan.created_at,
             base_version=plan.base_version,
             log_id=plan.log_id,
-            hint=plan.hint,
+            hint=plan.checkpoint,
             in_doubt=tuple(sorted(plan.in_doubt)),
             schema=plan.schema,
             added_schema=self.added_schema,
@@ -289,7 +289,7 @@ def _record(stored: _Stored, layout: TableLayout, write_id: str) -> StagedRecord
         layout=layout,
         schema=_schema(stored.schema),
         base_version=stored.base_version,
-        hint=stored.hint,
+        checkpoint=stored.hint,
         in_doubt=frozenset(stored.in_doubt),
         created_at=stored.created_at,
         log_id=stored.log_id,

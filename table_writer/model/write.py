@@ -81,7 +81,7 @@ class TableLayout:
         return f"{self.own.key}owner.json"
 
     @property
-    def settled_key(self) -> str:
+    def checkpoint_key(self) -> str:
         """A version below which no entry is in doubt: saves listing the whole log."""
         return f"{self.own.key}settled.json"
 
@@ -170,7 +170,7 @@ class WritePlan:
     layout: TableLayout
     schema: str  # of the data columns, Spark's JSON
     base_version: int
-    hint: int  # up to here the log was known to be settled, and was not listed
+    checkpoint: int  # up to here nothing was in doubt, and nothing was listed
     in_doubt: frozenset[int]  # versions that were in doubt when the plan was made: published later, they conflict
     created_at: datetime
     log_id: str = ""  # which log the versions are of: a log that was reset counts from 1 again

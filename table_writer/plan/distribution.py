@@ -14,9 +14,6 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 from table_writer.errors import InvalidInputError
 from table_writer.spark.sql import quoted
 
-__all__ = ["batch_rows", "fixed_row_bytes", "laid_out"]
-
-
 SORT_ITEM: Final = re.compile(
     r"(?P<name>.+?)(?:\s+(?P<order>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE
 )
@@ -29,19 +26,12 @@ ORDERS: Final = {
 }
 
 UNORDERED: Final = ("map", "variant")
-
 USUAL_NULLS: Final = {"asc": "first", "desc": "last"}  # Spark's
-
 BATCH_BYTES: Final = 64 * 1024 * 1024  # Spark's own limit of a batch, kept here by the number of rows
-
 SPARK_BATCH_ROWS: Final = 10_000
-
 SEEN_ROWS: Final = 2_000  # where rows may become wider than those seen: no slower, and five times the room
-
 LEAST_ROWS: Final = 1_000  # smaller batches cost more than the weighing
-
 WIDER_THAN_SEEN: Final = 32  # how many times as wide as the rows of an earlier write those of a batch may be
-
 
 FIXED_WIDTHS: Final[dict[type[T.DataType], int]] = {
     T.NullType: 0,
@@ -81,11 +71,6 @@ def laid_out(
     sort_by
         As in SQL's ``ORDER BY``, but columns only: ``"amount"``, ``"amount desc"``, ``"amount asc nulls last"``. Rows
         of each task are sorted by partition, then by these; so are the rows of each file.
-
-    Raises
-    ------
-    InvalidInputError
-        Names the columns in ``sort_by`` that the table does not have or that have no order.
     """
     names = _Names(rows)
     by_partition = [F.col(names.quoted(name)) for name in partition_columns]
@@ -163,13 +148,7 @@ def batch_rows(schema: T.StructType, seen_row_bytes: int) -> int:
 
     Spark ends an Arrow batch at 10,000 rows or 64 MiB, and since 4.0 computes the size of what it has after each row:
     more than half of what the transfer to Python costs. Where rows cannot be that wide, their number does the same.
-
-    Parameters
-    ----------
-    schema
-        Of the rows.
-    seen_row_bytes
-        Bytes of a row in Arrow at the widest place of an earlier write to the table; 0 where that is not known.
+    ``seen_row_bytes`` is the width at the widest place of an earlier write to the table; 0 where that is not known.
 
     Examples
     --------

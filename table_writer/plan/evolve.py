@@ -15,8 +15,6 @@ from table_writer.model.table import Table
 from table_writer.plan.types import exact_type, stored_field, unstorable
 from table_writer.spark.sql import SPARK_ERRORS, garbled, literal, quoted, spark_reason
 
-__all__ = ["add_columns", "added_field", "addition_problems", "require_spellable"]
-
 LONGEST_NAME: Final = 767  # Hive's metastore: COLUMNS_V2.COLUMN_NAME
 NAME_HIVE_KEEPS: Final = re.compile(r"[^\x00-\x20,;{}()=\x7f]+")
 """Hive's SerDes split a list of names at commas, and its Parquet reader parses a schema as text: one name with a blank,
@@ -33,15 +31,7 @@ def added_field(given: StructField) -> StructField:
 
 
 def addition_problems(field: StructField, table_schema: StructType) -> tuple[str, ...]:
-    """Say why a table cannot get this column.
-
-    Parameters
-    ----------
-    field
-        As :func:`added_field` made it.
-    table_schema
-        All columns the table has.
-    """
+    """Say why a table with these columns cannot get this one."""
     name, kind = field.name, exact_type(field)
     problems = list(unstorable(kind, name))
     if len(name) > LONGEST_NAME or not NAME_HIVE_KEEPS.fullmatch(name):
@@ -65,23 +55,8 @@ def addition_problems(field: StructField, table_schema: StructType) -> tuple[str
 def add_columns(spark: SparkSession, metastore: Metastore, table: Table, added: Sequence[StructField]) -> Table:
     """Add columns to a table, at the end of its data columns; partitions that exist keep their own.
 
-    Another writer may add the same column at the same moment: that is fine, if it has the same type.
-
-    Parameters
-    ----------
-    spark
-        The session that runs ``ALTER TABLE``, so that both Hive's columns and Spark's own schema are changed.
-    metastore
-        Where the table is read from afterwards.
-    table
-        The table, partitioned or not.
-    added
-        As :func:`~table_writer.plan.fit.fit` returned them.
-
-    Returns
-    -------
-    Table
-        As it is now.
+    Returns the table as it is now. Spark runs ``ALTER TABLE``, so that both Hive's columns and Spark's own schema
+    change. Another writer may add the same column at the same moment: that is fine, if it has the same type.
 
     Raises
     ------
@@ -106,13 +81,7 @@ def add_columns(spark: SparkSession, metastore: Metastore, table: Table, added: 
 
 
 def require_spellable(spark: SparkSession, table: Table, added: Sequence[StructField]) -> None:
-    """Refuse comments that the session would change on the way into the table.
-
-    Raises
-    ------
-    InvalidInputError
-        Names the session's setting that is in the way.
-    """
+    """Refuse comments that the session would change on the way into the table; names the setting in the way."""
     if why := garbled(_columns(added), spark.conf.get):
         raise InvalidInputError(
             f"columns ({_columns(added)}) cannot be added to table {table.name}: {why}. Nothing was published.",

@@ -10,9 +10,6 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.table import Table, TableName
 from table_writer.model.upload_spec import ParquetOptions
 
-__all__ = ["engine_of", "file_options", "is_arrows", "provider_of", "require_writable"]
-
-
 Conf = Callable[[str, str], str]
 
 PARQUET_SERDES: Final = frozenset(
@@ -20,28 +17,14 @@ PARQUET_SERDES: Final = frozenset(
 )
 
 PROTECTING: Final = ("parquet.encryption.", "parquet.crypto.")  # how their options begin
-
 LEVEL_KEYS: Final = {"zstd": "parquet.compression.codec.zstd.level", "brotli": "compression.brotli.quality"}
-
 LEVELS: Final = {"zstd": range(1, 23), "brotli": range(12)}
 
 
 def file_options(table: Table, conf: Conf, data_schema_json: str, spark_version: str) -> ParquetOptions:
-    """Return the encoding of a Parquet table's files.
+    """Return the encoding of a Parquet table's files; the table's own options win over the session's.
 
-    Parameters
-    ----------
-    table
-        Its own options win over the session's.
-    conf
-        Looks up a setting of the session; the second argument is the answer where it is not set.
-    data_schema_json, spark_version
-        For the footers.
-
-    Raises
-    ------
-    InvalidInputError
-        The codec or another of the table's options cannot be written.
+    ``conf`` looks up a setting of the session; its second argument is the answer where it is not set.
     """
     codec = _said(table, "compression", "parquet.compression")
     codec = codec or conf("spark.sql.parquet.compression.codec", "snappy").lower()
@@ -98,7 +81,7 @@ def _protection(table: Table) -> list[str]:
 
 
 def _parameter(table: Table, name: str) -> str:
-    return {key.lower(): value for key, value in table.parameters.items()}.get(name, "").lower()
+    return _named(table.parameters).get(name, "").lower()
 
 
 REFUSALS: Final[tuple[tuple[Callable[[Table], bool], str], ...]] = (
@@ -144,10 +127,7 @@ def is_arrows(table: Table) -> bool:
 def engine_of(table: Table, options: WriteOptions) -> str:
     """Return who encodes the files: ``"arrow"`` or ``"spark"``.
 
-    Raises
-    ------
-    InvalidInputError
-        The call asks for Arrow, which cannot write this table; or for what only Arrow does, with Spark's own writer.
+    Refuses a call for Arrow on a table that it cannot write, and one with Spark's own writer for what only Arrow does.
     """
     unfit = next((reason for refuses, reason in ARROW_REFUSALS if refuses(table)), None)
     if options.engine == "arrow" and unfit is not None:
@@ -163,13 +143,7 @@ def engine_of(table: Table, options: WriteOptions) -> str:
 
 
 def require_writable(table: Table | None, name: TableName, metastore_uri: str) -> Table:
-    """Return the table if it can be written.
-
-    Raises
-    ------
-    InvalidInputError
-        Says why not, and what would do.
-    """
+    """Return the table if it can be written; else ``InvalidInputError`` says why not, and what would do."""
     if table is None:
         raise InvalidInputError(
             f"table {name} does not exist in the metastore at {metastore_uri}: create it first, or check the database",

@@ -13,18 +13,7 @@ from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import (
-    ArrayType,
-    ByteType,
-    DataType,
-    DateType,
-    IntegerType,
-    LongType,
-    MapType,
-    ShortType,
-    StructField,
-    StructType,
-)
+from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
 
 from table_writer.errors import SchemaMismatchError
 from table_writer.model.new_table import SchemaMode
@@ -33,10 +22,8 @@ from table_writer.plan.limits import NOT_NULL, Expression, Limit, Rule, enforced
 from table_writer.plan.types import Match, exact_type, match_values, plain_type, unstorable
 from table_writer.spark.sql import quoted
 
-__all__ = ["Fitted", "fit", "match"]
-
-
-SPELLED_ALIKE: Final = (DateType, ByteType, ShortType, IntegerType, LongType)  # cheaper to send than their text
+# cheaper to send than their text
+SPELLED_ALIKE: Final = (T.DateType, T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,48 +45,31 @@ class Fitted:
     """
 
     rows: DataFrame
-    schema: StructType
-    added: tuple[StructField, ...] = ()
+    schema: T.StructType
+    added: tuple[T.StructField, ...] = ()
     filled: tuple[str, ...] = ()
     limits: tuple[Limit, ...] = ()
 
 
 def fit(
     df: DataFrame,
-    schema: StructType,
+    schema: T.StructType,
     table: str,
     partition_columns: Sequence[str],
     mode: SchemaMode = SchemaMode.STRICT,
 ) -> Fitted:
-    """Return the DataFrame with exactly the table's columns, order and types.
+    """Return the DataFrame with exactly the table's columns, order and types. Runs no Spark job.
 
-    Partition values are turned into text by Spark itself, as its own writer does it; integers and dates, whose text is
-    the same everywhere, stay as they are. Runs no Spark job.
-
-    Parameters
-    ----------
-    df
-        What the user gave.
-    schema
-        The table's schema, partition columns last.
-    table
-        Name of the table, for messages.
-    partition_columns
-        Names of the partition columns in the table's order.
-    mode
-        What happens to columns that only one of the two has.
-
-    Raises
-    ------
-    SchemaMismatchError
-        Names every column that is missing, extra, there twice, or of a type that does not fit.
+    Spark itself turns partition values into text, as its own writer does; integers and dates, whose text is the same
+    everywhere, stay as they are. In ``schema`` partition columns come last. Raises ``SchemaMismatchError`` with every
+    column that is missing, extra, there twice, or of a type that does not fit.
     """
     partitions = {name.lower() for name in partition_columns}
     _refuse(_name_problems(df, schema, partitions, mode), table)
     added = _added(df, schema)
     _refuse([problem for field in added for problem in addition_problems(field, schema)], table)
     cut = len(schema) - len(partition_columns)
-    whole = StructType([*schema.fields[:cut], *added, *schema.fields[cut:]])
+    whole = T.StructType([*schema.fields[:cut], *added, *schema.fields[cut:]])
     given = {field.name.lower(): field for field in df.schema}
     matches = {field.name: _match(given.get(field.name.lower()), field, mode) for field in whole}
     _refuse([problem for found in matches.values() for problem in found.problems], table)
@@ -117,17 +87,17 @@ def fit(
     return Fitted(rows=df.select(*columns), schema=whole, added=added, filled=filled, limits=tuple(limits))
 
 
-def _match(source: StructField | None, field: StructField, mode: SchemaMode) -> Match:
-    wanted = StructField(field.name, exact_type(field), field.nullable)
+def _match(source: T.StructField | None, field: T.StructField, mode: SchemaMode) -> Match:
+    wanted = T.StructField(field.name, exact_type(field), field.nullable)
     problems = unstorable(wanted.dataType, field.name)
     if problems:
         return Match(problems=problems)
     if source is None:
         return Match(convert=lambda column: column.cast(field.dataType), filled=(field.name,))
-    return match(StructField(field.name, plain_type(source.dataType), source.nullable), wanted, field.name, mode)
+    return match(T.StructField(field.name, plain_type(source.dataType), source.nullable), wanted, field.name, mode)
 
 
-def _added(df: DataFrame, schema: StructType) -> tuple[StructField, ...]:
+def _added(df: DataFrame, schema: T.StructType) -> tuple[T.StructField, ...]:
     wanted = {field.name.lower() for field in schema}
     return tuple(added_field(field) for field in df.schema if field.name.lower() not in wanted)
 
@@ -139,7 +109,7 @@ def _refuse(problems: Sequence[str], table: str) -> None:
         )
 
 
-def _name_problems(df: DataFrame, schema: StructType, partitions: set[str], mode: SchemaMode) -> list[str]:
+def _name_problems(df: DataFrame, schema: T.StructType, partitions: set[str], mode: SchemaMode) -> list[str]:
     """Name columns that are there twice, and those that only one side has and that the mode does not allow."""
     wanted = {field.name.lower() for field in schema}
     counts = Counter(name.lower() for name in df.columns)
@@ -171,19 +141,10 @@ def _name_problems(df: DataFrame, schema: StructType, partitions: set[str], mode
     ]
 
 
-def match(given: StructField, wanted: StructField, path: str, mode: SchemaMode) -> Match:
+def match(given: T.StructField, wanted: T.StructField, path: str, mode: SchemaMode) -> Match:
     """Return how a column, field or element of the DataFrame becomes one of the table.
 
-    Parameters
-    ----------
-    given
-        As the DataFrame has it, with strings for ``char(n)`` and ``varchar(n)``.
-    wanted
-        As the table has it, with ``char(n)`` and ``varchar(n)`` as types.
-    path
-        How messages name it.
-    mode
-        Whether fields may be missing.
+    ``given`` has strings for ``char(n)`` and ``varchar(n)``, ``wanted`` has them as types; messages name it ``path``.
     """
     inner = _match_types(given.dataType, wanted.dataType, path, mode)
     if wanted.nullable or not given.nullable or inner.problems:
@@ -198,13 +159,13 @@ def _untouched(column: Column) -> Column:
     return column
 
 
-def _match_types(given: DataType, wanted: DataType, path: str, mode: SchemaMode) -> Match:
+def _match_types(given: T.DataType, wanted: T.DataType, path: str, mode: SchemaMode) -> Match:
     pair = (type(given), type(wanted))
-    nested: Callable[[DataType, DataType, str, SchemaMode], Match] | None = NESTED.get(pair)
+    nested: Callable[[T.DataType, T.DataType, str, SchemaMode], Match] | None = NESTED.get(pair)
     return nested(given, wanted, path, mode) if nested is not None else match_values(given, wanted, path)
 
 
-def _match_structs(given: StructType, wanted: StructType, path: str, mode: SchemaMode) -> Match:
+def _match_structs(given: T.StructType, wanted: T.StructType, path: str, mode: SchemaMode) -> Match:
     fields = {field.name.lower(): field for field in given}
     found = {field.name: fields[field.name.lower()] for field in wanted if field.name.lower() in fields}
     absent = [field for field in wanted if field.name not in found]
@@ -235,7 +196,7 @@ def _match_structs(given: StructType, wanted: StructType, path: str, mode: Schem
     return Match(convert=None if untouched else convert, rules=rules, problems=problems, filled=filled)
 
 
-def _field_problems(given: StructType, wanted: StructType, path: str, mode: SchemaMode) -> tuple[str, ...]:
+def _field_problems(given: T.StructType, wanted: T.StructType, path: str, mode: SchemaMode) -> tuple[str, ...]:
     names = [field.name.lower() for field in given]
     twice = (f"struct {path} has fields that differ only by case",) if len(set(names)) < len(names) else ()
     absent = tuple(
@@ -255,7 +216,7 @@ def _field_problems(given: StructType, wanted: StructType, path: str, mode: Sche
     return (*twice, *absent, *(f"field {name} is not in the table" for name in extra))
 
 
-def _match_arrays(given: ArrayType, wanted: ArrayType, path: str, mode: SchemaMode) -> Match:
+def _match_arrays(given: T.ArrayType, wanted: T.ArrayType, path: str, mode: SchemaMode) -> Match:
     inner = match(_element(given), _element(wanted), f"{path}.element", mode)
     return replace(
         inner,
@@ -264,24 +225,24 @@ def _match_arrays(given: ArrayType, wanted: ArrayType, path: str, mode: SchemaMo
     )
 
 
-def _element(kind: ArrayType) -> StructField:
-    return StructField("element", kind.elementType, kind.containsNull)
+def _element(kind: T.ArrayType) -> T.StructField:
+    return T.StructField("element", kind.elementType, kind.containsNull)
 
 
 def _each(convert: Expression) -> Expression:
     return lambda column: F.transform(column, lambda item: convert(item))  # noqa: PLW0108  # Spark counts parameters
 
 
-def _match_maps(given: MapType, wanted: MapType, path: str, mode: SchemaMode) -> Match:
+def _match_maps(given: T.MapType, wanted: T.MapType, path: str, mode: SchemaMode) -> Match:
     key = match(
-        StructField("key", given.keyType, nullable=False),
-        StructField("key", wanted.keyType, nullable=False),
+        T.StructField("key", given.keyType, nullable=False),
+        T.StructField("key", wanted.keyType, nullable=False),
         f"{path}.key",
         mode,
     )
     value = match(
-        StructField("value", given.valueType, given.valueContainsNull),
-        StructField("value", wanted.valueType, wanted.valueContainsNull),
+        T.StructField("value", given.valueType, given.valueContainsNull),
+        T.StructField("value", wanted.valueType, wanted.valueContainsNull),
         f"{path}.value",
         mode,
     )
@@ -302,8 +263,8 @@ def _match_maps(given: MapType, wanted: MapType, path: str, mode: SchemaMode) ->
     )
 
 
-NESTED: Final[dict[tuple[type[DataType], type[DataType]], Callable[..., Match]]] = {
-    (StructType, StructType): _match_structs,
-    (ArrayType, ArrayType): _match_arrays,
-    (MapType, MapType): _match_maps,
+NESTED: Final[dict[tuple[type[T.DataType], type[T.DataType]], Callable[..., Match]]] = {
+    (T.StructType, T.StructType): _match_structs,
+    (T.ArrayType, T.ArrayType): _match_arrays,
+    (T.MapType, T.MapType): _match_maps,
 }

@@ -1,4 +1,4 @@
-"""Rules that a type alone cannot settle: ``varchar(n)``, decimal digits, NOT NULL.
+"""Rules that a type alone cannot decide: ``varchar(n)``, decimal digits, NOT NULL.
 
 Executors apply them while rows are written, in the same pass: the first bad row fails the job. Only then are the bad
 rows counted, in one more job, so that the error can say how many there are and show one.
@@ -19,10 +19,7 @@ from pyspark.sql.types import AtomicType, BinaryType, DataType
 from table_writer.errors import SchemaMismatchError
 from table_writer.spark.sql import SPARK_ERRORS, quoted
 
-__all__ = ["NOT_NULL", "Expression", "Limit", "Rule", "enforced", "in_array", "in_struct", "limits_of", "violation"]
-
 _logger = logging.getLogger(__name__)
-
 Expression = Callable[[Column], Column]
 """What to make of a value, wherever it is: in a column, a struct's field, an element of an array."""
 
@@ -36,16 +33,9 @@ MARKED: Final = re.compile(r"\[table_writer limit: (.*?) :table_writer limit\]",
 class Rule:
     """A rule on the values of one place in a type, as seen from some outer place.
 
-    Parameters
-    ----------
-    column
-        Path of the place: ``name``, ``info.code``, ``tags.element``.
-    rule
-        As the table declares it: ``varchar(3)``, ``decimal(5,2)``, ``NOT NULL``.
-    verdict
-        What is said of rows that break it.
-    offender
-        Text of the first value in there that breaks the rule; null where none does.
+    ``column`` is the path of the place, such as ``info.code`` or ``tags.element``. ``rule`` is as the table declares
+    it, such as ``varchar(3)``. ``verdict`` is what is said of rows that break it. ``offender`` gives the text of the
+    first value in there that breaks the rule; null where none does.
     """
 
     column: str
@@ -56,21 +46,9 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Limit:
-    """A rule on the rows of one DataFrame.
+    """A rule on the rows of one DataFrame: which rows break it, and the text that shows one that does."""
 
-    Parameters
-    ----------
-    column, rule, verdict
-        See :class:`Rule`.
-    violates
-        Whether a row breaks the rule.
-    example
-        Text that shows a row which does.
-    """
-
-    column: str
-    rule: str
-    verdict: str
+    rule: Rule
     violates: Column
     example: Column
 
@@ -106,9 +84,7 @@ def limits_of(rules: Sequence[Rule], column: Column, df: DataFrame) -> tuple[Lim
     """Return the rules of one column as limits; a null is shown by the row around it."""
     return tuple(
         Limit(
-            column=rule.column,
-            rule=rule.rule,
-            verdict=rule.verdict,
+            rule=rule,
             violates=rule.offender(column).isNotNull(),
             example=_row_text(df) if rule.rule == NOT_NULL else rule.offender(column),
         )
@@ -119,19 +95,8 @@ def limits_of(rules: Sequence[Rule], column: Column, df: DataFrame) -> tuple[Lim
 def violation(error: Exception, df: DataFrame, limits: Sequence[Limit], table: str) -> SchemaMismatchError | None:
     """Return the error that counts the rows breaking a limit, or None where a job failed for another reason.
 
-    Runs one aggregation over the DataFrame. Where that finds nothing, because the input gives other rows the second
-    time, or fails, the error tells of the one row that was met first.
-
-    Parameters
-    ----------
-    error
-        What Spark raised.
-    df
-        What the user gave, to which the limits belong.
-    limits
-        As :func:`~table_writer.plan.fit.fit` returned them.
-    table
-        Name of the table, for the message.
+    Runs one aggregation over the DataFrame that the user gave. If that finds nothing, because the input gives other
+    rows the second time, or fails, the error tells of the one row that was met first.
     """
     found = MARKED.search(str(error))
     if found is None:
@@ -155,8 +120,8 @@ def _counted(df: DataFrame, limits: Sequence[Limit]) -> list[str]:
     named = [aggregate.alias(f"_{position}") for position, aggregate in enumerate(aggregates)]
     row_count, *found = tuple(df.agg(*named).collect()[0])
     return [
-        f"column {limit.column} is {limit.rule}, and {bad} of {row_count} rows {limit.verdict}, for example {example}"
-        for limit, bad, example in zip(limits, found[::2], found[1::2], strict=True)
+        f"column {rule.column} is {rule.rule}, and {bad} of {row_count} rows {rule.verdict}, for example {example}"
+        for rule, bad, example in zip((one.rule for one in limits), found[::2], found[1::2], strict=True)
         if bad
     ]
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from table_writer.config import WriteOptions
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, counted
 from table_writer.log.files import existing_values
 from table_writer.log.open_table import OpenTable
 from table_writer.log.owner import other_tables, refuse_left_log, refuse_nested_roots, require_in_place, take_root
@@ -37,8 +37,6 @@ from table_writer.plan.where import Where
 from table_writer.spark.sql import runs_other_python
 from table_writer.storage import ObjectStore, part_bytes, why_renamed
 
-__all__ = ["Planned", "Planner", "require_batch", "require_mode"]
-
 MIB = 1024 * 1024
 LARGEST_PART_BYTES = 16 * MIB  # more memory per task for no speed that could be measured
 PARTITION_MODES = (WriteMode.OVERWRITE_PARTITIONS, WriteMode.CREATE_PARTITIONS)
@@ -57,13 +55,7 @@ class Planned:
 
 
 class Planner:
-    """Plans writes to one table.
-
-    Parameters
-    ----------
-    opened
-        The table, already found writable.
-    """
+    """Plans writes to one table that was found writable."""
 
     def __init__(self, opened: OpenTable) -> None:
         self._opened = opened
@@ -76,14 +68,9 @@ class Planner:
     def plan(self, df: DataFrame, mode: WriteMode, options: WriteOptions, seen: LogState | None = None) -> Planned:
         """Fix everything that a write needs; every bad call fails here, before a byte of data is written.
 
-        ``seen`` is the log as an earlier look found it, which the plan is to build on.
-
-        Raises
-        ------
-        InvalidInputError
-            The call, the table, the store or the session cannot be used; the message says what to change.
-        SchemaMismatchError
-            The DataFrame does not fit the table.
+        ``seen`` is the log as an earlier look found it, which the plan is to build on. Raises ``InvalidInputError`` if
+        the call, the table, the store or the session cannot be used, and ``SchemaMismatchError`` if the DataFrame does
+        not fit.
         """
         require_mode(mode, options, self._table.name, partitioned=bool(self._table.partition_columns))
         fitted = self.fit(df, options)
@@ -108,7 +95,7 @@ class Planner:
             layout=self._layout,
             schema=data_schema.json(),
             base_version=state.newest,
-            hint=state.listed_after,
+            checkpoint=state.listed_after,
             in_doubt=state.in_doubt,
             created_at=datetime.now(UTC),
             log_id=log_id,
@@ -147,13 +134,7 @@ class Planner:
         return rows, spec
 
     def fit(self, df: DataFrame, options: WriteOptions) -> Fitted:
-        """Match the DataFrame with the table's columns.
-
-        Raises
-        ------
-        InvalidInputError, SchemaMismatchError
-            It is no batch DataFrame, or does not fit the table.
-        """
+        """Match the DataFrame with the table's columns."""
         require_batch(df, self._table.name)
         partition_names = [column.name for column in self._table.partition_columns]
         return fit(
@@ -169,7 +150,7 @@ class Planner:
         return Where(df.sparkSession, options.where, partition_schema(self._table), str(self._table.name))
 
     def _own_root(self) -> tuple[tuple[str, ...], str]:
-        """Settle whose files these are; at the first write, also that no other table's are in the way.
+        """Find out whose files these are; at the first write, also that no other table's are in the way.
 
         Returns what a person should know, and the id of the log.
         """
@@ -189,10 +170,8 @@ class Planner:
     def spelled(self, df: DataFrame, existing: Iterable[PartitionValues]) -> Spellings:
         """Sort partitions that exist by their values: another tool may have spelled one in its own way.
 
-        Raises
-        ------
-        InvalidInputError
-            Two partitions are one value; or which value one is depends on a time zone that is not known.
+        Raises ``InvalidInputError`` if two partitions are one value, or if a value depends on a time zone that is not
+        known.
         """
         time_zone = df.sparkSession.conf.get("spark.sql.session.timeZone", "") or ""
         try:
@@ -299,4 +278,4 @@ def _stray_files(store: ObjectStore, layout: TableLayout) -> list[str]:
     if not data:
         return []
     shown = ", ".join(data[:3]) + (", …" if len(data) > 3 else "")
-    return [f"{len(data)} file(s) lie directly in {layout.root}: {shown}. No partition reads them; they stay."]
+    return [f"{counted(len(data), 'file')} directly in {layout.root}: {shown}. No partition reads them; they stay."]

@@ -9,13 +9,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import CharType, LongType, StringType, StructField, StructType
 
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, counted
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name
 from table_writer.model.write import WrittenFiles
 from table_writer.plan.types import exact_type
 from table_writer.spark.sql import SPARK_ERRORS, analyzed_rows, quoted, spark_reason
-
-__all__ = ["Where", "require_inside"]
 
 NUMBER: Final = "__table_writer_number"
 
@@ -24,24 +22,8 @@ class Where:
     """Selects partitions by a SQL predicate over the partition columns; is a ``Scope``.
 
     Values are compared as the types of the partition columns, as in a query of the table. One that is no value of its
-    type is null there, and null is not selected.
-
-    Parameters
-    ----------
-    spark
-        Evaluates the predicate.
-    predicate
-        For example ``dt >= '2024-01-01' AND country = 'de'``.
-    partition_schema
-        The table's partition columns with Spark's types.
-    table
-        For messages.
-
-    Raises
-    ------
-    InvalidInputError
-        Spark cannot evaluate it over the partition columns, or its answer could differ from one call to the next; so
-        could a subquery's.
+    type is null there, and null is not selected. Raises ``InvalidInputError`` if Spark cannot evaluate it over the
+    partition columns, or if its answer, or a subquery's, could differ from one call to the next.
     """
 
     def __init__(self, spark: SparkSession, predicate: str, partition_schema: StructType, table: str) -> None:
@@ -75,10 +57,8 @@ class Where:
     def __call__(self, existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
         """Return those of the partitions that the predicate selects.
 
-        Raises
-        ------
-        InvalidInputError
-            Spark cannot evaluate it for one of them: ``dt > 20240101`` where a ``dt`` is ``backfill``.
+        Raises ``InvalidInputError`` if it cannot be evaluated for one: ``dt > 20240101`` where a ``dt`` is
+        ``backfill``.
         """
         unknown = sorted(set(existing) - self._known.keys())
         if unknown:
@@ -110,7 +90,8 @@ class Where:
 
     def _typed(self, field: StructField) -> Column:
         """Return a value as queries of the table have it; by the metadata Spark knows ``char(n)`` in comparisons."""
-        cast = "try_cast" if _is_ansi(self._spark) else "cast"  # which takes 1.0 for an INT, and fails on nothing
+        is_ansi = str(self._spark.conf.get("spark.sql.ansi.enabled", "false")).lower() == "true"
+        cast = "try_cast" if is_ansi else "cast"  # which takes 1.0 for an INT, and fails on nothing
         value = F.expr(f"{cast}({quoted(field.name)} AS {field.dataType.simpleString()})")
         kind = exact_type(field)
         if isinstance(kind, CharType) and _pads(self._spark):
@@ -119,13 +100,7 @@ class Where:
 
 
 def require_inside(staged: WrittenFiles) -> None:
-    """Refuse rows of partitions that the predicate of a write does not select.
-
-    Raises
-    ------
-    InvalidInputError
-        Names such partitions, with their rows.
-    """
+    """Refuse rows of partitions that the predicate of a write does not select."""
     plan = staged.plan
     if not plan.where:
         return
@@ -135,16 +110,12 @@ def require_inside(staged: WrittenFiles) -> None:
         columns = [column.name for column in plan.table.partition_columns]
         shown = ", ".join(f"{partition_name(columns, one.values)} ({one.rows:,} rows)" for one in outside[:3])
         raise InvalidInputError(
-            f"the DataFrame has rows in {len(outside)} partition(s) of {plan.table.name} that where={plan.where!r} does"
-            f" not select: {shown}{', …' if len(outside) > 3 else ''}. Nothing was published. Filter them out, or widen"
-            " the predicate.",
+            f"the DataFrame has rows in {counted(len(outside), 'partition')} of {plan.table.name} that"
+            f" where={plan.where!r} does not select: {shown}{', …' if len(outside) > 3 else ''}. Nothing was"
+            " published. Filter them out, or widen the predicate.",
             table=str(plan.table.name),
             write_id=plan.write_id,
         )
-
-
-def _is_ansi(spark: SparkSession) -> bool:
-    return str(spark.conf.get("spark.sql.ansi.enabled", "false")).lower() == "true"
 
 
 def _pads(spark: SparkSession) -> bool:

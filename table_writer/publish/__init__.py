@@ -1,7 +1,7 @@
 """Step 5: claim an entry of the log, then switch all partitions with one metastore call.
 
 ===============  ======================================================================
-``publisher``    the order: look, claim, switch, settle
+``publisher``    the order: look, claim, switch, record the outcome
 ``entry``        the entry that a write claims; what it replaces; whether files are there as it says
 ``append``       an append's copies of the files that are there already
 ``switch``       THE call after which readers see new rows, its three outcomes, and what becomes of a claimed entry

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from table_writer.errors import ConflictError, InvalidInputError, StorageError
+from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted
 from table_writer.log.files import files_read_at, is_named_by_us, why_not_copied
 from table_writer.model.entry import EntryPartition
 from table_writer.model.location import Location
@@ -16,15 +15,11 @@ from table_writer.model.table import Partition, PartitionValues, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles
 from table_writer.publish.switch import PartitionsNow
 from table_writer.storage import SourceChangedError, visible_files
-from table_writer.storage.object_store import ObjectInfo, ObjectStore
-
-__all__ = ["Carried", "CarryOver", "Copies", "CopyFiles", "require_as_staged"]
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 
 logger = logging.getLogger(__name__)
-
 LIST_THREADS: Final = 16
 MOST_ATTEMPTS: Final = 20  # of copying files that others replace meanwhile
-
 Copies = Mapping[str, ObjectInfo]
 """Files to copy: the new key, and the file as it was listed."""
 
@@ -55,20 +50,10 @@ class CarryOver:
     """Copies what readers see of a write's partitions beside its new files, no byte through this process.
 
     No key is ever deleted or written with other bytes, so a request that comes late changes nothing. The first round
-    copies below the write's own prefix, where nobody but its process writes; files that have come since are copied
-    beside. Where files were replaced or have gone, all files of the partition, new and old, are copied to a directory
-    that nobody has used before. So does a staged write from the first round on: other processes may publish it too.
-
-    Parameters
-    ----------
-    store, copy_files
-        Where the files are, and who copies them.
-    staged
-        The new files.
-    fresh_directory
-        Makes a directory for one round.
-    is_shared
-        Whether other processes may publish the write too.
+    copies below the write's own prefix, where nobody but its process writes; later rounds add files that have come
+    since. Where files were replaced or have gone, all files of the partition, new and old, are copied to a
+    ``fresh_directory`` that nobody has used before. A staged write (``is_shared``) does that from the first round on:
+    other processes may publish it too.
     """
 
     store: ObjectStore
@@ -94,7 +79,7 @@ class CarryOver:
 
     @property
     def unseen(self) -> tuple[Location, ...]:
-        """Return where the write has files that no reader will look at: others are elsewhere in their place."""
+        """Where the write has files that no reader will look at: copies elsewhere have taken their place."""
         return tuple(self._unseen.values())
 
     def bring(self, now: PartitionsNow, targets: Mapping[PartitionValues, str]) -> bool:
@@ -171,7 +156,7 @@ class CarryOver:
     def _require_exactly(self) -> None:
         """Refuse to publish when readers would see anything but the new files and the copies.
 
-        An executor that was given up may have copied late; and a staged write has lain there for anybody to reach.
+        An executor that was given up may have copied late; and anybody can reach a staged write's files.
         """
         if not self._placed and not self.is_shared:
             return
@@ -180,7 +165,7 @@ class CarryOver:
         seen = (one for one in (*own.values(), *others) if self._directory_of(one.key) not in self._unseen)
         wrong = {(one.key, one.size_bytes) for one in seen} ^ set(self._expected(own).items())
         if wrong:
-            raise self._not_as_written(f"{len(wrong)} file(s) differ, for example {min(wrong)[0]}")
+            raise self._not_as_written(f"{counted(len(wrong), 'file')} not as expected, for example {min(wrong)[0]}")
 
     def _expected(self, own: Mapping[str, ObjectInfo]) -> dict[str, int]:
         """Return keys and sizes of all files that readers are to see."""
@@ -219,15 +204,14 @@ class CarryOver:
 
     def _listed(self, now: PartitionsNow) -> dict[PartitionValues, dict[str, ObjectInfo]]:
         """List what readers of each partition see, by the names of files below its location."""
-        with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="list") as pool:
-            listed = dict(zip(now, pool.map(self._files_of, now.values()), strict=True))
+        listed = dict(zip(now, many(self._files_of, now.values(), LIST_THREADS), strict=True))
         limit, size = self.plan.max_copied_bytes, sum(_bytes(files.values()) for files in listed.values())
         if limit is not None and size > limit:
             raise InvalidInputError(
-                f"the append would copy {size:,} bytes that {len(listed)} partition(s) of {self.plan.table.name} hold"
-                f" already, above max_copied_bytes={limit:,}. Nothing was published. Partition the table more finely,"
-                " so that an append touches less; or replace the partitions with overwrite_partitions; or raise"
-                " max_copied_bytes.",
+                f"the append would copy {size:,} bytes that {self.plan.table.name} holds already in"
+                f" {counted(len(listed), 'partition')}, above max_copied_bytes={limit:,}. Nothing was published."
+                " Partition the table more finely, so that an append touches less; or replace the partitions with"
+                " overwrite_partitions; or raise max_copied_bytes.",
                 table=str(self.plan.table.name),
                 write_id=self.plan.write_id,
             )
@@ -266,10 +250,10 @@ class CarryOver:
         if own is None or whole or not all(is_named_by_us(one.key, location, layout) for one in files.values()):
             return
         raise StorageError(
-            f"{shown_name(self.plan.table, partition.values)} of {self.plan.table.name} is damaged: of {count} file(s)"
-            f" with {size:,} bytes at {location}, {len(files)} with {_bytes(files.values()):,} are there. Nothing was"
-            " published. Bring them back from older versions of the objects, or a backup; or replace the partition"
-            " with overwrite_partitions.",
+            f"{shown_name(self.plan.table, partition.values)} of {self.plan.table.name} is damaged: of"
+            f" {counted(count, 'file')} with {size:,} bytes at {location}, {len(files)} with"
+            f" {_bytes(files.values()):,} are there. Nothing was published. Bring them back from older versions of the"
+            " objects, or a backup; or replace the partition with overwrite_partitions.",
             table=str(self.plan.table.name),
             write_id=self.plan.write_id,
         )
@@ -304,9 +288,10 @@ def require_as_staged(store: ObjectStore, staged: WrittenFiles) -> dict[str, Obj
         sizes = [found[key].size_bytes for key in partition.keys if key in found]
         if (len(sizes), sum(sizes)) != (len(partition.keys), partition.bytes):
             raise StorageError(
-                f"write {plan.write_id} of {plan.table.name} is not as it was written: of {len(partition.keys)} file(s)"
-                f" of partition {partition.values} with {partition.bytes:,} bytes, {len(sizes)} with {sum(sizes):,}"
-                " are there. Nothing was published. If it is staged, discard it; write it again.",
+                f"write {plan.write_id} of {plan.table.name} is not as it was written: of"
+                f" {counted(len(partition.keys), 'file')} of partition {partition.values} with {partition.bytes:,}"
+                f" bytes, {len(sizes)} with {sum(sizes):,} are there. Nothing was published. If it is staged, discard"
+                " it; write it again.",
                 table=str(plan.table.name),
                 write_id=plan.write_id,
             )

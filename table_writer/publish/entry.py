@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, TypeVar
@@ -21,28 +20,11 @@ from table_writer.model.table import PartitionValues, Table, name_in, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles, WrittenPartition
 from table_writer.publish.append import Carried
 from table_writer.publish.switch import PartitionsNow
-from table_writer.storage.object_store import ObjectInfo, ObjectStore
-
-__all__ = [
-    "NotThereError",
-    "Replaced",
-    "check_each",
-    "entry_of",
-    "files_as_named",
-    "files_there",
-    "replaced_locations",
-    "require_not_fewer",
-    "there_under_other_names",
-    "with_old_locations",
-]
-
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 
 LIST_THREADS: Final = 16
-
 WHOLE_ETAG: Final = re.compile(r"[0-9a-f]{32}")
-
 PARTS_ETAG: Final = re.compile(r"[0-9a-f]{32}-\d+")  # S3's, of an upload in parts: a copy of it has the other kind
-
 Wanted = TypeVar("Wanted")
 
 
@@ -229,26 +211,16 @@ def check_each(
         except NotThereError as reason:
             return reason
 
-    with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="check") as pool:
-        answers = dict(zip(wanted, pool.map(checked, wanted), strict=True))
+    answers = dict(zip(wanted, many(checked, wanted, LIST_THREADS), strict=True))
     there = tuple(answer for answer in answers.values() if isinstance(answer, EntryPartition))
     return there, {values: str(answer) for values, answer in answers.items() if isinstance(answer, NotThereError)}
 
 
 def files_there(store: ObjectStore, history: History, values: PartitionValues, location: Location) -> EntryPartition:
-    """Return what lies at a location, having compared it with what the log knows of it.
+    """Return what lies at a location, having compared it with what the log knows of it; else ``NotThereError``.
 
     Files of ours are counted and measured; those of other tools must be exactly the listed ones, by size and ETag.
-
-    Returns
-    -------
-    EntryPartition
-        The figures of the location; ``old_location`` and ``new_location`` are the caller's to set.
-
-    Raises
-    ------
-    NotThereError
-        Files are missing, changed or unknown.
+    ``old_location`` and ``new_location`` are the caller's to set.
     """
     if history.layout.is_placeholder(location):
         if location.place in history.deleted or list(files_read_at(store, history.layout, location)):
@@ -309,13 +281,7 @@ def _is_clear(values: PartitionValues, types: Sequence[str]) -> bool:
 
 
 def files_as_named(store: ObjectStore, layout: TableLayout, named: EntryPartition) -> EntryPartition:
-    """Return a partition of an entry, having counted and measured the files at its new location, which is ours.
-
-    Raises
-    ------
-    NotThereError
-        Files are missing or changed.
-    """
+    """Return a partition of an entry whose files at its new location are all there, else ``NotThereError``."""
     location = Location.parse(named.new_location or "")
     found = list(files_read_at(store, layout, location))
     if (len(found), sum(one.size_bytes for one in found)) != (named.files, named.bytes):
@@ -324,14 +290,9 @@ def files_as_named(store: ObjectStore, layout: TableLayout, named: EntryPartitio
 
 
 def require_not_fewer(store: ObjectStore, layout: TableLayout, named: EntryPartition) -> EntryPartition:
-    """Return a partition of an entry that readers may be pointed at again: at its new location no file is missing.
+    """Return a partition of an entry if no file is missing at its new location; else ``NotThereError``.
 
     More files are another tool's, which readers saw there as well; where it has replaced ours, nobody can tell.
-
-    Raises
-    ------
-    NotThereError
-        Files are missing.
     """
     location = Location.parse(named.new_location or "")
     found = list(files_read_at(store, layout, location))

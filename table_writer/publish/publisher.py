@@ -1,9 +1,9 @@
-"""The order of a publish: look at the log and the metastore, claim an entry, switch, settle."""
+"""The order of a publish: look at the log and the metastore, claim an entry, switch, record the outcome."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,6 +15,7 @@ from table_writer.errors import (
     OutcomeUnknownError,
     PartitionExistsError,
     TableWriterError,
+    counted,
 )
 from table_writer.log.files import existing_values
 from table_writer.log.history import SlotRecord, written_ids
@@ -30,10 +31,7 @@ from table_writer.publish.entry import Replaced, entry_of, replaced_locations, w
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, outcome_unknown
 
-__all__ = ["Claims", "Published", "Publisher", "RepeatedError"]
-
 logger = logging.getLogger(__name__)
-
 BUILDING_MODES: Final = frozenset({WriteMode.APPEND, WriteMode.CREATE_PARTITIONS})  # on what is there, or is not
 EMPTY_MARKER: Final = "_EMPTY"  # readers pass over names that start with _
 
@@ -42,7 +40,7 @@ class Claims(Protocol):
     """Who owns the files of a write that is being published."""
 
     def __call__(self, entry: LogEntry) -> AbstractContextManager[Callable[[], None]]:
-        """Enter around the sending of the claim of an entry: from then on the log owns the files that it names.
+        """Enter around the sending of a claim: from then on the log owns the files that the entry names.
 
         The value is called when the claim was certainly lost.
         """
@@ -71,15 +69,7 @@ class _Look:
 
 
 class Publisher:
-    """Publishes staged files of one table.
-
-    Parameters
-    ----------
-    opened
-        The table.
-    copy_files
-        Copies the files that an append brings along.
-    """
+    """Publishes staged files of one table; ``copy_files`` copies those that an append brings along."""
 
     def __init__(self, opened: OpenTable, copy_files: CopyFiles) -> None:
         self._opened = opened
@@ -90,14 +80,7 @@ class Publisher:
     def publish(self, staged: WrittenFiles, claiming: Claims, *, is_shared: bool = False) -> Published:
         """Make readers see the staged files: all partitions at once, or none.
 
-        Parameters
-        ----------
-        staged
-            Files that no table points at.
-        claiming
-            Entered around the sending of a claim; from then on the log, not the caller, owns the files.
-        is_shared
-            The write was staged, so that other processes may publish it too.
+        ``claiming`` is entered around the sending of a claim. ``is_shared``: other processes may publish the write too.
 
         Raises
         ------
@@ -126,7 +109,7 @@ class Publisher:
             self._refuse_other_log(staged.plan, state)
             waiting_for = self._first_in_doubt(_placed(draft, carry_over), records, staged.plan)
             if waiting_for is not None:
-                self._settle_other(waiting_for, staged.plan, state)
+                self._resolve_other(waiting_for, staged.plan, state)
             elif look := self._look(staged.plan, replace(draft, version=state.newest + 1), carry_over, state):
                 deadline = Deadline(self._opened.config.publish_timeout_seconds)
                 with claiming(look.entry) as lost:
@@ -137,14 +120,9 @@ class Publisher:
             state = self._opened.log.read_state(listed_after=state.listed_after)
 
     def require_unpublished(self, plan: WritePlan) -> None:
-        """Find out whether another process has published a staged write; settle it first where that is in doubt.
+        """Raise ``RepeatedError`` if another process has published a staged write; first resolve one in doubt.
 
-        Raises
-        ------
-        RepeatedError
-            It was published.
-        OutcomeUnknownError
-            It is in doubt, and could not be settled.
+        Raises ``OutcomeUnknownError`` if it could not be resolved.
         """
         while True:
             state = self._opened.log.read_state(listed_after=plan.base_version)
@@ -154,12 +132,12 @@ class Publisher:
             doubtful = [entry.version for entry in own if plan.write_id in written_ids(plan.layout, entry)]
             if not doubtful:
                 return
-            self._settle_other(doubtful[0], plan, state)
+            self._resolve_other(doubtful[0], plan, state)
 
     def examine(self, staged: WrittenFiles) -> None:
         """Raise what :meth:`publish` would raise for what others have done since the plan; change nothing.
 
-        What is in doubt is passed over: a publish would wait for it.
+        Entries in doubt are passed over: a publish would wait for them.
         """
         state = self._opened.log.read_state(listed_after=0)
         records = self._unseen(staged.plan, state)
@@ -170,10 +148,10 @@ class Publisher:
         values = [one.values for one in staged.partitions]
         self._refuse_existing(staged.plan, self._opened.metastore.get_partitions(table, values))
 
-    def _settle_other(self, version: int, plan: WritePlan, state: LogState) -> None:
+    def _resolve_other(self, version: int, plan: WritePlan, state: LogState) -> None:
         entry = self._opened.log.read(version).entry
         try:
-            self._recovery.settle(version, self._table(plan), newest=state.newest)
+            self._recovery.resolve(version, self._table(plan), newest=state.newest)
         except TableWriterError as error:
             if plan.write_id in written_ids(plan.layout, entry):  # by another process: it may yet be seen
                 raise outcome_unknown(entry, error) from error
@@ -181,7 +159,7 @@ class Publisher:
                 raise
             raise MetastoreError(
                 f"version {version} of {plan.table.name}, left in doubt by another write of the same partitions, could"
-                f" not be settled: {error.message} Nothing of write {plan.write_id} was published.",
+                f" not be resolved: {error.message} Nothing of write {plan.write_id} was published.",
                 table=str(plan.table.name),
                 write_id=plan.write_id,
             ) from error
@@ -189,7 +167,7 @@ class Publisher:
     def _carry_out(self, look: _Look, plan: WritePlan, deadline: Deadline, state: LogState) -> Published:
         notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline)
         if not notes:
-            self._opened.log.remember_settled(replace(state, newest=look.entry.version, listed_after=plan.hint))
+            self._opened.log.save_checkpoint(replace(state, newest=look.entry.version, listed_after=plan.checkpoint))
         return Published(entry=look.entry, notes=look.notes + notes)
 
     def _draft(self, staged: WrittenFiles) -> LogEntry:
@@ -199,13 +177,13 @@ class Publisher:
     def _look(self, plan: WritePlan, draft: LogEntry, carry_over: CarryOver, state: LogState) -> _Look | None:
         """Read the table and the partitions again: the only look that a claim is based on.
 
-        ``None`` if an append has just copied files, or what a late call did was put right: the log may have grown.
+        ``None`` if an append has just copied files, or a late call was corrected: the log may have grown.
         """
         table = self._table(plan)
         draft = self._with_emptied(plan, draft, table)
         values = [partition.values for partition in draft.partitions]
         now = self._opened.metastore.get_partitions(table, values)
-        if plan.mode in BUILDING_MODES and self._recovery.put_right(table, values, now, state):
+        if plan.mode in BUILDING_MODES and self._recovery.correct(table, values, now, state):
             return None
         while True:
             self._refuse_existing(plan, now)
@@ -218,27 +196,20 @@ class Publisher:
             before, now = now, self._opened.metastore.get_partitions(table, values)
             if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
                 break
+        delete_after = datetime.now(UTC) + self._opened.retention
+        overtaken = (ReplacedLocation(location=str(one), delete_after=delete_after) for one in carry_over.unseen)
         placed = _placed(draft, carry_over).partitions
         partitions = tuple(with_old_locations(one, now, carry_over.carried) for one in placed)
         entry = replace(
-            draft,
-            created_at=datetime.now(UTC),
-            partitions=partitions,
-            replaced=(*replaced.locations, *self._left_over(carry_over)),
+            draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*replaced.locations, *overtaken)
         )
         return _Look(table, now, entry, replaced.notes)
-
-    def _left_over(self, carry_over: CarryOver) -> Iterator[ReplacedLocation]:
-        """Schedule the files of rounds that were overtaken, beside which others of the same round may be published."""
-        delete_after = datetime.now(UTC) + self._opened.retention
-        for location in carry_over.unseen:
-            yield ReplacedLocation(location=str(location), delete_after=delete_after)
 
     def _with_emptied(self, plan: WritePlan, draft: LogEntry, table: Table) -> LogEntry:
         """Add the partitions that the write replaces with nothing: they are dropped.
 
-        An unpartitioned table cannot be. It gets a directory without rows, which has to exist: Spark fails on one that
-        does not, hence the marker.
+        An unpartitioned table cannot be dropped. It gets a directory without rows, which has to exist, since Spark
+        fails on one that does not; hence the marker.
         """
         if plan.scope is no_partition:
             return draft
@@ -260,8 +231,9 @@ class Publisher:
         existing = existing_values(self._opened.store, plan.layout, now)
         if existing:
             raise PartitionExistsError(
-                f"{len(existing)} partition(s) of {plan.table.name} that write {plan.write_id} would create exist:"
-                f" {_shown(plan.table, existing)}. Nothing was published. Use append or overwrite_partitions for them.",
+                f"write {plan.write_id} would create what is there already, {counted(len(existing), 'partition')} of"
+                f" {plan.table.name}: {_shown(plan.table, existing)}. Nothing was published. Use append or"
+                " overwrite_partitions for them.",
                 table=str(plan.table.name),
                 write_id=plan.write_id,
             )
@@ -293,12 +265,12 @@ class Publisher:
         return table
 
     def _unseen(self, plan: WritePlan, state: LogState) -> Sequence[SlotRecord]:
-        """Read every entry that this write has not seen settled, as far as the log still has it."""
+        """Read every entry that this write did not see ended, as far as the log still has it."""
         unseen: set[int] = {*range(plan.base_version + 1, state.newest + 1), *plan.in_doubt, *state.in_doubt}
         return self._opened.log.read_history(replace(state, versions=state.versions & unseen)).records
 
     def _first_in_doubt(self, draft: LogEntry, records: Sequence[SlotRecord], plan: WritePlan) -> int | None:
-        """Compare with every entry this write has not seen settled; returns the oldest that must be settled first."""
+        """Compare with every entry this write did not see ended; returns the oldest that must be resolved first."""
         repeated = published_with_key(records, draft.idempotency_key) if draft.idempotency_key else None
         if repeated is not None:
             raise RepeatedError(repeated)
@@ -323,9 +295,9 @@ class Publisher:
     def _conflict(self, entry: LogEntry, draft: LogEntry, plan: WritePlan) -> ConflictError:
         both = (entry.partition_values & draft.partition_values) | plan.scope(entry.partition_values)
         return ConflictError(
-            f"{len(both)} partition(s) of {draft.table} that write {draft.write_id} wants to publish were published by"
-            f" write {entry.write_id} (version {entry.version}, {entry.writer.get('user', '?')}@"
-            f"{entry.writer.get('host', '?')}) after this write was planned at version {draft.base_version}:"
+            f"write {entry.write_id} (version {entry.version}, {entry.writer.get('user', '?')}@"
+            f"{entry.writer.get('host', '?')}) has published {counted(len(both), 'partition')} of {draft.table} that"
+            f" write {draft.write_id} wants to publish, after this write was planned at version {draft.base_version}:"
             f" {_shown(plan.table, both)}."
             " The other write stays, this one changed nothing; run it again if its rows should win.",
             table=draft.table,

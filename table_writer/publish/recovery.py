@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from table_writer.errors import ConflictError, MetastoreError, StorageError
+from table_writer.errors import ConflictError, MetastoreError, StorageError, counted
 from table_writer.log.files import written_placeholders
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.open_table import OpenTable
@@ -31,17 +31,14 @@ from table_writer.model.write import new_write_id
 from table_writer.publish.entry import check_each, require_not_fewer
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, states
 
-__all__ = ["Recovered", "Recovery", "Settled", "placements"]
-
 logger = logging.getLogger(__name__)
-
 FIRST_WAIT_SECONDS = 0.05
 LONGEST_WAIT_SECONDS = 5.0
-MOST_ROUNDS = 20  # of putting one partition right, which moves again meanwhile
+MOST_ROUNDS = 20  # of correcting one partition that moves again meanwhile
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Recovered:
+class RecoveredEntry:
     """An entry that was done again, or was found done."""
 
     version: int
@@ -52,23 +49,17 @@ class Recovered:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settled:
-    """The entries that were settled, and where each partition of the log is now."""
+class RecoveryResult:
+    """What was resolved and what was corrected, and where each partition of the log is now."""
 
-    recovered: tuple[Recovered, ...]
-    put_right: tuple[Recovered, ...]
+    resolved: tuple[RecoveredEntry, ...]
+    corrected: tuple[RecoveredEntry, ...]
     placed: Mapping[PartitionValues, Placement]
     taken: frozenset[PartitionValues]  # a late call took them to a placeholder, where another tool has written since
 
 
 class Recovery:
-    """Settles entries in doubt.
-
-    Parameters
-    ----------
-    opened
-        The table.
-    """
+    """Resolves entries in doubt: finds out how they ended, or carries them out."""
 
     def __init__(self, opened: OpenTable) -> None:
         self._opened = opened
@@ -77,8 +68,8 @@ class Recovery:
         self._layout = opened.layout
         self._claimed = ClaimedEntries(opened)
 
-    def settle(self, version: int, table: Table, *, newest: int) -> Recovered | None:
-        """Confirm an entry that has taken effect; else wait until it is settled, or recover it once its claim is over.
+    def resolve(self, version: int, table: Table, *, newest: int) -> RecoveredEntry | None:
+        """Confirm an entry that has taken effect; else wait until it has ended, or recover it once its claim is over.
 
         Returns when something changed: the caller reads the log again.
         """
@@ -104,17 +95,17 @@ class Recovery:
             return self._rebuild(record.entry, history, table)
         return self.recover(record, table, newest=newest)
 
-    def _rebuild(self, entry: LogEntry, history: History, table: Table) -> Recovered:
+    def _rebuild(self, entry: LogEntry, history: History, table: Table) -> RecoveredEntry:
         """Record an outcome that was lost. Nothing is switched: newer entries have been published over this one."""
         now = self._metastore.get_partitions(table, [one.values for one in entry.partitions])
         outcome, superseded = rebuilt_outcome(history, entry, locations(now))
         self._log.remember_recovery(entry.version)  # its claimant may have died with a call under way
-        settled = next((one.settled_by for one in history.records if one.entry.settles == entry.version), "")
-        self._log.settle(
-            entry.version, outcome, write_id=settled or entry.write_id, superseded=superseded, of=entry.write_id
+        recorded_by = next((one.recorded_by for one in history.records if one.entry.recovers == entry.version), "")
+        self._log.record_outcome(
+            entry.version, outcome, write_id=recorded_by or entry.write_id, superseded=superseded, of=entry.write_id
         )
         logger.warning("version=%d had lost its outcome; newer entries show: %s", entry.version, outcome.value)
-        return Recovered(
+        return RecoveredEntry(
             version=entry.version,
             recovered_as=entry.version,
             outcome=outcome,
@@ -125,8 +116,9 @@ class Recovery:
     def _has_taken_effect(self, entry: LogEntry, table: Table) -> bool:
         """Whether readers look at the files of a write in every partition: then its claimant has nothing left to send.
 
-        Only its own call points there. Not so the calls of a rollback, which another tool's may look like; a drop is a
-        call of its own, which may still come; and until somebody has looked after a recovery, an earlier call may have.
+        Only its own call points there. A rollback's calls prove nothing, since another tool's may look like them. Nor
+        does a drop, a call of its own that may still come. And until somebody has looked after a recovery, an earlier
+        call may have done it.
         """
         targets = [one.new_location and Location.parse(one.new_location) for one in entry.partitions]
         if entry.operation is not Operation.WRITE or not all(
@@ -142,31 +134,22 @@ class Recovery:
             self._log.read_state(listed_after=entry.version).unverified
         )
 
-    def _confirm(self, entry: LogEntry) -> Recovered:
+    def _confirm(self, entry: LogEntry) -> RecoveredEntry:
         """Record the outcome in its claimant's place."""
-        outcome = self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
+        outcome = self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
         logger.warning("version=%d was in doubt, and readers see it: %s", entry.version, outcome.value)
-        return Recovered(
+        return RecoveredEntry(
             version=entry.version, recovered_as=entry.version, outcome=outcome, partitions=(), superseded=()
         )
 
     def recover(
         self, record: SlotRecord, table: Table, *, newest: int, behind: Sequence[EntryPartition] = ()
-    ) -> Recovered | None:
+    ) -> RecoveredEntry | None:
         """Do an entry again, partition by partition, as far as no other tool has been there.
 
-        Does nothing, and returns ``None``, when somebody else claims the next slot first.
-
-        Parameters
-        ----------
-        record
-            The entry: one in doubt, or the newest published one of partitions that a late call has put back.
-        table
-            Freshly read.
-        newest
-            The newest version when the log was read; the recover entry takes the slot after it.
-        behind
-            Only these partitions of the entry, with their present locations as the old ones.
+        ``record`` is an entry in doubt, or the newest published one of partitions that a late call has put back. Those
+        are ``behind``, with their present locations as the old ones; then only they are done again. The recover entry
+        takes the slot after ``newest``. Returns ``None`` if somebody else claims that slot first.
 
         Raises
         ------
@@ -184,24 +167,24 @@ class Recovery:
         found = self._states(claimed, now)
         superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
         if superseded:
-            logger.warning("version=%s superseded by another tool, left alone: %s", claimed.settles, superseded)
+            logger.warning("version=%s superseded by another tool, left alone: %s", claimed.recovers, superseded)
         chosen = to_switch(found)
         todo = tuple(partition for partition in claimed.partitions if partition.values in chosen)
         lost = self._lost_files(todo, found)
         if lost:
-            logger.warning("version=%s is given up, its files are not there: %s", claimed.settles, lost)
+            logger.warning("version=%s is given up, its files are not there: %s", claimed.recovers, lost)
             undone = {values for values, state in found.items() if state is not PartitionState.DONE}
-            return self._settle(record.entry, claimed, (), tuple(sorted(undone)))
+            return self._record_outcome(record.entry, claimed, (), tuple(sorted(undone)))
         if todo:
             present = {p.values: now[p.values] for p in todo if p.values in now}
             left_to_do = self._claimed.switch(table, replace(claimed, partitions=todo), present, deadline)
             if left_to_do:
                 raise MetastoreError(
-                    f"version {record.entry.version} of {claimed.table} is only half settled: {left_to_do[0]}",
+                    f"version {record.entry.version} of {claimed.table} is only half recovered: {left_to_do[0]}",
                     table=claimed.table,
                     write_id=claimed.write_id,
                 )
-        return self._settle(record.entry, claimed, tuple(partition.values for partition in todo), superseded)
+        return self._record_outcome(record.entry, claimed, tuple(partition.values for partition in todo), superseded)
 
     def _again(self, original: LogEntry, version: int, behind: Sequence[EntryPartition]) -> LogEntry:
         """Return the recover entry. What it replaces stays for as long as the original has scheduled, from now on."""
@@ -215,7 +198,7 @@ class Recovery:
             operation=Operation.RECOVER,
             created_at=created_at,
             base_version=version - 1,
-            settles=original.version,
+            recovers=original.version,
             recovered_write_id=original.recovered_write_id or original.write_id,
             rollback_to=None,
             publish_timeout_seconds=self._opened.config.publish_timeout_seconds,
@@ -225,22 +208,22 @@ class Recovery:
             writer=self._opened.identity,
         )
 
-    def _settle(
+    def _record_outcome(
         self,
         original: LogEntry,
         claimed: LogEntry,
         switched: tuple[PartitionValues, ...],
         superseded: tuple[PartitionValues, ...],
-    ) -> Recovered:
-        """Record the outcome, the original's first: then the recover entry is there to tell of it if we die between."""
+    ) -> RecoveredEntry:
+        """Record the outcome, the original's first: the recover entry is there to tell of it if we die in between."""
         nothing_done = bool(superseded) and len(superseded) == len(claimed.partitions)
         outcome = Outcome.ABANDONED if nothing_done else Outcome.PUBLISHED
         for entry in (original, claimed):
-            self._log.settle(
+            self._log.record_outcome(
                 entry.version, outcome, write_id=claimed.write_id, superseded=superseded, of=entry.write_id
             )
         logger.warning("version=%d recovered as version=%d: %s", original.version, claimed.version, outcome.value)
-        return Recovered(
+        return RecoveredEntry(
             version=original.version,
             recovered_as=claimed.version,
             outcome=outcome,
@@ -248,33 +231,33 @@ class Recovery:
             superseded=superseded,
         )
 
-    def settle_all(self, table: Table) -> Settled:
-        """Settle what is in doubt, and put right what the metastore has applied late, until nothing is left."""
-        done: list[Recovered] = []
-        put_right: list[Recovered] = []
-        rounds: Counter[PartitionValues] = Counter()  # a metastore that was set back has many versions to put right
+    def resolve_all(self, table: Table) -> RecoveryResult:
+        """Resolve what is in doubt, and correct what the metastore has applied late, until nothing is left."""
+        done: list[RecoveredEntry] = []
+        corrected: list[RecoveredEntry] = []
+        rounds: Counter[PartitionValues] = Counter()  # a metastore that was set back has many versions to correct
         while max(rounds.values(), default=0) < MOST_ROUNDS:
-            history, recovered = self.settled_history(table)
+            history, recovered = self.resolved_history(table)
             done += recovered
             placed, taken, again = self._verify(table, history)
             if again is None:
-                return Settled(recovered=tuple(done), put_right=tuple(put_right), placed=placed, taken=taken)
-            put_right += again
+                return RecoveryResult(resolved=tuple(done), corrected=tuple(corrected), placed=placed, taken=taken)
+            corrected += again
             rounds.update((again[0].partitions if again else ()) or list(placed))  # of a mapping it would add values
         raise MetastoreError(
-            f"partitions of {table.name} were put right {MOST_ROUNDS} times, and are elsewhere again: another tool"
+            f"partitions of {table.name} were corrected {MOST_ROUNDS} times, and are elsewhere again: another tool"
             " moves them. Stop it, and call again.",
             table=str(table.name),
         )
 
-    def put_right(self, table: Table, values: Collection[PartitionValues], now: PartitionsNow, state: LogState) -> bool:
-        """Put right what a late call has done to partitions that somebody is about to build on.
+    def correct(self, table: Table, values: Collection[PartitionValues], now: PartitionsNow, state: LogState) -> bool:
+        """Correct what a late call has done to partitions that somebody is about to build on.
 
         Returns whether the caller has to look again. Costs nothing without a recovery: no call of this library was left
-        unanswered. After one, these partitions are compared with the newest published entries; and as soon as no call
-        can come any more, all of the log's, once, whoever comes first. An unpartitioned table is compared with the
-        newest entry always: any ALTER TABLE that was read before a publish and written after it takes the old location
-        back.
+        unanswered then. After one, these partitions are compared with the newest published entries; and all of the
+        log's once, by whoever comes first when no call can come late any more. An unpartitioned table is always
+        compared with the newest entry: any ALTER TABLE that was read before a publish and written after it takes the
+        old location back.
         """
         moved = () in now and not self._is_where_published(now[()], state.newest)
         if not moved and not state.unverified:
@@ -286,15 +269,16 @@ class Recovery:
         placed, taken = self._placed(history, [one for one in values if one in history.current], now)
         if taken:
             raise ConflictError(
-                f"another tool has written to {len(taken)} partition(s) of {table.name} at {here[min(taken)]}, to"
-                " which a call that came late had taken them: readers see its rows, and not those that were published."
-                " Nothing was published. Keep its files elsewhere, point the partitions back with ALTER TABLE ..."
-                " PARTITION ... SET LOCATION, and write its rows as well; or replace them with overwrite_partitions.",
+                f"another tool has written to {counted(len(taken), 'partition')} of {table.name} at"
+                f" {here[min(taken)]}, to which a call that came late had taken them: readers see its rows, and not"
+                " those that were published. Nothing was published. Keep its files elsewhere, point the partitions"
+                " back with ALTER TABLE ... PARTITION ... SET LOCATION, and write its rows as well; or replace them"
+                " with overwrite_partitions.",
                 table=str(table.name),
             )
         if Placement.BEHIND not in placed.values():
             return False
-        self._put_right(table, history, placed, now)
+        self._correct(table, history, placed, now)
         return True
 
     def _placed(
@@ -302,7 +286,7 @@ class Recovery:
     ) -> tuple[dict[PartitionValues, Placement], frozenset[PartitionValues]]:
         """Compare partitions with the log; also return those at a placeholder to which another tool has written.
 
-        These are left alone: its rows are nowhere else.
+        These are left alone: the tool's rows are nowhere else.
         """
         here = locations(now)
         placed = {one: history.placement(one, here.get(one)) for one in wanted}
@@ -315,17 +299,16 @@ class Recovery:
 
     def _verify(
         self, table: Table, history: History
-    ) -> tuple[Mapping[PartitionValues, Placement], frozenset[PartitionValues], list[Recovered] | None]:
-        """Compare all partitions of the log with the metastore; returns where they are, and what was put right.
+    ) -> tuple[Mapping[PartitionValues, Placement], frozenset[PartitionValues], list[RecoveredEntry] | None]:
+        """Compare all partitions of the log with the metastore; returns where they are, and what was corrected.
 
-        In between are those that are left alone: at a placeholder to which another tool has written.
-
-        ``None`` instead: nothing was behind. If no call can come late any more, nobody has to look again.
+        In between it returns those that are left alone: at a placeholder to which another tool has written. ``None`` in
+        place of the corrections: nothing was behind. If no call can come late any more, nobody has to look again.
         """
         now = self._metastore.get_partitions(table, sorted(history.current))
         placed, taken = self._placed(history, history.current, now)
         if Placement.BEHIND in placed.values():
-            again = self._put_right(table, history, placed, now)
+            again = self._correct(table, history, placed, now)
             return placed, taken, [again] if again else []
         if not taken and self._can_verify(history):
             self._log.forget_recoveries(history.unverified or ())
@@ -345,31 +328,31 @@ class Recovery:
                 return Location.parse(whole_table.location).same_place(Location.parse(partitions[0].new_location))
         return True
 
-    def settled_history(self, table: Table) -> tuple[History, tuple[Recovered, ...]]:
-        """Settle every publish in doubt, oldest first, and return the log as it is then, with what was done."""
-        done: list[Recovered] = []
+    def resolved_history(self, table: Table) -> tuple[History, tuple[RecoveredEntry, ...]]:
+        """Resolve every publish in doubt, oldest first, and return the log as it is then, with what was done."""
+        done: list[RecoveredEntry] = []
         history = self._log.read_history()
         while history.publishes_in_doubt:
             oldest = history.publishes_in_doubt[0].entry.version
-            recovered = self.settle(oldest, table, newest=history.newest)
+            recovered = self.resolve(oldest, table, newest=history.newest)
             done += [recovered] if recovered else []
             history = self._log.read_history()
         return history, tuple(done)
 
     def history_for(self, table: Table, *, dry_run: bool) -> tuple[History, tuple[str, ...]]:
-        """Return the log with nothing in doubt, and what was settled for that; a dry run settles nothing."""
+        """Return the log with nothing in doubt, and what was resolved for that; a dry run resolves nothing."""
         if not dry_run:
-            history, done = self.settled_history(table)
+            history, done = self.resolved_history(table)
             return history, tuple(f"version {one.version} was in doubt: {one.outcome.value} now" for one in done)
         history = self._log.read_history()
         versions = [record.entry.version for record in history.publishes_in_doubt]
         return history, tuple(
-            f"version {one} is in doubt: settling it comes first, and may change this" for one in versions
+            f"version {one} is in doubt: resolving it comes first, and may change this" for one in versions
         )
 
-    def _put_right(
+    def _correct(
         self, table: Table, history: History, placed: Mapping[PartitionValues, Placement], now: PartitionsNow
-    ) -> Recovered | None:
+    ) -> RecoveredEntry | None:
         """Undo a call that the metastore applied late: point partitions to where the newest published entry has them.
 
         One entry at a time is done again; the caller reads the log and calls again until nothing is behind.
@@ -385,9 +368,9 @@ class Recovery:
         lost = self._lost_files(behind[oldest], dict.fromkeys(placed, PartitionState.BEFORE))
         if lost:
             raise StorageError(
-                f"{len(lost)} partition(s) of {table.name} are not where version {oldest} has published them, and"
-                f" cannot be put back: {min(lost.values())}. Nothing was changed. Bring the files back from older"
-                f" versions of the bucket's objects; or replace the partitions with overwrite_partitions.",
+                f"where version {oldest} has published rows of {table.name}, {counted(len(lost), 'partition')} cannot"
+                f" be put back: {min(lost.values())}. Nothing was changed. Bring the files back from older versions of"
+                " the bucket's objects; or replace the partitions with overwrite_partitions.",
                 table=str(table.name),
             )
         return self.recover(self._log.read(oldest), table, newest=history.newest, behind=behind[oldest])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, counted
 from table_writer.log.files import files_read_at
 from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable
@@ -30,8 +30,6 @@ from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, locations
 from table_writer.storage.object_store import ObjectStore
 
-__all__ = ["Restore", "Restored", "adopt", "refuse_new_files"]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Restored:
@@ -45,13 +43,7 @@ class Restored:
 
 
 class Restore:
-    """Rebuilds partitions of one table from its log.
-
-    Parameters
-    ----------
-    opened
-        The table.
-    """
+    """Rebuilds partitions of one table from its log."""
 
     def __init__(self, opened: OpenTable) -> None:
         self._opened = opened
@@ -59,28 +51,14 @@ class Restore:
         self._recovery = Recovery(opened)
 
     def run(self, table: Table, chosen: Collection[PartitionValues] | None, *, dry_run: bool) -> Restored:
-        """Add all missing partitions at their newest published locations, in one metastore call.
+        """Add all missing partitions, or the chosen ones, at their newest published locations, in one metastore call.
 
-        An unpartitioned table that was made again is pointed at its rows.
-
-        Parameters
-        ----------
-        table
-            Freshly read.
-        chosen
-            Only these partitions; ``None``: all that the log knows.
-        dry_run
-            Check everything and change nothing.
-
-        Raises
-        ------
-        OutcomeUnknownError, MetastoreError, StorageError
-            As for a write.
+        An unpartitioned table that was made again is pointed at its rows. Raises as a write does.
         """
-        settled: tuple[str, ...] = ()
+        resolved: tuple[str, ...] = ()
         while True:
             history, notes = self._recovery.history_for(table, dry_run=dry_run)
-            settled += notes
+            resolved += notes
             wanted = {
                 values: placed.partition.new_location
                 for values, placed in sorted(history.current.items())
@@ -99,7 +77,7 @@ class Restore:
                 partitions=partitions,
                 not_there=not_there | unsure,
                 present_count=len(now) - len(lost),
-                notes=settled,
+                notes=resolved,
             )
             if dry_run or not partitions:
                 return found
@@ -109,7 +87,7 @@ class Restore:
             deadline = Deadline(self._opened.config.publish_timeout_seconds)
             if self._claimed.claim(entry):
                 notes = self._claimed.carry_out(table, entry, lost, deadline)
-                return replace(found, version=entry.version, notes=settled + notes)
+                return replace(found, version=entry.version, notes=resolved + notes)
 
     def _was_made_again(self, values: PartitionValues, now: Partition) -> bool:
         """Whether this is an unpartitioned table, back at its root: made again it exists, without its rows."""
@@ -155,7 +133,7 @@ def _require_known(chosen: Collection[PartitionValues] | None, history: History,
 
 
 def _perhaps_dropped(history: History, missing: Iterable[PartitionValues]) -> dict[PartitionValues, str]:
-    """Return the partitions that a lost entry may have dropped or replaced: added, they would show rows again."""
+    """Return the partitions that a lost entry may have dropped or replaced: if added, they would show rows again."""
     after = {values: history.lost_after(history.current[values].version) for values in missing}
     return {
         values: f"version {lost}, which is lost, may have dropped or replaced it: name it if it is to be added"
@@ -169,14 +147,9 @@ def adopt(opened: OpenTable, *, accept_loss: bool = False) -> None:
 
     An unpartitioned table is pointed at the location of the newest published entry, if its files are there and nobody
     has written where the table is now. A partitioned one that was created again, and has none of its partitions, gets
-    them as by a restore; if it has some, the others may have been dropped on purpose: that is for a person to say.
-    ``accept_loss`` says so.
-
-    Raises
-    ------
-    InvalidInputError
-        Whose rows readers would see cannot be told, or the files are those of another table that exists; nothing
-        changed.
+    them as by a restore. If it has some, the others may have been dropped on purpose: ``accept_loss`` says so. Raises
+    ``InvalidInputError``, with nothing changed, if it cannot be told whose rows readers would see, or if the files are
+    those of another table that exists.
     """
     table, owner = opened.table, opened.owner
     layout = opened.layout if table.partition_columns else home_of(opened.store, opened.layout, table)
@@ -213,7 +186,7 @@ def _refuse_files_of_another(opened: OpenTable, layout: TableLayout, found: Owne
 
 
 def _restore_all_or_refuse(opened: OpenTable, table: Table) -> None:
-    """Add the partitions of a table that was created again: to a write they would be ones that somebody dropped."""
+    """Add the partitions of a table that was created again: a write would take them for dropped on purpose."""
     restore = Restore(opened)
     done = restore.run(table, None, dry_run=True)
     if done.present_count == 0 and done.partitions:
@@ -224,10 +197,10 @@ def _restore_all_or_refuse(opened: OpenTable, table: Table) -> None:
     if missing:
         shown = ", ".join(shown_name(table, values) for values in missing[:5]) + (", …" if missing[5:] else "")
         raise InvalidInputError(
-            f"{len(missing)} partition(s) that the log of {table.name} knows are not in the metastore: {shown}. A write"
-            f" would take them for dropped, and forget their rows. Add them: `table-writer restore {table.name}`. Or if"
-            f" they were dropped on purpose, adopt the table without them: `table-writer adopt {table.name}"
-            " --accept-loss`; a restore before the next write still brings them back.",
+            f"the metastore lacks {counted(len(missing), 'partition')} that the log of {table.name} knows: {shown}. A"
+            " write would take them for dropped, and forget their rows. Add them: `table-writer restore"
+            f" {table.name}`. Or if they were dropped on purpose, adopt the table without them: `table-writer adopt"
+            f" {table.name} --accept-loss`; a restore before the next write still brings them back.",
             table=str(table.name),
         )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from table_writer.errors import ConflictError, InvalidInputError
+from table_writer.errors import ConflictError, InvalidInputError, counted
 from table_writer.log.history import History, StateThen
 from table_writer.log.open_table import OpenTable
 from table_writer.log.rules import Deadline
@@ -25,8 +25,6 @@ from table_writer.publish.entry import (
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations
 
-__all__ = ["Republished", "Rollback"]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Republished:
@@ -38,13 +36,7 @@ class Republished:
 
 
 class Rollback:
-    """Rolls partitions of one table back.
-
-    Parameters
-    ----------
-    opened
-        The table.
-    """
+    """Rolls partitions of one table back."""
 
     def __init__(self, opened: OpenTable) -> None:
         self._opened = opened
@@ -54,18 +46,9 @@ class Rollback:
     def run(
         self, table: Table, version: int, chosen: Collection[PartitionValues] | None, *, dry_run: bool
     ) -> Republished:
-        """Put partitions back to where they were after ``version``, in one metastore call.
+        """Put partitions, or only the chosen ones, back to where they were after ``version``, in one metastore call.
 
-        Parameters
-        ----------
-        table
-            Freshly read.
-        version
-            0 is the state before the first entry.
-        chosen
-            The partitions to put back; ``None``: all that changed since.
-        dry_run
-            Check everything and change nothing.
+        Version 0 is the state before the first entry.
 
         Raises
         ------
@@ -77,10 +60,10 @@ class Rollback:
             As for a write.
         """
         first: dict[PartitionValues, str | None] | None = None
-        settled: tuple[str, ...] = ()
+        resolved: tuple[str, ...] = ()
         while True:
             history, notes = self._recovery.history_for(table, dry_run=dry_run)
-            settled += notes
+            resolved += notes
             _require_version(history, version, table)
             _require_known(history, version, chosen, table)
             targets = _targets(history, version, chosen, table)
@@ -91,7 +74,7 @@ class Rollback:
             first = before
             partitions = self._checked(history, table, targets, now)
             if dry_run or not partitions:
-                return Republished(version=None, partitions=partitions, notes=settled)
+                return Republished(version=None, partitions=partitions, notes=resolved)
             entry = self._entry(history, table, version, partitions, now)
             checked, now = now, self._opened.metastore.get_partitions(table, list(targets))
             if locations(checked) != locations(now):
@@ -99,7 +82,7 @@ class Rollback:
             self._opened.log.remember_rollback(entry.version)
             deadline = Deadline(self._opened.config.publish_timeout_seconds)
             if self._claimed.claim(entry):
-                notes = settled + self._claimed.carry_out(table, entry, now, deadline)
+                notes = resolved + self._claimed.carry_out(table, entry, now, deadline)
                 return Republished(version=entry.version, partitions=partitions, notes=notes)
 
     def _checked(
@@ -130,8 +113,9 @@ class Rollback:
         if wrong:
             shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
             raise InvalidInputError(
-                f"{len(wrong)} of {len(targets)} partition(s) of {table.name} cannot be put back: {shown}. Nothing"
-                " changed. Run `table-writer recover` if a late call may be the reason, or name the other partitions.",
+                f"{len(wrong)} of {counted(len(targets), 'partition')} of {table.name} cannot be put back: {shown}."
+                " Nothing changed. Run `table-writer recover` if a late call may be the reason, or name the other"
+                " partitions.",
                 table=str(table.name),
             )
         before = locations(now)
@@ -186,10 +170,7 @@ def _moved(table: Table) -> ConflictError:
 def version_of(history: History, write_id: str, table: Table) -> int:
     """Return the version that made readers see a write first, though other entries of it may have been refused.
 
-    Raises
-    ------
-    InvalidInputError
-        Readers have never seen it, or it is not known whether they have, or this is no write's name.
+    Raises ``InvalidInputError`` if readers have not seen it, as far as is known, or if no write has this name.
     """
     published = history.publication(write_id)
     if published is not None:

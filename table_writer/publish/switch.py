@@ -14,6 +14,7 @@ from table_writer.errors import (
     PartitionMissingError,
     StorageError,
     TableWriterError,
+    counted,
 )
 from table_writer.log.files import written_placeholders
 from table_writer.log.open_table import OpenTable
@@ -33,28 +34,12 @@ from table_writer.model.table import (
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectStore
 
-__all__ = [
-    "ABANDON_SECONDS",
-    "ClaimedEntries",
-    "PartitionsNow",
-    "Switch",
-    "locations",
-    "new_parameters",
-    "outcome_unknown",
-    "stale_parameters",
-    "states",
-]
-
-
 logger = logging.getLogger(__name__)
-
 NO_FILES: Final = {"numFiles": "0", "numRows": "0", "totalSize": "0", "rawDataSize": "0"}
 """With its figures given, the metastore does not list an added location for them."""
 
-
 PartitionsNow = Mapping[PartitionValues, Partition]
 """Partitions as the metastore has just shown them; those that do not exist are absent."""
-
 
 COLUMN_STATISTICS: Final = "spark.sql.statistics.colStats."
 
@@ -62,7 +47,7 @@ STATISTICS: Final = frozenset(
     {"numRows", "rawDataSize", "spark.sql.statistics.numRows", "spark.sql.statistics.totalSize"}
 )
 
-ABANDON_SECONDS: Final = 5.0  # giving up is one put; with less time left, recovery settles the entry
+ABANDON_SECONDS: Final = 5.0  # giving up is one put; with less time left, recovery resolves the entry
 
 
 def locations(now: PartitionsNow) -> dict[PartitionValues, str]:
@@ -71,16 +56,9 @@ def locations(now: PartitionsNow) -> dict[PartitionValues, str]:
 
 
 class Switch:
-    """Carries out a claimed entry in the metastore.
+    """Carries out a claimed entry in the metastore, which must not retry calls that change something.
 
-    Parameters
-    ----------
-    metastore
-        Retries nothing that changes something.
-    store, layout
-        Of the table.
-    call_timeout_seconds
-        How long one call may take; no call is sent that could end after the claim's own timeout.
+    No call is sent that could end, after ``call_timeout_seconds``, after the claim's own timeout.
     """
 
     def __init__(
@@ -96,12 +74,8 @@ class Switch:
 
         Nothing replaced: one add. Otherwise one alter; partitions that do not exist are first added, each at a location
         of its own without files, so that no row appears before the alter. Those that shall not exist are emptied in the
-        same alter and dropped afterwards.
-
-        Returns
-        -------
-        tuple of str
-            What is left to do: partitions without rows that could not be dropped yet. The entry must stay in doubt.
+        same alter and dropped afterwards. Returns what is left to do: partitions without rows that could not be dropped
+        yet. Then the entry must stay in doubt.
 
         Raises
         ------
@@ -121,7 +95,7 @@ class Switch:
                 added = [self._added(entry, partition) for partition in entry.partitions if _stays(partition)]
                 self._metastore.add_partitions(table, added, before_send=in_time)
         except MetastoreError as error:
-            self._settle(table, entry, error)
+            self._read_back(table, entry, error)
         return self._drop(table, entry, in_time)
 
     def _alter(self, table: Table, entry: LogEntry, now: PartitionsNow, in_time: Callable[[], None]) -> None:
@@ -154,14 +128,14 @@ class Switch:
         )
 
     def _target(self, wanted: EntryPartition, present: Partition, empty: str) -> str:
-        """Return where a partition goes; one that is to be gone stays at its placeholder: others may have written."""
+        """Return where a partition goes; one to be dropped stays at its placeholder: others may have written there."""
         is_empty = self._layout.is_placeholder(Location.parse(present.location))
         return wanted.new_location or (present.location if is_empty else empty)
 
     def _drop(self, table: Table, entry: LogEntry, in_time: Callable[[], None]) -> tuple[str, ...]:
-        """Drop what was emptied, if it is still empty. Readers see no rows there already: a failure is a note.
+        """Drop what was emptied, if it is still empty. Readers see no rows there already, so a failure is a note.
 
-        One to which another tool has written since has rows again, which are that tool's: it stays.
+        A partition to which another tool has written since has that tool's rows, and stays.
         """
         emptied = [partition.values for partition in entry.partitions if not _stays(partition)]
         try:
@@ -172,7 +146,7 @@ class Switch:
                     self._metastore.drop_partition(table, values, before_send=in_time)
         except (MetastoreError, StorageError) as error:
             logger.warning("write_id=%s emptied partitions were not dropped yet: %s", entry.write_id, error)
-            todo = f"{len(emptied)} partition(s) without rows are still to be dropped ({error.message});"
+            todo = f"{counted(len(emptied), 'partition')} without rows still to be dropped ({error.message});"
             return (f"{todo} `table-writer recover` does it.",)
         return ()
 
@@ -200,7 +174,7 @@ class Switch:
                 write_id=entry.write_id,
             )
 
-    def _settle(self, table: Table, entry: LogEntry, error: MetastoreError) -> None:
+    def _read_back(self, table: Table, entry: LogEntry, error: MetastoreError) -> None:
         """Look whether a call that failed took effect after all."""
         try:
             now = self._metastore.get_partitions(table, [partition.values for partition in entry.partitions])
@@ -229,7 +203,7 @@ def outcome_unknown(entry: LogEntry, error: TableWriterError) -> OutcomeUnknownE
     """Return the error for an unknown outcome, with what to do."""
     return OutcomeUnknownError(
         f"it is not known whether write {entry.write_id} of {entry.table} was published (version {entry.version}):"
-        f" {error.message} Do not retry and do not delete anything; its files are kept. To settle it, run"
+        f" {error.message} Do not retry and do not delete anything; its files are kept. To resolve it, run"
         f" `table-writer recover {entry.table}` or TableWriter(spark).recover({entry.table!r}); the next write of these"
         f" partitions would do so too, once {entry.publish_timeout_seconds:g} s have passed.",
         table=entry.table,
@@ -281,13 +255,7 @@ def stale_parameters(parameters: Mapping[str, str], new: Mapping[str, str]) -> f
 
 
 class ClaimedEntries:
-    """Carries claimed entries out.
-
-    Parameters
-    ----------
-    opened
-        The table.
-    """
+    """Claims entries, carries them out, and records how they ended."""
 
     def __init__(self, opened: OpenTable) -> None:
         self._log = opened.log
@@ -297,10 +265,8 @@ class ClaimedEntries:
     def claim(self, entry: LogEntry) -> bool:
         """Put the entry into its slot; ``False`` if somebody else was first.
 
-        Raises
-        ------
-        OutcomeUnknownError
-            The store did not answer: the claim may stand, and others will carry it out then.
+        Raises ``OutcomeUnknownError`` if the store did not answer: the claim may stand, and others will carry it out
+        then.
         """
         try:
             return self._log.claim(entry)
@@ -312,10 +278,7 @@ class ClaimedEntries:
     def carry_out(self, table: Table, entry: LogEntry, now: PartitionsNow, deadline: Deadline) -> tuple[str, ...]:
         """Make readers see what the entry says, and record that.
 
-        Returns
-        -------
-        tuple of str
-            What a person should know of steps that failed after readers had switched.
+        Returns what a person should know of steps that failed after readers had switched.
 
         Raises
         ------
@@ -325,7 +288,7 @@ class ClaimedEntries:
             The metastore refused; nothing changed, and the entry is on record as abandoned.
         """
         notes = self.switch(table, entry, now, deadline)
-        return notes or self._settle(entry)
+        return notes or self._record_published(entry)
 
     def switch(self, table: Table, entry: LogEntry, now: PartitionsNow, deadline: Deadline) -> tuple[str, ...]:
         """Do only the switch; the caller records the outcome, unless something is left to do."""
@@ -349,17 +312,17 @@ class ClaimedEntries:
             return False
         return record.outcome is Outcome.PUBLISHED and not record.superseded
 
-    def _settle(self, entry: LogEntry) -> tuple[str, ...]:
+    def _record_published(self, entry: LogEntry) -> tuple[str, ...]:
         """Record the outcome. Readers have switched already, so nothing that fails here is a failure of the write."""
         try:
-            self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
+            self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
         except TableWriterError as error:
             logger.warning("write_id=%s published, but its outcome was not recorded: %s", entry.write_id, error)
-            return (f"published, but the log could not record it ({error.message}); the next write settles it.",)
+            return (f"published, but the log could not record it ({error.message}); the next write resolves it.",)
         return ()
 
     def give_up(self, entry: LogEntry, deadline: Deadline, refusal: TableWriterError) -> None:
-        """After a refusal, record that nothing was published: only while the claim is ours alone.
+        """After a refusal, record that nothing was published, but only while the claim is ours alone.
 
         Later, somebody may already be rolling the entry forward. For the same reason partitions that were added empty
         stay: a drop that arrives late would remove a partition that others have published since.
@@ -367,7 +330,9 @@ class ClaimedEntries:
         if not deadline.allows(ABANDON_SECONDS):
             raise outcome_unknown(entry, refusal) from refusal
         try:
-            stands = self._log.settle(entry.version, Outcome.ABANDONED, write_id=entry.write_id, of=entry.write_id)
+            stands = self._log.record_outcome(
+                entry.version, Outcome.ABANDONED, write_id=entry.write_id, of=entry.write_id
+            )
         except TableWriterError as failure:
             logger.warning("write_id=%s giving up failed: %s", entry.write_id, failure)
             raise outcome_unknown(entry, refusal) from refusal

@@ -126,8 +126,8 @@ class TaskCounter:
                 done += finished
             else:
                 self.over[job.jobId] = finished  # stages that were skipped have tasks, and none of them is ever done
-        settled = sum(self.over.values())
-        return self.counted(done + settled, total + settled)
+        ended = sum(self.over.values())
+        return self.counted(done + ended, total + ended)
 
 
 def _jobs(context: SparkContext, tag: str, known: Container[int] = ()) -> list[SparkJobInfo]:

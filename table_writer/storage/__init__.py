@@ -37,16 +37,5 @@ __all__ = [
 
 
 def open_store(settings: StoreSettings) -> ObjectStore:
-    """Open a store; for S3 this costs 100 to 200 ms, so keep one per process.
-
-    Raises
-    ------
-    InvalidInputError
-        There are no credentials for the bucket.
-
-    Examples
-    --------
-    >>> open_store(LocalSettings()).head("no/such/file") is None
-    True
-    """
+    """Open a store; for S3 this costs 100 to 200 ms, so keep one per process."""
     return S3Store(settings) if isinstance(settings, S3Settings) else LocalStore()

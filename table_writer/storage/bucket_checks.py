@@ -14,10 +14,7 @@ from table_writer.storage.s3_client import DENIED, error_code, http_status, stor
 if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import LifecycleRuleOutputTypeDef
 
-__all__ = ["LifecycleRule", "Versioning", "bucket_versioning", "incomplete_upload_rules"]
-
 Versioning = Literal["Enabled", "Suspended", "Unversioned"]
-
 NO_RULES: Final = "NoSuchLifecycleConfiguration"
 UNKNOWN_TO_STORE: Final = frozenset({"NotImplemented", "MethodNotAllowed", "UnsupportedOperation", "405", "501"})
 
@@ -35,25 +32,10 @@ class LifecycleRule:
 
 
 def incomplete_upload_rules(store: S3Store, prefix: str) -> tuple[LifecycleRule, ...] | None:
-    """Return the rules that abort pending uploads or expire objects, here or in a part of what is below the prefix.
+    """Return the rules that abort pending uploads or expire objects, below the prefix or around it.
 
-    Parameters
-    ----------
-    store
-        An open bucket.
-    prefix
-        The keys of interest, for example of a table: ``warehouse/orders/``.
-
-    Returns
-    -------
-    tuple of LifecycleRule or None
-        In the bucket's order; ``None`` when it can't be told: the credentials lack ``s3:GetLifecycleConfiguration``, or
-        the store does not know lifecycle rules.
-
-    Raises
-    ------
-    StorageError
-        The store failed.
+    They are in the bucket's order. ``None`` when it can't be told: the credentials lack
+    ``s3:GetLifecycleConfiguration``, or the store does not know lifecycle rules.
     """
     try:
         answer = store.client.get_bucket_lifecycle_configuration(Bucket=store.bucket)
@@ -72,11 +54,6 @@ def bucket_versioning(store: S3Store) -> Versioning | None:
 
     ``"Suspended"`` keeps the versions from before. ``None`` when it can't be told: the credentials lack
     ``s3:GetBucketVersioning``, or the store does not know versions.
-
-    Raises
-    ------
-    StorageError
-        The store failed.
     """
     try:
         return store.client.get_bucket_versioning(Bucket=store.bucket).get("Status", "Unversioned")

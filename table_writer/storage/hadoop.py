@@ -24,18 +24,6 @@ from table_writer.storage.settings import (
     StoreSettings,
 )
 
-__all__ = [
-    "HadoopValues",
-    "S3Overrides",
-    "bucket_values",
-    "committer_threads",
-    "credential_sources",
-    "part_bytes",
-    "settings_for",
-    "why_renamed",
-]
-
-
 AWS_ENDPOINT: Final = re.compile(r"https://s3(?:[.-](?!fips)([a-z0-9-]+))?\.amazonaws\.com(?:\.cn)?/?")
 SSE: Final[Mapping[str, Literal["AES256", "aws:kms", "aws:kms:dsse"]]] = {
     "AES256": "AES256",
@@ -66,7 +54,6 @@ ASSUMED_ROLE_DEFAULT_PROVIDERS: Final = (  # fs.s3a.assumed.role.credentials.pro
 )
 ASSUMED_ROLE: Final = f"{S3A}auth.AssumedRoleCredentialProvider"
 SESSION_DURATION_SECONDS: Final = 1800  # fs.s3a.assumed.role.session.duration: 30m
-
 Sources = tuple[CredentialSource, ...]
 PREFIX: Final = "fs.s3a."
 RENAMED: Final = {  # old name to new, as org.apache.hadoop.fs.s3a.S3AUtils reads both
@@ -116,21 +103,10 @@ NO_OVERRIDES: Final = S3Overrides()
 
 
 def settings_for(location: Location, hadoop: Mapping[str, str], overrides: S3Overrides = NO_OVERRIDES) -> StoreSettings:
-    """Return how to open the store of a location.
+    """Return how to open the store of a location; the ``overrides`` of the writer's config win.
 
-    Parameters
-    ----------
-    location
-        ``s3://``, ``s3a://``, ``s3n://`` or ``file:///``.
-    hadoop
-        Hadoop settings as ``Configuration.get`` returns them (``${…}`` expanded), without ``spark.hadoop.``.
-    overrides
-        What the writer's config says itself; it wins.
-
-    Raises
-    ------
-    InvalidInputError
-        The scheme is not supported, or a setting is one that this library can't honour.
+    ``hadoop`` has settings as ``Configuration.get`` returns them, ``${…}`` expanded and without ``spark.hadoop.``.
+    Raises ``InvalidInputError`` for a scheme that is not supported, or a setting that this library can't honour.
 
     Examples
     --------
@@ -260,10 +236,7 @@ def _proxy(values: HadoopValues) -> str:
 def credential_sources(values: HadoopValues) -> Sources:
     """Return the sources of ``fs.s3a.aws.credentials.provider`` in order; those without keys are left out.
 
-    Raises
-    ------
-    InvalidInputError
-        A class is not known here, or no source is left.
+    Raises ``InvalidInputError`` if a class is not known here, or no source is left.
     """
     names = _class_names(values.text("aws.credentials.provider")) or DEFAULT_PROVIDERS
     sources = tuple(source for name in names for source in _sources_of(name, values))
@@ -400,13 +373,7 @@ class HadoopValues:
         return int(match[1]) * SECONDS[match[2] or unit]
 
     def size_bytes(self, name: str) -> int | None:
-        """Return a size such as ``67108864`` or ``64M``.
-
-        Examples
-        --------
-        >>> HadoopValues({"multipart.size": "64M"}).size_bytes("multipart.size")
-        67108864
-        """
+        """Return a size such as ``67108864`` or ``64M``."""
         text = self.text(name).lower()
         if not text:
             return None

@@ -35,54 +35,27 @@ from table_writer.storage.object_store import (
     source_changed,
 )
 
-__all__ = ["COPY_RANGE", "CopyRange", "FileSystemClock", "LocalStore", "copy_contents"]
-
-
 UPLOADS: Final = ".uploads"
-
 UPLOAD_ID: Final = re.compile("[0-9a-f]{32}")
-
 DIRECTORY_ATTEMPTS: Final = 100
-
 NO_FILE: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-
 Fill = Callable[[BinaryIO], object]
-
 Install = Callable[[Path, Path], None]
-
 RANGE_BYTES: Final = 1024 * 1024 * 1024  # Linux copies at most 2 GiB a call
-
 CHUNK_BYTES: Final = 1024 * 1024
-
 CopyRange = Callable[[int, int, int, int, int], int]
-
 READ_AGAIN_SECONDS: Final = 60.0
-
 READ_ONLY: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
-def _copy_nothing(*_: int) -> int:
-    """Stand in where the system has no such call."""
-    return 0
-
-
-COPY_RANGE: Final[CopyRange] = getattr(os, "copy_file_range", _copy_nothing)
+COPY_RANGE: Final[CopyRange] = getattr(os, "copy_file_range", lambda *_: 0)  # not every system has the call
 
 
 def copy_contents(source: BinaryIO, target: BinaryIO, *, copy_range: CopyRange = COPY_RANGE) -> None:
     """Copy all bytes of an open file into an empty one.
 
-    The kernel copies, and where the file system can share blocks (XFS, Btrfs, NFS 4.2) it takes neither time nor
-    space. What it does not copy is read and written here: other systems, other devices, old kernels that stop early.
-
-    Parameters
-    ----------
-    source
-        Open for reading.
-    target
-        Open for writing, empty.
-    copy_range
-        ``os.copy_file_range``, or what stands in for it.
+    The kernel copies, and where the file system can share blocks (XFS, Btrfs, NFS 4.2) it takes neither time nor space.
+    What it does not copy is read and written here: other systems, other devices, old kernels that stop early.
     """
     copied = _in_kernel(source.fileno(), target.fileno(), copy_range)
     source.seek(copied)
@@ -102,15 +75,8 @@ class LocalStore:
     """The file system with the semantics of a bucket. Keys are absolute paths without the leading slash.
 
     Directories come and go with what is in them. Hadoop's ``.NAME.crc`` files go with their object, since a stale one
-    makes Hadoop refuse the file.
-
-    Parameters
-    ----------
-    clock
-        Seconds since the epoch, by the clock that sets the times of files: by default each file system is asked for its
-        own, since a shared one's is another machine's. Tests pass their own.
-    copy_range
-        How the kernel copies, ``os.copy_file_range`` where there is one; tests pass their own.
+    makes Hadoop refuse the file. ``clock`` is the one that sets the times of files, in seconds since the epoch: by
+    default each file system is asked for its own, since a shared one's is another machine's.
     """
 
     def __init__(self, *, clock: Callable[[], float] | None = None, copy_range: CopyRange = COPY_RANGE) -> None:
@@ -428,7 +394,7 @@ def _complete(directory: Path, files: Sequence[Path], path: Path) -> None:
         with whole.open("xb") as target:
             for file in files:
                 with file.open("rb") as source:
-                    shutil.copyfileobj(source, target, 1024 * 1024)
+                    shutil.copyfileobj(source, target, CHUNK_BYTES)
             _sync(target)
     _expose(whole, path, os.replace)
 
@@ -453,9 +419,8 @@ class FileSystemClock:
     """Tells the time of file systems, which on a shared one is another machine's.
 
     Each is asked once a minute; in between this machine's clock that nobody sets is added. The answer is never too
-    late, so nothing that a file is compared with seems older than it is.
-
-    Where nothing may be written, this machine's clock has to do: whoever may not write claims and deletes nothing.
+    late, so nothing that a file is compared with seems older than it is. Where nothing may be written, this machine's
+    clock has to do: whoever may not write claims and deletes nothing.
     """
 
     def __init__(self) -> None:

@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol, TypeVar
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
 from table_writer.model.process import PerProcess
 
-__all__ = [
-    "ObjectInfo",
-    "ObjectStore",
-    "RequestCounter",
-    "SourceChangedError",
-    "StoredObject",
-    "UploadInfo",
-    "is_hidden",
-    "visible_files",
-]
-
-
 MAX_GET_BYTES: Final = 256 * 2**20  # nothing that is read in one piece is longer
-
 PAGE_KEYS: Final = 1_000  # S3: keys in one page of a listing, and in one batch delete
-
 UNFINISHED: Final = "._COPYING_"  # what `hdfs dfs -put` has not finished yet
-
 PAST_OWN_KEYS: Final = "~"  # the last printable character of ASCII: all that this library writes sorts before it
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,13 +73,9 @@ class ObjectStore(Protocol):
     def put_if_absent(self, key: str, body: bytes) -> bool:
         """Store an object unless the key exists: exactly one of several racing callers gets ``True``.
 
-        A response that was lost and retried is settled by reading back: a body equal to ours counts as ours, so
-        callers put something of their own into it. After a ``StorageError`` it is open whether the object was stored.
-
-        Raises
-        ------
-        InvalidInputError
-            The store does not know conditional puts.
+        A response that was lost and retried is decided by reading back: a body equal to ours counts as ours, so callers
+        put something of their own into it. After a ``StorageError`` it is open whether the object was stored. Raises
+        ``InvalidInputError`` if the store does not know conditional puts.
         """
 
     def get(self, key: str) -> StoredObject | None:
@@ -114,8 +99,8 @@ class ObjectStore(Protocol):
     def list_directories(self, directory: str) -> Sequence[str]:
         """Return the names of the directories directly in a directory, which must end in ``/``.
 
-        Names have no slash and are in the order of UTF-8 bytes. A directory may be listed that holds no object: one
-        with nothing but marker keys, and on a file system an empty one.
+        Names have no slash and are in the order of UTF-8 bytes. A directory without objects may be listed: one with
+        nothing but marker keys, and on a file system an empty one.
         """
 
     def delete(self, keys: Sequence[str]) -> None:
@@ -124,13 +109,9 @@ class ObjectStore(Protocol):
     def copy(self, source: ObjectInfo, key: str) -> None:
         """Make an object with the bytes of another one of this store; no byte passes through the client.
 
-        The bytes are those of exactly the object that ``source`` shows, by its ETag and size. The new object exists
-        whole or not at all, and replaces what is there: repeating the call after a lost answer is safe.
-
-        Raises
-        ------
-        SourceChangedError
-            The source was replaced or deleted since ``source`` was listed.
+        The bytes are those of exactly the object that ``source`` shows, by its ETag and size; else
+        ``SourceChangedError``. The new object exists whole or not at all, and replaces what is there: repeating the
+        call is safe.
         """
 
     def create_upload(self, key: str) -> str:
@@ -142,23 +123,26 @@ class ObjectStore(Protocol):
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> None:
         """Make the object exist. Repeating it after a lost answer succeeds when the object is there with this size.
 
-        Raises
-        ------
-        StorageError
-            Also when the upload is gone; the message then names the usual causes.
+        Raises ``StorageError`` also when the upload is gone; the message then names the usual causes.
         """
 
     def abort_upload(self, key: str, upload_id: str) -> None:
         """Give up one pending upload; one that is not there any more is no error."""
 
     def list_uploads(self, prefix: str) -> Iterator[UploadInfo]:
-        """Iterate over pending uploads below the prefix, which must end in ``/``.
+        """Iterate over pending uploads below the prefix; without a ``/`` at its end it could match other writers'."""
 
-        Raises
-        ------
-        InvalidInputError
-            The prefix does not end in ``/``: it could match uploads of other writers.
-        """
+
+def many(do: Callable[[Item], Answer], items: Iterable[Item], threads: int) -> list[Answer]:
+    """Do something with each item, several at once, and return the answers in their order.
+
+    The first error is raised once what has begun has ended. A single item needs no thread.
+    """
+    todo = list(items)
+    if len(todo) < 2:
+        return [do(item) for item in todo]
+    with ThreadPoolExecutor(min(threads, len(todo)), thread_name_prefix="table_writer") as pool:
+        return list(pool.map(do, todo))
 
 
 def require_gettable(where: str, size_bytes: int) -> None:
@@ -205,15 +189,7 @@ def gone_upload_message(where: str) -> str:
 
 
 class RequestCounter:
-    """How many requests of each kind were sent; a forked process counts on from what there was.
-
-    Examples
-    --------
-    >>> counter = RequestCounter()
-    >>> counter.add("PutObject")
-    >>> dict(counter.counts())
-    {'PutObject': 1}
-    """
+    """How many requests of each kind were sent; a forked process counts on from what there was."""
 
     def __init__(self) -> None:
         self._lock = PerProcess(threading.Lock)
@@ -234,8 +210,8 @@ def is_hidden(name: str) -> bool:
     """Tell whether Spark passes over a file or directory of this name when it reads a table.
 
     Spark's rule, of ``HadoopFSUtils.shouldFilterOutPathName`` and ``PartitioningAwareFileIndex.isDataPath`` together:
-    Parquet's ``_metadata`` is listed, but never read for rows. Hive hides every ``_`` and ``.``; the one difference
-    is a partition column whose name starts with ``_``.
+    Parquet's ``_metadata`` is listed, but never read for rows. Hive hides every ``_`` and ``.``; the one difference is
+    a partition column whose name starts with ``_``.
 
     Examples
     --------
@@ -250,21 +226,8 @@ def visible_files(store: ObjectStore, location_key: str, *, beside: str = "") ->
 
     An object is left out when its name, or that of a directory between it and ``location_key``, is hidden
     (:func:`is_hidden`). What lies above, such as ``_table_writer/`` for locations of this library, does not matter.
-
-    Parameters
-    ----------
-    store
-        Where to list.
-    location_key
-        The directory; ends in ``/``.
-    beside
-        A directory to jump over, ends in ``/``: that of this library below a table's root, which may hold very many
-        objects. It costs one request at most.
-
-    Raises
-    ------
-    InvalidInputError
-        One of the two does not end in ``/``.
+    ``beside`` is a directory to jump over, with one request at most: that of this library below a table's root, which
+    may hold very many objects.
 
     Examples
     --------

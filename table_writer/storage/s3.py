@@ -42,42 +42,23 @@ from table_writer.storage.s3_client import (
 )
 from table_writer.storage.settings import S3Settings
 
-__all__ = ["BucketCopier", "S3Store", "delete_objects", "part_ranges"]
-
-
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import CompletedPartTypeDef
-
+    from mypy_boto3_s3.type_defs import CompletedPartTypeDef, ListObjectsV2OutputTypeDef, ObjectIdentifierTypeDef
 
 _logger = logging.getLogger(__name__)
-
 CLAIM_ATTEMPTS: Final = 5
-
 READ_ATTEMPTS: Final = 4
-
 PAUSE_SECONDS: Final = 0.2  # doubled with each attempt
-
-UNSETTLED: Final = frozenset({0, 409, 412, 500, 502, 503, 504})  # a put with such an answer (0: none) may be stored
+MAY_BE_STORED: Final = frozenset({0, 409, 412, 500, 502, 503, 504})  # a put with such an answer (0: none) may be stored
 
 
 class S3Store:
     """One bucket. Safe to use from several threads; not picklable: send the settings instead.
 
     Opening costs 100 to 200 ms (botocore reads its models), so keep one per process. A forked process makes a client of
-    its own at its first call.
-
-    Parameters
-    ----------
-    settings
-        Which bucket, and how to reach it.
-    sleep
-        Waits between attempts; tests pass their own.
-
-    Raises
-    ------
-    InvalidInputError
-        There are no credentials, or botocore refuses the settings.
+    its own at its first call. Raises ``InvalidInputError`` if there are no credentials, or botocore refuses the
+    settings.
     """
 
     def __init__(self, settings: S3Settings, *, sleep: Callable[[float], object] = time.sleep) -> None:
@@ -114,15 +95,7 @@ class S3Store:
             self.client.put_object(**self._bucket, Key=key, Body=body, **self._checksum(body), **self._write)
 
     def put_if_absent(self, key: str, body: bytes) -> bool:
-        """Store an object unless the key exists (``If-None-Match: *``).
-
-        After a :class:`StorageError` it is open whether the object was stored: read the key.
-
-        Raises
-        ------
-        InvalidInputError
-            The store does not know conditional puts.
-        """
+        """Store an object unless the key exists (``If-None-Match: *``)."""
         for attempt in range(CLAIM_ATTEMPTS):
             self._pause(attempt)
             try:
@@ -133,7 +106,7 @@ class S3Store:
                     raise self._no_conditional_puts() from error
                 failure = storage_error(error, self._settings.bucket, key)
                 failure.__cause__ = error
-                if http_status(error) not in UNSETTLED:
+                if http_status(error) not in MAY_BE_STORED:
                     raise failure from error
                 present = self.get(key)
                 if present is not None:
@@ -155,9 +128,7 @@ class S3Store:
             require_gettable(f"s3://{self._settings.bucket}/{key}", answer["ContentLength"])
             try:
                 body = answer["Body"].read()
-            except (
-                BotoCoreError
-            ) as error:  # the connection broke in the middle: botocore retries only up to the headers
+            except BotoCoreError as error:  # the connection broke in the middle; botocore retries only up to headers
                 failure = storage_error(error, self._settings.bucket, key)
                 failure.__cause__ = error
                 continue
@@ -215,25 +186,20 @@ class S3Store:
 
     def list_files(self, directory: str) -> Sequence[str]:
         """Return the keys directly in a directory: one request for 1,000 of them and of the directories beside them."""
-        keys: list[str] = []
-        with self._errors(directory):
-            pages = self.client.get_paginator("list_objects_v2").paginate(
-                **self._bucket, Prefix=require_directory(directory), Delimiter="/"
-            )
-            for page in pages:
-                keys += [item["Key"] for item in page.get("Contents", [])]
+        keys = [item["Key"] for page in self._level(directory) for item in page.get("Contents", [])]
         return [key for key in keys if not key.endswith("/")]
 
     def list_directories(self, directory: str) -> Sequence[str]:
         """Return the names of the directories directly in a directory: one request for 1,000 of them and of files."""
-        prefixes: list[str] = []
+        prefixes = [item["Prefix"] for page in self._level(directory) for item in page.get("CommonPrefixes", [])]
+        return sorted({one.removeprefix(directory)[:-1] for one in prefixes if one.startswith(directory)})
+
+    def _level(self, directory: str) -> Iterator[ListObjectsV2OutputTypeDef]:
+        """List what is directly in a directory, page by page."""
         with self._errors(directory):
-            pages = self.client.get_paginator("list_objects_v2").paginate(
+            yield from self.client.get_paginator("list_objects_v2").paginate(
                 **self._bucket, Prefix=require_directory(directory), Delimiter="/"
             )
-            for page in pages:
-                prefixes += [item["Prefix"] for item in page.get("CommonPrefixes", [])]
-        return sorted({one.removeprefix(directory)[:-1] for one in prefixes if one.startswith(directory)})
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects, 1,000 a request; a missing one is no error."""
@@ -371,15 +337,8 @@ def _completed(part: UploadedPart) -> CompletedPartTypeDef:
     return completed
 
 
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
-
-
 DELETE_ATTEMPTS: Final = 5
-
 TRANSIENT: Final = frozenset({"InternalError", "SlowDown", "ServiceUnavailable", "OperationAborted", "503", "500"})
-
 NOT_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0, section 2.2
 
 
@@ -422,18 +381,9 @@ def _delete_batch(
     return refused | unfinished
 
 
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
-
-    from table_writer.storage.settings import S3Settings
-
-
 MAX_PARTS: Final = 10_000  # S3: parts in one upload
-
 COPY_THREADS: Final = 4  # of one file; several files are copied at a time as well
-
 CHANGED: Final = frozenset({"PreconditionFailed", "412"})
-
 GONE: Final = frozenset({"NoSuchKey", "404"})  # a HEAD and some stores say it without a body
 
 

@@ -31,9 +31,6 @@ from botocore.exceptions import (
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.storage.settings import AssumedRole, CredentialSource, Profile, Provider, S3Settings, StaticKeys
 
-__all__ = ["error_code", "http_status", "make_client", "resolve", "storage_error", "translated", "write_arguments"]
-
-
 MACHINE_METHODS: Final = frozenset({"iam-role", "container-role"})
 COPY_PERMISSIONS: Final = "s3:PutObject (and s3:GetObject on the file that is copied)"
 PERMISSIONS: Final = {
@@ -88,23 +85,15 @@ UNANSWERED: Final[tuple[tuple[tuple[type[BotoCoreError], ...], str, str], ...]] 
     ((BotoCoreError,), "S3 failed", "Retry"),
 )
 
-
 if TYPE_CHECKING:
     from botocore.config import _S3Dict
     from mypy_boto3_s3 import S3Client
-
 
 DEFAULT_REGION: Final = "us-east-1"
 
 
 def make_client(settings: S3Settings) -> S3Client:
-    """Make a client with the first credentials that can be had.
-
-    Raises
-    ------
-    InvalidInputError
-        No credential source can provide, or botocore refuses the settings.
-    """
+    """Make a client with the first credentials that can be had."""
     region = settings.region or os.environ.get("AWS_REGION", "")
     try:
         session = botocore.session.Session()
@@ -176,12 +165,7 @@ def _sign_with_md5(request: AWSRequest, **_: object) -> None:
 def resolve(sources: Sequence[CredentialSource], *, bucket: str, region: str) -> Credentials | None:
     """Return the first credentials that can be had, ``None`` for anonymous access.
 
-    Raises
-    ------
-    InvalidInputError
-        No source can provide; the message lists what was tried.
-    StorageError
-        STS refused to hand out an assumed role.
+    Raises ``InvalidInputError``, with what was tried, if no source can provide; ``StorageError`` if STS refused a role.
     """
     tried = []
     for source in sources:

@@ -10,17 +10,6 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.location import without_login
 from table_writer.model.upload_spec import MAX_PART_BYTES, MIN_PART_BYTES
 
-__all__ = [
-    "AssumedRole",
-    "CredentialSource",
-    "LocalSettings",
-    "Profile",
-    "Provider",
-    "S3Settings",
-    "StaticKeys",
-    "StoreSettings",
-]
-
 MIB: Final = 2**20
 MAX_COPY_BYTES: Final = 5 * 1024 * MIB  # S3: CopyObject takes no more
 
@@ -120,11 +109,6 @@ class S3Settings:
         Up to this size a file is copied with one request; 5 GiB at most.
     copy_part_bytes
         Above it, so much with each request; 5 MiB to 5 GiB, more where a file would have over 10,000 parts.
-
-    Examples
-    --------
-    >>> S3Settings(bucket="mart", credentials=(StaticKeys(access_key="AKIA1", secret_key="hush"),)).credentials
-    (StaticKeys(),)
     """
 
     bucket: str

@@ -12,8 +12,8 @@ from table_writer.model.message import CommitMessage, CommitMessages
 from table_writer.model.table import partition_name
 from table_writer.model.upload_spec import UploadSpec
 from table_writer.progress import current
+from table_writer.spark.executors import prepare_executors
 from table_writer.spark.jobs import batches_of, run_interruptibly, translated
-from table_writer.spark.shipping import prepare_executors
 from table_writer.upload.task import MESSAGE_COLUMN, MESSAGE_SCHEMA, map_function
 
 __all__ = ["Uploader", "check_messages"]

@@ -14,8 +14,6 @@ from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo
 from table_writer.vacuum.due import InUse
 
-__all__ = ["DeadWrite", "Traces", "look_for_traces"]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeadWrite:
@@ -48,13 +46,13 @@ class Traces:
         return max(0.0, (self.now - upload.initiated_at).total_seconds())
 
     def leftover_uploads(self, history: History) -> tuple[UploadInfo, ...]:
-        """Return uploads that late attempts of settled writes have left: no claim of theirs is in doubt any more."""
-        settled = history.claimed_ids - history.ids_in_doubt - self.registered.keys()
-        return tuple(upload for write_id in sorted(settled) for upload in self.uploads.get(write_id, ()))
+        """Return uploads that late attempts of ended writes have left: no claim of theirs is in doubt any more."""
+        ended = history.claimed_ids - history.ids_in_doubt - self.registered.keys()
+        return tuple(upload for write_id in sorted(ended) for upload in self.uploads.get(write_id, ()))
 
     @property
     def staged_ids(self) -> frozenset[str]:
-        """Return the writes that wait to be published or discarded, and have not expired."""
+        """The writes that wait to be published or discarded, and have not expired."""
         return frozenset(key for key, one in self.registered.items() if one.is_staged and not one.is_dead(0.0))
 
     def stale_registrations(self, history: History, older_than_seconds: float) -> tuple[str, ...]:
@@ -115,8 +113,8 @@ class Traces:
 def look_for_traces(store: ObjectStore, layout: TableLayout) -> Traces:
     """Look at data and uploads first, at registrations afterwards.
 
-    A writer registers before its first upload. In this order a write whose traces were seen is registered at the
-    second look, or it has claimed an entry or discarded its files by then. The log is read after both.
+    A writer registers before its first upload. So a write whose traces were seen is registered at the second look, or
+    it has claimed an entry or discarded its files by then. The log is read after both.
     """
     write_ids = frozenset(filter(WRITE_ID.fullmatch, store.list_directories(layout.all_data.key)))
     uploads: dict[str, list[UploadInfo]] = {}

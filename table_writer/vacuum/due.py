@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -18,13 +17,9 @@ from table_writer.model.entry import ReplacedObject
 from table_writer.model.location import Location, Place, PlaceSet
 from table_writer.model.table import Partition, Table, TableName
 from table_writer.model.write import TableLayout
-from table_writer.storage.object_store import ObjectStore
-
-__all__ = ["SAFE_AGE", "Ages", "Due", "InUse", "Kept", "Others", "due", "in_use", "is_used", "may_go"]
-
+from table_writer.storage.object_store import ObjectStore, many
 
 SAFE_AGE: Final = timedelta(hours=24)  # calls in flight and running queries must find their files
-
 THREADS: Final = 16
 
 
@@ -41,7 +36,7 @@ class Ages:
     dead_write_seconds
         Since the last sign of life of a write.
     history_seconds
-        Since an entry was settled on which nothing depends any more.
+        Since an entry ended on which nothing depends any more.
     least_seconds
         Nothing that readers have seen goes earlier, whatever was scheduled.
     """
@@ -85,8 +80,8 @@ class Due:
 class InUse:
     """Where readers look, or may look.
 
-    Readers of the table root, where an unpartitioned table begins, do not look into this library's own directory: its
-    name starts with ``_``.
+    Readers of the table root, where an unpartitioned table begins, pass over this library's own directory: its name
+    starts with ``_``.
     """
 
     def __init__(self, layout: TableLayout, places: Collection[Place]) -> None:
@@ -109,7 +104,7 @@ class InUse:
 
 
 def in_use(history: History, partitions: Iterable[Partition]) -> InUse:
-    """Return where readers look or may look: by the metastore now, and by the log's newest and unsettled entries."""
+    """Return where readers look or may look: by the metastore now, and by newest entries and those in doubt."""
     live = set()
     for partition in partitions:
         try:
@@ -127,15 +122,7 @@ def due(history: History, used: InUse, ages: Ages, staged: Collection[str] = ())
 
     Deleted as a whole is only a directory of one write, or of one partition of one write. Where other tools wrote,
     exactly the listed objects are deleted, never below the directory of this library and never outside the root.
-
-    Parameters
-    ----------
-    history, used
-        The log, and :func:`in_use`.
-    ages
-        How long is enough.
-    staged
-        Writes that wait to be published, though an entry of theirs was abandoned.
+    ``staged`` are writes that wait to be published, though an entry of theirs was abandoned.
     """
     chosen: list[Left] = []
     kept: list[Kept] = []
@@ -146,7 +133,7 @@ def due(history: History, used: InUse, ages: Ages, staged: Collection[str] = ())
             hours = (wanted_seconds - left.age_seconds) / 3600
             kept.append(Kept(left.location, f"its retention lasts {hours:.1f} more hours"))
         elif is_used(used, left):
-            kept.append(Kept(left.location, "readers may look there: the metastore or an unsettled entry names it"))
+            kept.append(Kept(left.location, "readers may look there: the metastore, or an entry in doubt, names it"))
         elif write_id in staged:
             kept.append(Kept(left.location, "the write is staged, and has not expired"))
         elif write_id is not None or (left.objects and history.layout.root.contains(left.location)):
@@ -178,7 +165,7 @@ def may_go(history: History, location: Location, found: ReplacedObject) -> bool:
 class Others:
     """The other tables of a metastore, and the roots of other tables that the store shows.
 
-    Not seen is a *partition* that somebody has pointed below this root by hand, while its table lies elsewhere: that
+    A *partition* that somebody has pointed below this root by hand, while its table lies elsewhere, is not seen: that
     would take all partitions of all tables.
     """
 
@@ -202,9 +189,8 @@ class Others:
         """Say why locations of other tools stay: one request for each directory that holds a listed file."""
         foreign = [left for left in locations if left.objects]
         directories = {one for left in foreign for found in left.objects for one in self._above(found.key)}
-        with ThreadPoolExecutor(THREADS, thread_name_prefix="vacuum-look") as pool:
-            answers = zip(directories, pool.map(partial(self._why_root, store), directories), strict=True)
-            roots = {directory: why for directory, why in answers if why}
+        answers = zip(directories, many(partial(self._why_root, store), directories, THREADS), strict=True)
+        roots = {directory: why for directory, why in answers if why}
         found = ((left.location.place, self._reason(left, roots)) for left in foreign)
         return {place: reason for place, reason in found if reason}
 

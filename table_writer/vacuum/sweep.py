@@ -1,34 +1,29 @@
-"""The order of a vacuum: look, decide, claim, look again, delete, settle. No other code deletes what was published."""
+"""The order of a vacuum: look, decide, claim, look again, delete, record. No other code deletes what was published."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
 from table_writer.errors import ConflictError, MetastoreError, TableWriterError
-from table_writer.log.files import files_at
+from table_writer.log.files import abort_uploads, batches, delete_keys, files_at
 from table_writer.log.history import History, Left, Placement
 from table_writer.log.open_table import OpenTable
 from table_writer.log.registration import check_keys
-from table_writer.log.removal import abort_uploads, batches, delete_keys
 from table_writer.log.rules import Deadline, claim_is_over
 from table_writer.model.entry import DISCARD, DeletedLocation, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.process import boot_seconds
 from table_writer.model.table import Partition, PartitionValues, Table
 from table_writer.model.write import new_write_id
-from table_writer.storage.object_store import ObjectInfo, UploadInfo
+from table_writer.storage.object_store import ObjectInfo, UploadInfo, many
 from table_writer.vacuum.dead_writes import DeadWrite, look_for_traces
 from table_writer.vacuum.due import Ages, Due, InUse, Kept, Others, due, in_use, is_used, may_go
 
-__all__ = ["FoundLocation", "Vacuum", "Vacuumed"]
-
 logger = logging.getLogger(__name__)
-
 THREADS: Final = 16
 LOCATIONS_AT_ONCE: Final = 64
 READ_AT_MOST: Final = 16  # partitions, for each location deleted: a look at the metastore reads all that the table has
@@ -62,15 +57,7 @@ class Vacuumed:
 
 
 class Vacuum:
-    """Vacuums one table.
-
-    Parameters
-    ----------
-    opened
-        The table.
-    clock
-        Seconds that only grow; a double in tests.
-    """
+    """Vacuums one table."""
 
     def __init__(self, opened: OpenTable, *, clock: Callable[[], float] = boot_seconds) -> None:
         self._opened = opened
@@ -82,22 +69,7 @@ class Vacuum:
         self._others: Others | None = None
 
     def run(self, table: Table, ages: Ages, *, dry_run: bool) -> Vacuumed:
-        """Delete what is old enough.
-
-        Parameters
-        ----------
-        table
-            Freshly read.
-        ages
-            How old is enough.
-        dry_run
-            Return what would be deleted, and delete nothing.
-
-        Returns
-        -------
-        Vacuumed
-            With ``failures`` for what could not be deleted; the next vacuum takes it over.
-        """
+        """Delete what is old enough; the next vacuum takes over what is among the ``failures``."""
         while True:
             traces = look_for_traces(self._store, self._layout)
             history = self._log.read_history()
@@ -148,23 +120,9 @@ class Vacuum:
     def give_up(self, table: Table, write_id: str, *, base_version: int = 0, dry_run: bool) -> Vacuumed:
         """Delete all of one write that was never published, once a claim keeps its publishers from publishing it.
 
-        One that has claimed an entry, which was abandoned, is kept for its retention, as every write that ever claimed.
-
-        Parameters
-        ----------
-        table
-            Freshly read.
-        write_id
-            A staged write.
-        base_version
-            At which it was planned: older entries do not name it, and are not read.
-        dry_run
-            Return what would be deleted, and delete nothing.
-
-        Raises
-        ------
-        ConflictError
-            It has claimed an entry: it is published, or will be.
+        A write that had claimed an entry, which was abandoned, stays for its retention, as every write that ever
+        claimed. Entries older than ``base_version`` do not name it, and are not read. Raises ``ConflictError`` if it is
+        published, or will be.
         """
         data = self._layout.data(write_id)
         while True:
@@ -252,8 +210,7 @@ class Vacuum:
             )
             return FoundLocation(left, tuple(unchanged))
 
-        with ThreadPoolExecutor(THREADS, thread_name_prefix="vacuum-list") as pool:
-            return tuple(pool.map(look, locations))
+        return tuple(many(look, locations, THREADS))
 
     def _deletes(self, plan: Vacuumed) -> tuple[DeletedLocation, ...]:
         replaced = (
@@ -286,9 +243,9 @@ class Vacuum:
     ) -> Vacuumed:
         """Delete what the claimed entry names, a few locations at a time, each looked at again just before.
 
-        One look serves several groups of locations while it is fresh: in a large table it costs more than they do.
-        What is in use by then is spared. After the claim's time nothing more is deleted: a process that was paused for
-        long does not know what has happened since.
+        One look serves several groups of locations while it is fresh: in a large table it costs more than they do. What
+        is in use by then is spared. After the claim's time nothing more is deleted: a process that was paused for long
+        does not know what has happened since.
         """
         logger.info("write_id=%s version=%d vacuums %s", entry.write_id, entry.version, table.name)
         done: list[FoundLocation] = []
@@ -319,7 +276,7 @@ class Vacuum:
         if not deadline.allows(CHUNK_SECONDS):
             failures.append("the time of this vacuum's claim is over; run it again for the rest")
         if not failures and not spared:  # else it stays in doubt, and the next vacuum takes over
-            self._settle(entry, history)
+            self._record_outcomes(entry, history)
         return replace(
             plan,
             version=entry.version,
@@ -340,7 +297,7 @@ class Vacuum:
             failed += self._delete(entry, [*checks, *keys])
         yield from failed
 
-    def _settle(self, entry: LogEntry, history: History) -> None:
+    def _record_outcomes(self, entry: LogEntry, history: History) -> None:
         """Record this vacuum as carried out, and earlier ones that died and whose locations it has deleted."""
         done = {Location.parse(deleted.location).place for deleted in entry.deletes}
         for record in history.in_doubt:
@@ -348,11 +305,11 @@ class Vacuum:
                 places = {left.location.place for left in history.outstanding(record.entry)}
                 if places <= done:
                     of = record.entry.write_id
-                    self._log.settle(record.entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=of)
-        self._log.settle(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
+                    self._log.record_outcome(record.entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=of)
+        self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
 
     def _tidied(self, plan: Vacuumed) -> Vacuumed:
-        """Remove what needs no claim: late uploads of settled writes, stale registrations, entries."""
+        """Remove what needs no claim: late uploads of writes that ended, stale registrations, entries."""
         failures = [*plan.failures, *self._abort(plan.leftover_uploads)]
         failures += self._delete(None, plan.stale_registrations)
         try:

@@ -50,7 +50,7 @@ class Preview:
         opened, df = self._opened, self._df
         opened.require_owner()
         state = opened.log.read_state()
-        doubt = tuple(f"version {one} is in doubt: a write that meets it settles it first" for one in state.in_doubt)
+        doubt = tuple(f"version {one} is in doubt: a write that meets it resolves it first" for one in state.in_doubt)
         empty = PlanReport(table=str(opened.table.name), mode=self._mode.value, base_version=state.newest, notes=doubt)
         try:
             opened.require_new_key(self._options.idempotency_key)

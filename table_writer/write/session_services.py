@@ -14,7 +14,7 @@ from pyspark.sql.types import StructField, StructType
 from table_writer.check.check import Audit
 from table_writer.config import TableWriterConfig
 from table_writer.log.files import written_placeholders
-from table_writer.log.open_table import OpenTable
+from table_writer.log.open_table import OpenTable, Services
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import MetastoreSettings
@@ -27,7 +27,6 @@ from table_writer.spark.files import SparkFiles
 from table_writer.spark.session import read_session
 from table_writer.spark.sql import in_partitions, quoted
 from table_writer.storage import ObjectStore, StoreSettings, open_store
-from table_writer.write.services import Services
 
 __all__ = ["SessionServices", "audit_of", "staged_frame"]
 

@@ -67,14 +67,14 @@ class StagedWrites:
         """Return one that is to be published; it may have been published a moment ago, which publishing finds out.
 
         ``RepeatedError`` says that it was published and nothing is left to do, ``InvalidInputError`` also that it was
-        rolled back since. An entry of it that is in doubt is settled first, but not by a dry run.
+        rolled back since. An entry of it that is in doubt is resolved first, but not by a dry run.
         """
         try:
             return self.find(write_id)
         except InvalidInputError:
             history = self._opened.log.read_history()
             if write_id in history.ids_in_doubt and not dry_run:
-                history, _ = Recovery(self._opened).settled_history(self._opened.table)
+                history, _ = Recovery(self._opened).resolved_history(self._opened.table)
             published = history.publication(write_id)
             if published is None:
                 raise

@@ -113,7 +113,7 @@ def test_rollback_leaves_partitions_alone_that_are_not_named(world: World, shell
     assert world.rows() == {**FIRST, "d3": frozenset({30})}
 
 
-def test_recover_settles_what_is_in_doubt(world: World, shell: Shell) -> None:
+def test_recover_resolves_what_is_in_doubt(world: World, shell: Shell) -> None:
     publish_in_doubt(world)
     looked = shell.run("recover", TABLE, "--dry-run", "--json")
     assert (looked.code, looked.json["settled"]) == (1, {"3": "in doubt"})

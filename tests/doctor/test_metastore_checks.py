@@ -51,7 +51,7 @@ def test_a_switch_of_all_partitions_must_fit_into_the_timeout(world: World) -> N
         world.metastore.put_partition(TABLE, Partition(values=(f"p{number}",), location=f"{ROOT}dt=p{number}/"))
     (finding,) = of_check(world.services(config), "metastore timeouts")
     assert finding.status == "warning"
-    assert "502 partition(s)" in finding.message
+    assert "502 partitions" in finding.message
     assert "1.4 s" in finding.message
     assert "metastore_timeout_seconds=6 and publish_timeout_seconds=17" in finding.advice
     TableWriterConfig(metastore_timeout_seconds=6, publish_timeout_seconds=17)  # what it advises is accepted

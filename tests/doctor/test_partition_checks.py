@@ -67,7 +67,7 @@ def test_partitions_of_other_tools_are_counted_and_left_alone(world: World) -> N
     world.written_by_another_tool("3", frozenset({3}))
     (finding,) = of_check(world.services(), "partition locations")
     assert finding.status == "ok"
-    assert finding.message.endswith("1 were never written by this library")
+    assert finding.message.endswith("never written by this library: 1")
     assert status_of(world.services(), "partition files") == "ok"
 
 
@@ -76,7 +76,7 @@ def test_rows_that_another_tool_has_added_are_a_warning(world: World) -> None:
     world.store.put(f"{Location.parse(location(world, '1')).key}part-0.json", b"[8]")
     (finding,) = of_check(world.services(), "partition files")
     assert finding.status == "warning"
-    assert "1 partition(s) of this library: dt=1." in finding.message
+    assert "1 partition of this library: dt=1." in finding.message
     world.write({"1": frozenset({5})})
     assert status_of(world.services(), "partition files") == "ok"
 

@@ -48,22 +48,22 @@ def test_entries_in_doubt_are_found_once_their_claim_is_over(world: World) -> No
     (finding,) = of_check(world.services(), "log")
     assert finding.status == "warning"
     assert finding.advice == "table-writer recover mart.orders"
-    Recovery(world.services()).settled_history(world.table)
+    Recovery(world.services()).resolved_history(world.table)
     assert status_of(world.services(), "log") == "ok"
 
 
-@pytest.mark.parametrize("hint", [0, 1, 2])
-def test_a_hint_that_is_ahead_of_the_log_harms_nobody(world: World, hint: int) -> None:
-    world.store.put(world.layout.settled_key, json.dumps({"version": hint}).encode())
-    assert status_of(world.services(), "settled hint") == "ok"
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_a_checkpoint_that_is_ahead_of_the_log_harms_nobody(world: World, version: int) -> None:
+    world.store.put(world.layout.checkpoint_key, json.dumps({"version": version}).encode())
+    assert status_of(world.services(), "checkpoint") == "ok"
 
 
-def test_a_hint_far_behind_costs_every_plan(world: World) -> None:
+def test_a_checkpoint_far_behind_costs_every_plan(world: World) -> None:
     for _ in range(101):
         world.write({"1": frozenset({1})})
-    assert status_of(world.services(), "settled hint") == "ok"
-    world.store.delete([world.layout.settled_key])
-    (finding,) = of_check(world.services(), "settled hint")
+    assert status_of(world.services(), "checkpoint") == "ok"
+    world.store.delete([world.layout.checkpoint_key])
+    (finding,) = of_check(world.services(), "checkpoint")
     assert finding.status == "warning"
     assert "lists 102 entries" in finding.message
 
@@ -100,11 +100,11 @@ def test_data_that_no_vacuum_deletes_is_a_warning(world: World, property_hours: 
     world.write({"1": frozenset({5})})
     (finding,) = of_check(world.services(), "data to vacuum")
     assert finding.status == "ok"
-    assert "1 location(s) with at least 3 B wait, 0 of them" in finding.message
+    assert "waiting: 1 location with at least 3 B, 0 of them" in finding.message
     world.skipped_seconds = 4 * DAY if property_hours is None else 3 * DAY
     (finding,) = of_check(world.services(), "data to vacuum")
     assert finding.status == "ok"
-    assert "1 of them with 3 B may be deleted now" in finding.message
+    assert "1 of them with 3 B to be deleted now" in finding.message
     world.skipped_seconds += 2 * DAY
     (finding,) = of_check(world.services(), "data to vacuum")
     assert finding.status == "warning"
@@ -119,11 +119,11 @@ def test_what_dead_writes_have_left_is_a_warning(world: World) -> None:
     world.skipped_seconds = 4 * DAY
     (finding,) = of_check(world.services(), "dead writes")
     assert finding.status == "warning"
-    assert finding.message.startswith("1 dead write(s) have left files with 3 B")
+    assert finding.message.startswith("left by 1 dead write: files with 3 B")
 
 
 def test_uploads_of_other_tools_are_a_note(world: World) -> None:
     world.store.create_upload("mart/orders/dt=1/part-0.parquet")
     found = {finding.status: finding for finding in of_check(world.services(), "dead writes")}
     assert found.keys() == {"ok", "note"}
-    assert found["note"].message.startswith("1 pending upload(s) of other tools")
+    assert found["note"].message.startswith("this library leaves 1 pending upload of other tools")

@@ -27,7 +27,7 @@ MOMENTS: dict[str, tuple[type, str, str]] = {
     "after the claim": (TableLog, "claim", "after"),
     "before the switch": (Switch, "apply", "before"),
     "after the switch": (Switch, "apply", "after"),
-    "after its outcome": (TableLog, "settle", "after"),
+    "after its outcome": (TableLog, "record_outcome", "after"),
 }
 
 

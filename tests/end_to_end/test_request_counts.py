@@ -15,7 +15,7 @@ from table_writer import TableWriter, WriteResult
 
 UPLOADS: Final = ("CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload")
 LATER_WRITE: Final = {
-    "GetObject": 2,  # owner and hint; the rows here come from Python, so nobody asks how wide they were
+    "GetObject": 2,  # owner and checkpoint; the rows here come from Python, so nobody asks how wide they were
     "ListObjectsV2": 2,  # the log, at plan and at publish
     "ListMultipartUploads": 1,  # what attempts that did not count have left
     "PutObject": 4,  # registration, claim, outcome, _SUCCESS

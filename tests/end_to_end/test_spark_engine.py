@@ -255,7 +255,7 @@ def test_a_data_source_without_its_jar_is_named(spark: SparkSession, writer: Tab
         layout=services.layout,
         schema="",
         base_version=0,
-        hint=0,
+        checkpoint=0,
         in_doubt=frozenset(),
         created_at=datetime.now(UTC),
     )

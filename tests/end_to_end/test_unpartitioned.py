@@ -192,7 +192,7 @@ def test_both_of_two_appenders_succeed(
 
 
 @pytest.mark.slow
-def test_a_publish_that_got_no_answer_is_settled_by_recover(
+def test_a_publish_that_got_no_answer_is_resolved_by_recover(
     spark: SparkSession, writer: TableWriter, codes: str, batch: Callable[..., DataFrame], stopped: Stopped
 ) -> None:
     writer.overwrite_table(batch(1), codes)

@@ -147,7 +147,7 @@ class _Draw:
         return [refused, self._seeded("insert"), self._seeded(self._random.choice(("append", "create", "rollback")))]
 
     def _unanswered(self) -> list[Step]:
-        """A change is applied when others have settled it and gone on."""
+        """A change is applied when others have resolved it and gone on."""
         call = self._random.choice(("add_partitions", "alter_partitions", "drop_partition"))
         written = self._random.choice(("append", "overwrite_table", "rollback", "restore", "publish", "create"))
         what = self._random.choice(("late", "late and death"))

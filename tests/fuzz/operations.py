@@ -124,7 +124,7 @@ class Operations:
 
     def recover(self, _: Random) -> str:
         report = self._on.world.keeper.recover(self._on.table)
-        return f"settled {report.settled} put right {report.put_right} superseded {report.superseded}"
+        return f"resolved {report.settled} corrected {report.put_right} superseded {report.superseded}"
 
     def rollback(self, random: Random) -> str:
         newest = self._on.oracle.newest()

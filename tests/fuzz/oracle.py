@@ -58,7 +58,7 @@ class Oracle:
     unclear: set[str] = field(default_factory=set)
     """Those of them of which the next recover decides whose change it was."""
     stale: set[str] = field(default_factory=set)
-    """Partitions that a late call has put back: readers may see older rows until that is put right."""
+    """Partitions that a late call has put back: readers may see older rows until that is corrected."""
     expected: dict[str, Ids] = field(default_factory=dict)
     current: dict[str, str | None] = field(default_factory=dict)
     content: dict[tuple[str, str | None], Ids] = field(default_factory=dict)
@@ -147,12 +147,14 @@ class Oracle:
 
     def _takes_effect(self, value: str, where: str | None, entry: LogEntry) -> None:
         original = entry
-        while original.operation is Operation.RECOVER and original.settles and (found := self.entry(original.settles)):
+        while (
+            original.operation is Operation.RECOVER and original.recovers and (found := self.entry(original.recovers))
+        ):
             original = found
         self.current[value] = where
         before = [one for one in self.effects if one.value == value]
         if any(one.original.version == original.version for one in before):
-            return  # put right: the rows stay as they were promised
+            return  # corrected: the rows stay as they were promised
         if original.version in self.refused:
             self.blame(f"version {original.version} shows in {value} though {self.refused[original.version]}")
         if any(one.version > original.version for one in before):
@@ -221,7 +223,7 @@ class Oracle:
         self.content[value, where] = self.content.get((value, where), NONE) | ids
         if raced or value in self.stale:
             self.soft |= ids
-        if raced and where is None:  # a placeholder: whoever settles its entry leaves it to that tool, or switches it
+        if raced and where is None:  # a placeholder: whoever resolves its entry leaves it to that tool, or switches it
             self.wild.add(value)
             self._once_wild.add(value)
         if where == self.current.get(value):
@@ -256,7 +258,7 @@ class Oracle:
             lost, more = sorted(wanted - rows), sorted(rows - wanted)
             self.blame(f"{which}rows of {value}: {lost} lost, {more} never published there; {sorted(rows)} are seen")
 
-    def settle_down(self, decided: Collection[str]) -> None:
+    def calm_down(self, decided: Collection[str]) -> None:
         """Nobody is at work any more: what was open is what is seen now. A recover has just decided some of it."""
         self.unclear -= set(decided)
         now = self.locations()

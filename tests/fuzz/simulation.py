@@ -20,9 +20,9 @@ from table_writer.errors import (
     StorageError,
     TableWriterError,
 )
+from table_writer.log.open_table import Services
 from table_writer.model.entry import Operation
 from table_writer.testing.faults import Late
-from table_writer.write.services import Services
 from tests.publish.world import DeathError, World
 
 from .history import CHANGING, WITHOUT_CALLS, Event, Step
@@ -126,7 +126,7 @@ class Simulation:
         return self.oracle.wrong
 
     def _end(self, *, recovers_first: bool) -> None:
-        """Let everything late arrive, look weeks later, settle, build on all of it, and clean up."""
+        """Let everything late arrive, look weeks later, recover, build on all of it, and clean up."""
         self.advance(20 * DAY_SECONDS)
         with self.unhooked():
             self.world.keeper.adopt(self.table, accept_loss=True)  # who died over it has left that to do
@@ -194,7 +194,7 @@ class Simulation:
                 self._require_staged()
             is_open = self.oracle.wild or self.oracle.soft
             if at_rest and is_open and not self.pending and not self.world.history().publishes_in_doubt:
-                self.oracle.settle_down(decided)
+                self.oracle.calm_down(decided)
 
     def _require_staged(self) -> None:
         """What was staged, and not touched since, is listed until it expires."""

@@ -88,8 +88,8 @@ def test_locations_below_the_root_are_stored_relative_to_it() -> None:
         {"created_at": datetime(2024, 1, 1)},  # noqa: DTZ001  # that is the point
         {"publish_timeout_seconds": 0},
         {"operation": Operation.RECOVER},
-        {"operation": Operation.RECOVER, "settles": 1},
-        {"settles": 1},
+        {"operation": Operation.RECOVER, "recovers": 1},
+        {"recovers": 1},
     ],
     ids=str,
 )
@@ -258,7 +258,7 @@ def test_an_outcome_that_is_longer_than_any_is_refused(monkeypatch: pytest.Monke
         log.read_history()
 
 
-@pytest.mark.parametrize("name", ["owner_key", "settled_key"])
+@pytest.mark.parametrize("name", ["owner_key", "checkpoint_key"])
 def test_a_small_object_that_is_long_is_not_parsed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def parsed(body: bytes) -> Any:
         assert len(body) <= stored_module.READABLE_BYTES
@@ -325,7 +325,7 @@ def test_a_long_outcome_is_compressed_and_read_like_a_short_one() -> None:
     store, given = MemoryStore(), with_partitions(5_000)
     log = log_of(store)
     log.claim(given)
-    log.settle(1, Outcome.PUBLISHED, write_id="w1", superseded=given.partition_values)
+    log.record_outcome(1, Outcome.PUBLISHED, write_id="w1", superseded=given.partition_values)
     done = store.get(TableLayout(ROOT).outcome_key(1))
     assert done is not None
     assert done.body.startswith(b"\x1f\x8b")
@@ -344,9 +344,9 @@ def test_the_newest_version_takes_two_requests_however_long_the_log_is() -> None
     log = log_of(store)
     for version in range(1, 701):
         assert log.claim(entry(version))
-        log.settle(version, Outcome.PUBLISHED, write_id="w")
+        log.record_outcome(version, Outcome.PUBLISHED, write_id="w")
         if version % 100 == 0:
-            log.remember_settled(log.read_state())
+            log.save_checkpoint(log.read_state())
     before = sum(store.request_counts().values())
     state = log.read_state()
     assert state.newest == 700
@@ -359,8 +359,8 @@ def test_an_entry_without_outcome_is_in_doubt_however_old_it_is() -> None:
     for version in range(1, 201):
         log.claim(entry(version))
         if version != 7:
-            log.settle(version, Outcome.PUBLISHED, write_id="w")
-        log.remember_settled(log.read_state())
+            log.record_outcome(version, Outcome.PUBLISHED, write_id="w")
+        log.save_checkpoint(log.read_state())
     assert log.read_state().in_doubt == {7}
 
 
@@ -374,8 +374,8 @@ def test_a_slot_is_claimed_once() -> None:
 def test_the_first_outcome_stands() -> None:
     log = log_of(MemoryStore())
     log.claim(entry())
-    assert log.settle(1, Outcome.ABANDONED, write_id="a") is Outcome.ABANDONED
-    assert log.settle(1, Outcome.PUBLISHED, write_id="b") is Outcome.ABANDONED
+    assert log.record_outcome(1, Outcome.ABANDONED, write_id="a") is Outcome.ABANDONED
+    assert log.record_outcome(1, Outcome.PUBLISHED, write_id="b") is Outcome.ABANDONED
     assert log.outcome(1) is Outcome.ABANDONED
 
 
@@ -390,9 +390,9 @@ def test_an_unreadable_outcome_is_an_error_not_a_guess(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"version": "x"}'])
-def test_a_broken_hint_only_costs_a_longer_listing(body: bytes) -> None:
+def test_a_broken_checkpoint_only_costs_a_longer_listing(body: bytes) -> None:
     store = MemoryStore()
     log = log_of(store)
     log.claim(entry())
-    store.put(TableLayout(ROOT).settled_key, body)
+    store.put(TableLayout(ROOT).checkpoint_key, body)
     assert log.read_state().newest == 1

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from table_writer.log.registration import Heartbeat
+from table_writer.log.registration import Registration
 from table_writer.testing.memory_store import MemoryStore
+from tests.publish.world import World
 
 
 def test_its_own_object_is_put_again_by_a_thread_that_no_process_waits_for() -> None:
@@ -14,19 +15,21 @@ def test_its_own_object_is_put_again_by_a_thread_that_no_process_waits_for() -> 
     def called(call: str, phase: str, key: str) -> None:
         if (call, phase) == ("put", "after"):
             put.append(key)
-            again.set()
+            if len(put) > 1:
+                again.set()
 
+    plan = World().plan()
+    key = plan.layout.registration_key(plan.write_id)
     store.on_call = called
-    heartbeat = Heartbeat(store, "k", b"alive", every_seconds=0.001, write_id="w")
-    heartbeat.start()
-    (thread,) = (one for one in threading.enumerate() if one.name == "heartbeat-w")
-    try:
+    with Registration(store, plan, {"host": "here"}, heartbeat_seconds=0.001):
+        (thread,) = (one for one in threading.enumerate() if one.name == f"heartbeat-{plan.write_id}")
+        first = store.get(key)
         assert again.wait(10)
-    finally:
-        heartbeat.stop()
-    assert set(put) == {"k"}
+        stored = store.get(key)
+    assert set(put) == {key}
     assert thread.daemon
     assert not thread.is_alive()
-    stored = store.get("k")
     assert stored is not None
-    assert stored.body == b"alive"
+    assert first is not None
+    assert stored.body == first.body
+    assert store.get(key) is None

@@ -54,7 +54,7 @@ def test_entries_in_doubt_are_told_apart_and_a_vacuum_changes_no_partition() -> 
 
 
 def test_a_write_is_known_by_its_own_name_and_by_every_location_that_an_entry_names() -> None:
-    recovery = entry(3, D1, operation=Operation.RECOVER, settles=2, write_id="r3")
+    recovery = entry(3, D1, operation=Operation.RECOVER, recovers=2, write_id="r3")
     recovery = replace(recovery, partitions=(replace(recovery.partitions[0], new_location=at("w2")),))
     found = history(abandoned(entry(1)), abandoned(entry(2, D1, old=at("w0"))), in_doubt(recovery), vacuum(4, at("w8")))
     assert found.claimed_ids == {"w0", "w1", "w2"}
@@ -64,7 +64,7 @@ def test_a_write_is_known_by_its_own_name_and_by_every_location_that_an_entry_na
 
 
 def test_the_publication_of_a_write_is_the_first_entry_that_showed_it_to_readers() -> None:
-    recovery = entry(2, D1, operation=Operation.RECOVER, settles=1, write_id="r2")
+    recovery = entry(2, D1, operation=Operation.RECOVER, recovers=1, write_id="r2")
     recovery = replace(recovery, partitions=entry(1, D1).partitions)
     back = replace(rollback(4, 2, D1), partitions=entry(1, D1).partitions)
     found = history(abandoned(entry(1, D1)), recovery, entry(3, D1), back)
@@ -76,7 +76,7 @@ def test_the_publication_of_a_write_is_the_first_entry_that_showed_it_to_readers
     assert found.publication("w9") is None
 
 
-def test_in_use_is_where_readers_look_and_where_they_may_look_once_all_is_settled() -> None:
+def test_in_use_is_where_readers_look_and_where_they_may_look_once_all_is_resolved() -> None:
     found = history(entry(1, D1), entry(2, D2), abandoned(entry(3, D1)), in_doubt(entry(4, D1, old=at("w1"))))
     assert found.in_use() == {Location.parse(at(*one)).place for one in (("w1",), ("w2", D2), ("w4",))}
     dropped = replace(entry(2, D1, old=at("w1")).partitions[0], new_location=None)
@@ -116,8 +116,8 @@ def test_what_others_can_do_too_is_a_late_call_only_if_one_was_unanswered_and_no
 ) -> None:
     first = replace(rollback(1, 0, D1), partitions=(replace(entry(1, D1).partitions[0], new_location=THEIRS),))
     second = replace(rollback(2, 0, D1), partitions=(replace(entry(2, D1).partitions[0], new_location=None),))
-    recovery = entry(3, D2, operation=Operation.RECOVER, settles=2)
-    by = {} if answered else {"settled_by": recovery.write_id}
+    recovery = entry(3, D2, operation=Operation.RECOVER, recovers=2)
+    by = {} if answered else {"recorded_by": recovery.write_id}
     records = [published(first, **by), published(second, **by), published(recovery), published(entry(4, D1))]
     found = History(LAYOUT, records, unverified)
     assert found.placement(D1, THEIRS) is (Placement.BEHIND if late else Placement.MOVED)
@@ -137,7 +137,7 @@ def test_a_call_of_an_entry_may_come_late_where_its_outcome_was_rebuilt_and_a_re
 
 
 def test_nothing_is_trimmed_while_a_call_may_have_come_late_unseen() -> None:
-    records = [published(entry(number), settled_age_seconds=100.0) for number in (1, 2, 3)]
+    records = [published(entry(number), outcome_age_seconds=100.0) for number in (1, 2, 3)]
     assert History(LAYOUT, records, frozenset()).trimmable(99.0) == {1, 2}
     assert History(LAYOUT, records, {1}).trimmable(99.0) == frozenset()
 
@@ -185,7 +185,7 @@ def test_the_newest_word_on_the_files_of_a_location_is_returned() -> None:
 
 def test_what_readers_have_left_is_scheduled_with_all_that_the_log_knows_of_it() -> None:
     mine = replace(entry(1, D1), partitions=(replace(entry(1, D1).partitions[0], bytes=11),))
-    found = history(mine, published(entry(2, D1, old=at("w1")), settled_age_seconds=60.0))
+    found = history(mine, published(entry(2, D1, old=at("w1")), outcome_age_seconds=60.0))
     (one,) = found.left.values()
     assert (str(one.location), one.left_by, one.age_seconds) == (at("w1"), 2, 60.0)
     assert (one.retention_seconds, one.objects, one.bytes) == (None, (), 11)
@@ -208,7 +208,7 @@ def test_a_location_to_which_readers_come_back_is_left_no_more() -> None:
     found = history(entry(1, D1), entry(2, D1, old=at("w1")), back)
     assert left(found) == {at("w2"): 3}
     assert left(history(abandoned(entry(1, D1)))) == {str(LAYOUT.data("w1")): 1}
-    recovery = replace(entry(2, operation=Operation.RECOVER, settles=1), partitions=entry(1, D1).partitions)
+    recovery = replace(entry(2, operation=Operation.RECOVER, recovers=1), partitions=entry(1, D1).partitions)
     assert left(history(abandoned(entry(1, D1)), recovery)) == {}
     assert left(history(abandoned(rollback(1, 0, D1)))) == {}, "its files are another write's"
 
@@ -262,10 +262,10 @@ def test_a_vacuum_of_what_was_left_once_deletes_nothing_that_was_left_again() ->
     assert not back.restorable(Location.parse(at("w2", D2)))
 
 
-def test_entries_are_trimmed_only_when_settled_for_longer_than_asked_and_never_the_newest() -> None:
-    old = {"settled_age_seconds": 100.0}
+def test_entries_are_trimmed_only_when_ended_for_longer_than_asked_and_never_the_newest() -> None:
+    old = {"outcome_age_seconds": 100.0}
     first, second = published(entry(1), **old), published(entry(2), **old)
-    doubtful = replace(in_doubt(entry(3)), settled_age_seconds=100.0)
+    doubtful = replace(in_doubt(entry(3)), outcome_age_seconds=100.0)
     where_d1_is, newest = published(entry(4, D1), **old), published(entry(5), **old)
     found = history(first, second, doubtful, where_d1_is, newest)
     assert found.trimmable(99.0) == {1, 2}
@@ -274,7 +274,7 @@ def test_entries_are_trimmed_only_when_settled_for_longer_than_asked_and_never_t
 
 def test_the_newest_key_of_each_stream_stays_and_what_voids_a_key() -> None:
     keys = ("a/1", "b/1", "a/2", "c", "", "", "")
-    records = [published(entry(n + 1, idempotency_key=key), settled_age_seconds=100.0) for n, key in enumerate(keys)]
+    records = [published(entry(n + 1, idempotency_key=key), outcome_age_seconds=100.0) for n, key in enumerate(keys)]
     assert history(*records).trimmable(99.0) == {1, 5, 6}
     voids = replace(records[4], entry=replace(rollback(5, 3), write_id="w5"))
     assert history(*records[:4], voids, *records[5:]).trimmable(99.0) == {1, 6}

@@ -126,14 +126,14 @@ def test_what_has_no_files_of_its_own_there_is_passed_over_and_the_next_is_not(o
         refuse_nested_roots(MemoryStore(), LAYOUT, mine, [other, table("inner", "s3a://lake/mart/orders/x")])
 
 
-def test_a_hint_of_a_log_that_was_deleted_goes_with_the_first_write_and_not_with_later_ones() -> None:
+def test_a_checkpoint_of_a_log_that_was_deleted_goes_with_the_first_write_and_not_with_later_ones() -> None:
     store = MemoryStore()
-    store.put(LAYOUT.settled_key, b"{}")
+    store.put(LAYOUT.checkpoint_key, b"{}")
     take_root(store, LAYOUT, OWNER)
-    assert store.head(LAYOUT.settled_key) is None
-    store.put(LAYOUT.settled_key, b"{}")
+    assert store.head(LAYOUT.checkpoint_key) is None
+    store.put(LAYOUT.checkpoint_key, b"{}")
     take_root(store, LAYOUT, OWNER)
-    assert store.head(LAYOUT.settled_key) is not None
+    assert store.head(LAYOUT.checkpoint_key) is not None
 
 
 def test_an_adopted_root_keeps_the_id_of_its_log_though_the_mark_is_lost_and_an_empty_one_gets_one() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from table_writer.errors import StorageError
-from table_writer.log.removal import DELETE_THREADS, delete_keys
+from table_writer.log.files import DELETE_THREADS, delete_keys
 from table_writer.storage.object_store import PAGE_KEYS
 from table_writer.testing.memory_store import MemoryStore
 

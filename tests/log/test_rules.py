@@ -68,7 +68,7 @@ def vacuum(version: int, *locations: Location | str) -> LogEntry:
 
 
 def published(one: LogEntry, **changes: Any) -> SlotRecord:
-    fields = {"age_seconds": 0.0, "settled_by": one.write_id, **changes}
+    fields = {"age_seconds": 0.0, "recorded_by": one.write_id, **changes}
     return SlotRecord(one, fields.pop("outcome", PUBLISHED), **fields)
 
 
@@ -266,7 +266,7 @@ def test_a_lost_outcome_is_what_the_next_entry_found(
 
 
 def test_a_lost_outcome_is_that_of_the_recovery_which_carried_the_entry_out() -> None:
-    recovery = replace(entry(3, D1, D2, operation=Operation.RECOVER, settles=2), partitions=LOST.partitions)
+    recovery = replace(entry(3, D1, D2, operation=Operation.RECOVER, recovers=2), partitions=LOST.partitions)
     after = published(entry(4, D1, old=at("w9")))
     found = published(recovery, superseded=frozenset({D1}))
     history = History(LAYOUT, [SlotRecord(LOST, None, 0.0), found, after])
@@ -328,7 +328,7 @@ def test_a_key_is_found_by_its_newest_write_and_never_by_what_recovered_or_rolle
     assert published_with_key([published(first), published(second)], "k") == second
     assert published_with_key([published(first)], "other") is None
     assert published_with_key([published(first), published(second, outcome=ABANDONED)], "k") == first
-    again = replace(second, operation=Operation.RECOVER, settles=1)
+    again = replace(second, operation=Operation.RECOVER, recovers=1)
     assert published_with_key([published(first), published(again)], "k") == first
 
 

@@ -1,4 +1,4 @@
-"""The log as objects: listings, hints, marks, and what is done where something of it is gone."""
+"""The log as objects: listings, checkpoints, marks, and what is done where something of it is gone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError
 from table_writer.log.history import LATE_CALL_SECONDS
-from table_writer.log.table_log import HINT_EVERY_VERSIONS, TableLog
+from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, TableLog
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
 from table_writer.testing.memory_store import MemoryStore
 
@@ -17,19 +17,19 @@ from .test_rules import D1, D2, LAYOUT, entry
 
 
 class Log:
-    """A log of so many entries, all but those in doubt settled."""
+    """A log of so many entries, all but those in doubt ended."""
 
     def __init__(self, count: int, *, in_doubt: tuple[int, ...] = (), keys: dict[int, str] | None = None) -> None:
         self.now = 1_000_000.0
         self.store = MemoryStore(clock=lambda: self.now)
         self.log = TableLog(self.store, LAYOUT)
         for version in range(1, count + 1):
-            self.add(entry(version, D1, idempotency_key=(keys or {}).get(version, "")), settled=version not in in_doubt)
+            self.add(entry(version, D1, idempotency_key=(keys or {}).get(version, "")), ended=version not in in_doubt)
 
-    def add(self, one: LogEntry, *, settled: bool = True) -> None:
+    def add(self, one: LogEntry, *, ended: bool = True) -> None:
         assert self.log.claim(one)
-        if settled:
-            self.log.settle(one.version, Outcome.PUBLISHED, write_id=one.write_id, of=one.write_id)
+        if ended:
+            self.log.record_outcome(one.version, Outcome.PUBLISHED, write_id=one.write_id, of=one.write_id)
 
     def mark(self, kind: str, version: int) -> None:
         self.store.put(f"{LAYOUT.log_prefix}{kind}-{version:020}", b"")
@@ -38,15 +38,15 @@ class Log:
         return self.store.request_counts().get("GetObject", 0)
 
 
-def test_a_listing_says_what_is_settled_in_doubt_and_orphaned() -> None:
+def test_a_listing_says_what_has_ended_is_in_doubt_and_orphaned() -> None:
     of = Log(6, in_doubt=(3, 5))
     of.mark("trimmed", 2)
     of.store.delete([LAYOUT.entry_key(2)])
     state = of.log.read_state(listed_after=0)
     assert (state.newest, state.in_doubt, state.versions) == (6, {3, 5}, {1, 3, 4, 5, 6})
-    assert (state.orphans, state.settled, state.listed_after, state.trimmed) == ({2}, 2, 0, 2)
+    assert (state.orphans, state.checkpoint, state.listed_after, state.trimmed) == ({2}, 2, 0, 2)
     assert state.lost == frozenset()
-    assert Log(6).log.read_state().settled == 6
+    assert Log(6).log.read_state().checkpoint == 6
 
 
 def test_a_listing_shows_the_marks_of_the_log() -> None:
@@ -99,9 +99,9 @@ def test_entries_that_are_gone_and_were_not_trimmed_are_an_error_until_their_los
     assert fresh.read_state(listed_after=since).newest == 6
 
 
-def test_a_loss_is_accepted_where_no_listing_from_the_hint_on_shows_it() -> None:
+def test_a_loss_is_accepted_where_no_listing_from_the_checkpoint_on_shows_it() -> None:
     of = Log(6)
-    of.store.put(LAYOUT.settled_key, b'{"version": 5}')
+    of.store.put(LAYOUT.checkpoint_key, b'{"version": 5}')
     of.store.delete([LAYOUT.entry_key(2)])
     assert of.log.read_state().lost == frozenset()
     assert of.log.accept_loss() == {2}
@@ -133,7 +133,7 @@ def test_an_entry_that_comes_while_the_log_is_listed_is_not_lost() -> None:
 
 def test_an_outcome_of_another_entry_is_an_error() -> None:
     of = Log(1, in_doubt=(1,))
-    of.log.settle(1, Outcome.PUBLISHED, write_id="r", of="another")
+    of.log.record_outcome(1, Outcome.PUBLISHED, write_id="r", of="another")
     with pytest.raises(InvalidInputError, match=r"it is of write another, not w1\. Delete it"):
         of.log.read(1)
 
@@ -174,15 +174,15 @@ def test_an_entry_of_another_log_is_refused() -> None:
         fresh.read(1)
 
 
-def test_a_hint_of_another_log_is_passed_over() -> None:
+def test_a_checkpoint_of_another_log_is_passed_over() -> None:
     of = Log(0)
     of.store.put(f"{LAYOUT.log_prefix}id-abc", b"")
     of.log.read_state()
     for version in (1, 2, 3):
         of.add(entry(version, D1))
-    of.store.put(LAYOUT.settled_key, b'{"version": 3, "log_id": "abc"}')
+    of.store.put(LAYOUT.checkpoint_key, b'{"version": 3, "log_id": "abc"}')
     assert of.log.read_state().versions == {3}
-    of.store.put(LAYOUT.settled_key, b'{"version": 3, "log_id": "xyz"}')
+    of.store.put(LAYOUT.checkpoint_key, b'{"version": 3, "log_id": "xyz"}')
     assert of.log.read_state().versions == {1, 2, 3}
 
 
@@ -191,35 +191,35 @@ def test_an_empty_log_begins_at_0_and_what_is_no_slot_is_passed_over() -> None:
     for name in ("readme", "1.json", f"{1:020}.json.bak", f"{1:020}.txt"):
         of.store.put(f"{LAYOUT.log_prefix}{name}", b"x")
     state = of.log.read_state()
-    assert (state.newest, state.settled, state.versions) == (0, 0, frozenset())
+    assert (state.newest, state.checkpoint, state.versions) == (0, 0, frozenset())
 
 
-def test_a_listing_from_a_settled_version_holds_it_and_what_came_after_it() -> None:
+def test_a_listing_from_a_checkpoint_holds_it_and_what_came_after_it() -> None:
     of = Log(9)
     state = of.log.read_state(listed_after=7)
     assert (state.versions, state.listed_after, state.orphans) == ({7, 8, 9}, 7, frozenset())
 
 
-def test_where_nothing_is_left_after_the_hint_the_whole_log_is_listed() -> None:
+def test_where_nothing_is_left_after_the_checkpoint_the_whole_log_is_listed() -> None:
     of = Log(3)
     assert of.log.read_state(listed_after=50).versions == {1, 2, 3}
     assert of.log.read_state(listed_after=50).listed_after == 0
 
 
-def test_a_hint_is_saved_every_so_many_versions_and_only_up_to_what_is_settled() -> None:
-    of = Log(HINT_EVERY_VERSIONS - 1)
-    of.log.remember_settled(of.log.read_state())
-    assert of.store.get(LAYOUT.settled_key) is None
-    of.add(entry(HINT_EVERY_VERSIONS, D1))
-    of.add(entry(HINT_EVERY_VERSIONS + 1, D1), settled=False)
-    of.log.remember_settled(of.log.read_state())
-    stored = of.store.get(LAYOUT.settled_key)
+def test_a_checkpoint_is_saved_every_so_many_versions_and_only_up_to_what_is_in_doubt() -> None:
+    of = Log(CHECKPOINT_EVERY_VERSIONS - 1)
+    of.log.save_checkpoint(of.log.read_state())
+    assert of.store.get(LAYOUT.checkpoint_key) is None
+    of.add(entry(CHECKPOINT_EVERY_VERSIONS, D1))
+    of.add(entry(CHECKPOINT_EVERY_VERSIONS + 1, D1), ended=False)
+    of.log.save_checkpoint(of.log.read_state())
+    stored = of.store.get(LAYOUT.checkpoint_key)
     assert stored is not None
-    assert json.loads(stored.body) == {"version": HINT_EVERY_VERSIONS, "log_id": ""}
-    assert of.log.read_state().versions == {HINT_EVERY_VERSIONS, HINT_EVERY_VERSIONS + 1}
-    of.store.delete([LAYOUT.settled_key])
+    assert json.loads(stored.body) == {"version": CHECKPOINT_EVERY_VERSIONS, "log_id": ""}
+    assert of.log.read_state().versions == {CHECKPOINT_EVERY_VERSIONS, CHECKPOINT_EVERY_VERSIONS + 1}
+    of.store.delete([LAYOUT.checkpoint_key])
     of.store.on_call = lambda call, *_: refuse() if call == "put" else None
-    of.log.remember_settled(of.log.read_state(listed_after=0))  # only slower
+    of.log.save_checkpoint(of.log.read_state(listed_after=0))  # only slower
 
 
 def refuse() -> None:
@@ -229,9 +229,9 @@ def refuse() -> None:
 @pytest.mark.parametrize(
     ("body", "version"), [(b'{"version": 2}', 2), (b'{"version": -7}', 0), (b'{"version": 1e999}', 0), (b"[]", 0)]
 )
-def test_a_hint_that_is_none_counts_as_none(body: bytes, version: int) -> None:
+def test_a_checkpoint_that_is_none_counts_as_none(body: bytes, version: int) -> None:
     of = Log(3)
-    of.store.put(LAYOUT.settled_key, body)
+    of.store.put(LAYOUT.checkpoint_key, body)
     assert of.log.read_state().listed_after == version
 
 
@@ -257,14 +257,14 @@ def test_what_must_be_noted_first_and_cannot_be_is_an_error(mark: str) -> None:
         getattr(of.log, mark)(1)
 
 
-def test_ages_and_who_settled_are_those_of_the_objects() -> None:
+def test_ages_and_who_recorded_are_those_of_the_objects() -> None:
     of = Log(1, in_doubt=(1,))
     of.now += 10
     assert of.log.read(1).age_seconds == 10
-    of.log.settle(1, Outcome.ABANDONED, write_id="somebody", superseded=[D2, D1], of="w1")
+    of.log.record_outcome(1, Outcome.ABANDONED, write_id="somebody", superseded=[D2, D1], of="w1")
     of.now += 5
     record = TableLog(of.store, LAYOUT).read(1)
-    assert (record.age_seconds, record.settled_age_seconds, record.settled_by) == (15, 5, "somebody")
+    assert (record.age_seconds, record.outcome_age_seconds, record.recorded_by) == (15, 5, "somebody")
     assert (record.outcome, record.superseded) == (Outcome.ABANDONED, {D1, D2})
     stored = of.store.get(LAYOUT.outcome_key(1))
     assert stored is not None
@@ -272,7 +272,7 @@ def test_ages_and_who_settled_are_those_of_the_objects() -> None:
     assert json.loads(stored.body) == {**said, "superseded": [["d1"], ["d2"]]}
 
 
-def test_what_is_settled_is_read_once_and_what_is_in_doubt_again() -> None:
+def test_what_has_ended_is_read_once_and_what_is_in_doubt_again() -> None:
     of = Log(2, in_doubt=(2,))
     of.log.read_history()
     before = of.reads()
@@ -345,9 +345,9 @@ def test_a_key_that_only_looks_like_a_streams_is_found_behind_an_earlier_batch()
 
 def test_the_first_outcome_stands_and_is_returned_to_whoever_comes_second() -> None:
     of = Log(1, in_doubt=(1,))
-    assert of.log.settle(1, Outcome.ABANDONED, write_id="a") is Outcome.ABANDONED
-    assert of.log.settle(1, Outcome.PUBLISHED, write_id="b") is Outcome.ABANDONED
-    assert of.log.read(1).settled_by == "a"
+    assert of.log.record_outcome(1, Outcome.ABANDONED, write_id="a") is Outcome.ABANDONED
+    assert of.log.record_outcome(1, Outcome.PUBLISHED, write_id="b") is Outcome.ABANDONED
+    assert of.log.read(1).recorded_by == "a"
 
 
 def test_a_trim_says_so_first_and_entries_go_before_their_outcomes_and_nothing_else_goes() -> None:

@@ -41,9 +41,9 @@ class RecordingStore(MemoryStore):
             self.earlier.setdefault(key, []).append(self._objects[key][0])
         super()._store(key, body)
         if key.endswith(".done"):
-            self.settled(key)
+            self.outcome_put(key)
 
-    settled: Callable[[str], object] = staticmethod(str)
+    outcome_put: Callable[[str], object] = staticmethod(str)
 
 
 @dataclass
@@ -169,14 +169,14 @@ def rolled_back_last(world: Damaged) -> None:
 
 
 def vacuumed(world: Damaged) -> None:
-    """Entries trimmed, and a hint that is an older copy of a newer one."""
+    """Entries trimmed, and a checkpoint that is an older copy of a newer one."""
     for number in range(1, 5):
         world.put({"d1": world.of(number), "d2": world.of(10 + number)})
     log = world.services().log
     state = log.read_state()
-    for settled in (2, 4):
-        body = json.dumps({"version": settled, "log_id": min(state.ids)}).encode()
-        world.store.put(world.layout.settled_key, body)
+    for version in (2, 4):
+        body = json.dumps({"version": version, "log_id": min(state.ids)}).encode()
+        world.store.put(world.layout.checkpoint_key, body)
     world.skipped_seconds += WEEKS_SECONDS
     world.keeper.vacuum(str(world.name))
     world.keeper.vacuum(str(world.name))  # trims what the first one was needed for
@@ -220,7 +220,7 @@ def state(name: str, *, of_another_table: bool = False) -> Damaged:
         table = world.metastore.get_table(TABLE)
         assert table is not None
         world.metastore.create_table(replace(table, name=world.name, location=world.root))
-    world.store.settled = lambda key: world.after.update({int(key[-25:-5]): world.seen()})
+    world.store.outcome_put = lambda key: world.after.update({int(key[-25:-5]): world.seen()})
     STATES[name](world)
     world.acknowledged = world.seen()
     world.planned = world.prepared(30)

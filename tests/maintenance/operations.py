@@ -32,8 +32,8 @@ class Operation:
     prepare: Callable[[FaultyWorld], object]
     run: Callable[[TableWorld], object]
     publishes: bool = True
-    settles: bool = False  # it finishes what others have begun, so an error promises nothing about rows
-    between: Mapping[str, frozenset[int]] | None = None  # rows after others' work was settled
+    resolves: bool = False  # it finishes what others have begun, so an error promises nothing about rows
+    between: Mapping[str, frozenset[int]] | None = None  # rows after others' work was resolved
     adopts: bool = False  # the table is another one than the log's until it is done
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ def lost_metastore(world: FaultyWorld) -> None:
 
 def write(rows: Mapping[str, frozenset[int]]) -> Callable[[TableWorld], object]:
     def run(world: TableWorld) -> object:
-        with suppress(ConflictError):  # with what an earlier attempt left in doubt and this one has just settled
+        with suppress(ConflictError):  # with what an earlier attempt left in doubt and this one has just resolved
             return world.write(rows)
         return world.write(rows)
 
@@ -211,15 +211,18 @@ OPERATIONS: Final = (
         "append over a dead publisher",
         dead_publisher,
         once(WriteMode.APPEND, APPENDED),
-        settles=True,
+        resolves=True,
         between={**OLD, **MIXED},
     ),
-    Operation("write over a dead publisher", dead_publisher, write(REPLACED), settles=True, between={**OLD, **MIXED}),
+    Operation("write over a dead publisher", dead_publisher, write(REPLACED), resolves=True, between={**OLD, **MIXED}),
     Operation(
-        "recover a dead publisher", dead_publisher, lambda world: world.keeper.recover(str(world.name)), settles=True
+        "recover a dead publisher", dead_publisher, lambda world: world.keeper.recover(str(world.name)), resolves=True
     ),
     Operation(
-        "recover from a late call", late_call_applied, lambda world: world.keeper.recover(str(world.name)), settles=True
+        "recover from a late call",
+        late_call_applied,
+        lambda world: world.keeper.recover(str(world.name)),
+        resolves=True,
     ),
     Operation("rollback", written(OLD, MIXED), lambda world: world.keeper.rollback(str(world.name), version=1)),
     Operation(

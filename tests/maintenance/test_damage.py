@@ -103,7 +103,7 @@ class Table:
             keeper.recover(self.name, accept_loss="--accept-loss" in text)
         elif "forget the table's history" in text:
             log = [found.key for found in store.list(layout.log_prefix)]
-            store.delete([layout.owner_key, layout.settled_key, *log])
+            store.delete([layout.owner_key, layout.checkpoint_key, *log])
         elif "table-writer adopt" in text:
             keeper.adopt(self.name)
         elif "replace the partition" in text:

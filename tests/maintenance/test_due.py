@@ -33,7 +33,7 @@ def chosen(found: Due) -> list[str]:
 
 
 def replaced_ours(age_seconds: float) -> tuple[SlotRecord, SlotRecord]:
-    return published(entry(1, D1)), published(entry(2, D1, old=at("w1")), settled_age_seconds=age_seconds)
+    return published(entry(1, D1)), published(entry(2, D1, old=at("w1")), outcome_age_seconds=age_seconds)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_readers_of_the_root_do_not_look_into_this_librarys_directory() -> None:
 
 
 def test_a_staged_write_whose_publish_was_given_up_stays() -> None:
-    old = history(published(entry(1, D1)), replace(abandoned(entry(2, D1)), settled_age_seconds=3 * HOUR))
+    old = history(published(entry(1, D1)), replace(abandoned(entry(2, D1)), outcome_age_seconds=3 * HOUR))
     used = in_use(old, [])
     assert chosen(due(old, used, USUAL)) == [str(LAYOUT.data("w2"))]
     assert chosen(due(old, used, USUAL, ["w1"])) == [str(LAYOUT.data("w2"))]
@@ -85,10 +85,10 @@ def test_a_staged_write_whose_publish_was_given_up_stays() -> None:
 
 
 def test_a_directory_around_one_that_stays_is_not_deleted() -> None:
-    given_up = replace(abandoned(entry(1, D1)), settled_age_seconds=3 * HOUR)
-    old = history(given_up, published(entry(2, D1, old=at("w1")), settled_age_seconds=HOUR))
+    given_up = replace(abandoned(entry(1, D1)), outcome_age_seconds=3 * HOUR)
+    old = history(given_up, published(entry(2, D1, old=at("w1")), outcome_age_seconds=HOUR))
     assert chosen(due(old, in_use(old, []), USUAL)) == []
-    older = history(given_up, published(entry(2, D1, old=at("w1")), settled_age_seconds=3 * HOUR))
+    older = history(given_up, published(entry(2, D1, old=at("w1")), outcome_age_seconds=3 * HOUR))
     assert chosen(due(older, in_use(older, []), USUAL)) == [str(LAYOUT.data("w1")), at("w1")]
 
 
@@ -96,7 +96,7 @@ def test_what_other_tools_wrote_goes_only_where_it_is_listed_and_below_the_root(
     def scheduled(location: str, *objects: ReplacedObject) -> Due:
         one = entry(1, D1, old=location)
         schedule = ReplacedLocation(location=location, delete_after=one.created_at, objects=objects)
-        found = history(published(replace(one, replaced=(schedule,)), settled_age_seconds=3 * HOUR))
+        found = history(published(replace(one, replaced=(schedule,)), outcome_age_seconds=3 * HOUR))
         return due(found, in_use(found, []), USUAL)
 
     listed = ReplacedObject(key="t/dt=d1/a", size_bytes=1, etag="e")
@@ -125,7 +125,7 @@ def test_an_entry_cannot_name_an_object_elsewhere(key: str, location: str, allow
 
 
 def test_of_other_tools_files_none_goes_while_readers_look_at_one() -> None:
-    found = history(published(replacing(1), settled_age_seconds=3 * HOUR))
+    found = history(published(replacing(1), outcome_age_seconds=3 * HOUR))
     (left,) = found.left.values()
     assert is_used(in_use(found, [partition(THEIRS)]), left)
     assert is_used(in_use(found, [partition("s3a://lake/t/")]), left)
@@ -143,7 +143,7 @@ def test_locations_go_in_the_order_in_which_readers_left_them() -> None:
     records = [published(entry(1, D1, write_id=names[0]))]
     for number in (1, 2):
         one = entry(number + 1, D1, write_id=names[number], old=at(names[number - 1]))
-        records.append(published(one, settled_age_seconds=3 * HOUR))
+        records.append(published(one, outcome_age_seconds=3 * HOUR))
     found = history(*records)
     assert chosen(due(found, in_use(found, []), USUAL)) == [at("w3"), at("w1")]
 

@@ -89,7 +89,7 @@ def test_rows_are_all_old_or_all_new_and_recover_rerun_and_vacuum_leave_nothing(
     assert world.rows() in allowed
     if raised is None:
         assert world.rows() == after
-    if isinstance(raised, TableWriterError) and not isinstance(raised, OutcomeUnknownError) and not operation.settles:
+    if isinstance(raised, TableWriterError) and not isinstance(raised, OutcomeUnknownError) and not operation.resolves:
         assert world.rows() == before, "an error that promises that nothing is visible"
         assert not world.history().publishes_in_doubt, "nor may it become visible later"
     world.wait_out_claims()

@@ -45,7 +45,7 @@ def test_a_dead_write_that_readers_are_pointed_at_after_the_claim_stays(world: W
     assert world.rows() == {**ONE, "d3": frozenset({3})}
 
 
-def test_uploads_of_a_write_in_doubt_stay_and_those_of_a_settled_one_go(world: World) -> None:
+def test_uploads_of_a_write_in_doubt_stay_and_those_of_an_ended_one_go(world: World) -> None:
     plan = world.plan()
     lost = Fault("metastore", "alter_partitions", 1, "before", LostResponseError)
     with world.inject(lost), pytest.raises(OutcomeUnknownError):
@@ -79,7 +79,7 @@ def test_what_an_abandoned_vacuum_named_can_be_brought_back(world: World) -> Non
     with world.inject(Fault("store", "put_if_absent", 1, "after", DeathError)), pytest.raises(DeathError):
         world.vacuum()
     assert world.history().doomed
-    world.services().log.settle(3, Outcome.ABANDONED, write_id="somebody")
+    world.services().log.record_outcome(3, Outcome.ABANDONED, write_id="somebody")
     world.keeper.rollback(T, version=1)
     assert world.rows() == ONE
 
@@ -92,7 +92,7 @@ def refuse_to_delete(world: World, part_of_key: str) -> None:
     world.store.on_call = refuse
 
 
-def test_a_vacuum_that_deletes_what_a_dead_one_named_settles_both(world: World) -> None:
+def test_a_vacuum_that_deletes_what_a_dead_one_named_ends_both(world: World) -> None:
     world.write(TWO)
     with world.inject(Fault("store", "delete", 1, "before", DeathError)), pytest.raises(DeathError):
         world.vacuum()
@@ -102,7 +102,7 @@ def test_a_vacuum_that_deletes_what_a_dead_one_named_settles_both(world: World) 
     assert (report.version, len(report.deleted)) == (5, 2)
     dead, own = world.history().records[2], world.history().records[4]
     assert (dead.outcome, own.outcome) == (Outcome.PUBLISHED, Outcome.PUBLISHED)
-    assert dead.settled_by == own.settled_by == own.entry.write_id
+    assert dead.recorded_by == own.recorded_by == own.entry.write_id
 
 
 def test_a_dead_vacuum_stays_in_doubt_while_something_of_it_is_not_deleted(world: World) -> None:

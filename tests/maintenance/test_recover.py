@@ -1,4 +1,4 @@
-"""Recover: what is in doubt is settled, what came late is put right, what others did is left alone and named."""
+"""Recover: what is in doubt is resolved, what came late is corrected, what others did is left alone and named."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from table_writer.errors import ConflictError, InvalidInputError, LostResponseError, MetastoreError, OutcomeUnknownError
 from table_writer.model.entry import Operation, Outcome
 from table_writer.model.write import WriteMode
-from table_writer.publish.recovery import Recovered, Recovery
+from table_writer.publish.recovery import RecoveredEntry, Recovery
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 
 T = str(TABLE)
@@ -40,7 +40,7 @@ def test_nothing_in_doubt_is_nothing_to_do() -> None:
     assert repr(report) == "mart.orders: nothing is in doubt"
 
 
-def test_a_call_that_is_applied_after_newer_rows_is_put_right() -> None:
+def test_a_call_that_is_applied_after_newer_rows_is_corrected() -> None:
     world = World()
     world.write(ONE)
     apply = late_call(world, TWO)
@@ -54,7 +54,7 @@ def test_a_call_that_is_applied_after_newer_rows_is_put_right() -> None:
     assert report.put_right == ("dt=d1",)
     assert world.rows() == {**TWO, **THREE}
     record = world.services().log.read(world.services().log.read_state().newest)
-    assert (record.entry.operation, record.entry.settles, record.entry.replaced) == (Operation.RECOVER, 4, ())
+    assert (record.entry.operation, record.entry.recovers, record.entry.replaced) == (Operation.RECOVER, 4, ())
     assert world.keeper.recover(T).put_right == ()
 
 
@@ -90,7 +90,7 @@ def test_vacuum_keeps_the_files_that_a_late_call_has_brought_back() -> None:
     assert world.leftovers() == []
 
 
-def test_a_drop_that_comes_late_is_put_right() -> None:
+def test_a_drop_that_comes_late_is_corrected() -> None:
     world = World()
     world.write(ONE)
     world.write({"d3": frozenset({3})})
@@ -144,7 +144,7 @@ def test_what_another_tool_moved_during_a_publish_is_superseded_and_named() -> N
     assert world.rows() == {"d1": frozenset({10}), "d2": frozenset({9})}
 
 
-def test_a_metastore_set_back_to_a_backup_is_put_right() -> None:
+def test_a_metastore_set_back_to_a_backup_is_corrected() -> None:
     world = World()
     world.write(ONE)
     backup = world.partitions()
@@ -156,7 +156,7 @@ def test_a_metastore_set_back_to_a_backup_is_put_right() -> None:
     assert world.rows() == {**TWO, **THREE}
 
 
-def test_a_backup_that_is_many_versions_old_is_put_right_at_once() -> None:
+def test_a_backup_that_is_many_versions_old_is_corrected_at_once() -> None:
     world = World()
     for number in range(25):
         world.write({f"d{number}": frozenset({number})})
@@ -324,7 +324,7 @@ def test_a_drop_that_somebody_made_on_purpose_is_not_undone_for_ever() -> None:
     assert (report.put_right, report.missing) == ((), ("dt=d3",))
 
 
-def test_put_right_names_only_what_was_put_right() -> None:
+def test_put_right_names_only_what_was_corrected() -> None:
     world = World()
     world.write(ONE)
     apply = late_call(world, TWO)
@@ -382,7 +382,7 @@ def test_another_tool_that_returns_to_its_own_old_place_is_left_alone() -> None:
     assert world.rows()["d1"] == frozenset({4})
 
 
-def test_a_late_rollback_to_other_tools_rows_is_put_right() -> None:
+def test_a_late_rollback_to_other_tools_rows_is_corrected() -> None:
     world = World()
     world.written_by_another_tool("d1", frozenset({1}))
     world.write({"d1": frozenset({2})})
@@ -485,7 +485,7 @@ def test_a_write_whose_files_are_gone_is_given_up_and_readers_keep_what_they_see
     world.wait_out_claims()
     services = world.services()
     done = Recovery(services).recover(services.log.read(2), world.table, newest=2)
-    assert done == Recovered(
+    assert done == RecoveredEntry(
         version=2, recovered_as=3, outcome=Outcome.ABANDONED, partitions=(), superseded=(("d1",), ("d2",))
     )
     assert world.rows() == ONE
@@ -522,7 +522,7 @@ def test_once_no_call_can_come_any_more_an_append_puts_all_partitions_right() ->
     assert world.services().log.read_state(listed_after=0).unverified == frozenset()
 
 
-def test_of_several_in_doubt_every_one_is_settled_and_named() -> None:
+def test_of_several_in_doubt_every_one_is_resolved_and_named() -> None:
     world = World()
     world.write(ONE)
     for value in ONE:
@@ -535,7 +535,7 @@ def test_of_several_in_doubt_every_one_is_settled_and_named() -> None:
 
 
 @pytest.mark.parametrize("times", [18, 20])
-def test_partitions_that_another_tool_takes_back_again_and_again_are_put_right_twenty_times_at_most(times: int) -> None:
+def test_partitions_that_another_tool_takes_back_again_and_again_are_corrected_twenty_times_at_most(times: int) -> None:
     world = World()
     world.write(ONE)
     backup = world.partitions()["d1"].location
@@ -549,7 +549,7 @@ def test_partitions_that_another_tool_takes_back_again_and_again_are_put_right_t
 
     world.metastore.on_call = take_back
     if times == 20:
-        with pytest.raises(MetastoreError, match="were put right 20 times, and are elsewhere again"):
+        with pytest.raises(MetastoreError, match="were corrected 20 times, and are elsewhere again"):
             world.keeper.recover(T)
     else:
         assert world.keeper.recover(T).put_right == ("dt=d1",)

@@ -257,7 +257,7 @@ def test_a_refused_drop_is_a_note_and_recover_finishes_it(world: World) -> None:
     assert set(world.partitions()) == {"d1", "d2"}
 
 
-def test_an_unknown_outcome_is_settled_by_recover(world: World) -> None:
+def test_an_unknown_outcome_is_resolved_by_recover(world: World) -> None:
     lost = Fault("metastore", "alter_partitions", 1, "after", Exception)
     with world.inject(lost):
         world.keeper.rollback(T, version=1)
@@ -300,7 +300,7 @@ def test_a_move_while_files_are_listed_is_noticed(world: World) -> None:
     assert world.rows()["d1"] == frozenset({99})
 
 
-def test_what_a_rollback_settles_first_is_told(world: World) -> None:
+def test_what_a_rollback_resolves_first_is_told(world: World) -> None:
     with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
         world.write({"d1": frozenset({11})})
     world.wait_out_claims()

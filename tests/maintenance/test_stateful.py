@@ -92,7 +92,7 @@ class TableMachine(RuleBasedStateMachine):
             value: frozenset({self.next_id, self.next_id + 1 + index}) for index, value in enumerate(sorted(values))
         }
 
-    def settle(self) -> None:
+    def resolve(self) -> None:
         """Let claims time out and recover: from here on there is one possible dict again."""
         self.world.wait_out_claims()
         self.world.keeper.recover(self.table)
@@ -119,12 +119,12 @@ class TableMachine(RuleBasedStateMachine):
         except ConflictError:
             assert in_doubt or self.disturbed, "a conflict with nobody"
             assert mode is not WriteMode.APPEND, "an append is built on what others publish"
-            self.settle()
+            self.resolve()
             published = self.world.write(rows, plan=self.world.plan(mode))
-        unsettled = len(self.possible) > 1 or self.disturbed  # others may still be in doubt, or put back
+        unresolved = len(self.possible) > 1 or self.disturbed  # others may still be in doubt, or put back
         self.possible = [after(mode, one, rows) for one in self.possible]
-        if unsettled:
-            self.settle()
+        if unresolved:
+            self.resolve()
         self.at_version[published.entry.version] = self.possible[0]
 
     @precondition(lambda self: len(self.possible) == 1 and not self.disturbed)
@@ -153,7 +153,7 @@ class TableMachine(RuleBasedStateMachine):
         rows = self.new_rows(values)
         self.world.wait_out_claims()
         if self.world.history().publishes_in_doubt:  # an outcome was not recorded: that would be a conflict
-            self.settle()
+            self.resolve()
         existing = set(values) <= self.world.partitions().keys()
         call = "alter_partitions" if existing else "add_partitions"
         unanswered = Fault("metastore", call, 1, "before", LostResponseError)
@@ -171,7 +171,7 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule()
     def recover(self) -> None:
-        self.settle()
+        self.resolve()
 
     @precondition(lambda self: len(self.possible) == 1 and not self.disturbed)
     @rule(data=st.data())
@@ -235,7 +235,7 @@ class TableMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         while self.late:
             self.apply_the_late_call()
-        self.settle()
+        self.resolve()
         self.world.wait_out_claims()
         self.world.vacuum()
         assert self.world.leftovers() == []

@@ -110,7 +110,7 @@ def test_the_table_property_wins_over_the_schedule_and_over_a_lower_age(world: W
     assert len(world.keeper.vacuum(T).deleted) == 1
 
 
-def test_a_recovered_entry_starts_its_retention_when_it_is_settled() -> None:
+def test_a_recovered_entry_starts_its_retention_when_it_has_ended() -> None:
     world = World()
     world.write(ONE)
     with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
@@ -313,7 +313,7 @@ def test_a_vacuum_takes_note_that_no_call_came_late_once_none_can_come_and_nothi
     assert unverified_after_a_vacuum() == {2}
     (doubtful,) = world.history().publishes_in_doubt
     written_by = doubtful.entry.write_id
-    world.services().log.settle(doubtful.entry.version, Outcome.ABANDONED, write_id=written_by, of=written_by)
+    world.services().log.record_outcome(doubtful.entry.version, Outcome.ABANDONED, write_id=written_by, of=written_by)
     assert unverified_after_a_vacuum() == frozenset()
 
 
@@ -514,7 +514,7 @@ def test_live_rows_survive_a_vacuum_of_a_table_whose_log_was_deleted(world: Worl
     assert world.rows() == {**ONE, **TWO, "d3": frozenset({3})}
 
 
-def test_a_hint_of_a_log_that_was_deleted_is_no_hint(world: World) -> None:
+def test_a_checkpoint_of_a_log_that_was_deleted_is_none(world: World) -> None:
     for number in range(60):
         world.write({"d9": frozenset({number})})
     assert world.services().log.read_state().listed_after > 0

@@ -85,7 +85,7 @@ def test_new_columns_stand_between_data_and_partition_columns(spark: SparkSessio
         ("New", "bigint", {"comment": "it's"}),
         ("code", "varchar(2)", {CHAR_VARCHAR: "varchar(2)"}),
     ]
-    assert [limit.column for limit in result.limits] == ["code"]
+    assert [limit.rule.column for limit in result.limits] == ["code"]
     assert [tuple(row) for row in result.rows.collect()] == [(2, 1, "x", "d")]
 
 

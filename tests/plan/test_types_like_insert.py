@@ -241,7 +241,7 @@ def test_every_accepted_value_is_stored_as_insert_stores_it(
     types = {"n": IntegerType()} | {name: TABLE_TYPES[pair.wanted] for name, pair in pairs.items()}
     table = Table(spark, tmp_path, types)
     given = values.select("n", *(F.col(f"`{pair.given}`").alias(name) for name, pair in pairs.items()))
-    limits = {limit.column: limit for limit in table.fitted(given).limits}
+    limits = {limit.rule.column: limit for limit in table.fitted(given).limits}
     kept = given.select(
         *(F.when(~limits[name].violates, F.col(name)).alias(name) if name in limits else name for name in given.columns)
     )

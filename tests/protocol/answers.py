@@ -19,9 +19,9 @@ from .requests import (
     ReadLog,
     ReadMetastore,
     Rebuild,
+    RecordOutcome,
     RemoveRegistration,
     Send,
-    Settle,
     Upload,
     Verify,
 )
@@ -99,10 +99,10 @@ def claim(request: Claim, world: World) -> tuple[bool, World]:
     return True, world._replace(log=log.claimed(request.version, request.slot))
 
 
-def settle(request: Settle, world: World) -> tuple[Outcome | str, World]:
+def record_outcome(request: RecordOutcome, world: World) -> tuple[Outcome | str, World]:
     if request.in_time_of and world.log.slots[request.in_time_of - 1].timed_out:
         return TOO_LATE, world
-    log = world.log.settled(request.version, request.outcome, request.write_id, request.superseded)
+    log = world.log.with_outcome(request.version, request.outcome, request.write_id, request.superseded)
     stands = log.slots[request.version - 1].outcome
     assert stands is not None
     return stands, world._replace(log=log)

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from table_writer.model.entry import Operation
 
-from .answers import a_day_later, answer_to_read, change, claim, send, settle
+from .answers import a_day_later, answer_to_read, change, claim, record_outcome, send
 from .invariants import Checks
 from .keeping import Protocol
 from .requests import (
@@ -40,9 +40,9 @@ from .requests import (
     ReadMetastore,
     ReadRegistration,
     Rebuild,
+    RecordOutcome,
     RemoveRegistration,
     Send,
-    Settle,
     Upload,
     Verify,
 )
@@ -104,7 +104,7 @@ class Explorer:
         self._handlers: dict[type, Callable[[State, int, Any], Iterator[Step]]] = {
             ReadLog: self._read_log,
             Claim: self._claim,
-            Settle: self._settle,
+            RecordOutcome: self._record_outcome,
             Send: self._send,
             **dict.fromkeys((ReadMetastore, ListStale, HasData, ListFiles, ReadRegistration), self._read),
             **dict.fromkeys((Copy, Upload, Delete, RemoveRegistration, PutRegistration, Verify, Rebuild), self._change),
@@ -224,8 +224,8 @@ class Explorer:
         won, world = claim(request, state.world)
         yield ((self._names[number], request, "" if won else "lost to another"), self._moved(state, number, won, world))
 
-    def _settle(self, state: State, number: int, request: Settle) -> Iterator[Step]:
-        response, world = settle(request, state.world)
+    def _record_outcome(self, state: State, number: int, request: RecordOutcome) -> Iterator[Step]:
+        response, world = record_outcome(request, state.world)
         yield (self._names[number], request, str(response)), self._moved(state, number, response, world)
         if state.budget.unrecorded and response is not TOO_LATE:
             less = state.budget._replace(unrecorded=state.budget.unrecorded - 1)
@@ -316,15 +316,15 @@ class Explorer:
     def _damaged(self, state: State) -> Iterator[Step]:
         """Objects of the log are lost, or somebody deletes it while nobody is at work."""
         world, actors, budget = state
-        settled = [version for version, slot in enumerate(world.log.slots, 1) if slot.outcome and not slot.gone]
-        for version in settled if budget.damaged else ():
+        ended = [version for version, slot in enumerate(world.log.slots, 1) if slot.outcome and not slot.gone]
+        for version in ended if budget.damaged else ():
             later = world._replace(log=world.log.damaged(version))
             yield (
                 ("damage", version, "its outcome is lost"),
                 State(later, actors, budget._replace(damaged=budget.damaged - 1)),
             )
         idle = all(one.report or one.key[1:] == (self._scenario.actors[one.key[0]], ()) for one in actors)
-        for version in settled if budget.lost_entries and idle else ():
+        for version in ended if budget.lost_entries and idle else ():
             later = world._replace(log=world.log.without_entry(version))
             yield (
                 ("damage", version, "the entry is lost"),

@@ -11,7 +11,7 @@ from typing import Any
 from table_writer.log.history import History
 from table_writer.model.entry import Operation, Outcome
 
-from .answers import a_day_later, answer_to_read, change, claim, send, settle
+from .answers import a_day_later, answer_to_read, change, claim, record_outcome, send
 from .content import created_over, done_twice, insert_is_dropped, not_alone, rows_are_wrong, shown_twice, was_repeated
 from .requests import (
     Claim,
@@ -23,9 +23,9 @@ from .requests import (
     PutRegistration,
     ReadLog,
     Rebuild,
+    RecordOutcome,
     RemoveRegistration,
     Send,
-    Settle,
     Upload,
     Verify,
 )
@@ -173,8 +173,8 @@ class Checks:
             response: object = "ok"
             if isinstance(request, Claim):
                 response, world = claim(request, world)
-            elif isinstance(request, Settle):
-                response, world = settle(request, world)
+            elif isinstance(request, RecordOutcome):
+                response, world = record_outcome(request, world)
             elif isinstance(request, Send):
                 response, world = send(request, world)
             elif isinstance(request, Copy | Upload | Delete | RemoveRegistration | PutRegistration | Verify | Rebuild):
@@ -269,9 +269,9 @@ def lost_update(log: Log) -> str:
             unseen = unseen and not slot.appends
             if slot.operation is Operation.WRITE and unseen:
                 return f"version {later} is published over version {earlier}, which it never saw: a lost update"
-            over = slot.settles is not None and earlier > slot.settles and other.operation is not Operation.RECOVER
+            over = slot.recovers is not None and earlier > slot.recovers and other.operation is not Operation.RECOVER
             if over and _partitions(slot) & _partitions(other) - {*other.superseded}:
-                return f"version {later} does version {slot.settles} again, over version {earlier}: a lost update"
+                return f"version {later} does version {slot.recovers} again, over version {earlier}: a lost update"
     return ""
 
 

@@ -6,7 +6,7 @@ from table_writer.log.history import Placement
 from table_writer.model.entry import Operation, Outcome
 
 from .publishing import at_placeholders, present_before
-from .requests import LOST, Claim, Delete, HasData, ListStale, Next, Phase, ReadLog, ReadMetastore, Settle
+from .requests import LOST, Claim, Delete, HasData, ListStale, Next, Phase, ReadLog, ReadMetastore, RecordOutcome
 from .staging import Staging
 from .state import PARTITIONS, Change, Log, Slot, code_of, code_of_text, location, place_of, rows_at, tag_of
 from .writes import Corrected, Job, Rollback
@@ -20,14 +20,14 @@ class Keeping(Staging):
         return self.first_in_doubt(log, ("recover",)) or ("compare", log)
 
     def first_in_doubt(self, log: Log, again: Next) -> Next | None:
-        """Return the phase that settles the oldest entry in doubt, or that waits for it."""
+        """Return the phase that resolves the oldest entry in doubt, or that waits for it."""
         for record in log.history.in_doubt:
             if record.entry.operation is not Operation.VACUUM:
-                return self.settling(log, record, again, failed=("end", "failed"))
+                return self.resolving(log, record, again, failed=("end", "failed"))
         return None
 
     def compare(self, log: Log) -> Phase:
-        """Put right what a late call has set back."""
+        """Correct what a late call has set back."""
         now = yield ReadMetastore(PARTITIONS)
         behind = self.behind(log, tuple(zip(PARTITIONS, now, strict=True)))
         told, to_verify = ("end", "recovered"), self.to_verify(log)
@@ -74,7 +74,7 @@ class Keeping(Staging):
             write_id=rollback.write_id,
             changes=changes,
             outcome=Outcome.PUBLISHED,
-            settles=(newest + 1,),
+            to_record=(newest + 1,),
             done=("end", "success"),
             refused=("end", "failed"),
             unknown=("end", "unknown"),
@@ -130,7 +130,7 @@ class Keeping(Staging):
                 return "end", "half done"
             return "vacuum_rest", write_id, codes[1:], versions
         if versions:
-            yield Settle(versions[0], Outcome.PUBLISHED, write_id)
+            yield RecordOutcome(versions[0], Outcome.PUBLISHED, write_id)
             return "vacuum_rest", write_id, codes, versions[1:]
         return "end", "vacuumed"
 

@@ -78,8 +78,8 @@ class CountsOnlyPublishes(Protocol):
     """What is in doubt, and claimed over the entry, says nothing of it."""
 
     def covered(self, history: History, record: SlotRecord) -> bool:
-        settled = [one for one in history.records if one.outcome is not None]
-        return super().covered(History(history.layout, settled, history.unverified), record)
+        ended = [one for one in history.records if one.outcome is not None]
+        return super().covered(History(history.layout, ended, history.unverified), record)
 
 
 class IgnoresVacuums(Protocol):

@@ -39,7 +39,7 @@ COPIED: Final = TWICE._replace(data=TWICE.data | {"A/p"}, rows=(("A/p", ("A/p", 
 """An append has copied what was in p; since then J has replaced it."""
 
 X_GIVEN_UP: Final = Slot(
-    Operation.WRITE, "X", (("p", "I/p", "X/p"),), 1, outcome=Outcome.ABANDONED, settled_by="X", old=True
+    Operation.WRITE, "X", (("p", "I/p", "X/p"),), 1, outcome=Outcome.ABANDONED, recorded_by="X", old=True
 )
 GIVEN_UP: Final = start(("I/p", None), [I_P, X_GIVEN_UP], data=["X/p"])
 """The metastore has refused X; its files are old enough for a vacuum."""
@@ -66,7 +66,7 @@ HALF_REPLACED: Final = start(
 )
 """Of what J has published one partition was replaced."""
 
-REFUSED_TO_PUT_RIGHT: Final = start(
+REFUSED_TO_CORRECT: Final = start(
     ("M/p", "N/q"),
     [
         I_P,
@@ -77,10 +77,10 @@ REFUSED_TO_PUT_RIGHT: Final = start(
             "R4",
             (("p", "J/p", "M/p"),),
             3,
-            settles=3,
+            recovers=3,
             is_putting_right=True,
             outcome=Outcome.ABANDONED,
-            settled_by="R4",
+            recorded_by="R4",
         ),
         published("N", ("q", None, "N/q"), base=4),
     ],
@@ -248,7 +248,7 @@ DAMAGED: Final = (
     ),
     scenario(
         "an outcome is lost, a recovery was refused: append, recover",
-        REFUSED_TO_PUT_RIGHT,
+        REFUSED_TO_CORRECT,
         Budget(timeouts=1, damaged=1),
         A=append("A", "q"),
         recover=RECOVER,

@@ -102,7 +102,7 @@ class DropsWithoutEmptying(Protocol):
             answer = yield self.send(job, ("drop", ((values, None),)))
             if answer not in {OK, MISSING}:
                 return job.unrecorded
-        return "settle", job, job.settles
+        return "record_outcome", job, job.to_record
 
 
 class DropsTheTable(Protocol):

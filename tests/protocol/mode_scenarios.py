@@ -72,7 +72,9 @@ KEYED: Final = published("D", ("p", "I/p", "D/p"), base=1, key="k")
 GIVEN_UP: Final = start(("I/p", None), [I_P, KEYED._replace(outcome=Outcome.ABANDONED)], data=["D/p"])
 """The write with the key was abandoned."""
 
-IN_DOUBT: Final = start(("I/p", None), [I_P, KEYED._replace(outcome=None, settled_by="", timed_out=True)], data=["D/p"])
+IN_DOUBT: Final = start(
+    ("I/p", None), [I_P, KEYED._replace(outcome=None, recorded_by="", timed_out=True)], data=["D/p"]
+)
 """The process with the key has died before its alter; its successor comes."""
 
 ROLLED_BACK: Final = start(

@@ -12,7 +12,7 @@ from table_writer.vacuum.due import InUse
 
 from .keeping import Protocol
 from .mutation import Mutation, where
-from .requests import LOST, MISSING, OK, Claim, Next, Phase, ReadMetastore, Send, Settle
+from .requests import LOST, MISSING, OK, Claim, Next, Phase, ReadMetastore, RecordOutcome, Send
 from .scenarios import (
     A_P,
     A_PQ,
@@ -40,7 +40,7 @@ AWAKE: Final[Next] = (
         write_id="X",
         changes=(("p", "I/p", "X/p"),),
         outcome=Outcome.PUBLISHED,
-        settles=(2,),
+        to_record=(2,),
         done=("end", "success"),
         refused=("end", "failed"),
         unknown=("end", "unknown"),
@@ -78,13 +78,13 @@ class RecoversWithoutClaim(Protocol):
     def in_time_of(self, version: int) -> int:
         return 0
 
-    def settles(self, original: int, own: int) -> tuple[int, ...]:
+    def recording_order(self, original: int, own: int) -> tuple[int, ...]:
         return (original,)
 
 
 class AppliesAgain(Protocol):
-    def settle(self, job: Job, versions: tuple[int, ...]) -> Phase:
-        phase = yield from super().settle(job, versions)
+    def record_outcome(self, job: Job, versions: tuple[int, ...]) -> Phase:
+        phase = yield from super().record_outcome(job, versions)
         return ("again", job) if phase == ("end", "success") else phase
 
     def again(self, job: Job) -> Phase:
@@ -140,8 +140,8 @@ class DropsPlaceholders(Protocol):
         return (yield from super().give_up(job))
 
 
-class SettlesItsOwnFirst(Protocol):
-    def settles(self, original: int, own: int) -> tuple[int, ...]:
+class RecordsItsOwnFirst(Protocol):
+    def recording_order(self, original: int, own: int) -> tuple[int, ...]:
         return (own, original)
 
 
@@ -166,11 +166,11 @@ class AddsInPlace(Protocol):
         return "alter", job, tuple(values for values, _, _ in job.changes), attempt
 
 
-class SettlesBeforeTheDrop(Protocol):
+class RecordsBeforeTheDrop(Protocol):
     def drop(self, job: Job) -> Phase:
-        for version in job.settles:
-            yield Settle(version, job.outcome, job.write_id)
-        return "drop_after", job._replace(settles=())
+        for version in job.to_record:
+            yield RecordOutcome(version, job.outcome, job.write_id)
+        return "drop_after", job._replace(to_record=())
 
     def drop_after(self, job: Job) -> Phase:
         return (yield from super().drop(job))
@@ -185,7 +185,7 @@ class ForgetsUnansweredDrops(Protocol):
                 answer = yield self.send(job, ("drop", ((values, None),)))
                 if answer not in {OK, MISSING, LOST}:
                     return job.unrecorded
-        return "settle", job, job.settles
+        return "record_outcome", job, job.to_record
 
 
 class LeavesLateDrops(Protocol):
@@ -245,8 +245,8 @@ class VacuumIgnoresTheMetastore(Protocol):
 
 class VacuumIgnoresWhatIsInDoubt(Protocol):
     def in_use(self, history: History, now: Metastore) -> InUse:
-        settled = [record for record in history.records if record.outcome is not None]
-        return super().in_use(History(history.layout, settled, history.unverified), now)
+        ended = [record for record in history.records if record.outcome is not None]
+        return super().in_use(History(history.layout, ended, history.unverified), now)
 
 
 class VacuumDoesNotWait(Protocol):
@@ -339,7 +339,7 @@ MUTATIONS: Final = (
     Mutation("new partitions come empty", AddsInPlace, where("write", ONLY_P, A=A_PQ), "without the others"),
     Mutation(
         "an outcome is recorded after the drop",
-        SettlesBeforeTheDrop,
+        RecordsBeforeTheDrop,
         where("rollback, write", ONLY_P, Budget(late=1), K=rollback(0), B=B_P),
         "no entry in doubt wants",
     ),

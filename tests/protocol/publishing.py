@@ -25,8 +25,8 @@ from .requests import (
     ReadLog,
     ReadMetastore,
     Rebuild,
+    RecordOutcome,
     Send,
-    Settle,
     Upload,
     Verify,
 )
@@ -72,7 +72,7 @@ class Publishing(Rules):
         for record in records:
             verdict = self.standing(record, draft, plan)
             if verdict is Standing.IN_DOUBT:
-                return self.settling(log, record, again, failed=("discard", plan, "failed"))
+                return self.resolving(log, record, again, failed=("discard", plan, "failed"))
             if verdict in {Standing.CONFLICT, Standing.DELETED}:
                 return "discard", plan, "failed"
         return "look", plan, log
@@ -123,7 +123,7 @@ class Publishing(Rules):
         return then
 
     def correct(self, log: Log, behind: tuple[Behind, ...], then: Corrected) -> Phase:
-        """Put right what late calls have set back, but for placeholders that another tool has written to since."""
+        """Correct what late calls have set back, but for placeholders that another tool has written to since."""
         places = tuple(old for _, (_, old, _) in behind if old is not None and rows_at(old) is None)
         found = (yield ListFiles(places)) if places else ()
         written = {place for place, rows in zip(places, found, strict=True) if rows}
@@ -144,7 +144,7 @@ class Publishing(Rules):
         yield
 
     def in_the_way(self, plan: Planned, log: Log, shown: Shown) -> tuple[Behind, ...]:
-        """What is to be put right before a write builds on it. In an unpartitioned table any call may be late."""
+        """What is to be corrected before a write builds on it. In an unpartitioned table any call may be late."""
         return self.behind(log, shown) if self.may_be_late(log) or plan.write.is_of_whole_table else ()
 
     def built(self, plan: Planned, log: Log, shown: Shown) -> Next:
@@ -223,7 +223,7 @@ class Publishing(Rules):
             write_id=slot.write_id,
             changes=slot.changes,
             outcome=Outcome.PUBLISHED,
-            settles=(version,),
+            to_record=(version,),
             done=("end", "success"),
             refused=("end", "failed"),
             unknown=("end", "unknown"),
@@ -274,12 +274,12 @@ class Publishing(Rules):
             return "drop", job
         log: Log = yield ReadLog()
         if log.slots[job.version - 1].outcome is Outcome.PUBLISHED:  # others have seen or done it, and moved on
-            return "settle", job, job.settles
+            return "record_outcome", job, job.to_record
         return job.unknown if answer in {LOST, TOO_LATE} or seen is Effect.SOME else ("give_up", job)
 
     def give_up(self, job: Job) -> Phase:
         own = job.version
-        stands = yield Settle(own, Outcome.ABANDONED, job.write_id, self.in_time_of_giving_up(own))
+        stands = yield RecordOutcome(own, Outcome.ABANDONED, job.write_id, self.in_time_of_giving_up(own))
         return job.refused if stands is Outcome.ABANDONED else job.unknown
 
     def drop(self, job: Job) -> Phase:
@@ -292,23 +292,23 @@ class Publishing(Rules):
                     answer = yield self.send(job, ("drop", ((values, None),)))
                     if answer not in {OK, MISSING}:
                         return job.unrecorded
-        return "settle", job, job.settles
+        return "record_outcome", job, job.to_record
 
     def is_empty(self, placeholder: str) -> Generator[ListFiles, tuple[tuple[str, ...], ...], bool]:
         """Whether no other tool has added rows."""
         return not any((yield ListFiles((placeholder,))))
 
-    def settle(self, job: Job, versions: tuple[int, ...]) -> Phase:
+    def record_outcome(self, job: Job, versions: tuple[int, ...]) -> Phase:
         if not versions:
             return job.done
-        stands = yield Settle(versions[0], job.outcome, job.write_id, superseded=job.superseded)
-        return job.unrecorded if stands == FAILED else ("settle", job, versions[1:])
+        stands = yield RecordOutcome(versions[0], job.outcome, job.write_id, superseded=job.superseded)
+        return job.unrecorded if stands == FAILED else ("record_outcome", job, versions[1:])
 
     def send(self, job: Job, call: Call) -> Send:
         return Send(call, self.in_time_of(job.version))
 
-    def settling(self, log: Log, record: SlotRecord, again: Next, *, failed: Next) -> Next:
-        """Return the phase that settles an entry in doubt, or that waits for its claimant."""
+    def resolving(self, log: Log, record: SlotRecord, again: Next, *, failed: Next) -> Next:
+        """Return the phase that resolves an entry in doubt, or that waits for its claimant."""
         if self.is_over(record):
             return self.recovery(log, record, again, failed=failed)
         slot = log.slots[record.entry.version - 1]
@@ -321,7 +321,7 @@ class Publishing(Rules):
         if self.effect(states) is Effect.ALL:
             log: Log = yield ReadLog()
             if not self.may_be_late(log):
-                yield Settle(version, Outcome.PUBLISHED, slot.write_id)
+                yield RecordOutcome(version, Outcome.PUBLISHED, slot.write_id)
         return again
 
     def recovery(self, log: Log, record: SlotRecord, then: Next, *, failed: Next) -> Next:
@@ -337,7 +337,7 @@ class Publishing(Rules):
         now = yield ReadMetastore(tuple(values for values, _, _ in slot.changes))
         shown = dict(zip((values for values, _, _ in slot.changes), now, strict=True))
         outcome, superseded = self.rebuilt(log, version, shown)
-        again = (one.write_id for one in log.slots if one.settles == version and one.outcome is not None)
+        again = (one.write_id for one in log.slots if one.recovers == version and one.outcome is not None)
         yield Rebuild(version, outcome, next(again, slot.write_id), superseded)
         return then
 
@@ -348,8 +348,8 @@ class Publishing(Rules):
             f"R{own}",
             changes,
             log.newest,
-            settles=version,
-            recovers=log.slots[version - 1].recovers or log.slots[version - 1].write_id,
+            recovers=version,
+            recovered_write_id=log.slots[version - 1].recovered_write_id or log.slots[version - 1].write_id,
             is_putting_right=log.slots[version - 1].outcome is not None,
             unused=log.slots[version - 1].unused if log.slots[version - 1].outcome is None else (),
             log_id=log.marks.log_id,
@@ -383,7 +383,7 @@ class Publishing(Rules):
             changes=todo,
             outcome=self.recovered_as(tuple(states.values())),
             superseded=tuple(values for values, state in states.items() if state is PartitionState.SUPERSEDED),
-            settles=self.settles(slot.settles or own, own),
+            to_record=self.recording_order(slot.recovers or own, own),
             done=then,
             refused=failed,
             unknown=failed,
@@ -392,7 +392,7 @@ class Publishing(Rules):
             emptied=tuple((values, place) for values, place in shown.items() if place and rows_at(place) is None),
         )
         present = tuple(values for values, _, _ in todo if shown[values] is not None)
-        return ("switch", job, present, 1) if todo else ("settle", job, job.settles)
+        return ("switch", job, present, 1) if todo else ("record_outcome", job, job.to_record)
 
     def _slot(self, plan: Planned, shown: Shown) -> Slot:
         write = plan.write

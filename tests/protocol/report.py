@@ -18,9 +18,9 @@ from .requests import (
     ReadMetastore,
     ReadRegistration,
     Rebuild,
+    RecordOutcome,
     RemoveRegistration,
     Send,
-    Settle,
     Upload,
     Verify,
 )
@@ -71,7 +71,9 @@ def _world(world: World) -> list[str]:
     for version, slot in enumerate(world.log.slots, 1):
         outcome = slot.outcome.value if slot.outcome else "in doubt"
         outcome += " (the entry is lost)" if slot.gone else f" (was {slot.lost.value})" if slot.lost else ""
-        lines.append(f"      v{version} {_slot(slot)}: {outcome} {f'by {slot.settled_by}' if slot.settled_by else ''}")
+        lines.append(
+            f"      v{version} {_slot(slot)}: {outcome} {f'by {slot.recorded_by}' if slot.recorded_by else ''}"
+        )
     return lines
 
 
@@ -85,7 +87,7 @@ _WORDS: Final[dict[type, Callable[[Any], str]]] = {
     Upload: lambda what: f"uploads {', '.join(what.codes)}",
     Claim: lambda what: f"claims v{what.version}: {_slot(what.slot)}",
     Rebuild: lambda what: f"finds out that v{what.version} was {what.outcome.value}",
-    Settle: lambda what: f"records v{what.version} {what.outcome.value}",
+    RecordOutcome: lambda what: f"records v{what.version} {what.outcome.value}",
     Send: lambda what: _call(what.call),
     Delete: lambda what: f"deletes {' '.join(what.rows) or 'all'} at {', '.join(what.codes)}",
     ReadRegistration: lambda what: f"looks whether {what.write_id} is staged",
@@ -110,8 +112,8 @@ def _call(call: Call) -> str:
 def _slot(slot: Slot) -> str:
     by = f" by {slot.by}" if slot.by else ""
     what = f"{slot.operation.name} {slot.write_id}{by}" + (f" with key {slot.key}" if slot.key else "")
-    if slot.settles:
-        what += f" of v{slot.settles}"
+    if slot.recovers:
+        what += f" of v{slot.recovers}"
     changes = [_change(change) for change in slot.changes]
     changes += [f"deletes {code}" for code, _ in slot.deletes]
     changes += [f"does not use {code}" for code in slot.unused]

@@ -82,7 +82,7 @@ class Verify(NamedTuple):
     versions: frozenset[int]
 
 
-class Settle(NamedTuple):
+class RecordOutcome(NamedTuple):
     version: int
     outcome: Outcome
     write_id: str
@@ -124,7 +124,7 @@ Request = (
     | Copy
     | Upload
     | Claim
-    | Settle
+    | RecordOutcome
     | Rebuild
     | Send
     | Delete

@@ -63,7 +63,7 @@ class Rules:
         return published_with_key(records, key) is not None
 
     def repeats_since(self, records: Sequence[SlotRecord], plan: Planned) -> bool:
-        """The same, of the entries that the write has not seen settled."""
+        """The same, of the entries that the write has not seen ended."""
         return self.repeats(records, plan.write.key)
 
     def is_over(self, record: SlotRecord) -> bool:
@@ -183,6 +183,6 @@ class Rules:
             return Discarding.REFUSED
         return Discarding.LATER if write_id in log.history.claimed_ids else Discarding.NOW
 
-    def settles(self, original: int, own: int) -> tuple[int, ...]:
+    def recording_order(self, original: int, own: int) -> tuple[int, ...]:
         """The order in which a recovery records outcomes."""
         return (original, own)

@@ -22,7 +22,7 @@ def published(
     write_id: str, *changes: Change, operation: Operation = Operation.WRITE, old: bool = False, **more: object
 ) -> Slot:
     """Make an entry that was published before the exploration begins."""
-    known = {"outcome": Outcome.PUBLISHED, "settled_by": write_id, "old": old, **more}
+    known = {"outcome": Outcome.PUBLISHED, "recorded_by": write_id, "old": old, **more}
     return Slot(operation, write_id, changes, **known)  # type: ignore[arg-type]
 
 
@@ -49,8 +49,8 @@ OLD_ALTER: Final = start(
     ("M/p", None),
     [
         I_P,
-        J_P._replace(settled_by="R3", old=False),
-        published("R3", ("p", "I/p", "J/p"), operation=Operation.RECOVER, base=2, settles=2),
+        J_P._replace(recorded_by="R3", old=False),
+        published("R3", ("p", "I/p", "J/p"), operation=Operation.RECOVER, base=2, recovers=2),
         published("M", ("p", "J/p", "M/p"), base=3),
     ],
     data=["I/p", "J/p"],
@@ -62,8 +62,8 @@ OLD_DROP: Final = start(
     ("D/p", None),
     [
         I_P,
-        published("L", ("p", "I/p", None), operation=Operation.ROLLBACK, base=1, settled_by="R3", rollback_to=0),
-        published("R3", ("p", "I/p", None), operation=Operation.RECOVER, base=2, settles=2),
+        published("L", ("p", "I/p", None), operation=Operation.ROLLBACK, base=1, recorded_by="R3", rollback_to=0),
+        published("R3", ("p", "I/p", None), operation=Operation.RECOVER, base=2, recovers=2),
         published("D", ("p", None, "D/p"), base=3),
     ],
     data=["I/p"],
@@ -75,8 +75,8 @@ OLD_ADD: Final = start(
     ("I/p", None),
     [
         I_P,
-        published("J", ("q", None, "J/q"), base=1, settled_by="R3"),
-        published("R3", ("q", None, "J/q"), operation=Operation.RECOVER, base=2, settles=2),
+        published("J", ("q", None, "J/q"), base=1, recorded_by="R3"),
+        published("R3", ("q", None, "J/q"), operation=Operation.RECOVER, base=2, recovers=2),
         published("L", ("q", "J/q", None), operation=Operation.ROLLBACK, base=3, rollback_to=1),
     ],
     data=["J/q"],
@@ -107,8 +107,8 @@ SLEPT: Final = start(
     ("M/p", None),
     [
         I_P,
-        published("X", ("p", "I/p", "X/p"), base=1, settled_by="R3", timed_out=True),
-        published("R3", ("p", "I/p", "X/p"), operation=Operation.RECOVER, base=2, settles=2),
+        published("X", ("p", "I/p", "X/p"), base=1, recorded_by="R3", timed_out=True),
+        published("R3", ("p", "I/p", "X/p"), operation=Operation.RECOVER, base=2, recovers=2),
         published("M", ("p", "X/p", "M/p"), base=3),
     ],
     data=["I/p", "X/p"],
@@ -131,8 +131,8 @@ READERS_CAME_BACK: Final = start(
     ("J/p", None),
     [
         I_P,
-        published("J", ("p", "I/p", "J/p"), base=1, settled_by="R3"),
-        published("R3", ("p", "I/p", "J/p"), operation=Operation.RECOVER, base=2, settles=2),
+        published("J", ("p", "I/p", "J/p"), base=1, recorded_by="R3"),
+        published("R3", ("p", "I/p", "J/p"), operation=Operation.RECOVER, base=2, recovers=2),
         published("M", ("p", "J/p", "M/p"), base=3),
         Slot(Operation.VACUUM, "V5", (), 4, deletes=(("J/p", 4),), timed_out=True),
     ],

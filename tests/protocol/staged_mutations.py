@@ -37,9 +37,9 @@ class IgnoresItsOwnEntries(Protocol):
 
 
 class OwnIsLikeAnyOther(Protocol):
-    """Who could not settle the entry of its own write says that nothing was published."""
+    """Who could not resolve the entry of its own write says that nothing was published."""
 
-    def own_not_settled(self) -> str:
+    def own_not_resolved(self) -> str:
         return "failed"
 
 
@@ -131,7 +131,7 @@ STAGED_MUTATIONS: Final = (
         "nothing is visible",
     ),
     Mutation(
-        "who cannot settle its own write's entry does not know the outcome",
+        "who cannot resolve its own write's entry does not know the outcome",
         OwnIsLikeAnyOther,
         where("a publisher died, a refusal", DIED, Budget(refusals=1), P1=P1),
         "nothing is visible",

@@ -59,7 +59,9 @@ COPIES: Final = (("dead_1/p", ("I/p", "X/p")),)
 DIED: Final = with_staged(start(("I/p", None), [I_P, X_P._replace(timed_out=True)]), "p")
 """A publisher has claimed, and died."""
 
-GIVEN_UP: Final = with_staged(start(("I/p", None), [I_P, X_P._replace(outcome=Outcome.ABANDONED, settled_by="X")]), "p")
+GIVEN_UP: Final = with_staged(
+    start(("I/p", None), [I_P, X_P._replace(outcome=Outcome.ABANDONED, recorded_by="X")]), "p"
+)
 """The metastore has refused once."""
 
 
@@ -73,19 +75,19 @@ APPEND_DIED: Final = with_copies(start(("I/p", None), [I_P, X_APPENDED._replace(
 """A publisher of an append has claimed, and died."""
 
 APPEND_GIVEN_UP: Final = with_copies(
-    start(("I/p", None), [I_P, X_APPENDED._replace(outcome=Outcome.ABANDONED, settled_by="X")])
+    start(("I/p", None), [I_P, X_APPENDED._replace(outcome=Outcome.ABANDONED, recorded_by="X")])
 )
 
 TRIMMED: Final = (
     I_P,
-    X_APPENDED._replace(outcome=Outcome.PUBLISHED, settled_by="R3", old=True, trimmed=True),
+    X_APPENDED._replace(outcome=Outcome.PUBLISHED, recorded_by="R3", old=True, trimmed=True),
     published(
         "R3",
         ("p", "I/p", "dead_1/p"),
         operation=Operation.RECOVER,
         base=2,
-        settles=2,
-        recovers="X",
+        recovers=2,
+        recovered_write_id="X",
         old=True,
         unused=("X/p",),
     ),
@@ -102,7 +104,7 @@ GONE: Final = start(
     ("M/p", None),
     [
         I_P,
-        X_P._replace(outcome=Outcome.PUBLISHED, settled_by="X", old=True),
+        X_P._replace(outcome=Outcome.PUBLISHED, recorded_by="X", old=True),
         published("M", ("p", "X/p", "M/p"), base=2, old=True),
         published("V4", operation=Operation.VACUUM, base=3, deletes=(("I/p", 2), ("X/p", 3))),
     ],

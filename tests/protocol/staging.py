@@ -17,8 +17,8 @@ from .requests import (
     ReadLog,
     ReadMetastore,
     ReadRegistration,
+    RecordOutcome,
     RemoveRegistration,
-    Settle,
     Upload,
 )
 from .rules import Discarding
@@ -65,10 +65,10 @@ class Staging(Publishing):
             return None
         if own[-1].outcome is Outcome.PUBLISHED:
             return "leave", plan, "repeated"
-        return self.settling(log, own[-1], ("publish", plan), failed=("leave", plan, self.own_not_settled()))
+        return self.resolving(log, own[-1], ("publish", plan), failed=("leave", plan, self.own_not_resolved()))
 
-    def own_not_settled(self) -> str:
-        """What a publisher says that could not settle its own write's entry."""
+    def own_not_resolved(self) -> str:
+        """What a publisher says that could not resolve its own write's entry."""
         return "unknown"
 
     def claim(self, plan: Planned, log: Log, shown: Shown) -> Phase:
@@ -125,7 +125,7 @@ class Staging(Publishing):
         return "vacuum_again", own, slot.write_id, log, deletes
 
     def forget(self, write_id: str, own: int, by: str) -> Phase:
-        yield Settle(own, Outcome.PUBLISHED, by)
+        yield RecordOutcome(own, Outcome.PUBLISHED, by)
         return "forgotten", write_id
 
     def forgotten(self, write_id: str) -> Phase:

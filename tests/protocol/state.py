@@ -112,12 +112,12 @@ class Slot(NamedTuple):
     changes: tuple[Change, ...] = ()
     base: int = 0
     in_doubt_at_plan: frozenset[int] = frozenset()  # not stored by the product: what the check of lost updates needs
-    settles: int | None = None
-    recovers: str = ""  # the write of the entry that it settles
+    recovers: int | None = None  # a recover entry: the version it finishes
+    recovered_write_id: str = ""  # the write that it does again
     is_putting_right: bool = False  # a recover entry that undoes a late call
     deletes: tuple[tuple[str, int | None], ...] = ()
     outcome: Outcome | None = None
-    settled_by: str = ""
+    recorded_by: str = ""
     timed_out: bool = False
     old: bool = False  # a retention has passed since the outcome
     appends: bool = False  # this and the next two are in the product's plan, not in its entry
@@ -207,21 +207,21 @@ class Log:
         if made is None:
             here = self.slots[version - 1 : version]
             if here:
-                slot = slot._replace(outcome=here[0].outcome, settled_by=here[0].settled_by)
+                slot = slot._replace(outcome=here[0].outcome, recorded_by=here[0].recorded_by)
             recovery = {version} if slot.operation is Operation.RECOVER else set()
             marks = self.marks._replace(unverified=self.marks.unverified | recovery)
             made = Log.of((*self.slots[: version - 1], slot, *self.slots[version:]), marks)
             self._made[version, slot] = made
         return made
 
-    def settled(self, version: int, outcome: Outcome, write_id: str, superseded: tuple[str, ...] = ()) -> Log:
+    def with_outcome(self, version: int, outcome: Outcome, write_id: str, superseded: tuple[str, ...] = ()) -> Log:
         """Return the log with this outcome; the first one stands."""
         key = (version, outcome, write_id, superseded)
         made = self._made.get(key)
         if made is None:
             slot = self.slots[version - 1]
             late = slot.timed_out and write_id != slot.write_id  # no matter once the claimant itself is done
-            new = slot._replace(outcome=outcome, settled_by=write_id, timed_out=late, superseded=superseded)
+            new = slot._replace(outcome=outcome, recorded_by=write_id, timed_out=late, superseded=superseded)
             made = self._made[key] = self._with(version, slot if slot.outcome else new)
         return made
 
@@ -230,7 +230,7 @@ class Log:
         slot = self.slots[version - 1]
         if slot.outcome is not None:
             return self
-        new = slot._replace(outcome=outcome, settled_by=write_id, superseded=superseded)
+        new = slot._replace(outcome=outcome, recorded_by=write_id, superseded=superseded)
         marks = self.marks._replace(unverified=self.marks.unverified | {version})
         return Log.of((*self.slots[: version - 1], new, *self.slots[version:]), marks)
 
@@ -243,7 +243,7 @@ class Log:
     def damaged(self, version: int) -> Log:
         """Return the log without this outcome."""
         slot = self.slots[version - 1]
-        none = slot._replace(outcome=None, settled_by="", superseded=(), old=False, lost=slot.lost or slot.outcome)
+        none = slot._replace(outcome=None, recorded_by="", superseded=(), old=False, lost=slot.lost or slot.outcome)
         return self._with(version, none)
 
     def without_entry(self, version: int) -> Log:
@@ -282,8 +282,8 @@ def entry_of(version: int, slot: Slot) -> LogEntry:
         deletes=tuple(
             DeletedLocation(location=str(location(code)), replaced_by=by, kept=slot.kept) for code, by in slot.deletes
         ),
-        settles=slot.settles,
-        recovered_write_id=slot.recovers,
+        recovers=slot.recovers,
+        recovered_write_id=slot.recovered_write_id,
         rollback_to=slot.rollback_to,
         idempotency_key=slot.key,
     )
@@ -316,8 +316,8 @@ def _record(version: int, slot: Slot) -> SlotRecord:
         entry=entry_of(version, slot),
         outcome=slot.outcome,
         age_seconds=TIMEOUT_SECONDS + 1 if slot.timed_out else 0.0,
-        settled_by=slot.settled_by,
-        settled_age_seconds=2 * RETENTION.total_seconds() if slot.old else 0.0,
+        recorded_by=slot.recorded_by,
+        outcome_age_seconds=2 * RETENTION.total_seconds() if slot.old else 0.0,
         superseded=frozenset((values,) for values in slot.superseded),
     )
 

@@ -15,7 +15,7 @@ from .late_scenarios import LATE_SCENARIOS
 from .mode_mutations import MODE_MUTATIONS
 from .mode_scenarios import MODES, OLD_ALTER_COMPARED, ONLY_REPEATED
 from .mutation import Mutation
-from .mutations import MUTATIONS, SettlesItsOwnFirst
+from .mutations import MUTATIONS, RecordsItsOwnFirst
 from .report import trace_text
 from .requests import Phase
 from .scenarios import A_P, A_PQ, B_P, FULL, OLD_ALTER, ONLY_P, RECOVER, SCENARIOS, scenario
@@ -152,11 +152,11 @@ def test_a_server_that_refuses_is_harmless() -> None:
     assert {report for _, report in found.reports} <= {"success", "failed", "recovered"}, "nobody is left in doubt"
 
 
-def test_the_order_of_settling_decides_nothing_that_a_reader_sees() -> None:
-    """An original in doubt holds later writes off by itself, whether its recover entry is settled or not."""
+def test_the_order_of_recording_outcomes_decides_nothing_that_a_reader_sees() -> None:
+    """An original in doubt holds later writes off by itself, whether its recover entry's outcome is recorded or not."""
     for budget in (Budget(timeouts=1, late=1), FULL._replace(timeouts=1)):
-        explored = scenario("order of settling", ONLY_P, budget, A=A_P, B=B_P, recover=RECOVER)
-        require_clean(Explorer(explored, SettlesItsOwnFirst()).run(), explored)
+        explored = scenario("order of recording", ONLY_P, budget, A=A_P, B=B_P, recover=RECOVER)
+        require_clean(Explorer(explored, RecordsItsOwnFirst()).run(), explored)
 
 
 def test_a_trace_reads_like_a_story() -> None:

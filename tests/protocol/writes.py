@@ -100,7 +100,7 @@ class Job(NamedTuple):
     write_id: str
     changes: tuple[Change, ...]  # what is still to be changed
     outcome: Outcome
-    settles: tuple[int, ...]  # in this order
+    to_record: tuple[int, ...]  # the entries whose outcome is recorded, in this order
     done: Next
     refused: Next
     unknown: Next
@@ -119,9 +119,9 @@ class Rollback(NamedTuple):
 
 
 class Corrected(NamedTuple):
-    """Where to go on after putting right what late calls have done."""
+    """Where to go on after correcting what late calls have done."""
 
     again: Next
     failed: Next
-    nothing: Next  # nothing was to be put right
+    nothing: Next  # nothing was to be corrected
     written: Next  # only what another tool has written to since

@@ -15,7 +15,7 @@ from table_writer.log.owner import Owner, require_owner, take_root
 from table_writer.log.rules import Deadline
 from table_writer.model.entry import Operation, Outcome
 from table_writer.model.table import Column
-from table_writer.publish.recovery import Recovered, Recovery
+from table_writer.publish.recovery import RecoveredEntry, Recovery
 from table_writer.publish.switch import Switch
 
 from .world import ROOT, TABLE, DeathError, Fault, Rows, World
@@ -103,19 +103,19 @@ def test_a_claim_of_a_dead_writer_is_waited_for_then_recovered(caplog: pytest.Lo
     with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
         world.write(TWO)
     assert world.rows() == ONE
-    recovery, waits = settling(world)
-    recovery.settle(2, world.table, newest=2)
+    recovery, waits = resolving(world)
+    recovery.resolve(2, world.table, newest=2)
     assert waits[:4] == [0.05, 0.1, 0.2, 0.4], "a claim is left alone until it has timed out"
     assert caplog.text.count("is being published by") == 1
     assert world.rows() == TWO
     log = world.services().log
     record = log.read(3)
     assert record.entry.operation is Operation.RECOVER
-    assert record.entry.settles == 2
+    assert record.entry.recovers == 2
     assert log.outcome(2) is Outcome.PUBLISHED
 
 
-def settling(world: World) -> tuple[Recovery, list[float]]:
+def resolving(world: World) -> tuple[Recovery, list[float]]:
     """Return a recovery whose waits let a claim time out, and those waits."""
     services = world.services(TableWriterConfig(metastore_timeout_seconds=1))
     waits: list[float] = []
@@ -134,9 +134,9 @@ def test_a_switch_of_a_dead_writer_that_readers_see_is_confirmed_without_a_wait(
     world.write(ONE)
     with world.inject(Fault("metastore", "alter_partitions", 1, "after", DeathError)), pytest.raises(DeathError):
         world.write(rows)
-    recovery, waits = settling(world)
-    done = recovery.settle(2, world.table, newest=2)
-    assert done == Recovered(version=2, recovered_as=2, outcome=Outcome.PUBLISHED, partitions=(), superseded=())
+    recovery, waits = resolving(world)
+    done = recovery.resolve(2, world.table, newest=2)
+    assert done == RecoveredEntry(version=2, recovered_as=2, outcome=Outcome.PUBLISHED, partitions=(), superseded=())
     assert waits == []
     history = world.history()
     assert [(record.entry.version, record.outcome) for record in history.records] == [
@@ -157,8 +157,8 @@ def test_within_a_day_after_a_recovery_a_claim_is_waited_for_whatever_readers_se
     world.keeper.recover(str(world.name))
     with world.inject(Fault("metastore", "alter_partitions", 1, "after", DeathError)), pytest.raises(DeathError):
         world.write(ONE)
-    recovery, waits = settling(world)
-    recovery.settle(4, world.table, newest=4)
+    recovery, waits = resolving(world)
+    recovery.resolve(4, world.table, newest=4)
     assert waits
     assert world.rows() == ONE
 
@@ -169,8 +169,8 @@ def test_a_rollback_that_is_yet_to_drop_a_partition_is_waited_for() -> None:
     world.write(OTHER)
     with world.inject(Fault("metastore", "alter_partitions", 1, "after", DeathError)), pytest.raises(DeathError):
         world.keeper.rollback(str(world.name), version=1)
-    recovery, waits = settling(world)
-    recovery.settle(3, world.table, newest=3)
+    recovery, waits = resolving(world)
+    recovery.resolve(3, world.table, newest=3)
     assert waits
     assert world.partitions().keys() == ONE.keys()
 
@@ -183,8 +183,8 @@ def test_a_rollback_that_another_tools_call_looks_like_is_waited_for() -> None:
     with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
         world.keeper.rollback(str(world.name), version=0)
     world.pointed_by_another_tool("d1", there)
-    recovery, waits = settling(world)
-    recovery.settle(2, world.table, newest=2)
+    recovery, waits = resolving(world)
+    recovery.resolve(2, world.table, newest=2)
     assert waits, "the rollback's own call may still come"
 
 
@@ -322,21 +322,21 @@ def test_a_recoverer_has_its_own_time_however_little_the_dead_writer_had() -> No
     assert world.rows() == {**ONE, **OTHER}
 
 
-def test_the_hint_is_kept_up_with_so_that_the_log_is_not_listed_from_its_start() -> None:
+def test_the_checkpoint_is_kept_up_with_so_that_the_log_is_not_listed_from_its_start() -> None:
     world = World()
     for number in range(120):
         world.write({f"d{number}": frozenset({number})})
     assert world.services().log.read_state().listed_after >= 50
 
 
-def test_a_hint_that_is_ahead_of_what_a_write_has_seen_hides_nothing_from_it() -> None:
+def test_a_checkpoint_that_is_ahead_of_what_a_write_has_seen_hides_nothing_from_it() -> None:
     world = World()
     world.write(ONE)
     late, later = world.plan(), world.plan()
     world.write(OTHER)
     world.write(OTHER)
-    hint = {"version": 3, "log_id": late.log_id}
-    world.store.put(world.layout.settled_key, json.dumps(hint).encode())
+    checkpoint = {"version": 3, "log_id": late.log_id}
+    world.store.put(world.layout.checkpoint_key, json.dumps(checkpoint).encode())
     assert world.services().log.read_state().listed_after == 3
     assert world.write(TWO, plan=late).entry.version == 4
     with pytest.raises(ConflictError, match=r"version 4, .* planned at version 1: dt=d1"):
@@ -406,7 +406,7 @@ def test_a_drop_that_waited_past_its_claim_is_not_sent() -> None:
     (note,) = Switch(world.metastore, world.store, world.layout, call_timeout_seconds=2).apply(
         world.table, gone, {("d1",): world.partitions()["d1"]}, deadline
     )
-    assert "1 partition(s) without rows are still to be dropped" in note
+    assert "1 partition without rows still to be dropped" in note
     assert (world.rows(), set(world.partitions())) == ({}, {"d1"})
 
 

@@ -85,7 +85,7 @@ def test_a_rollback_names_five_of_those_that_cannot_go_back_and_counts_the_rest(
     world.write({value: frozenset({0}) for value in many})
     for value in many:
         world.written_by_another_tool(value, frozenset({99}))
-    with pytest.raises(InvalidInputError, match=r"7 of 7 partition\(s\) .* cannot be put back: .*; and 2 more\."):
+    with pytest.raises(InvalidInputError, match=r"7 of 7 partitions .* cannot be put back: .*; and 2 more\."):
         world.keeper.rollback(T, version=2)
     world.metastore.drop_partition(world.table, ("d3",))
     with pytest.raises(InvalidInputError, match="dt=d3 is at no location"):
@@ -135,7 +135,7 @@ def test_a_restore_that_loses_its_slot_looks_again(world: World) -> None:
 
 
 @pytest.mark.parametrize("operation", ["rollback", "restore"])
-def test_what_is_in_doubt_is_settled_first_and_a_dry_run_only_says_so(world: World, operation: str) -> None:
+def test_what_is_in_doubt_is_resolved_first_and_a_dry_run_only_says_so(world: World, operation: str) -> None:
     world.write(NEW)
     with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
         world.write({"d2": frozenset({30})})

@@ -19,7 +19,7 @@ def started() -> World:
 
 @pytest.mark.parametrize("late", [False, True], ids=["never applied", "applied late"])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_answer_that_never_comes_is_an_unknown_outcome_that_the_next_write_settles(shape: str, late: bool) -> None:
+def test_an_answer_that_never_comes_is_an_unknown_outcome_that_the_next_write_resolves(shape: str, late: bool) -> None:
     world = started()
     call = "add_partitions" if shape == "adds" else "alter_partitions"
     request = Fault("metastore", call, 1, "before", LostResponseError)

@@ -42,7 +42,7 @@ def test_an_append_to_a_partition_that_has_lost_files_is_refused(damage: Callabl
     world, keys = appended_twice()
     damage(world.store, keys)
     with pytest.raises(
-        StorageError, match=r"dt=d1 of mart.orders is damaged: of 2 file\(s\) with 12 .*overwrite_partitions"
+        StorageError, match=r"dt=d1 of mart.orders is damaged: of 2 files with 12 .*overwrite_partitions"
     ):
         append(world)
     assert world.history().newest == 2

@@ -387,7 +387,7 @@ def test_a_key_that_is_published_between_plan_and_publish_is_recognised() -> Non
     assert world.rows() == {**ONE, **NEW}
 
 
-def test_a_key_in_doubt_is_settled_before_the_same_call_is_made_again() -> None:
+def test_a_key_in_doubt_is_resolved_before_the_same_call_is_made_again() -> None:
     world = World()
     with world.inject(Fault("metastore", "add_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
         append(world, ONE, key="orders/1")

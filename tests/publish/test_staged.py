@@ -98,7 +98,7 @@ def test_a_vacuum_leaves_files_alone_that_are_staged_though_a_publish_was_refuse
     assert world.rows() == {**OLD, **NEW}
 
 
-def test_whoever_cannot_settle_the_same_writes_entry_does_not_know_either(world: World) -> None:
+def test_whoever_cannot_resolve_the_same_writes_entry_does_not_know_either(world: World) -> None:
     write_id = world.stage(NEW)
     with world.inject(DIED), pytest.raises(DeathError):
         world.keeper.publish(T, write_id)
@@ -183,7 +183,7 @@ def test_what_readers_see_is_published_at_once_though_its_publisher_died(world: 
     assert world.history().in_doubt == ()
 
 
-def test_publishing_again_settles_what_the_log_could_not_record(world: World) -> None:
+def test_publishing_again_resolves_what_the_log_could_not_record(world: World) -> None:
     write_id = world.stage(NEW)
     with world.inject(Fault("store", "put_if_absent", 2, "before", Exception)):
         first = world.keeper.publish(T, write_id)

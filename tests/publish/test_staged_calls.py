@@ -140,7 +140,7 @@ def test_a_dry_run_does_not_wait_for_what_is_in_doubt(world: World) -> None:
 def test_a_conflict_names_the_partitions_that_both_write_and_no_other(world: World) -> None:
     write_id = world.stage(NEW)
     world.write({"d1": frozenset({5}), "d2": frozenset({6})})
-    with pytest.raises(ConflictError, match=r"^1 partition\(s\).*: dt=d1\. The other write stays"):
+    with pytest.raises(ConflictError, match=r"published 1 partition .*: dt=d1\. The other write stays"):
         world.keeper.publish(T, write_id)
 
 
@@ -148,11 +148,11 @@ def test_of_many_partitions_three_are_named(world: World) -> None:
     rows = {f"d{number}": frozenset({number}) for number in range(5, 9)}
     write_id = world.stage(rows)
     world.write(rows)
-    with pytest.raises(ConflictError, match=r"^4 partition\(s\).*: dt=d5, dt=d6, dt=d7, …\. The other"):
+    with pytest.raises(ConflictError, match=r"published 4 partitions .*: dt=d5, dt=d6, dt=d7, …\. The other"):
         world.keeper.publish(T, write_id)
     three = world.stage({value: ids for value, ids in rows.items() if value != "d8"})
     world.write(rows)
-    with pytest.raises(ConflictError, match=r"^3 partition\(s\).*: dt=d5, dt=d6, dt=d7\. The other"):
+    with pytest.raises(ConflictError, match=r"published 3 partitions .*: dt=d5, dt=d6, dt=d7\. The other"):
         world.keeper.publish(T, three)
 
 

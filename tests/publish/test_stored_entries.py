@@ -89,7 +89,7 @@ def test_a_rollback_says_where_to_and_whose_rows(world: World) -> None:
     says(fields, replaced={f"_table_writer/data/<2>/dt={value}/": DAYS for value in ("d1", "d3")})
 
 
-def test_a_recovery_says_what_it_settles_and_has_no_key(world: World) -> None:
+def test_a_recovery_says_what_it_recovers_and_has_no_key(world: World) -> None:
     world.write(OLD)
     dies = Fault("metastore", "alter_partitions", 1, "before", DeathError)
     with world.inject(dies), pytest.raises(DeathError):

@@ -17,7 +17,7 @@ from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.display.reports import VacuumReport
 from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, StorageError
 from table_writer.log.history import History
-from table_writer.log.open_table import OpenTable, RepeatedError
+from table_writer.log.open_table import OpenTable, RepeatedError, Services
 from table_writer.log.owner import Owner, take_root
 from table_writer.maintenance import Maintenance
 from table_writer.metastore.protocol import Metastore
@@ -42,7 +42,6 @@ from table_writer.storage.object_store import ObjectStore
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.memory_store import MemoryStore
 from table_writer.write.running_write import RunningWrite
-from table_writer.write.services import Services
 
 Rows = Mapping[str, frozenset[int]]
 TABLE = TableName("mart", "orders")
@@ -147,7 +146,7 @@ class TableWorld:
             layout=self.layout,
             schema="",
             base_version=state.newest,
-            hint=state.listed_after,
+            checkpoint=state.listed_after,
             in_doubt=state.in_doubt,
             created_at=datetime.now(UTC),
             log_id=log_id,
@@ -194,9 +193,9 @@ class TableWorld:
     def write_once(self, rows: Rows, mode: WriteMode, key: str) -> None:
         """Write with an idempotency key."""
         plan = self.plan(mode, key=key)
-        if self.services().published_with_key(key) is None:
-            with suppress(RepeatedError):
-                self.write(rows, plan=plan)
+        with suppress(RepeatedError):
+            self.services().require_new_key(key)
+            self.write(rows, plan=plan)
 
     def _upload(self, plan: WritePlan, rows: Rows) -> CommitMessage:
         uploads = []

@@ -26,7 +26,7 @@ def after_putting(key: str, body: bytes) -> dict[str, str]:
 
 DONE: Final = "mart/orders/_table_writer/log/00000000000000000002.done"
 OWNER: Final = "mart/orders/_table_writer/owner.json"
-SETTLED: Final = "mart/orders/_table_writer/settled.json"
+CHECKPOINT: Final = "mart/orders/_table_writer/settled.json"
 
 
 @pytest.mark.parametrize(
@@ -46,10 +46,10 @@ def test_a_damaged_outcome_is_refused_by_name(body: bytes) -> None:
     assert all(DONE in text for text in ended.values()), ended
 
 
-@pytest.mark.parametrize("settled_by", ["../../x", "", "\u202e\x1b[2J", 7, None, ["x"], "x" * 100_000])
+@pytest.mark.parametrize("recorded_by", ["../../x", "", "\u202e\x1b[2J", 7, None, ["x"], "x" * 100_000])
 @pytest.mark.parametrize("outcome", ["published", "abandoned"])
-def test_a_forged_outcome_deletes_nothing_that_readers_see(outcome: str, settled_by: object) -> None:
-    body = json.dumps({"outcome": outcome, "version": -7, "settled_by": settled_by}).encode()
+def test_a_forged_outcome_deletes_nothing_that_readers_see(outcome: str, recorded_by: object) -> None:
+    body = json.dumps({"outcome": outcome, "version": -7, "settled_by": recorded_by}).encode()
     after_putting(DONE, body)
 
 
@@ -106,14 +106,14 @@ def test_a_damaged_or_foreign_owner_stops_everything_by_name(body: bytes) -> Non
         assert bodies(world.store) == before, name
 
 
-def test_an_owner_that_cannot_be_read_is_put_right_by_adopting() -> None:
+def test_an_owner_that_cannot_be_read_is_corrected_by_adopting() -> None:
     world = Attacked()
     world.replace_body(OWNER, DEEP)
     world.keeper.adopt(T)
     assert world.keeper.history(T).versions
 
 
-HINTS: Final = (
+CHECKPOINTS: Final = (
     *NO_OBJECTS,
     b'{"version": -1}',
     b'{"version": -1e300}',
@@ -135,11 +135,11 @@ HINTS: Final = (
 )
 
 
-@pytest.mark.parametrize("body", HINTS, ids=lambda body: repr(body[:50]))
-def test_whatever_the_hint_says_writes_and_calls_go_on_as_without_it(body: bytes) -> None:
-    assert not any(after_putting(SETTLED, body).values())
+@pytest.mark.parametrize("body", CHECKPOINTS, ids=lambda body: repr(body[:50]))
+def test_whatever_the_checkpoint_says_writes_and_calls_go_on_as_without_it(body: bytes) -> None:
+    assert not any(after_putting(CHECKPOINT, body).values())
     world = Attacked()
-    world.replace_body(SETTLED, body)
+    world.replace_body(CHECKPOINT, body)
     assert world.write({"d1": frozenset({77})}).entry.version == 3
     assert world.write({"d1": frozenset({78})}).entry.version == 4
     assert world.rows()["d1"] == {78}

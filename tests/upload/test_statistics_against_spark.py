@@ -77,7 +77,7 @@ def staged_files(rows: DataFrame, directory: Path, options: ParquetOptions) -> W
         layout=TableLayout(root),
         schema=rows.drop("p").schema.json(),
         base_version=0,
-        hint=0,
+        checkpoint=0,
         in_doubt=frozenset(),
         created_at=datetime.now(UTC),
     )
