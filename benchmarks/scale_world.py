@@ -17,7 +17,7 @@ from itertools import chain
 
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.log.files import batches
-from table_writer.log.open_table import OpenTable
+from table_writer.log.open_table import OpenTable, Services
 from table_writer.log.owner import Owner, take_root
 from table_writer.maintenance import Maintenance
 from table_writer.model.message import CommitMessage, PendingUpload, UploadedPart, names_of_task
@@ -29,7 +29,6 @@ from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.memory_store import MemoryStore, _Upload
 from table_writer.write.running_write import RunningWrite
-from table_writer.write.services import Services
 from tests.publish.world import publisher_of
 
 TABLE = TableName("mart_customer_orders", "orders_enriched")

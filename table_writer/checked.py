@@ -39,11 +39,6 @@ PLAIN: Final[Mapping[Any, str]] = {
 def checked(target: Target) -> Target:
     """Refuse calls of a function, or of a class and its public methods, whose arguments do not fit the annotations.
 
-    Raises
-    ------
-    InvalidInputError
-        By the call: an argument is of another type, is missing, or there is no such parameter.
-
     Examples
     --------
     >>> @checked
@@ -65,13 +60,7 @@ def checked(target: Target) -> Target:
 
 
 def require_age(name: str, age: timedelta) -> None:
-    """Refuse a span of time that is negative, or so long that no time lies that far away.
-
-    Raises
-    ------
-    InvalidInputError
-        It is.
-    """
+    """Refuse a span of time that is negative, or so long that no time lies that far away."""
     if not timedelta(0) <= age <= LONGEST_AGE:
         raise InvalidInputError(f"{name}={age}: expected a span that is not negative, and of 100 years at most")
 

@@ -184,25 +184,12 @@ class TableWriterConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionSettings:
-    """A session's settings as plain data.
+    """A session's settings as plain data."""
 
-    Parameters
-    ----------
-    hadoop
-        The Hadoop settings Spark itself would write with, ``hive-site.xml`` included; holds credentials.
-    spark_version
-        For example ``4.3.0``; empty without Spark.
-    application_id
-        Spark's own name of the application.
-    missing_jar
-        Maven coordinate of the jar that lets Spark's own writer use S3A's magic committer; empty where the session
-        has it.
-    """
-
-    hadoop: Mapping[str, str] = field(repr=False)
-    spark_version: str = ""
-    application_id: str = ""
-    missing_jar: str = ""
+    hadoop: Mapping[str, str] = field(repr=False)  # as Spark would write with, hive-site.xml too; holds credentials
+    spark_version: str = ""  # for example ``4.3.0``; empty without Spark
+    application_id: str = ""  # Spark's own name of the application
+    missing_jar: str = ""  # Maven coordinate of what S3A's magic committer needs; empty where the session has it
 
 
 class WriteKeywords(TypedDict, total=False):
@@ -323,13 +310,7 @@ class WriteOptions:
         object.__setattr__(self, "checks", tuple(self.checks))
 
     def require_fit(self, mode: WriteMode) -> None:
-        """Refuse options that say nothing in a mode: whoever gives them expects something else.
-
-        Raises
-        ------
-        InvalidInputError
-            Names the option and the mode that it belongs to.
-        """
+        """Refuse options that say nothing in a mode: whoever gives them expects something else."""
         if self.where and mode is not WriteMode.OVERWRITE_PARTITIONS:
             raise InvalidInputError(f"where belongs to overwrite_partitions; {mode.value} has no predicate")
         whole = mode is WriteMode.OVERWRITE_TABLE or self.where != ""
@@ -341,13 +322,7 @@ class WriteOptions:
 
 
 def write_mode(name: str) -> WriteMode:
-    """Read the name of a write mode.
-
-    Raises
-    ------
-    InvalidInputError
-        It is none; the message lists them.
-    """
+    """Read the name of a write mode; ``InvalidInputError`` lists them."""
     try:
         return WriteMode(name)
     except ValueError as error:

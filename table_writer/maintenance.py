@@ -33,7 +33,7 @@ from table_writer.display.write_result import WriteResult
 from table_writer.doctor import examine
 from table_writer.errors import InvalidInputError, StorageError, counted
 from table_writer.log.history import Placement
-from table_writer.log.open_table import OpenTable, RepeatedError
+from table_writer.log.open_table import OpenTable, RepeatedError, Services
 from table_writer.log.owner import adopt_root, is_of_earlier_table, require_in_place
 from table_writer.model.table import HISTORY_PROPERTY, RETENTION_PROPERTY, PartitionValues, TableName
 from table_writer.progress import Stopwatch
@@ -44,7 +44,6 @@ from table_writer.vacuum.dead_writes import look_for_traces
 from table_writer.vacuum.due import SAFE_AGE, Ages
 from table_writer.vacuum.sweep import Vacuum
 from table_writer.write.results import repeated_result
-from table_writer.write.services import Services
 from table_writer.write.staged_writes import StagedWrites
 
 __all__ = ["Maintenance"]

@@ -105,14 +105,9 @@ class ProgressListener(Protocol):
 
 
 class WriteProgress:
-    """The counts of one write, and the thread that tells of them.
+    """The counts of one write, and the thread that tells of them; its id may become known later.
 
-    Parameters
-    ----------
-    told
-        Who is told; ``None`` for nobody, and then there is no thread.
-    table, mode, write_id
-        Of the write; its id may become known later.
+    Without anybody to be told there is no thread.
     """
 
     def __init__(self, told: ProgressListener | None, *, table: str = "", mode: str = "", write_id: str = "") -> None:
@@ -245,13 +240,7 @@ def reported(progress: WriteProgress) -> Iterator[None]:
 
 
 class Stopwatch:
-    """Counts from the moment it is made.
-
-    Parameters
-    ----------
-    metastore
-        Counts all it ever sent; other writes of this session that run at the same time are counted along.
-    """
+    """Counts from the moment it is made; other writes of the session that run at the same time are counted along."""
 
     def __init__(self, metastore: Metastore) -> None:
         self._metastore = metastore

@@ -30,8 +30,8 @@ from table_writer import (
     WriteOptions,
     check,
 )
+from table_writer.log.open_table import Services
 from table_writer.testing import lakehouse
-from table_writer.write.services import Services
 from table_writer.write.session_services import SessionServices
 from table_writer.writer import batch_writer
 from tests.publish.world import TABLE, World

@@ -18,6 +18,7 @@ import table_writer
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.display.listeners import BarListener
 from table_writer.errors import ConflictError
+from table_writer.log.open_table import Services
 from table_writer.maintenance import Maintenance
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
@@ -31,7 +32,6 @@ from table_writer.storage.settings import StaticKeys
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.memory_store import MemoryStore
 from table_writer.write.running_write import RunningWrite
-from table_writer.write.services import Services
 from tests.forked import MetastoreOfNames, StoreOfNames, in_child, serving
 from tests.publish.world import MetastoreDouble
 

@@ -71,13 +71,7 @@ class Check:
             )
 
     def bind(self, target: Target) -> Question:
-        """Find the columns. No Spark job is run.
-
-        Raises
-        ------
-        InvalidInputError
-            The check does not fit the table; names the check.
-        """
+        """Find the columns, without a Spark job; if the check does not fit the table, the error names the check."""
         try:
             return self.rule(self, target)
         except InvalidInputError as error:
@@ -117,21 +111,11 @@ Rule = Callable[[Check, Target], "Question"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Question:
-    """A check that is bound to columns: what is known without a read, what to ask Spark, how to judge the answer.
-
-    Parameters
-    ----------
-    check
-        Whose question it is.
-    columns
-        What it is about; examples show these columns first.
-    is_repeatable
-        Whether a row is judged alike each time, whatever other rows there are.
-    """
+    """A check that is bound to columns: what is known without a read, what to ask Spark, how to judge the answer."""
 
     check: Check
-    columns: tuple[ColumnPath, ...] = ()
-    is_repeatable: bool = True
+    columns: tuple[ColumnPath, ...] = ()  # what it is about; examples show these first
+    is_repeatable: bool = True  # a row is judged alike each time, whatever other rows there are
 
     def known(self, facts: Facts) -> CheckResult | None:
         """Judge by what is known without a read; ``None`` where that does not decide it.
@@ -175,19 +159,11 @@ class QuestionOfWrite(Question):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QuestionOfAggregates(Question):
-    """Is answered by aggregates over all rows, also where there are none: ``count(*) > 0`` is false there.
-
-    Parameters
-    ----------
-    aggregates, judge
-        What is computed, and how it is judged.
-    of_partitions
-        It is computed over partitions, not over rows.
-    """
+    """Is answered by aggregates over all rows, also where there are none: ``count(*) > 0`` is false there."""
 
     aggregates: tuple[SparkColumn, ...]
     judge: Callable[[Sequence[Any], Facts], CheckResult]
-    of_partitions: bool = False
+    of_partitions: bool = False  # computed over partitions, not over rows
 
     def known(self, facts: Facts) -> CheckResult | None:  # noqa: ARG002
         """Ask Spark."""
@@ -209,52 +185,25 @@ class QuestionOfAggregates(Question):
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """A staged write as checks see it.
-
-    Parameters
-    ----------
-    spark, table, write_id
-        The session that reads, ``database.table``, and the write.
-    schema
-        Data columns, then partition columns, as :attr:`dataframe` has them.
-    partition_columns
-        As the metastore describes them.
-    partitions
-        What is staged. An unpartitioned table is its own one partition.
-    statistics
-        By column; one that is missing is not known.
-    dataframe
-        Opens the staged files.
-    replaced_rows
-        Counts the rows that readers would see no more; asked at most once, and only if a check wants it.
-    replaced
-        The partitions whose present rows readers would see no more; asked only by a reference of the table to itself.
-        ``None``: all rows that the table has stay.
-    examples
-        Rows that the result of a check may show; 0 keeps all data out of it.
-    """
+    """A staged write as checks see it."""
 
     spark: SparkSession
     table: str
     write_id: str
-    schema: StructType
+    schema: StructType  # data columns, then partition columns, as the rows have them
     partition_columns: tuple[Column, ...]
-    partitions: tuple[WrittenPartition, ...]
-    statistics: Mapping[str, ColumnStatistics]
-    dataframe: Callable[[], DataFrame]
-    replaced_rows: Callable[[], int]
+    partitions: tuple[WrittenPartition, ...]  # what is staged; an unpartitioned table is its own one partition
+    statistics: Mapping[str, ColumnStatistics]  # by column; one that is missing is not known
+    dataframe: Callable[[], DataFrame]  # opens the staged files
+    replaced_rows: Callable[
+        [], int
+    ]  # counts what readers would see no more; asked at most once, only if a check wants it
     replaced: Callable[[], Collection[PartitionValues]] | None = None
-    examples: int = MOST_EXAMPLES
+    examples: int = MOST_EXAMPLES  # rows that the result of a check may show; 0 keeps all data out of it
 
 
 class Facts:
-    """What is known of a staged write without reading it; each thing that costs a call is looked up once.
-
-    Parameters
-    ----------
-    audit
-        The write.
-    """
+    """What is known of a staged write without reading it; each thing that costs a call is looked up once."""
 
     def __init__(self, audit: Audit) -> None:
         self.audit = audit

@@ -29,24 +29,12 @@ LONGEST_VALUE: Final = 40
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnPath:
-    """A column, or a field in structs of one.
+    """A column, or a field in structs of one."""
 
-    Parameters
-    ----------
-    path
-        Names as the table spells them, from the column inwards.
-    kind
-        Spark's type.
-    is_partition
-        Whether it is a partition column.
-    is_char
-        Whether it is ``char(n)``: trailing blanks do not count, as in a comparison of SQL.
-    """
-
-    path: tuple[str, ...]
+    path: tuple[str, ...]  # names as the table spells them, from the column inwards
     kind: DataType
     is_partition: bool = False
-    is_char: bool = False
+    is_char: bool = False  # ``char(n)``: trailing blanks do not count, as in a comparison of SQL
 
     @property
     def shown(self) -> str:
@@ -67,24 +55,12 @@ class ColumnPath:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The table that checks are bound to.
+    """The table that checks are bound to."""
 
-    Parameters
-    ----------
-    spark
-        The session, whose settings say how names are matched and what a time without a zone means.
-    table
-        For messages.
-    schema
-        Data columns, then partition columns.
-    partition_columns
-        Their names; ``None`` where they are not known yet.
-    """
-
-    spark: SparkSession
+    spark: SparkSession  # its settings say how names are matched and what a time without a zone means
     table: str
-    schema: StructType
-    partition_columns: tuple[str, ...] | None = None
+    schema: StructType  # data columns, then partition columns
+    partition_columns: tuple[str, ...] | None = None  # None: not known yet
 
     @property
     def is_case_sensitive(self) -> bool:
@@ -106,13 +82,7 @@ class Target:
         return one == other or (not self.is_case_sensitive and one.lower() == other.lower())
 
     def column(self, name: str) -> ColumnPath:
-        """Find a column by its name, or a field by its path as in SQL; a column of just that name goes first.
-
-        Raises
-        ------
-        InvalidInputError
-            There is none.
-        """
+        """Find a column by its name, or a field by its path as in SQL; a column of just that name goes first."""
         fields = self._walk([name]) or self._walk(_parts(name))
         if not fields:
             known = listed((repr(one) for one in self.schema.names), KNOWN)
@@ -161,24 +131,12 @@ def is_text(kind: DataType) -> bool:
 
 
 def shortened(text: str, longest: int = LONGEST_VALUE) -> str:
-    """Cut a text.
-
-    Examples
-    --------
-    >>> shortened("abcdef", 4)
-    'abc…'
-    """
+    """Cut a text."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def shown(value: object) -> str:
-    """Spell one value.
-
-    Examples
-    --------
-    >>> print(shown("it's"), shown("de"), shown(3))
-    "it's" 'de' 3
-    """
+    """Spell one value, cut and printable, text in quotes."""
     return printable(shortened(repr(value) if isinstance(value, (str, bytes)) else str(value)))
 
 

@@ -126,21 +126,11 @@ def references(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Reference(RowQuestion):
-    """Joins the other table's keys; a row that has a key and found none is wrong.
+    """Joins the other table's keys; a row that has a key and found none is wrong."""
 
-    Parameters
-    ----------
-    table
-        The other table; empty where it is this one, which is yet to get the columns.
-    others
-        Its columns.
-    is_same
-        It is the table that is written: the staged rows count too, and those that they replace do not.
-    """
-
-    table: str
+    table: str  # empty where it is this one, which is yet to get the columns
     others: tuple[ColumnPath, ...]
-    is_same: bool
+    is_same: bool  # it is the table that is written: staged rows count too, and those that they replace do not
 
     @property
     def is_local(self) -> bool:

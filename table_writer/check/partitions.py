@@ -113,13 +113,7 @@ def _selected(wanted: Iterable[Named], staged: Collection[Named]) -> Iterator[tu
 
 
 def _named(given: object, target: Target, kinds: Mapping[str, str]) -> Named:
-    """Read what a user names partitions by: ``dt=2024-01-01/country=de`` or ``{"dt": "2024-01-01"}``.
-
-    Raises
-    ------
-    InvalidInputError
-        It names no partition of the table.
-    """
+    """Read what a user names partitions by: ``dt=2024-01-01/country=de`` or ``{"dt": "2024-01-01"}``."""
     pairs: list[tuple[object, object]] = []
     if isinstance(given, str):
         parts = [part.partition("=") for part in given.strip("/").split("/")]

@@ -41,12 +41,8 @@ Questions = Mapping[int, Question]
 def answered(questions: Questions, facts: Facts) -> dict[int, CheckResult]:
     """Judge checks by what Spark counts: those of partition columns alone over the partitions, the rest in one query.
 
-    An error that the data cause in one check (a cast, a division, a user's function) is the failure of that check.
-
-    Raises
-    ------
-    PySparkException, Py4JError
-        The query failed for another reason: the files cannot be read, or Spark is in trouble.
+    An error that the data cause in one check (a cast, a division, a user's function) is the failure of that check;
+    others of SPARK_ERRORS are raised: the files cannot be read, or Spark is in trouble.
     """
     local = {number: one for number, one in questions.items() if one.is_local}
     others = {number: one for number, one in questions.items() if not one.is_local}

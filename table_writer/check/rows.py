@@ -46,21 +46,11 @@ READ: Final[dict[type, Callable[[str], Any]]] = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RowQuestion(Question):
-    """Judges rows one by one.
+    """Judges rows one by one."""
 
-    Parameters
-    ----------
-    verdict
-        What is said of wrong rows: ``have no order_id``. Begins with a verb of :data:`OF_ONE`.
-    condition
-        Whether a row is wrong; null passes.
-    given
-        The values in the condition that users gave.
-    """
-
-    verdict: str
-    condition: Column
-    given: tuple[GivenValue, ...] = ()
+    verdict: str  # of wrong rows: ``have no order_id``; begins with a verb of OF_ONE
+    condition: Column  # a row is wrong; null passes
+    given: tuple[GivenValue, ...] = ()  # values of the condition that users gave
 
     def wrong(self, label: str) -> Column | None:  # noqa: ARG002
         """Return the condition."""
@@ -188,13 +178,7 @@ def matches(check: Check, target: Target, *, name: str, pattern: str) -> Questio
 
 
 def analyzed_condition(sql: str, target: Target, check: Check) -> tuple[tuple[ColumnPath, ...], Analyzed]:
-    """Let Spark analyze a condition; return the columns that it names, and what else Spark says.
-
-    Raises
-    ------
-    InvalidInputError
-        It is none.
-    """
+    """Let Spark analyze a condition; return the columns that it names, and what else Spark says."""
     try:
         found = analyzed(target.empty, sql)
     except SPARK_ERRORS as error:

@@ -31,13 +31,7 @@ BORDER: Final = "  "
 
 
 def as_checks(given: Iterable[object]) -> tuple[Check, ...]:
-    """Return checks; a bare callable becomes one, with a name of its own.
-
-    Raises
-    ------
-    InvalidInputError
-        Something is no check, or two have one name.
-    """
+    """Return checks, no two of one name; a bare callable becomes one, with a name of its own."""
     if isinstance(given, (str, bytes, Mapping, Check)) or not isinstance(given, Iterable):
         raise InvalidInputError(f"checks is a list, as in checks=[not_null('id')], not {shown(given)}")
     items = list(given)
@@ -74,21 +68,8 @@ def require_valid(
 ) -> None:
     """Refuse checks that do not fit a table, before a byte is written. No Spark job is run.
 
-    Parameters
-    ----------
-    checks, spark
-        What is to run, and where.
-    schema
-        Data columns, then partition columns.
-    table
-        For messages.
-    partition_columns
-        ``None`` where they are not known: partitions may then be named by any column.
-
-    Raises
-    ------
-    InvalidInputError
-        An unknown column, bad SQL, values that cannot be compared with a column.
+    The schema has data columns, then partition columns; ``partition_columns`` is ``None`` where they are not known:
+    partitions may then be named by any column.
     """
     names = None if partition_columns is None else tuple(column.name for column in partition_columns)
     target = Target(spark=spark, table=table, schema=schema, partition_columns=names)
@@ -101,22 +82,11 @@ def require_valid(
 
 
 def run_checks(checks: Sequence[Check], audit: Audit) -> tuple[CheckResult, ...]:
-    """Run all checks; none that fails keeps another from running.
+    """Run all checks, in their order; none that fails keeps another from running.
 
     What metadata answers exactly costs no read. All the rest is one aggregate query; only if something failed, one more
-    fetches example rows. :func:`require_valid` has found nothing wrong with the checks.
-
-    Returns
-    -------
-    tuple of CheckResult
-        In the order of the checks.
-
-    Raises
-    ------
-    InvalidInputError
-        A check does not fit the table.
-    PySparkException, Py4JError
-        The staged files could not be read, or Spark failed otherwise than by the data.
+    fetches example rows. :func:`require_valid` has found nothing wrong with the checks. One of SPARK_ERRORS means that
+    the staged files could not be read, or that Spark failed otherwise than by the data.
     """
     facts = Facts(audit)
     questions = {number: check.bind(facts.target) for number, check in enumerate(checks)}
@@ -130,13 +100,7 @@ def run_checks(checks: Sequence[Check], audit: Audit) -> tuple[CheckResult, ...]
 
 
 def require_passed(results: Sequence[CheckResult], table: str, write_id: str) -> None:
-    """Raise if a check of severity ``"error"`` failed.
-
-    Raises
-    ------
-    CheckFailedError
-        Shows every check that failed, with counts and example rows.
-    """
+    """Raise ``CheckFailedError``, with example rows, if a check of severity ``"error"`` failed."""
     if any(result.stops for result in results):
         text = failure_text(results, table, write_id)
         raise CheckFailedError(text, table=table, write_id=write_id, results=tuple(results))

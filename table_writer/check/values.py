@@ -36,20 +36,10 @@ WIDE: Final = Context(prec=400)  # digits: more than a double of any size has
 
 @dataclass(frozen=True, kw_only=True)
 class GivenValue:
-    """A value that the values of a column are compared with.
+    """A value that the values of a column are compared with."""
 
-    Parameters
-    ----------
-    given
-        By the user.
-    text
-        As Spark's cast reads it.
-    column
-        What it is compared with.
-    """
-
-    given: object
-    text: str
+    given: object  # by the user
+    text: str  # as Spark's cast reads it
     column: ColumnPath
 
     @property
@@ -64,13 +54,7 @@ class GivenValue:
 
 
 def given_value(given: object, column: ColumnPath, rounding: str = "") -> GivenValue:
-    """Return a value that the column's type has: the given one, or that next to it, in the range that it bounds.
-
-    Raises
-    ------
-    InvalidInputError
-        There is none.
-    """
+    """Return a value that the column's type has: the given one, or that next to it, in the range that it bounds."""
     texts = {_spelled(given, column, one) for one in ([rounding] if rounding else [LOWEST, HIGHEST])}
     text = texts.pop()
     if text is None or texts:

@@ -82,13 +82,7 @@ class _Parser(ArgumentParser):
 
 
 def parse(commands: Sequence[CommandLine], argv: Sequence[str]) -> argparse.Namespace:
-    """Read the arguments.
-
-    Raises
-    ------
-    UsageError
-        They make no command.
-    """
+    """Read the arguments; ``UsageError`` if they make no command."""
     parser = build_parser(commands)
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:

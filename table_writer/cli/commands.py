@@ -29,28 +29,14 @@ class Report(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """One command.
-
-    Parameters
-    ----------
-    name, help
-        As on the command line.
-    add_arguments
-        Adds what only this command has.
-    run
-        Calls ``Maintenance`` and returns its report.
-    left
-        Whether the report names something to look at: exit code 1.
-    asks
-        Whether these arguments change something that a person at a terminal is asked about.
-    """
+    """One command, named and explained as on the command line."""
 
     name: str
     help: str
-    add_arguments: Callable[[ArgumentParser], None]
+    add_arguments: Callable[[ArgumentParser], None]  # those that only this command has
     run: Callable[[Maintenance, Namespace], Report]
-    left: Callable[[Any], bool] = lambda _: False
-    asks: Callable[[Namespace], bool] = lambda _: False
+    left: Callable[[Any], bool] = lambda _: False  # the report names something to look at: exit code 1
+    asks: Callable[[Namespace], bool] = lambda _: False  # a person at a terminal is asked about these arguments
 
 
 @dataclass(frozen=True, slots=True)

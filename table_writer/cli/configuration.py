@@ -43,13 +43,7 @@ class Configuration:
 
 
 def read_configuration(arguments: Namespace) -> Configuration:
-    """Gather the settings; options win over the environment, the environment over files.
-
-    Raises
-    ------
-    InvalidInputError
-        A file cannot be read, a value makes no sense, or no metastore is named.
-    """
+    """Gather the settings; options win over the environment, the environment over files."""
     hadoop = _hadoop_settings(_directories(arguments.conf_dir), dict(arguments.conf))
     timeout = arguments.metastore_timeout
     config = TableWriterConfig(
@@ -76,13 +70,7 @@ def read_configuration(arguments: Namespace) -> Configuration:
 
 
 def read_spark_conf(path: str) -> dict[str, str]:
-    """Read a ``spark-defaults.conf``; secrets in it are left out, for nobody needs them here.
-
-    Raises
-    ------
-    InvalidInputError
-        It cannot be read.
-    """
+    """Read a ``spark-defaults.conf``; secrets in it are left out, for nobody needs them here."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

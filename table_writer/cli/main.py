@@ -121,12 +121,7 @@ def _wrong_usage(error: UsageError, *, as_json: bool) -> ExitCode:
 class Output:
     """What one run of the command prints.
 
-    Parameters
-    ----------
-    as_json
-        One JSON object on stdout and nothing else there.
-    verbose
-        Log lines from INFO on, and tracebacks.
+    ``as_json``: one JSON object on stdout and nothing else there. ``verbose``: log lines from INFO on, and tracebacks.
     """
 
     def __init__(self, *, as_json: bool, verbose: bool) -> None:

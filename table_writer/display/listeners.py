@@ -31,16 +31,9 @@ _drawing: Final = PerProcess(threading.RLock)
 def showing(
     choice: str | ProgressListener, *, table: str, mode: str, write_id: str = "", spark_has_bar: bool = False
 ) -> Iterator[None]:
-    """Show how far a write is, from its second second to the end of the block.
+    """Show how far a write is, from its second second to the end of the block; its id may become known later.
 
-    Parameters
-    ----------
-    choice
-        Of the config.
-    table, mode, write_id
-        Of the write; its id may become known later.
-    spark_has_bar
-        Spark draws a bar of its own, in the same line of a terminal.
+    Where Spark has a bar, it draws it in the same line of a terminal.
     """
     told = listener(choice, spark_has_bar=spark_has_bar)
     with reported(WriteProgress(told, table=table, mode=mode, write_id=write_id)):
@@ -87,12 +80,7 @@ class LogListener:
 class BarListener:
     """Draws one bar, by tqdm: a line of a terminal, or a widget of a notebook that has ipywidgets.
 
-    Parameters
-    ----------
-    widget
-        Whether this is a notebook.
-    stream
-        The terminal; by default standard error as it is when the bar is first drawn.
+    Without a stream it is standard error as it is when the bar is first drawn.
     """
 
     def __init__(self, *, widget: bool = False, stream: TextIO | None = None) -> None:

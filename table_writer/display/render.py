@@ -26,28 +26,14 @@ Columns = Mapping[str, str | Callable[[Any], object]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Grid:
-    """A table; plain text throughout, escaped where it is rendered.
-
-    Parameters
-    ----------
-    headings, rows
-        As many cells in each row as there are headings.
-    title
-        What stands above it.
-    figures
-        Headings of columns that stand right.
-    states
-        Headings of columns whose words say how something ended.
-    shown_count
-        Rows that are shown; a line counts the others.
-    """
+    """A table; plain text throughout, escaped where it is rendered."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    title: str = ""
-    figures: frozenset[str] = USUAL_FIGURES
-    states: frozenset[str] = USUAL_STATES
-    shown_count: int = SHOWN_ROWS
+    title: str = ""  # stands above it
+    figures: frozenset[str] = USUAL_FIGURES  # headings of columns that stand right
+    states: frozenset[str] = USUAL_STATES  # headings of columns whose words say how something ended
+    shown_count: int = SHOWN_ROWS  # a line counts the other rows
 
     @classmethod
     def of(cls, columns: Columns, items: Iterable[object], title: str = "") -> Grid:
@@ -76,24 +62,12 @@ class Grid:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Summary:
-    """What is shown; plain text throughout, escaped where it is rendered.
+    """What is shown; plain text throughout, escaped where it is rendered."""
 
-    Parameters
-    ----------
-    headline
-        What there is to know, in one line.
-    subject
-        The words that the headline begins with and that others chose: the table's name.
-    grids
-        The tables; those without rows are not shown.
-    lines
-        What stands below all tables.
-    """
-
-    headline: str
-    subject: str = ""
-    grids: tuple[Grid, ...] = ()
-    lines: tuple[str, ...] = ()
+    headline: str  # what there is to know, in one line
+    subject: str = ""  # how the headline begins, in words of others: the table's name
+    grids: tuple[Grid, ...] = ()  # those without rows are not shown
+    lines: tuple[str, ...] = ()  # below all tables
 
     @property
     def tables(self) -> tuple[Grid, ...]:

@@ -75,13 +75,7 @@ class CheckResult:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> CheckResult:
-        """Read what was stored.
-
-        Raises
-        ------
-        InvalidInputError
-            It is no result of a check.
-        """
+        """Read what was stored; ``InvalidInputError`` if it is no result of a check."""
         texts = {name: stored.get(name) for name in ("name", "severity", "message", "answered_by")}
         passed, failed_rows = stored.get("passed"), stored.get("failed_rows")
         known = all(isinstance(text, str) for text in texts.values()) and texts["severity"] in SEVERITIES

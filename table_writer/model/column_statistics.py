@@ -60,13 +60,10 @@ class ColumnStatistics:
     high: Bound | None = None
 
     def validate(self) -> None:
-        """Refuse what no footer can say.
+        """Refuse what no footer can say: ``InvalidInputError``.
 
-        Raises
-        ------
-        InvalidInputError
-            A count that is none, a bound that Spark has no value for or that is longer than what is kept, bounds of
-            two types, or a low one above the high one.
+        That is a count that is none, a bound that Spark has no value for or that is longer than what is kept, bounds of
+        two types, or a low one above the high one.
         """
         nulls, bounds = self.null_count, self._bounds()
         known = nulls is None or (type(nulls) is int and 0 <= nulls <= MAX_INTEGER)
@@ -86,13 +83,7 @@ class ColumnStatistics:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> ColumnStatistics:
-        """Read what was stored.
-
-        Raises
-        ------
-        InvalidInputError
-            It is not what :meth:`to_json` returns.
-        """
+        """Read what :meth:`to_json` returned; ``InvalidInputError`` for anything else."""
         why: Exception | None = None
         try:
             found = cls.of_texts(*(stored.get(name) for name in TEXTS))
@@ -227,14 +218,7 @@ def as_spark_orders(statistics: Mapping[str, ColumnStatistics], schema: str) -> 
     """Return statistics with bounds only where Spark reads and orders values as their files hold them.
 
     So there are none of ``char(n)``, which Spark pads, of text with a collation, and of intervals and other types that
-    files hold as numbers.
-
-    Parameters
-    ----------
-    statistics
-        What footers say.
-    schema
-        Spark's JSON; empty where nobody has looked.
+    files hold as numbers. The schema is Spark's JSON, empty where nobody has looked.
 
     Examples
     --------

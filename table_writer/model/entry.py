@@ -147,13 +147,7 @@ class LogEntry:
         return frozenset(partition.values for partition in self.partitions)
 
     def validate(self) -> None:
-        """Check the entry against itself.
-
-        Raises
-        ------
-        InvalidInputError
-            A field is out of its range, or two partitions have the same values.
-        """
+        """Check the entry against itself; ``InvalidInputError`` lists what is wrong."""
         problems = [
             text
             for text, wrong in (
@@ -208,10 +202,7 @@ class LogEntry:
     def from_json(cls, data: bytes, *, root: Location, version: int) -> LogEntry:
         """Read and validate the entry that is stored in slot ``version``.
 
-        Raises
-        ------
-        InvalidInputError
-            The file is truncated, of an unknown format, or belongs to another slot.
+        An ``InvalidInputError`` says that it is truncated, of an unknown format, or belongs to another slot.
         """
         where = f"log entry {version} below {root}"
         try:

@@ -28,19 +28,10 @@ IN_A_TEXT: Final = re.compile(r"\b(s3[an]?://)(?:[^/\s'\"]*@|[^/@:\s'\"]*:[^@\s'
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A directory in a store: ``scheme://bucket/key/``.
+    """A directory in a store: ``scheme://bucket/key/``, with the table's own scheme, and an empty bucket for ``file``.
 
     The text is a Hadoop path, not a percent-encoded URI: ``%20`` in it is three characters of the key,
     as Spark and Hive write partition locations (``org.apache.hadoop.fs.Path``).
-
-    Parameters
-    ----------
-    scheme
-        As the table spells it: ``s3``, ``s3a``, ``s3n``, ``file``.
-    bucket
-        Bucket, empty for ``file``.
-    key
-        Path within the bucket, no leading slash; ends in ``/`` unless empty.
 
     Examples
     --------
@@ -53,16 +44,13 @@ class Location:
 
     scheme: str
     bucket: str
-    key: str
+    key: str  # no leading slash; ends in ``/`` unless empty
 
     @classmethod
     def parse(cls, text: str) -> Location:
         """Read a location as metastores store it, with or without the trailing slash; a login in it is left out.
 
-        Raises
-        ------
-        InvalidInputError
-            The text is not an absolute URI, or leaves its directory with ``..``.
+        Refuses what is not an absolute URI, and what leaves its directory with ``..``.
         """
         text = without_s3_login(text)
         match = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", text, flags=re.DOTALL)

@@ -79,14 +79,7 @@ class CommitMessage:
     statistics: Mapping[str, ColumnStatistics] = field(default_factory=dict)  # of all files; what is missing is unknown
 
     def validate(self) -> None:
-        """Check the message against itself.
-
-        Raises
-        ------
-        StorageError
-            Rows in differ from rows in files, two files share a key, a file is named like another task's, an upload
-            cannot be completed, or a column's statistics are of other rows.
-        """
+        """Check the message against itself; ``StorageError`` says what contradicts what."""
         start = names_of_task(self.write_id, self.task_index)
         for upload in self.uploads:
             upload.validate()

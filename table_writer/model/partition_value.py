@@ -100,21 +100,9 @@ def canonical(values: PartitionValues, types: Sequence[str], time_zone: str = ""
 
     What is no value of its type is null, as in Spark. Of integers, booleans, dates and timestamps the text is Spark's
     own spelling; of other types it may be one that nobody uses. ``-0.0`` and ``0.0`` are two, since Spark writes both.
-
-    Parameters
-    ----------
-    values
-        As the metastore has them.
-    types
-        Of the partition columns, as Spark or Hive spells them: ``decimal(10,2)``. Of one that is not known each text is
-        a value.
-    time_zone
-        Of the session, in which a timestamp without a zone is read. Empty: not known.
-
-    Raises
-    ------
-    InvalidInputError
-        A timestamp has a zone, and that of the session is not known.
+    Types are spelled as Spark or Hive does: ``decimal(10,2)``; of an unknown one each text is a value. A timestamp
+    without a zone is read in the session's; one with a zone raises ``InvalidInputError`` where that is not known
+    (empty).
 
     Examples
     --------
@@ -133,22 +121,13 @@ def has_spellings(types: Iterable[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Spellings:
-    """Partitions by their values, as the metastore spells them.
+    """Partitions by their values, as the metastore spells them."""
 
-    Parameters
-    ----------
-    types, time_zone
-        As of :func:`canonical`.
-    names
-        The metastore's spellings, by what :func:`canonical` makes of them.
-    table
-        For messages.
-    """
-
-    types: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()  # as of :func:`canonical`
     time_zone: str = ""
+    # the metastore's spellings, by what :func:`canonical` makes of them
     names: Mapping[PartitionValues, tuple[PartitionValues, ...]] = field(default_factory=dict)
-    table: str = ""
+    table: str = ""  # for messages
 
     @classmethod
     def of(
@@ -170,13 +149,7 @@ class Spellings:
         return self.names.get(canonical(values, self.types, self.time_zone), ()) if self.names else ()
 
     def get(self, values: PartitionValues, default: PartitionValues) -> PartitionValues:
-        """Return the metastore's spelling of these values.
-
-        Raises
-        ------
-        InvalidInputError
-            It has several.
-        """
+        """Return the metastore's spelling of these values; ``InvalidInputError`` if it has several."""
         found = self.all(values)
         self._require_one(found)
         return found[0] if found else default
@@ -185,11 +158,6 @@ class Spellings:
         """Refuse two partitions of one value.
 
         Those of null pass, since all texts that are no value are null: :meth:`get` refuses them where it matters.
-
-        Raises
-        ------
-        InvalidInputError
-            Names two.
         """
         for key, found in self.names.items():
             if NULL_PARTITION not in key:

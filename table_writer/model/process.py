@@ -23,15 +23,9 @@ T = TypeVar("T")
 class PerProcess(Generic[T]):
     """Holds one value, made when a process first asks for it. Usable from several threads; never copied or pickled.
 
-    In a forked child the parent's value is let go at once, before any other code of the child runs.
-
-    Parameters
-    ----------
-    make
-        Makes the value.
-    let_go
-        Called in a forked child with the parent's value. It may close what the child has copies of; it must neither
-        wait for a lock nor send anything. The value itself is kept from then on, unused: its destructor could.
+    In a forked child the parent's value is let go at once, before any other code of the child runs. ``let_go`` may
+    close what the child has copies of; it must neither wait for a lock nor send anything. The value itself is kept from
+    then on, unused: its destructor could.
 
     Examples
     --------

@@ -44,17 +44,7 @@ LONGEST_EXPIRY_SECONDS: Final = 365 * 86_400.0
 class RecordedScope:
     """Which partitions a predicate selected when the write was staged: evaluating it again would need Spark.
 
-    Parameters
-    ----------
-    known, chosen
-        The partitions that there were, and those of them that are selected.
-    where, table, write_id
-        For messages.
-
-    Raises
-    ------
-    ConflictError
-        It is asked for a partition that has appeared since.
+    It raises ``ConflictError`` when it is asked for a partition that has appeared since.
 
     Examples
     --------
@@ -63,8 +53,8 @@ class RecordedScope:
     frozenset({('1',)})
     """
 
-    known: frozenset[PartitionValues]
-    chosen: frozenset[PartitionValues]
+    known: frozenset[PartitionValues]  # the partitions that there were
+    chosen: frozenset[PartitionValues]  # those of them that are selected
     where: str
     table: str
     write_id: str
@@ -153,24 +143,14 @@ class _Stored:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StagedRecord:
-    """A write between steps 3 and 5.
+    """A write between steps 3 and 5."""
 
-    Parameters
-    ----------
-    files
-        The files, with the plan they were written by and the results of checks.
-    expires_after_seconds
-        So long after the record was put, by the store's clock, a vacuum may delete the files.
-    added_schema
-        Columns that the table gets with the publish, as a schema in Spark's JSON; empty if there are none.
-    writer
-        Who staged it.
-    """
-
-    files: WrittenFiles
-    expires_after_seconds: float
-    added_schema: str = ""
-    writer: Mapping[str, str] = field(default_factory=dict)
+    files: WrittenFiles  # with the plan they were written by and the results of checks
+    expires_after_seconds: (
+        float  # so long after the record was put, by the store's clock, a vacuum may delete the files
+    )
+    added_schema: str = ""  # columns that the table gets with the publish, Spark's JSON; empty if there are none
+    writer: Mapping[str, str] = field(default_factory=dict)  # who staged it
 
     @property
     def plan(self) -> WritePlan:
@@ -178,13 +158,7 @@ class StagedRecord:
         return self.files.plan
 
     def validate(self) -> None:
-        """Check the record against itself.
-
-        Raises
-        ------
-        InvalidInputError
-            A field is out of its range, or a file is none of this write's.
-        """
+        """Check the record against itself; ``InvalidInputError`` lists what is wrong."""
         plan, prefix = self.plan, self.plan.data_location.key
         figures = [n for one in self.files.partitions for n in (one.rows, one.bytes, one.raw_bytes or 0)]
         keys = [key for one in self.files.partitions for key in one.keys]
@@ -268,10 +242,7 @@ class StagedRecord:
     def from_fields(cls, fields: Mapping[str, Any], *, layout: TableLayout, write_id: str) -> StagedRecord:
         """Read and validate the record of one write.
 
-        Raises
-        ------
-        InvalidInputError
-            It is damaged, of an unknown format, or names what is not this write's.
+        An ``InvalidInputError`` says that it is damaged, of an unknown format, or names what is not this write's.
         """
         where = f"staged write {write_id} below {layout.root}"
         try:

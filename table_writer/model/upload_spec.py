@@ -173,14 +173,7 @@ class UploadSpec:
         )
 
     def open_files(self, column_count: int, value_bytes: float = 0) -> int:
-        """Return how many files a task holds open at a time.
-
-        Parameters
-        ----------
-        column_count
-            Columns of a file: the leaves, in nested types.
-        value_bytes
-            Of an average value of the widest column.
+        """Return how many files a task holds open, by their leaf columns and the average bytes of the widest.
 
         Examples
         --------

@@ -4,8 +4,7 @@
 ``session``       settings of the session, and what it is to forget after a write
 ``sql``           SQL for Spark, and what Spark says of it
 ``jobs``          a job that ends with the call that started it; its tasks' errors
-``executors``     requests to the store in such numbers that executors send them
-``shipping``      this package on its way to executors
+``executors``     executors, prepared once, and the requests that only they can send in time
 ``files``         Spark's own writer and reader at a location of our choice; committers
 ``create_table``  a table as Spark's own ``CREATE TABLE`` makes it
 ================  ======================================================================

@@ -40,25 +40,11 @@ METASTORE: Final = re.compile("MetaException|TTransportException|TApplicationExc
 def create_table(
     spark: SparkSession, schema: DataFrame | StructType, name: TableName, new: NewTable, *, if_not_exists: bool
 ) -> None:
-    """Let Spark make a table; nothing is written into it.
+    """Let Spark make a table in its ``spark_catalog``; nothing is written into it.
 
-    Parameters
-    ----------
-    spark
-        Makes the table in its ``spark_catalog``.
-    schema
-        A ``StructType``, as it is; or a DataFrame, then every column may be null, as with ``saveAsTable``.
-    name, new
-        What to make.
-    if_not_exists
-        Leave a table of that name alone, whatever it is like. Of two that make it at once one does, and both succeed.
-
-    Raises
-    ------
-    InvalidInputError
-        Such a table cannot be made, or it exists; nothing was made.
-    MetastoreError
-        The metastore failed; the table may have been made.
+    A ``StructType`` is taken as it is; of a DataFrame every column may be null, as with ``saveAsTable``. With
+    ``if_not_exists`` a table of that name is left alone, whatever it is like: of two that make it at once one does, and
+    both succeed. After an ``InvalidInputError`` nothing was made; after a ``MetastoreError`` it may have been.
     """
     wanted = _schema_of(schema, name)
     _require_defaults(spark, wanted, name)
@@ -75,12 +61,7 @@ def create_table(
 
 
 def create_table_statement(schema: StructType, name: TableName, new: NewTable, *, if_not_exists: bool) -> str:
-    r"""Spell the ``CREATE TABLE`` statement, or say everything that is wrong with the call.
-
-    Raises
-    ------
-    InvalidInputError
-        Such a table cannot be made.
+    r"""Spell the ``CREATE TABLE`` statement, or raise everything that is wrong with the call as one error.
 
     Examples
     --------

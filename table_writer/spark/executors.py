@@ -1,26 +1,34 @@
-"""Requests to the store in such numbers that executors send them."""
+"""What executors need before their first task, and requests to the store in such numbers that they send them."""
 
 from __future__ import annotations
 
+import atexit
 import pickle
+import shutil
+import sys
+import tempfile
+import threading
+import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
-from table_writer.errors import StorageError
+import table_writer
+from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.files import batches
 from table_writer.model.message import PendingUpload
+from table_writer.model.process import PerProcess
 from table_writer.progress import current
 from table_writer.spark.jobs import run_interruptibly, translated
-from table_writer.spark.shipping import prepare_executors
 from table_writer.spark.sql import spark_reason
 from table_writer.storage import SourceChangedError, open_store
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
@@ -33,43 +41,112 @@ __all__ = [
     "Executors",
     "in_one_task",
     "jobs",
+    "prepare_executors",
+    "probe_executors",
     "worker_store",
 ]
 
 
 ITEMS_PER_TASK: Final = 500
-
 THREADS: Final = 16
+TASKS_PER_JOB: Final = 40  # 20,000 uploads: no store takes more at a time, and 100,000 would be held twice while packed
+MANY_COPIES: Final = 2_000  # a Spark job takes as long as some hundred requests
+REQUIRED: Final = (("pyarrow", 21), ("boto3", 1))  # with the lowest major version
+MAX_PROBES: Final = 64
 
 Item = TypeVar("Item")
-
 Answer = TypeVar("Answer")
 
-TASKS_PER_JOB: Final = 40
-"""20,000 uploads: a driver that packs all of 100,000 at once holds them twice, and no store takes more at a time."""
+_prepared: Final[set[str]] = set()
+_preparing: Final = PerProcess(threading.Lock)
 
 
-MANY_COPIES: Final = 2_000  # a Spark job takes as long as some hundred requests
+def prepare_executors(context: SparkContext) -> None:
+    """Send this package to the executors and look whether they can run it; does nothing the second time.
 
-COPIES_PER_TASK: Final = ITEMS_PER_TASK
+    In local mode with this very interpreter the workers are children of this process: nothing to send or to look for.
+    """
+    if workers_are_like_us(context):
+        return
+    with _preparing.get():
+        if context.applicationId in _prepared:
+            return
+        _ship_package(context)
+        probe_executors(context)
+        _prepared.add(context.applicationId)
+
+
+def workers_are_like_us(context: SparkContext) -> bool:
+    """Whether Python workers run on this machine with this interpreter.
+
+    Without ``PYSPARK_PYTHON`` Spark starts whatever ``python3`` is on the path, which need not be this environment's.
+    """
+    worker = shutil.which(context.pythonExec)
+    return (context.master or "").split("[")[0] == "local" and worker == sys.executable
+
+
+def _ship_package(context: SparkContext) -> None:
+    package = Path(table_writer.__file__).parent
+    if not package.is_dir():
+        return  # imported from a zip: it came with --py-files, which executors get too
+    directory = Path(tempfile.mkdtemp(prefix="table_writer-package-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)  # executors that join later fetch it from here
+    archive = directory / "table_writer_package.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for source in sorted(package.rglob("*.py")):
+            file.write(source, source.relative_to(package.parent))
+    context.addPyFile(str(archive))
+
+
+def probe_executors(context: SparkContext) -> None:
+    """Run a task per core, at most 64; refuse executors that lack a library, or run another minor version of Python."""
+    count = max(1, min(MAX_PROBES, context.defaultParallelism))
+    try:
+        answers = context.parallelize(range(count), count).mapPartitions(_look(REQUIRED)).collect()
+    except (PySparkException, Py4JError) as error:
+        if "PYTHON_VERSION_MISMATCH" not in str(error) and "different version" not in str(error):
+            raise
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        raise InvalidInputError(
+            f"executors run another Python than the driver ({version}): set spark.pyspark.python (or PYSPARK_PYTHON) "
+            f"to a Python {version} that is on every executor, and start the session again"
+        ) from error
+    lacking = sorted({answer for answer in answers if answer})
+    if lacking:
+        raise InvalidInputError(
+            f"{'; '.join(lacking)}. Install table_writer's requirements where executors run "
+            "(pip install 'pyarrow>=21' 'boto3>=1.36', or ship an environment with spark.archives), or set "
+            "spark.pyspark.python (or PYSPARK_PYTHON) to an interpreter that has them, and start the session again"
+        )
+
+
+def _look(required: tuple[tuple[str, int], ...]) -> Callable[[Iterable[int]], Iterable[str]]:
+    """Return what each task does; it travels by value, so it needs nothing of this package on the executor."""
+
+    def look(_: Iterable[int]) -> Iterator[str]:
+        import importlib  # noqa: PLC0415 - on the executor
+        import socket  # noqa: PLC0415
+
+        for name, lowest in required:
+            try:
+                module: Any = importlib.import_module(name)
+            except ImportError as error:
+                yield f"executor on {socket.gethostname()} cannot import {name} ({error})"
+                continue
+            if int(module.__version__.split(".")[0]) < lowest:
+                yield f"executor on {socket.gethostname()} has {name} {module.__version__}; {lowest} or newer is needed"
+
+    return look
 
 
 @dataclass(frozen=True)
 class Executors:
-    """Runs a function on items of a Spark job of its own, in tasks of a write.
-
-    Parameters
-    ----------
-    context, store_settings, write_id
-        Where the job runs, what its tasks open, and its tag.
-    count_requests
-        Told what the tasks sent, by kind.
-    """
+    """Runs a function on items in a Spark job of its own."""
 
     context: SparkContext
     store_settings: Any
-    write_id: str
-    count_requests: Callable[[Mapping[str, int]], None]
+    write_id: str  # the job's tag
+    count_requests: Callable[[Mapping[str, int]], None]  # told what the tasks sent, by kind
 
     def run(
         self,
@@ -80,11 +157,8 @@ class Executors:
     ) -> list[Answer]:
         """Return what each task answered beside its requests.
 
-        Raises
-        ------
-        TableWriterError
-            As raised in a task; a ``StorageError`` for what Spark itself could not do, such as run the tasks to their
-            end. Ctrl-C and any failure end the other tasks first.
+        Raises what a task raised, and a ``StorageError`` for what Spark itself could not do, such as run the tasks to
+        their end. Ctrl-C and any failure end the other tasks first.
         """
         prepare_executors(self.context)
         before = current().now
@@ -137,24 +211,15 @@ def worker_store(settings: Any) -> ObjectStore:
 
 @dataclass(frozen=True)
 class ExecutorCompletions:
-    """Completes uploads by a Spark job.
-
-    Parameters
-    ----------
-    executors
-        Who sends the requests; what attempts sent that failed is not counted.
-    """
+    """Completes uploads by a Spark job; what failed attempts have sent is not counted."""
 
     executors: Executors
 
     def __call__(self, uploads: Iterable[PendingUpload]) -> None:
         """Complete every upload; they are read once, and few are held at a time.
 
-        Raises
-        ------
-        StorageError
-            One could not be completed; any part of the others may be. No task runs any more, except on executors that
-            have stopped answering.
+        After a ``StorageError`` any part of the others may be completed. No task runs any more, except on executors
+        that have stopped answering.
         """
         work = _completer(self.executors.store_settings)
         for shares in jobs(uploads):
@@ -184,35 +249,18 @@ def _completer(settings: Any) -> Callable[[Iterable[bytes]], Iterator[tuple[Mapp
 
 @dataclass(frozen=True)
 class ExecutorCopies:
-    """Copies many files by a Spark job, few of them by the driver's own threads.
-
-    Parameters
-    ----------
-    executors
-        Who sends the requests of many copies.
-    copy_few
-        The driver's way.
-    many
-        From so many copies on executors do it.
-    """
+    """Copies many files by a Spark job, few of them by the driver's own threads."""
 
     executors: Executors
-    copy_few: Callable[[Mapping[str, ObjectInfo]], None]
-    many: int = MANY_COPIES
+    copy_few: Callable[[Mapping[str, ObjectInfo]], None]  # the driver's way
+    many: int = MANY_COPIES  # from so many copies on executors do it
 
     def __call__(self, copies: Mapping[str, ObjectInfo]) -> None:
-        """Make every copy.
-
-        Raises
-        ------
-        StorageError
-            A copy failed; its subclass ``SourceChangedError`` when an object is not what was listed any more. Some
-            copies may exist then.
-        """
+        """Make every copy, or raise: ``SourceChangedError`` for an object that is not what was listed."""
         if len(copies) < self.many:
             self.copy_few(copies)
             return
-        task_count = -(-len(copies) // COPIES_PER_TASK)
+        task_count = -(-len(copies) // ITEMS_PER_TASK)
         work = _copier(self.executors.store_settings)
         answers = self.executors.run(list(copies.items()), work, task_count=task_count)
         changed = next(filter(None, answers), "")

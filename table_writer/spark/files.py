@@ -72,23 +72,10 @@ class _Format:
 
 
 class SparkFiles:
-    """The files of one write, as Spark writes and reads them.
+    """The files of one write, as Spark writes and reads them; the session's catalog knows the table.
 
-    Parameters
-    ----------
-    spark
-        A session whose catalog knows the table.
-    plan
-        The write.
-    schema
-        The table's data columns, then its partition columns.
-
-    Raises
-    ------
-    InvalidInputError
-        Spark cannot write this table, with Spark's reason.
-    MetastoreError
-        Spark cannot read the table's description.
+    The schema has the table's data columns, then its partition columns. ``InvalidInputError`` gives Spark's reason why
+    it cannot write this table; ``MetastoreError`` says that Spark cannot read the table's description.
     """
 
     def __init__(self, spark: SparkSession, plan: WritePlan, schema: StructType) -> None:
@@ -115,12 +102,8 @@ class SparkFiles:
     def write(self, rows: DataFrame, *, magic: bool) -> int:
         """Run Spark's own writer into the write's location; returns how many rows went in.
 
-        Parameters
-        ----------
-        rows
-            The table's data columns, then its partition columns.
-        magic
-            Whether S3A's magic committer, which renames nothing, or else the session's own gives files their names.
+        ``rows`` has the table's data columns, then its partition columns. With ``magic`` S3A's magic committer, which
+        renames nothing, gives files their names, else the session's own.
         """
         observed = Observation()
         session = for_magic(self._spark) if magic else self._spark

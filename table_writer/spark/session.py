@@ -26,20 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_session(spark: SparkSession, overrides: Mapping[str, str]) -> SessionSettings:
-    """Read the settings of a session.
-
-    Parameters
-    ----------
-    spark
-        A classic session with Hive support.
-    overrides
-        Hadoop settings that win over the session's.
-
-    Raises
-    ------
-    InvalidInputError
-        The session is a Spark Connect one, or its catalog is not a Hive metastore.
-    """
+    """Read the settings of a classic session with a Hive metastore, and refuse others; ``overrides`` win over them."""
     if not hasattr(spark, "_jsparkSession"):
         raise InvalidInputError(
             f"{type(spark).__module__}.{type(spark).__name__} is not a classic Spark session: Spark Connect hides the"
@@ -77,13 +64,7 @@ def _hadoop_settings(spark: SparkSession) -> dict[str, str]:
 
 
 def refresh_session(spark: SparkSession, table: Table, write_id: str) -> tuple[str, ...]:
-    """Drop cached rows and table-level statistics that the publish has made wrong.
-
-    Returns
-    -------
-    tuple of str
-        What could not be done, for a person; the write is done all the same.
-    """
+    """Drop cached rows and table-level statistics that the publish has made wrong; returns what could not be done."""
     return tuple(
         note
         for action, note in (

@@ -93,14 +93,7 @@ def literal(text: str) -> str:
 
 
 def garbled(statement: str, setting: Callable[[str], str | None]) -> str:
-    r"""Say why a session would read a statement differently from how it is meant; empty if it would not.
-
-    Parameters
-    ----------
-    statement
-        With :func:`quoted` names and :func:`literal` texts.
-    setting
-        Looks up a setting of the session.
+    """Say why a session would read a statement of quoted names and texts differently from how it is meant; else empty.
 
     Examples
     --------
@@ -129,16 +122,9 @@ def spark_reason(said: object) -> str:
 
 
 def in_partitions(fields: Sequence[StructField], partitions: Collection[PartitionValues]) -> Column:
-    """Return whether a row is of one of some partitions; Spark lists no directory of the others.
+    """Return whether a row is of one of some partitions, of which there is one or more; Spark lists no others.
 
     One set to look up: a chain of ORs overflows Spark's stack at some thousand partitions.
-
-    Parameters
-    ----------
-    fields
-        The partition columns; none of an unpartitioned table.
-    partitions
-        One or more.
     """
     if not fields:
         return F.lit(True)
@@ -158,27 +144,13 @@ def in_partitions(fields: Sequence[StructField], partitions: Collection[Partitio
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Analyzed:
-    """What Spark's analyzer says of an expression.
+    """What Spark's analyzer says of an expression."""
 
-    Parameters
-    ----------
-    kinds
-        The types of its values; several if it stands for several columns.
-    names
-        The columns of the frame that it names.
-    is_aggregate
-        It is about all rows at once.
-    makes_rows
-        It makes several rows of one.
-    is_repeatable
-        A row's values alone give the same answer each time: no other row (a window) and no other table is asked.
-    """
-
-    kinds: tuple[DataType, ...]
-    names: frozenset[str]
-    is_aggregate: bool
-    makes_rows: bool
-    is_repeatable: bool
+    kinds: tuple[DataType, ...]  # types of its values; several if it stands for several columns
+    names: frozenset[str]  # the columns of the frame that it names
+    is_aggregate: bool  # it is about all rows at once
+    makes_rows: bool  # several of one
+    is_repeatable: bool  # a row's values alone give the same answer each time: it asks no other row (a window) or table
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -196,13 +168,7 @@ def analyzed_rows(rows: DataFrame) -> AnalyzedRows:
 
 
 def analyzed(frame: DataFrame, sql: str) -> Analyzed:
-    """Let Spark analyze an expression over the columns of a frame; no job is run.
-
-    Raises
-    ------
-    PySparkException, Py4JError
-        It is none over these columns.
-    """
+    """Let Spark analyze an expression over a frame's columns; no job is run. Bad SQL raises one of SPARK_ERRORS."""
     selected = frame.select(F.expr(sql))
     plan = selected._jdf.queryExecution().analyzed()  # noqa: SLF001  # PySpark has no public way to the plan
     nodes = list(_inner_nodes(plan))
@@ -241,30 +207,16 @@ def is_pattern(spark: SparkSession, text: str) -> bool:
 
 
 def type_of_ddl(ddl: str) -> DataType:
-    """Read a type, or the columns of a schema.
-
-    Raises
-    ------
-    PySparkException
-        It is neither.
-    """
+    """Read a type, or the columns of a schema; raises ``PySparkException`` for what is neither."""
     return _parse_datatype_string(ddl)
 
 
 @dataclass(frozen=True, slots=True)
 class DataError:
-    """What an expression made of some row's value.
+    """What an expression made of some row's value."""
 
-    Parameters
-    ----------
-    kind
-        ``[CAST_INVALID_INPUT]``, ``ValueError``: without any value, so that it may be stored.
-    text
-        All that was said in one line, in which values of the row may stand.
-    """
-
-    kind: str
-    text: str
+    kind: str  # ``[CAST_INVALID_INPUT]``, ``ValueError``: without any value, so that it may be stored
+    text: str  # all that was said in one line, in which values of the row may stand
 
 
 def error_in_data(error: Exception) -> DataError | None:

@@ -163,11 +163,8 @@ class _Exchange:
 class Late(Exception):  # noqa: N818  # it is an instruction to a double, and reaches no caller
     """Raised by a hook before a call that changes something: the double keeps the call in its ``pending``.
 
-    Parameters
-    ----------
-    error
-        What the client gets instead of an answer. ``None``: the client sends the call again at once, which the hook
-        sees as another call, so it is applied now, and once more later.
+    The client gets ``error`` instead of an answer. With ``None`` it sends the call again at once, which the hook sees
+    as another call, so it is applied now, and once more later.
     """
 
     def __init__(self, error: BaseException | None = None) -> None:

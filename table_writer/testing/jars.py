@@ -62,13 +62,7 @@ _EXCLUDES: Final = (
 
 
 def find_java() -> str:
-    """Return the path of a Java that is new enough, from ``JAVA_HOME`` or ``PATH``.
-
-    Raises
-    ------
-    LakehouseError
-        If there is none; the message names what to install.
-    """
+    """Return the path of a Java that is new enough, from ``JAVA_HOME`` or ``PATH``."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
     advice = f"install a Java {MIN_JAVA_VERSION} runtime (Debian: openjdk-17-jre-headless) and set JAVA_HOME or PATH"
@@ -100,11 +94,6 @@ def s3a_jars() -> tuple[Path, ...]:
 
     They stay in a directory per user (``TABLE_WRITER_JARS_DIR``, by default below ``~/.cache``); later calls need no
     network. Several processes may call this at once.
-
-    Raises
-    ------
-    LakehouseError
-        If this Spark version has no recipe, or the download fails.
     """
     version = ".".join(pyspark.__version__.split(".")[:2])
     if version not in _S3A_COORDINATES:
@@ -117,34 +106,16 @@ def s3a_jars() -> tuple[Path, ...]:
 
 
 def committer_jars() -> tuple[Path, ...]:
-    """Return the jar through which Spark uses S3A's magic committer, kept and downloaded as those of :func:`s3a_jars`.
-
-    Raises
-    ------
-    LakehouseError
-        If the download fails.
-    """
+    """Return the jar through which Spark uses S3A's magic committer, kept as those of :func:`s3a_jars`."""
     return resolve_jars("committer", [_COMMITTER_COORDINATE], transitive=False)
 
 
 def resolve_jars(name: str, coordinates: Sequence[str], *, transitive: bool = True) -> tuple[Path, ...]:
     """Return the jars of some Maven coordinates for the running version of Spark, downloading them at the first call.
 
-    They are kept as those of :func:`s3a_jars` are, and without what Spark or those bring along.
-
-    Parameters
-    ----------
-    name
-        What the jars are for: the start of their directory's name, and what an error calls them.
-    coordinates
-        ``organisation:artifact:version``, the most important one first.
-    transitive
-        ``False`` leaves out what these depend on.
-
-    Raises
-    ------
-    LakehouseError
-        If the download fails.
+    They are kept as those of :func:`s3a_jars` are, and without what Spark or those bring along. The name is how their
+    directory's name starts; of the coordinates (``organisation:artifact:version``) the most important one is first.
+    ``transitive=False`` leaves out what these depend on.
 
     Examples
     --------

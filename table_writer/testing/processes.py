@@ -163,13 +163,7 @@ class ScratchDirectory:
 
 
 class ServerProcess(ABC):
-    """A server in its own process on a free port of 127.0.0.1; gone with its temporary files after :meth:`stop`.
-
-    Parameters
-    ----------
-    name
-        As errors call it.
-    """
+    """A server in its own process on a free port of 127.0.0.1; gone with its temporary files after :meth:`stop`."""
 
     START_TIMEOUT_SECONDS: ClassVar[float]
 

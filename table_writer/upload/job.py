@@ -12,8 +12,8 @@ from table_writer.model.message import CommitMessage, CommitMessages
 from table_writer.model.table import partition_name
 from table_writer.model.upload_spec import UploadSpec
 from table_writer.progress import current
+from table_writer.spark.executors import prepare_executors
 from table_writer.spark.jobs import batches_of, run_interruptibly, translated
-from table_writer.spark.shipping import prepare_executors
 from table_writer.upload.task import MESSAGE_COLUMN, MESSAGE_SCHEMA, map_function
 
 __all__ = ["Uploader", "check_messages"]
@@ -25,23 +25,10 @@ class Uploader:
     def upload(self, rows: DataFrame, spec: UploadSpec) -> CommitMessages:
         """Run one Spark job; afterwards all parts of all files are on the store and no object exists.
 
-        Parameters
-        ----------
-        rows
-            The data columns with the table's types, then the partition columns as strings.
-        spec
-            What the executors need.
-
-        Returns
-        -------
-        CommitMessages
-            One per task, from exactly one attempt of it, in the order of the tasks.
-
-        Raises
-        ------
-        StorageError, InvalidInputError, PartitionExistsError
-            As raised on an executor; or messages that contradict each other. Other failures of the DataFrame's own
-            code pass through. Uploads may be left under ``spec.key_prefix``.
+        ``rows`` has the data columns with the table's types, then the partition columns as strings. There is one
+        message per task, from exactly one attempt of it, in the order of the tasks. Raises what an executor raised, a
+        ``StorageError`` for messages that contradict each other, and lets failures of the DataFrame's own code pass
+        through. Uploads may be left under ``spec.key_prefix``.
         """
         current().name(spec.write_id)
         context = rows.sparkSession.sparkContext
@@ -61,10 +48,7 @@ class Uploader:
 def check_messages(sent: Iterable[bytes | bytearray], spec: UploadSpec) -> CommitMessages:
     """Return the messages in the order of their tasks.
 
-    Raises
-    ------
-    StorageError
-        A task is missing or there twice, or a file is not where files of this write are.
+    A ``StorageError`` says that a task is missing or there twice, or that a file is not where files of this write are.
     """
     by_task: list[tuple[int, bytes | bytearray]] = []
     for data in sent:

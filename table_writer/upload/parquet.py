@@ -326,13 +326,7 @@ def _distinct_in_all(sampled: int, distinct: int, total: float) -> float:
 
 
 def file_schema(schema: Any, options: ParquetOptions) -> Any:
-    """Return the schema of a file: every column and everything in it may be null, as in Spark's files.
-
-    Raises
-    ------
-    InvalidInputError
-        A column has a type that Parquet cannot hold.
-    """
+    """Return the schema of a file: every column and everything in it may be null, as in Spark's files."""
     fields = []
     for field in schema:
         kind = file_type(field.type, column=field.name)

@@ -38,14 +38,7 @@ SPILL_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 class PartitionIds:
     """Numbers the partitions that one task sees, from 0, in the order in which they turn up.
 
-    Parameters
-    ----------
-    columns
-        The table's partition columns.
-    rest_of_key
-        What a key has beside the partition's directory.
-    existing
-        Partitions that must not get a row.
+    ``rest_of_key`` is what a key has beside the partition's directory; partitions in ``existing`` must not get a row.
     """
 
     def __init__(
@@ -171,10 +164,7 @@ def _joined(batches: list[Any]) -> Any:
 class Spill:
     """Rows that wait on local disk; leaving it removes every file, whatever happened.
 
-    Parameters
-    ----------
-    level
-        How often these rows were spilled before: each level spreads them differently.
+    ``level`` says how often these rows were spilled before: each level spreads them differently.
     """
 
     def __init__(self, level: int) -> None:

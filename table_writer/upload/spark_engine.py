@@ -35,13 +35,6 @@ class SparkEngine:
     """Writes a DataFrame's rows as Spark itself would write them into the table, where no reader looks.
 
     Neither Spark's catalog nor the metastore hears of these files; the publish tells the metastore.
-
-    Parameters
-    ----------
-    spark
-        The session whose writer and settings are used.
-    settings
-        What that session says; decides on the committer.
     """
 
     def __init__(self, spark: SparkSession, settings: SessionSettings) -> None:
@@ -51,24 +44,10 @@ class SparkEngine:
     def write(self, rows: DataFrame, schema: StructType, plan: WritePlan, store: ObjectStore) -> WrittenFiles:
         """Write all rows below ``plan.data_location``, read them back and count them.
 
-        On S3A it is the magic committer that gives files their names, for this job alone, where the session has it.
-
-        Parameters
-        ----------
-        rows
-            The table's data columns, then its partition columns; partition values may be text.
-        schema
-            The types of all these columns. May have data columns that the metastore's table lacks as yet.
-        plan
-            Whose files these are.
-        store
-            Holds ``plan.data_location``.
-
-        Returns
-        -------
-        WrittenFiles
-            Every partition that has rows, with exactly the files that readers will see. Nothing else is left below
-            ``plan.data_location``.
+        On S3A the magic committer gives files their names, for this job alone, where the session has it. ``rows`` has
+        the table's data columns, then its partition columns, which may be text; ``schema`` has the types of all of
+        them, also of data columns that the metastore's table lacks as yet. Of every partition that has rows exactly the
+        files are returned that readers will see; nothing else is left below ``plan.data_location``.
 
         Raises
         ------
@@ -99,14 +78,8 @@ class SparkEngine:
 def refusing(rows: DataFrame, existing: Collection[PartitionValues], columns: StructType) -> DataFrame:
     """Return the same rows; the job that meets one of a partition that exists fails, before its task writes a file.
 
-    Parameters
-    ----------
-    rows
-        Partition columns last; their values may be text.
-    existing
-        As the metastore spells them; whatever the spelling, what readers take for one value is one.
-    columns
-        The partition columns, with their types.
+    The partition columns come last, and may be text. The metastore may spell existing partitions otherwise: what
+    readers take for one value is one.
     """
     if not existing:
         return rows

@@ -49,16 +49,9 @@ def upload_rows(
 ) -> bytes:
     """Upload all rows of one task attempt, completing nothing; returns the commit message.
 
-    An attempt that fails aborts its own uploads; one that is killed leaves them to the driver.
-
-    Raises
-    ------
-    StorageError
-        The store, or the local disk, failed.
-    InvalidInputError
-        A partition value makes a key that S3 does not take, or a column has a type that the format does not.
-    PartitionExistsError
-        A row belongs to one of ``spec.existing``.
+    An attempt that fails aborts its own uploads; one that is killed leaves them to the driver. Raises ``StorageError``
+    if the store or the local disk failed, ``InvalidInputError`` if a partition value makes a key that S3 does not take
+    or a column has a type that the format does not, ``PartitionExistsError`` for a row of one of ``spec.existing``.
     """
     sent_before = dict(store.request_counts())
     longest_name = file_name(spec, task_index, LARGEST_FILE_NUMBER)

@@ -34,20 +34,7 @@ USUAL_DATE: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class Preview:
-    """Looks at what a write would do.
-
-    Parameters
-    ----------
-    opened
-        The table.
-    df, mode, options
-        Of the call.
-
-    Raises
-    ------
-    InvalidInputError
-        The mode does not fit the table or the options, or the predicate is none.
-    """
+    """Looks at what a write would do; a mode that does not fit, or bad SQL, is an error at once."""
 
     def __init__(self, opened: OpenTable, df: DataFrame, mode: WriteMode, options: WriteOptions) -> None:
         require_mode(mode, options, opened.table.name, partitioned=bool(opened.table.partition_columns))

@@ -36,13 +36,7 @@ MAX_FILENAMES: Final = 100  # Hadoop's own limit, SUCCESS_MARKER_FILE_LIMIT
 
 
 def nothing_written(plan: WritePlan, if_empty: str, watch: Stopwatch) -> WriteResult:
-    """Return the result of a write without rows.
-
-    Raises
-    ------
-    InvalidInputError
-        The call did not say that this may happen.
-    """
+    """Return the result of a write without rows; ``InvalidInputError`` if the call did not say that this may happen."""
     if if_empty == "error":
         replaces = plan.mode is WriteMode.OVERWRITE_TABLE or plan.where
         empties = ", or with if_empty='replace' to empty what the call replaces" if replaces else ""
@@ -163,17 +157,7 @@ def _small_files(staged: WrittenFiles) -> tuple[str, ...]:
 
 
 def success_json(entry: LogEntry, filenames: Iterable[str], root: Location) -> bytes:
-    """Describe a published write.
-
-    Parameters
-    ----------
-    entry
-        The published entry.
-    filenames
-        Keys of the new files; the first 100 are named, and no more are asked for.
-    root
-        The table root; file names are given as paths in its bucket, as Hadoop does.
-    """
+    """Describe a published write as Hadoop's committers do: the first 100 files, named by their paths in the bucket."""
     totals = {
         "files": sum(partition.files for partition in entry.partitions),
         "bytes": sum(partition.bytes for partition in entry.partitions),

@@ -31,11 +31,6 @@ class Claiming:
     """Whether a claim was sent: from then on the files may belong to a log entry, and nobody may delete them.
 
     On leaving, the fresh directories that no claim has named are discarded.
-
-    Parameters
-    ----------
-    opened, plan
-        The table's, and of the write that is published.
     """
 
     def __init__(self, opened: OpenTable, plan: WritePlan) -> None:
@@ -64,13 +59,7 @@ class Claiming:
 
     @contextmanager
     def __call__(self, entry: LogEntry) -> Iterator[Callable[[], None]]:
-        """Enter around the sending of the claim of an entry; the value is called when it was certainly lost.
-
-        Raises
-        ------
-        ConflictError
-            This is a fork of the process that began the write, and that one goes on with it.
-        """
+        """Enter around the sending of the claim of an entry; the value is called when it was certainly lost."""
         if not self.is_ours:
             raise ConflictError("another process began this write, and publishes it; this one, a fork of it, must not")
         self._named = written_ids(self._plan.layout, entry)
@@ -155,10 +144,7 @@ class RunningWrite:
     def stage(self, record: StagedRecord) -> None:
         """Hand the write over: it belongs to no process any more, and any process may publish or discard it.
 
-        Raises
-        ------
-        StorageError
-            It may be staged or not: nothing is deleted.
+        After a ``StorageError`` it may be staged or not: nothing is deleted.
         """
         self._is_handed_over = True  # if the answer is lost, others may publish it
         try:

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructField, StructType
 from table_writer.check.check import Audit
 from table_writer.config import TableWriterConfig
 from table_writer.log.files import written_placeholders
-from table_writer.log.open_table import OpenTable
+from table_writer.log.open_table import OpenTable, Services
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import MetastoreSettings
@@ -27,21 +27,12 @@ from table_writer.spark.files import SparkFiles
 from table_writer.spark.session import read_session
 from table_writer.spark.sql import in_partitions, quoted
 from table_writer.storage import ObjectStore, StoreSettings, open_store
-from table_writer.write.services import Services
 
 __all__ = ["SessionServices", "audit_of", "staged_frame"]
 
 
 class SessionServices:
-    """Opens services for the tables of one Spark session.
-
-    Parameters
-    ----------
-    spark, config
-        The session, and what the user says beside its settings.
-    open_metastore, open_object_store
-        Replaced by doubles in tests.
-    """
+    """Opens services for the tables of one Spark session; tests replace the two functions by doubles."""
 
     def __init__(
         self,
@@ -67,12 +58,8 @@ class SessionServices:
     def open_table(self, text: str) -> OpenTable:
         """Look a table up that is to be written, and open its store.
 
-        Raises
-        ------
-        InvalidInputError
-            The table does not exist or cannot be written, its properties or its store are not understood.
-        MetastoreError, StorageError
-            One of the two cannot be reached.
+        An ``InvalidInputError`` says that it does not exist or cannot be written, or that its properties or its store
+        are not understood.
         """
         opened = self.services.open_table(self.table_name(text), require_writable)
         opened.require_properties()

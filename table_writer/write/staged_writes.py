@@ -43,59 +43,31 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BySpark:
-    """What a session does about the publish of a staged write, which other processes do without.
+    """What a session does about the publish of a staged write, which other processes do without."""
 
-    Parameters
-    ----------
-    prepare
-        Called before anything is claimed: predicates, and columns that the write adds.
-    copy_files
-        Copies what an append brings along.
-    refresh
-        Lets the session look again afterwards.
-    """
-
-    prepare: Callable[[StagedRecord], WrittenFiles]
-    copy_files: CopyFiles
+    prepare: Callable[
+        [StagedRecord], WrittenFiles
+    ]  # before anything is claimed: predicates, and columns that the write adds
+    copy_files: CopyFiles  # what an append brings along
     refresh: Refresh
 
 
 class StagedWrites:
-    """Staged writes of one table.
-
-    Parameters
-    ----------
-    opened
-        The table.
-    """
+    """Finds, publishes and discards the staged writes of one table."""
 
     def __init__(self, opened: OpenTable) -> None:
         self._opened = opened
 
     def find(self, write_id: str) -> FoundStaged:
-        """Return one.
-
-        Raises
-        ------
-        InvalidInputError
-            There is none of this name any more, or not yet; or what is stored of it cannot be read.
-        """
+        """Return one; ``InvalidInputError`` says why it is not staged any more, or not yet, or cannot be read."""
         registered = self._registered(write_id)
         return self._found(registered, check_keys(self._opened.store, self._opened.layout, write_id))
 
     def find_unpublished(self, write_id: str, *, dry_run: bool = False) -> FoundStaged:
         """Return one that is to be published; it may have been published a moment ago, which publishing finds out.
 
-        A dry run resolves nothing for that.
-
-        Raises
-        ------
-        RepeatedError
-            It was published, and nothing of it is left to do.
-        InvalidInputError
-            As :meth:`find`; or it was published, and rolled back since.
-        MetastoreError, StorageError, OutcomeUnknownError
-            It was about to be published, and that could not be resolved.
+        ``RepeatedError`` says that it was published and nothing is left to do, ``InvalidInputError`` also that it was
+        rolled back since. An entry of it that is in doubt is resolved first, but not by a dry run.
         """
         try:
             return self.find(write_id)
@@ -139,13 +111,7 @@ class StagedWrites:
         return self.find(write_id)
 
     def require_discarded(self, write_id: str) -> None:
-        """Raise if a write that is not staged any more was published, or may be, and not discarded.
-
-        Raises
-        ------
-        ConflictError
-            It was.
-        """
+        """Raise ``ConflictError`` if a write that is not staged any more was published, or may be."""
         if write_id in self._opened.log.read_history().published_ids:
             raise ConflictError(
                 f"write {write_id} of {self._opened.table.name} was published by another process, and not discarded."
@@ -175,23 +141,9 @@ class StagedWrites:
     def publish(self, write_id: str, watch: Stopwatch, by_spark: BySpark | None = None) -> WriteResult:
         """Do step 5 for staged files, exactly as they are: whoever publishes a staged write ends here.
 
-        Parameters
-        ----------
-        write_id
-            Of the staged write.
-        watch
-            Started with the call.
-        by_spark
-            What Spark does about it; without it this process does what it can.
-
-        Raises
-        ------
-        CheckFailedError
-            The newest result of a check says that the rows are wrong.
-        InvalidInputError
-            As :meth:`find_unpublished`.
-        StorageError, MetastoreError, ConflictError, OutcomeUnknownError
-            As of every publish. Unless the outcome is unknown, the write stays staged.
+        Without ``by_spark`` this process does what it can. Raises ``CheckFailedError`` if the newest result of a check
+        says that the rows are wrong, and what :meth:`find_unpublished` and every publish raise. Unless the outcome is
+        unknown, the write stays staged.
         """
         try:
             with watch.step("publish"):
@@ -222,12 +174,7 @@ class StagedWrites:
     def discard(self, write_id: str, *, dry_run: bool = False) -> Vacuumed:
         """Delete all of a staged write; a claim keeps every publisher from publishing it meanwhile.
 
-        Raises
-        ------
-        InvalidInputError
-            It is not staged any more, or not yet.
-        ConflictError
-            It is published, or about to be.
+        ``ConflictError`` says that it is published, or about to be.
         """
         registered = self._registered(write_id)
         logger.info("write_id=%s is discarded%s", write_id, ", as a dry run" if dry_run else "")

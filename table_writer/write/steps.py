@@ -48,19 +48,11 @@ __all__ = ["Call", "Steps"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
-    """What a caller asked for.
-
-    Parameters
-    ----------
-    mode, options
-        What the write does to the table, and how.
-    is_batch
-        Idempotency keys come in order, as those of a stream do.
-    """
+    """What a caller asked for: what the write does to the table, and how."""
 
     mode: WriteMode
     options: WriteOptions
-    is_batch: bool = False
+    is_batch: bool = False  # idempotency keys come in order, as those of a stream do
     checks: tuple[Check, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,13 +60,7 @@ class Call:
 
 
 class Steps:
-    """Carries write calls out.
-
-    Parameters
-    ----------
-    spark, services
-        The session that writes, and what it has opened.
-    """
+    """Carries write calls out."""
 
     def __init__(self, spark: SparkSession, services: SessionServices) -> None:
         self._spark = spark
@@ -105,10 +91,7 @@ class Steps:
     def stage(self, df: DataFrame, table: str, call: Call, *, expires_in: timedelta) -> tuple[OpenTable, StagedRecord]:
         """Do steps 1 to 4, and leave the files to be published or discarded by any process.
 
-        Raises
-        ------
-        InvalidInputError
-            Also when the DataFrame has no rows, or the idempotency key was published before: there is nothing to stage.
+        ``InvalidInputError`` also says that there is nothing to stage: no rows, or a key that was published before.
         """
         with self.watched(table, call.mode.value):
             watch = Stopwatch(self._services.metastore)
@@ -164,13 +147,7 @@ class Steps:
         return showing(choice, table=table, mode=mode, write_id=write_id, spark_has_bar=spark_has_bar)
 
     def _plan(self, df: DataFrame, table: str, call: Call, watch: Stopwatch) -> tuple[OpenTable, Planned]:
-        """Do step 1: open the table, and fix everything that the write needs.
-
-        Raises
-        ------
-        RepeatedError
-            The idempotency key was published before.
-        """
+        """Do step 1: open the table, and fix everything that the write needs; ``RepeatedError`` if its key is known."""
         opened = self._open(df, table, call, watch)
         seen = opened.require_new_key(call.options.idempotency_key, in_order=call.is_batch)
         planned = Planner(opened).plan(df, call.mode, call.options, seen)

@@ -20,9 +20,9 @@ from table_writer.errors import (
     StorageError,
     TableWriterError,
 )
+from table_writer.log.open_table import Services
 from table_writer.model.entry import Operation
 from table_writer.testing.faults import Late
-from table_writer.write.services import Services
 from tests.publish.world import DeathError, World
 
 from .history import CHANGING, WITHOUT_CALLS, Event, Step

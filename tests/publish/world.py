@@ -17,7 +17,7 @@ from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.display.reports import VacuumReport
 from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, StorageError
 from table_writer.log.history import History
-from table_writer.log.open_table import OpenTable, RepeatedError
+from table_writer.log.open_table import OpenTable, RepeatedError, Services
 from table_writer.log.owner import Owner, take_root
 from table_writer.maintenance import Maintenance
 from table_writer.metastore.protocol import Metastore
@@ -42,7 +42,6 @@ from table_writer.storage.object_store import ObjectStore
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.memory_store import MemoryStore
 from table_writer.write.running_write import RunningWrite
-from table_writer.write.services import Services
 
 Rows = Mapping[str, frozenset[int]]
 TABLE = TableName("mart", "orders")

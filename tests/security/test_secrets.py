@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from table_writer import TableWriter
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, TableWriterError
+from table_writer.log.open_table import Services
 from table_writer.metastore.connection import Wire
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
@@ -29,7 +30,6 @@ from table_writer.model.table import Column
 from table_writer.storage import ObjectStore, S3Overrides, S3Settings, StoreSettings, open_store, settings_for
 from table_writer.storage.settings import AssumedRole
 from table_writer.testing import Lakehouse
-from table_writer.write.services import Services
 from table_writer.write.session_services import SessionServices
 from tests.cli.shell import Shell
 from tests.publish.world import TABLE, DeathError, Fault, World

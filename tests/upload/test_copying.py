@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from table_writer.errors import StorageError
-from table_writer.spark.executors import COPIES_PER_TASK, ExecutorCopies, Executors
+from table_writer.spark.executors import ITEMS_PER_TASK, ExecutorCopies, Executors
 from table_writer.storage import LocalSettings, LocalStore, SourceChangedError
 from table_writer.storage.object_store import ObjectInfo
 from table_writer.testing import Lakehouse
 
-FILES = COPIES_PER_TASK + 20
+FILES = ITEMS_PER_TASK + 20
 
 
 def listed(directory: Path, count: int) -> dict[str, ObjectInfo]:

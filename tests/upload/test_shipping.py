@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from table_writer.spark.shipping import workers_are_like_us
+from table_writer.spark.executors import workers_are_like_us
 
 PROBE = """
 from pyspark.sql import SparkSession
-from table_writer.spark.shipping import prepare_executors
+from table_writer.spark.executors import prepare_executors
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 prepare_executors(spark.sparkContext)
 """
