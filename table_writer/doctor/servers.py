@@ -17,8 +17,7 @@ from table_writer.errors import StorageError, TableWriterError, counted
 from table_writer.log.history import History
 from table_writer.model.entry import Operation
 from table_writer.model.location import Location
-from table_writer.storage.bucket_checks import LifecycleRule, bucket_versioning, incomplete_upload_rules
-from table_writer.storage.s3 import S3Store
+from table_writer.storage.s3 import LifecycleRule, S3Store, bucket_versioning, incomplete_upload_rules
 
 Answer = TypeVar("Answer")
 MAX_SKEW_SECONDS: Final = 60  # S3 itself refuses requests from 15 minutes on

@@ -70,11 +70,9 @@ class HiveMetastore:
 
     @property
     def uri(self) -> str:
-        """The address in use, or the one to be tried next."""
         return self._connection.uri
 
     def close(self) -> None:
-        """Close the connection; a later call opens a new one."""
         self._connection.close()
 
     def server_version(self) -> str:
@@ -102,7 +100,6 @@ class HiveMetastore:
         return self._connection.counts()
 
     def get_table(self, name: TableName) -> Table | None:
-        """Return the table, ``None`` when there is none."""
         request = ttypes.GetTableRequest(dbName=name.database, tblName=name.name, capabilities=_CAPABILITIES)
         try:
             return hive_objects.table_from(self._connection.read("get_table_req", request, table=str(name)).table)
@@ -112,7 +109,6 @@ class HiveMetastore:
             raise
 
     def get_databases(self) -> Sequence[str]:
-        """Return the names of all databases, in one call."""
         return list(self._connection.read("get_all_databases", table=""))
 
     def get_tables(self, database: str) -> Iterator[Table]:
@@ -157,7 +153,6 @@ class HiveMetastore:
         return found
 
     def get_all_partitions(self, table: Table) -> Mapping[PartitionValues, Partition]:
-        """Read all partitions, their names first and the table last; one that vanishes in between is absent."""
         return protocol.read_all(self, table)
 
     def add_partitions(
@@ -203,7 +198,6 @@ class HiveMetastore:
     def drop_partition(
         self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = protocol.nothing
     ) -> None:
-        """Drop one partition from the metastore, leaving its data; one that does not exist is no error."""
         protocol.validate_drop(table, values)
         try:
             self._connection.change(

@@ -107,7 +107,6 @@ class LocalStore:
             return True
 
     def get(self, key: str) -> StoredObject | None:
-        """Return an object, ``None`` when there is none."""
         with self._call("GetObject", key) as path:
             try:
                 with path.open("rb") as file:
@@ -121,23 +120,19 @@ class LocalStore:
             return StoredObject(info=_info(key, status), body=body, age_seconds=age_seconds)
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Return what a listing would show of one key, ``None`` when there is none."""
         with self._call("HeadObject", key) as path:
             return _head(key, path)
 
     def list_page(self, prefix: str, *, start_after: str = "") -> tuple[Sequence[ObjectInfo], bool]:
-        """Return up to 1,000 objects below the prefix in key order, and whether more follow."""
         directory = prefix.rpartition("/")[0]
         with self._call("ListObjectsV2", directory):
             found = list(islice(_walk(f"/{directory}", prefix, start_after), PAGE_KEYS + 1))
         return found[:PAGE_KEYS], len(found) > PAGE_KEYS
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """Iterate over all objects below the prefix, page by page, lazily."""
         return every_page(self.list_page, prefix, start_after)
 
     def list_files(self, directory: str) -> Sequence[str]:
-        """Return the keys directly in a directory."""
         with self._call("ListObjectsV2", require_directory(directory)[:-1]) as path:
             try:
                 with os.scandir(path) as entries:
@@ -146,7 +141,6 @@ class LocalStore:
                 return []
 
     def list_directories(self, directory: str) -> Sequence[str]:
-        """Return the names of the directories directly in a directory, also of empty ones."""
         with self._call("ListObjectsV2", require_directory(directory)[:-1]) as path:
             try:
                 with os.scandir(path) as entries:
@@ -184,12 +178,10 @@ class LocalStore:
             self._install(path, fill, os.replace)
 
     def create_upload(self, key: str) -> str:
-        """Start a multipart upload; returns its id."""
         with self._call("CreateMultipartUpload", key) as path:
             return _make_upload(path)
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> UploadedPart:
-        """Send part ``number`` (from 1) of a pending upload."""
         with self._call("UploadPart", key) as path:
             directory = _upload_directory(path, upload_id)
             try:
@@ -216,7 +208,6 @@ class LocalStore:
             _remove_upload(path, upload_id)
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """Give up one pending upload; one that is not there any more is no error."""
         with self._call("AbortMultipartUpload", key) as path:
             _remove_upload(path, upload_id)
 

@@ -1,4 +1,7 @@
-"""One S3 bucket behind the :class:`~table_writer.storage.object_store.ObjectStore` protocol."""
+"""One S3 bucket behind the :class:`~table_writer.storage.object_store.ObjectStore` protocol.
+
+At the end, for the doctor: what the bucket itself does to our files, by lifecycle rules and versioning.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import unquote_plus
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -33,6 +37,7 @@ from table_writer.storage.object_store import (
     source_changed,
 )
 from table_writer.storage.s3_client import (
+    DENIED,
     error_code,
     http_status,
     make_client,
@@ -44,7 +49,12 @@ from table_writer.storage.settings import S3Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import CompletedPartTypeDef, ListObjectsV2OutputTypeDef, ObjectIdentifierTypeDef
+    from mypy_boto3_s3.type_defs import (
+        CompletedPartTypeDef,
+        LifecycleRuleOutputTypeDef,
+        ListObjectsV2OutputTypeDef,
+        ObjectIdentifierTypeDef,
+    )
 
 _logger = logging.getLogger(__name__)
 CLAIM_ATTEMPTS: Final = 5
@@ -90,12 +100,10 @@ class S3Store:
         return self._counter.counts()
 
     def put(self, key: str, body: bytes) -> None:
-        """Store an object, replacing what is there."""
         with self._errors(key):
             self.client.put_object(**self._bucket, Key=key, Body=body, **self._checksum(body), **self._write)
 
     def put_if_absent(self, key: str, body: bytes) -> bool:
-        """Store an object unless the key exists (``If-None-Match: *``)."""
         for attempt in range(CLAIM_ATTEMPTS):
             self._pause(attempt)
             try:
@@ -116,7 +124,6 @@ class S3Store:
         raise failure
 
     def get(self, key: str) -> StoredObject | None:
-        """Return an object, ``None`` when there is none."""
         for attempt in range(READ_ATTEMPTS):
             self._pause(attempt)
             try:
@@ -140,7 +147,6 @@ class S3Store:
         raise failure
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Return what a listing would show of one key, ``None`` when there is none."""
         try:
             answer = self.client.head_object(**self._bucket, Key=key)
         except (BotoCoreError, ClientError) as error:
@@ -181,7 +187,6 @@ class S3Store:
             start_after = found[-1]["Key"]
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """Iterate over all objects below the prefix, page by page, lazily."""
         return every_page(self.list_page, prefix, start_after)
 
     def list_files(self, directory: str) -> Sequence[str]:
@@ -202,7 +207,6 @@ class S3Store:
             )
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects, 1,000 a request; a missing one is no error."""
         delete_objects(self.client, self._bucket, keys, pause=self._pause)
 
     def copy(self, source: ObjectInfo, key: str) -> None:
@@ -218,14 +222,12 @@ class S3Store:
             undo.pop_all()
 
     def create_upload(self, key: str) -> str:
-        """Start a multipart upload; returns its id."""
         checksum: dict[str, Any] = {"ChecksumAlgorithm": self._settings.checksum} if self._settings.checksum else {}
         with self._errors(key):
             answer = self.client.create_multipart_upload(**self._bucket, Key=key, **checksum, **self._write)
         return answer["UploadId"]
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> UploadedPart:
-        """Send part ``number`` (from 1) of a pending upload."""
         data = bytes(body)  # botocore takes no memoryview; of bytes this makes no copy
         checksum = self._checksum(data)
         try:
@@ -241,7 +243,6 @@ class S3Store:
         )
 
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> None:
-        """Make the object exist; an upload that is gone counts as completed if the object is there with this size."""
         try:
             self.client.complete_multipart_upload(
                 **self._bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": [_completed(p) for p in parts]}
@@ -254,7 +255,6 @@ class S3Store:
                 raise StorageError(gone_upload_message(f"s3://{self._settings.bucket}/{key}")) from error
 
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """Give up one pending upload; one that is not there any more is no error."""
         try:
             self.client.abort_multipart_upload(**self._bucket, Key=key, UploadId=upload_id)
         except (BotoCoreError, ClientError) as error:
@@ -262,7 +262,6 @@ class S3Store:
                 raise storage_error(error, self._settings.bucket, key) from error
 
     def list_uploads(self, prefix: str) -> Iterator[UploadInfo]:
-        """Iterate over pending uploads below the prefix, which must end in ``/``."""
         require_directory(prefix)
         return self._uploads(prefix)
 
@@ -483,3 +482,81 @@ def part_ranges(size_bytes: int, part_bytes: int) -> Sequence[tuple[int, int]]:
     """
     step = max(part_bytes, -(-size_bytes // MAX_PARTS))
     return [(first, min(first + step, size_bytes) - 1) for first in range(0, size_bytes, step)]
+
+
+Versioning = Literal["Enabled", "Suspended", "Unversioned"]
+NO_RULES: Final = "NoSuchLifecycleConfiguration"
+UNKNOWN_TO_STORE: Final = frozenset({"NotImplemented", "MethodNotAllowed", "UnsupportedOperation", "405", "501"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LifecycleRule:
+    """An enabled lifecycle rule that aborts pending uploads, expires objects, or both."""
+
+    rule_id: str
+    prefix: str  # of the rule, empty for the whole bucket
+    days: int | None  # after which pending uploads are aborted; None: they are not
+    expiration_days: int | None  # after which objects are deleted; None: they are not, or from a date on
+    expiration_date: date | None = None  # from which on all objects are deleted
+    is_limited: bool = False  # it takes only objects with certain tags or sizes: whether ours, only S3 knows
+
+
+def incomplete_upload_rules(store: S3Store, prefix: str) -> tuple[LifecycleRule, ...] | None:
+    """Return the rules that abort pending uploads or expire objects, below the prefix or around it.
+
+    They are in the bucket's order. ``None`` when it can't be told: the credentials lack
+    ``s3:GetLifecycleConfiguration``, or the store does not know lifecycle rules.
+    """
+    try:
+        answer = store.client.get_bucket_lifecycle_configuration(Bucket=store.bucket)
+    except (BotoCoreError, ClientError) as error:
+        if error_code(error) == NO_RULES:
+            return ()
+        if _is_withheld(error):
+            return None
+        raise storage_error(error, store.bucket, "") from error
+    rules = [_rule(item) for item in answer.get("Rules", []) if item["Status"] == "Enabled"]
+    return tuple(rule for rule in rules if _does_something(rule) and _overlap(rule.prefix, prefix))
+
+
+def bucket_versioning(store: S3Store) -> Versioning | None:
+    """Say whether deleted objects are kept as old versions, and paid for.
+
+    ``"Suspended"`` keeps the versions from before. ``None`` when it can't be told: the credentials lack
+    ``s3:GetBucketVersioning``, or the store does not know versions.
+    """
+    try:
+        return store.client.get_bucket_versioning(Bucket=store.bucket).get("Status", "Unversioned")
+    except (BotoCoreError, ClientError) as error:
+        if _is_withheld(error):
+            return None
+        raise storage_error(error, store.bucket, "") from error
+
+
+def _is_withheld(error: BotoCoreError | ClientError) -> bool:
+    return error_code(error) in DENIED | UNKNOWN_TO_STORE or http_status(error) in (405, 501)
+
+
+def _rule(item: LifecycleRuleOutputTypeDef) -> LifecycleRule:
+    conditions: dict[str, Any] = {**item.get("Filter", {})}
+    conditions |= conditions.pop("And", {})
+    rule_prefix = conditions.pop("Prefix", item.get("Prefix", ""))  # the latter is how rules were written until 2016
+    expiration = item.get("Expiration", {})
+    expires_at = expiration.get("Date")
+    return LifecycleRule(
+        rule_id=item.get("ID", ""),
+        prefix=rule_prefix or "",
+        days=item.get("AbortIncompleteMultipartUpload", {}).get("DaysAfterInitiation"),
+        expiration_days=expiration.get("Days"),
+        expiration_date=expires_at.date() if expires_at is not None else None,
+        is_limited=bool(conditions),
+    )
+
+
+def _does_something(rule: LifecycleRule) -> bool:
+    """Whether it is more than a rule for transitions, old versions or delete markers."""
+    return (rule.days, rule.expiration_days, rule.expiration_date) != (None, None, None)
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
