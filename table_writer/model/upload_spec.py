@@ -198,8 +198,7 @@ CHUNK_BYTES: Final = 16 * MIB
 FOOTERS_BYTES: Final = 64 * MIB
 """What all open files of a task may remember: for each column of each row group some 1.5 KB, until the file ends."""
 
-LAST_PAGES_BYTES: Final = 64 * MIB
-"""What all open files of a task may keep of the page that each has written last."""
+LAST_PAGES_BYTES: Final = 64 * MIB  # what all open files of a task may keep of the page that each has written last
 
 LAST_PAGE_SHARE: Final = 6
 """How many times a page Arrow's writer keeps of it, measured: as values, encoded, compressed, with room to grow."""

@@ -39,32 +39,23 @@ __all__ = [
     "type_of_ddl",
 ]
 
-
 TRAPS: Final = (
     ("spark.sql.variable.substitute", "${", "would take '${' in a name or a default for a variable"),
     ("spark.sql.parser.escapedStringLiterals", "\\", "would not undo the escaping of quotes, backslashes and '${'"),
 )
 """Session settings under which Spark reads a text in a statement differently from how it is meant."""
 
-
 SPARK_ERRORS: Final = (PySparkException, Py4JError)
 """What a call of Spark raises; some errors of Java have no class of their own in PySpark."""
-
 
 NOT_THE_DATA: Final = re.compile(r"^\[(FAILED_READ_FILE|SPARK_JOB_CANCELLED|INTERNAL_ERROR|UNABLE_TO_ACQUIRE_MEMORY)")
 """Conditions of Spark that no value of a row can cause."""
 
-
 PYTHON_NODES: Final = re.compile("Python|Pandas|Arrow|RDD")  # what a LogicalRDD has behind it is not to be seen
-
 LOST: Final = ("java.io.IOException", "java.lang.OutOfMemoryError", "java.lang.InterruptedException")
-
 SPARKS_OWN: Final = "org.apache.spark.SparkException"
-
 DEEPEST: Final = 20  # causes
-
 CONDITION: Final = re.compile(r"\[[A-Z0-9_.]+\]")  # how messages of Spark begin
-
 FRAME: Final = '  File "'  # in a traceback of Python
 
 

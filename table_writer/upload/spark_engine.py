@@ -27,7 +27,6 @@ from table_writer.storage import ObjectInfo, ObjectStore, is_hidden, why_renamed
 __all__ = ["SparkEngine", "refusing"]
 
 logger = logging.getLogger(__name__)
-
 FOUND: Final = "_exists"
 
 

@@ -30,7 +30,6 @@ from table_writer.write.steps import Steps
 __all__ = ["StagedFile", "StagedWrite"]
 
 logger = logging.getLogger(__name__)
-
 NOT_STAGED: Final = "was published or discarded: nothing is staged any more"
 
 
