@@ -26,29 +26,17 @@ __all__ = [
     "write_mode",
 ]
 
-
 MIB: Final = 1024 * 1024
-
 DAY_SECONDS: Final = 86_400
-
 MIN_PART_BYTES: Final = 5 * MIB  # S3: every part but the last
-
 MAX_PART_BYTES: Final = 5 * 1024 * MIB  # S3: any part
-
 MOST_EXAMPLES: Final = 5  # rows that a failed check shows
-
 GIB: Final = 1024 * 1024 * 1024
-
 MAX_COPIED_BYTES: Final = 50 * GIB  # of one append: some minutes of copying inside S3
-
 SUFFIXES: Final = (".json", ".checks-")  # of objects that are named after a write
-
 SchemaChoice = Literal["strict", "allow_missing", "evolve"]
-
 Engine = Literal["auto", "arrow", "spark"]
-
 Distribution = Literal["none", "hash", "rebalance"]
-
 EmptyAction = Literal["error", "ignore", "replace"]
 
 

@@ -33,18 +33,13 @@ __all__ = [
     "reported",
 ]
 
-
 logger = logging.getLogger("table_writer")
-
 PROGRESS_CHOICES: Final = ("auto", "bar", "log", "off")
 QUIET_SECONDS: Final = 1.0  # a shorter write shows nothing
 TICK_SECONDS: Final = 0.5
 LAST_TICK_SECONDS: Final = 2.0  # how long the end of a write waits for a listener that is at work
-
 State = Literal["running", "done", "failed"]
-
-Ask = Callable[[], tuple[int, int, str]]
-"""Returns how many are done, how many there are, and of what."""
+Ask = Callable[[], tuple[int, int, str]]  # returns how many are done, how many there are, and of what
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -214,7 +209,6 @@ class WriteProgress:
 
 
 NOBODY: Final = WriteProgress(None)  # counts what nobody looks at
-
 _current: ContextVar[WriteProgress] = ContextVar("table_writer_progress", default=NOBODY)
 
 

@@ -30,7 +30,6 @@ from table_writer.write.steps import Call, Steps
 
 __all__ = ["TableWriter", "batch_writer"]
 
-
 logger = logging.getLogger(__name__)
 
 

@@ -33,15 +33,11 @@ __all__ = [
     "Severity",
 ]
 
-
 METADATA: Final = "metadata"
 SPARK: Final = "spark"
 FUNCTION: Final = "function"
-
 Severity = Literal["error", "warn"]
-
-CountIf = Callable[[SparkColumn], SparkColumn]
-"""Makes the aggregate that counts the rows for which a condition is true."""
+CountIf = Callable[[SparkColumn], SparkColumn]  # makes the aggregate that counts the rows for which a condition is true
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +101,7 @@ class Check:
         )
 
 
-Rule = Callable[[Check, Target], "Question"]
-"""What a check wants to be true, before the table's columns are known."""
+Rule = Callable[[Check, Target], "Question"]  # what a check wants to be true, before the table's columns are known
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

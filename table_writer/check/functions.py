@@ -33,9 +33,7 @@ __all__ = [
     "unique",
 ]
 
-
 MOST_VALUES: Final = 1_000  # each is an expression of its own to Spark's analyzer: 1,000 take it a second
-
 Partitions = str | Mapping[str, object] | Collection[str | Mapping[str, object]]
 
 

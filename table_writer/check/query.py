@@ -24,18 +24,13 @@ from table_writer.spark.sql import SPARK_ERRORS, error_in_data, quoted, spark_re
 
 __all__ = ["Questions", "answered", "with_examples"]
 
-
 _logger = logging.getLogger(__name__)
-
 PREFIX: Final = "__table_writer_check"
 PARTITION_ROWS: Final = "__table_writer_rows"
 NUMBER, RANK, ORDER, POSITION, ROWS, KEYS = (f"__table_writer_{name}" for name in ("n", "k", "o", "p", "rows", "keys"))
-
 LONGEST_REASON: Final = 500
 LONGEST_VALUE: Final = 256  # characters of a value; cut in Spark, so that the driver never sees a long one
-
-Questions = Mapping[int, Question]
-"""Questions by the position of their checks in the call."""
+Questions = Mapping[int, Question]  # questions by the position of their checks in the call
 
 
 def answered(questions: Questions, facts: Facts) -> dict[int, CheckResult]:

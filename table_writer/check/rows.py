@@ -23,15 +23,12 @@ from table_writer.spark.sql import SPARK_ERRORS, Analyzed, analyzed, is_pattern,
 
 __all__ = ["RowQuestion", "allowed_values", "analyzed_condition", "expression", "in_range", "matches", "not_null"]
 
-
 LONGEST_SHOWN: Final = 80  # characters of SQL or of a pattern in a message
 
 WHOLE: Final = (r"\A(?:{})\z", "\\A(?:{}\n)\\z", r"\A(?:{}\E)\z")
 """How a pattern is made to match all of a value: as it is; if it ends in a comment; if it ends in an open quotation."""
 
-OF_ONE: Final = {"have": "has", "break": "breaks"}
-"""The verbs that are said of rows, and how of a single one."""
-
+OF_ONE: Final = {"have": "has", "break": "breaks"}  # the verbs that are said of rows, and how of a single one
 WITHOUT_RANGE: Final = (ArrayType, BooleanType, MapType, StructType)
 
 READ: Final[dict[type, Callable[[str], Any]]] = {

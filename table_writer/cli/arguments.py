@@ -37,7 +37,6 @@ __all__ = [
     "version_number",
 ]
 
-
 PROGRAM: Final = "table-writer"
 AGE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([dhm])")
 UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}

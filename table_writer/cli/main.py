@@ -22,7 +22,6 @@ from table_writer.maintenance import Maintenance
 
 __all__ = ["MakeMaintenance", "Output", "main"]
 
-
 BY_NAME: Final = {command.name: command for command in COMMANDS}
 YES: Final = frozenset({"y", "yes"})
 

@@ -19,7 +19,6 @@ from table_writer.progress import Progress, ProgressListener, WriteProgress, rep
 __all__ = ["BarListener", "LogListener", "listener", "showing"]
 
 logger = logging.getLogger("table_writer")
-
 LOG_SECONDS: Final = 30.0  # between two lines
 COUNTED: Final = "{desc} {percentage:3.0f}%|{bar}| {unit} [{elapsed}]"
 UNCOUNTED: Final = {False: "{desc} [{elapsed}]", True: "{desc} {bar} [{elapsed}]"}  # a widget without its gauge moves

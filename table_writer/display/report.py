@@ -29,7 +29,6 @@ __all__ = [
     "who",
 ]
 
-
 SHOWN_LINES: Final = 12  # below the table
 REPORT_FORMAT: Final = 1
 LONG: Final = 60  # characters; a longer cell is wrapped in a box that scrolls, and none is cut

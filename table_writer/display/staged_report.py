@@ -31,7 +31,6 @@ __all__ = [
     "staged_summary",
 ]
 
-
 STATISTICS: Final[Columns] = {
     "column": lambda pair: pair[0],
     "nulls": lambda pair: pair[1].null_count,

@@ -27,7 +27,6 @@ Bound = int | str | date | datetime | Decimal
 LONGEST_TEXT_BYTES: Final = 256  # of a bound: a longer one is not said, so that messages and registrations stay small
 MAX_INTEGER: Final = 2**63 - 1  # of a bigint
 MAX_DIGITS: Final = 38  # of Spark's decimals, before and after the point together
-
 TEXTS: Final = ("null_count", "type", "low", "high")  # what is stored of a column
 PLAIN_ORDER: Final = ("byte", "short", "integer", "long", "decimal", "date", "timestamp", "timestamp_ntz", "string")
 COLLATIONS: Final = "__COLLATIONS"  # Spark's metadata key: text is ordered by other rules than by its bytes

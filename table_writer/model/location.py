@@ -11,18 +11,15 @@ from table_writer.errors import InvalidInputError
 
 __all__ = ["Location", "Place", "PlaceSet", "without_login", "without_s3_login", "without_s3_logins"]
 
-
 S3_SCHEMES: Final = frozenset(
     {"s3", "s3a", "s3n"}
 )  # three spellings of one store: Hadoop's old and new connectors, EMR's
 
-Place = tuple[str, str, str]
-"""Store, bucket and key: what two spellings of one location have in common."""
+Place = tuple[str, str, str]  # store, bucket and key: what two spellings of one location have in common
 
 
 # Old Hadoops took keys there. A bucket has no colon, so keys that were not escaped (``s3a://KEY:se/cret@``) are known.
 S3_LOGIN: Final = re.compile(r"^(s3[an]?://)(?:[^/]*@|[^/@:]*:[^@]*@)", re.IGNORECASE)
-
 IN_A_TEXT: Final = re.compile(r"\b(s3[an]?://)(?:[^/\s'\"]*@|[^/@:\s'\"]*:[^@\s'\"]*@)", re.IGNORECASE)
 
 

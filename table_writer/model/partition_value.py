@@ -28,13 +28,11 @@ __all__ = ["Spellings", "canonical", "has_spellings"]
 
 BLANKS: Final = "".join(map(chr, range(0x21)))  # what Java's String.trim takes away
 CONTROLS: Final = BLANKS + "\x7f"  # what Spark's UTF8String.trimAll takes away
-
 BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 LONG_DIGITS: Final = 19
 MAX_PRECISION: Final = 38
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
-
 INTEGER: Final = re.compile(r"([+-]?)(?=.)([0-9]*)(?:\.[0-9]*)?")
 DECIMAL: Final = re.compile(r"[+-]?(?:\d+\.?(\d*)|\.(\d+))(?:[eE]([+-]?0*\d{1,10}))?")
 DOUBLE: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
@@ -51,13 +49,11 @@ TIMESTAMP: Final = re.compile(
     rf"([+-]?[0-9]{{4,6}})(?:-([0-9]{{1,2}})(?:-([0-9]{{1,2}})(?:[ T]{CLOCK})?)?)?", re.DOTALL
 )
 TIME_OF_TODAY: Final = re.compile(rf"(?:T|(?=[0-9]+:)){CLOCK}", re.DOTALL)
-
 EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 DAYS_OF_400_YEARS: Final = 146_097  # after so many the calendar repeats itself
 FIRST_MOMENT: Final = datetime(1, 1, 1)  # noqa: DTZ001  # on the wall of any zone
 DAY: Final = 86_400
 MICROS: Final = 1_000_000
-
 OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(?:([0-9])|([0-9]{2})(?:(:?)([0-9]{2})(?:\4([0-9]{2}))?)?)")
 LARGEST_OFFSET: Final = 18 * 3600
 SHORT_ZONES: Final = {

@@ -16,7 +16,6 @@ from typing import Any, Final, Generic, NoReturn, TypeVar
 
 __all__ = ["PerProcess", "boot_seconds", "this_process"]
 
-
 T = TypeVar("T")
 
 
@@ -76,9 +75,7 @@ class _Process:
 
 
 _holders: Final[weakref.WeakSet[PerProcess[Any]]] = weakref.WeakSet()
-
 _inherited: Final[list[object]] = []
-
 _now: Final[list[_Process]] = [_Process()]
 
 

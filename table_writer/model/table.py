@@ -34,32 +34,23 @@ __all__ = [
     "unknown_properties",
 ]
 
-
 ROOT_PARAMETER: Final = "table_writer.root"
 """Table parameter that keeps the root of an unpartitioned table, whose location moves with each write."""
-
 
 PREFIX: Final = "table_writer."  # of the table properties of this library
 
 WRITE_ID_PARAMETER: Final = "table_writer.write_id"
 """Parameter that names the write that last published a partition or an unpartitioned table."""
 
-
 RETENTION_PROPERTY: Final = "table_writer.retention"
-
 HISTORY_PROPERTY: Final = "table_writer.history_retention"
-
-HOURS_PROPERTIES: Final = (RETENTION_PROPERTY, HISTORY_PROPERTY)
-"""Table properties that a user sets, in hours."""
-
+HOURS_PROPERTIES: Final = (RETENTION_PROPERTY, HISTORY_PROPERTY)  # table properties that a user sets, in hours
 
 VERSION_PARAMETER: Final = "table_writer.version"
 """Parameter with the version of the log that last published a partition or an unpartitioned table."""
 
-
 PROPERTIES: Final = (*HOURS_PROPERTIES, ROOT_PARAMETER, WRITE_ID_PARAMETER, VERSION_PARAMETER)
 """All table properties of this library, those that it sets itself too."""
-
 
 PartitionValues = tuple[str, ...]
 """The values of one partition in the order of the table's partition columns, as the metastore spells them.
@@ -67,14 +58,11 @@ PartitionValues = tuple[str, ...]
 A table without partition columns is its own single partition, of values ``()``.
 """
 
-
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 """How Hive spells a partition value that is null or an empty string."""
 
-
 WHOLE_TABLE: Final = "(whole table)"
 """What people read for the one partition of an unpartitioned table, which has no name."""
-
 
 ESCAPED: Final = {code: f"%{code:02X}" for code in (*range(0x01, 0x20), 0x7F, *map(ord, "\"#%'*/:=?\\{[]^"))}
 

@@ -38,8 +38,7 @@ class ParquetOptions:
     Parameters
     ----------
     compression
-        ``spark.sql.parquet.compression.codec``: none, uncompressed, snappy, gzip, brotli, zstd, lz4, lz4_raw.
-        ``lz4`` is written as ``lz4_raw``, which Spark, DuckDB and Arrow read.
+        ``spark.sql.parquet.compression.codec``. ``lz4`` is written as ``lz4_raw``, which Spark, DuckDB and Arrow read.
     compression_level
         Of the codec; ``None`` takes Spark's: 3 for zstd, the codec's own for the others.
     timestamp_type
@@ -91,26 +90,11 @@ class UploadSpec:
         Picklable settings of the store, for :func:`table_writer.storage.open_store`.
     data_columns, partition_columns
         The rows hold the first, then the second (as strings); only the first go into the files.
-    file_options
-        How the files are encoded.
-    part_size_bytes
-        Bytes in one part, roughly: a file below it is one part. A file that nears S3's 10,000 parts is closed and
-        continued in another.
-    upload_threads
-        Parts sent at the same time by one task, beside the encoding.
-    max_open_files
-        Files one task holds open at a time; fewer where files have more than a hundred columns, see
-        :meth:`open_files`. Rows of further partitions wait on local disk (``SPARK_LOCAL_DIRS``), grouped by partition,
-        when they do not fit into ``buffer_bytes``: still one file per partition and task.
-    buffer_bytes
-        Rows that a task holds as Arrow while it collects row groups. When it is full, the largest are encoded.
-    row_group_bytes
-        Rows (as Arrow) after which a row group is encoded, however much room there is. A row group holds at most
-        1,048,576 rows.
-    target_file_bytes
-        Encoded bytes after which a partition's rows go on in another file; ``None``: one file per partition and task.
-        Row groups are cut so that files end near it: with data that encodes evenly, every file but the last
-        of a partition within a quarter of it. 1 MiB or more.
+    part_size_bytes, upload_threads, max_open_files, buffer_bytes, row_group_bytes, target_file_bytes
+        As :class:`~table_writer.TableWriterConfig` and :class:`~table_writer.WriteOptions` describe them. A file that
+        nears S3's 10,000 parts is continued in another. A row group holds at most 1,048,576 rows; with a target size
+        they are cut so that every file but the last of a partition is within a quarter of it, with data that encodes
+        evenly.
     batch_rows
         Rows that Spark sends in one Arrow batch without weighing them; 0: as many as Spark's own limits let it.
     existing
@@ -198,8 +182,7 @@ CHUNK_BYTES: Final = 16 * MIB
 FOOTERS_BYTES: Final = 64 * MIB
 """What all open files of a task may remember: for each column of each row group some 1.5 KB, until the file ends."""
 
-LAST_PAGES_BYTES: Final = 64 * MIB
-"""What all open files of a task may keep of the page that each has written last."""
+LAST_PAGES_BYTES: Final = 64 * MIB  # what all open files of a task may keep of the page that each has written last
 
 LAST_PAGE_SHARE: Final = 6
 """How many times a page Arrow's writer keeps of it, measured: as values, encoded, compressed, with room to grow."""

@@ -13,7 +13,7 @@ from table_writer.errors import InvalidInputError, counted
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name
 from table_writer.model.write import WrittenFiles
 from table_writer.plan.types import exact_type
-from table_writer.spark.sql import SPARK_ERRORS, analyzed_rows, quoted, spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, has_subquery, is_deterministic, quoted, spark_reason
 
 NUMBER: Final = "__table_writer_number"
 
@@ -36,20 +36,20 @@ class Where:
         if not columns:
             raise InvalidInputError(f"{table} is not partitioned: where={predicate!r} selects nothing", table=table)
         try:
-            found = analyzed_rows(self._frame([]).drop(NUMBER).where(predicate))
+            selected = self._frame([]).drop(NUMBER).where(predicate)
         except SPARK_ERRORS as error:
             raise InvalidInputError(
                 f"where={predicate!r} is no predicate over the partition columns ({columns}) of {table}:"
                 f" {spark_reason(error)}",
                 table=table,
             ) from error
-        if found.has_subquery:
+        if has_subquery(selected):
             raise InvalidInputError(
                 f"where={predicate!r} has a subquery, whose rows may change while {table} is being written: run it"
                 " first, and write its values out",
                 table=table,
             )
-        if not found.is_deterministic:
+        if not is_deterministic(selected):
             raise InvalidInputError(
                 f"where={predicate!r} selects other partitions each time it is asked: write the value out", table=table
             )

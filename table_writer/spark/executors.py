@@ -46,17 +46,14 @@ __all__ = [
     "worker_store",
 ]
 
-
 ITEMS_PER_TASK: Final = 500
 THREADS: Final = 16
 TASKS_PER_JOB: Final = 40  # 20,000 uploads: no store takes more at a time, and 100,000 would be held twice while packed
 MANY_COPIES: Final = 2_000  # a Spark job takes as long as some hundred requests
 REQUIRED: Final = (("pyarrow", 21), ("boto3", 1))  # with the lowest major version
 MAX_PROBES: Final = 64
-
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
-
 _prepared: Final[set[str]] = set()
 _preparing: Final = PerProcess(threading.Lock)
 

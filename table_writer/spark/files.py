@@ -28,29 +28,17 @@ from table_writer.spark.sql import quoted, spark_reason
 
 __all__ = ["CLASSIC", "MAGIC", "SparkFiles", "for_magic", "jar_for", "missing_jar", "reason"]
 
-
 logger = logging.getLogger(__name__)
-
 SOURCES: Final = "org.apache.spark.sql.execution.datasources"
-
 COMPRESSION: Final = "mapreduce.output.fileoutputformat.compress"  # and .codec, .type: what Hive's writers look at
-
 NATIVE: Final = ("parquet", "orc")  # Spark writes these itself, also for Hive tables
-
 HIVE_3_BUCKETS: Final = "2"  # the table parameter bucketing_version of tables that Hive 3 has made
-
 SKIPPED_LINES: Final = ("skip.header.line.count", "skip.footer.line.count")
-
 PROTOCOL_SETTING: Final = "spark.sql.sources.commitProtocolClass"
-
 PROTOCOL: Final = "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol"
-
 ARTIFACT: Final = "org.apache.spark:spark-hadoop-cloud"
-
 SPARK_WITH_OBSERVERS: Final = 4
-
 LAST_PUBLISHED: Final = (4, 1, 2)  # there is none for Spark 4.2 and 4.3, and this one works with them
-
 CLASSIC: Final[Mapping[str, str]] = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 
 MAGIC: Final[Mapping[str, str]] = {

@@ -23,27 +23,20 @@ from table_writer.progress import current
 
 __all__ = ["Counted", "batches_of", "run_interruptibly", "translated"]
 
-
 _logger = logging.getLogger(__name__)
-
 Answer = TypeVar("Answer")
 
 Counted = Callable[[int, int], tuple[int, int, str]]
 """Makes of the number of tasks that are done, and that there are, what is done, what there is to do, and its name."""
 
-
 LAST_TASKS_SECONDS: Final = 15.0  # Spark kills a Python worker 2 s after its task was cancelled
-
 POLL_SECONDS: Final = 0.05
 
 RAISED_ON_EXECUTOR: Final = re.compile(r"^(?:.*: )?table_writer\.errors\.(\w+): (.*)$", re.MULTILINE)
 """How a Python traceback ends, in the text of Spark's exception."""
 
-
 MAX_ROWS_SETTING: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
-
 MAX_BYTES_SETTING: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
-
 UNWEIGHED: Final = 2**31 - 1  # the one value with which Spark does not compute the size of a batch after each row
 
 

@@ -15,13 +15,9 @@ from table_writer.spark.files import missing_jar
 
 __all__ = ["read_session", "refresh_session"]
 
-
 PREFIXES: Final = ("fs.s3a.", "hive.metastore.", "hive.imetastoreclient.", "mapreduce.fileoutputcommitter.", "parquet.")
-
 SECRETS: Final = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
-
 PROVIDER_PATHS: Final = ("hadoop.security.credential.provider.path", "fs.s3a.security.credential.provider.path")
-
 logger = logging.getLogger(__name__)
 
 

@@ -24,13 +24,13 @@ from table_writer.model.table import NULL_PARTITION, PartitionValues
 __all__ = [
     "SPARK_ERRORS",
     "Analyzed",
-    "AnalyzedRows",
     "DataError",
     "analyzed",
-    "analyzed_rows",
     "error_in_data",
     "garbled",
+    "has_subquery",
     "in_partitions",
+    "is_deterministic",
     "is_pattern",
     "literal",
     "quoted",
@@ -39,32 +39,23 @@ __all__ = [
     "type_of_ddl",
 ]
 
-
 TRAPS: Final = (
     ("spark.sql.variable.substitute", "${", "would take '${' in a name or a default for a variable"),
     ("spark.sql.parser.escapedStringLiterals", "\\", "would not undo the escaping of quotes, backslashes and '${'"),
 )
 """Session settings under which Spark reads a text in a statement differently from how it is meant."""
 
-
 SPARK_ERRORS: Final = (PySparkException, Py4JError)
 """What a call of Spark raises; some errors of Java have no class of their own in PySpark."""
-
 
 NOT_THE_DATA: Final = re.compile(r"^\[(FAILED_READ_FILE|SPARK_JOB_CANCELLED|INTERNAL_ERROR|UNABLE_TO_ACQUIRE_MEMORY)")
 """Conditions of Spark that no value of a row can cause."""
 
-
 PYTHON_NODES: Final = re.compile("Python|Pandas|Arrow|RDD")  # what a LogicalRDD has behind it is not to be seen
-
 LOST: Final = ("java.io.IOException", "java.lang.OutOfMemoryError", "java.lang.InterruptedException")
-
 SPARKS_OWN: Final = "org.apache.spark.SparkException"
-
 DEEPEST: Final = 20  # causes
-
 CONDITION: Final = re.compile(r"\[[A-Z0-9_.]+\]")  # how messages of Spark begin
-
 FRAME: Final = '  File "'  # in a traceback of Python
 
 
@@ -153,32 +144,31 @@ class Analyzed:
     is_repeatable: bool  # a row's values alone give the same answer each time: it asks no other row (a window) or table
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AnalyzedRows:
-    """What Spark's analyzer says of rows that a query selects."""
-
-    is_deterministic: bool
-    has_subquery: bool
+def _plan(rows: DataFrame) -> Any:
+    return rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no public way to the plan
 
 
-def analyzed_rows(rows: DataFrame) -> AnalyzedRows:
-    """Look whether a query selects the same rows each time; no job is run."""
-    plan: Any = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no public way to the plan
-    return AnalyzedRows(is_deterministic=bool(plan.deterministic()), has_subquery=plan.subqueriesAll().size() > 0)
+def is_deterministic(rows: DataFrame) -> bool:
+    """Whether the expressions of a query give the same values each time; no job is run."""
+    return bool(_plan(rows).deterministic())
+
+
+def has_subquery(rows: DataFrame) -> bool:
+    """Whether a query asks another one within an expression; no job is run."""
+    return bool(_plan(rows).subqueriesAll().size() > 0)
 
 
 def analyzed(frame: DataFrame, sql: str) -> Analyzed:
     """Let Spark analyze an expression over a frame's columns; no job is run. Bad SQL raises one of SPARK_ERRORS."""
     selected = frame.select(F.expr(sql))
-    plan = selected._jdf.queryExecution().analyzed()  # noqa: SLF001  # PySpark has no public way to the plan
-    nodes = list(_inner_nodes(plan))
+    nodes = list(_inner_nodes(_plan(selected)))
     steps = {str(node.nodeName()) for node in nodes}
     return Analyzed(
         kinds=tuple(field.dataType for field in selected.schema),
         names=frozenset(name for node in nodes for name in _names(node)),
         is_aggregate="Aggregate" in steps,
         makes_rows="Generate" in steps,
-        is_repeatable=bool(plan.deterministic()) and plan.subqueriesAll().size() == 0 and "Window" not in steps,
+        is_repeatable=is_deterministic(selected) and not has_subquery(selected) and "Window" not in steps,
     )
 
 
@@ -270,6 +260,6 @@ def runs_other_python(rows: DataFrame) -> bool:
     Such code gets its batches by the same two limits, and its rows may be of any width.
     """
     java: Any = rows.sparkSession.sparkContext._jvm  # noqa: SLF001 - PySpark shows no plan
-    plan: Any = rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - the same
+    plan = _plan(rows)
     python_udf = java.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
     return bool(plan.containsPattern(python_udf)) or PYTHON_NODES.search(plan.toString()) is not None

@@ -16,7 +16,6 @@ from table_writer.testing.processes import LOCALHOST
 
 __all__ = ["Cut", "CuttingProxy", "Late", "may_come_late"]
 
-
 Cut = Literal["before", "middle", "after", "silence"]
 
 STRICT_CALL: Final = (
@@ -24,7 +23,6 @@ STRICT_CALL: Final = (
 )
 
 Arguments = ParamSpec("Arguments")
-
 Answer = TypeVar("Answer")
 
 

@@ -23,7 +23,6 @@ from pyspark.find_spark_home import _find_spark_home
 from table_writer.testing.processes import LakehouseError
 
 _logger = logging.getLogger(__name__)
-
 JARS_DIRECTORY_VARIABLE: Final = "TABLE_WRITER_JARS_DIR"
 MIN_JAVA_VERSION: Final = 17  # both Spark 4 and the metastore run on it
 FOR_SHORT_RUNS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _logger = logging.getLogger(__name__)
-
 SPARK_LOG_NAME: Final = "spark.log"
 Storage = Literal["s3", "file"]
 START_TIMEOUT_SECONDS: Final = 120

@@ -31,7 +31,6 @@ from table_writer.testing.faults import may_come_late
 __all__ = ["MemoryStore", "Phase"]
 
 Phase = Literal["before", "after"]
-
 MIN_PART_BYTES: Final = 5 * 1024 * 1024  # S3: every part but the last
 REQUESTS: Final = {
     "put": "PutObject",

@@ -28,7 +28,6 @@ LOG_TAIL_LINES: Final = 30
 POLL_SECONDS: Final = 0.05
 _SCRATCH_PREFIX: Final = "table_writer-"
 _LOCK_NAME: Final = ".lock"
-
 _Process: TypeAlias = subprocess.Popen[bytes]
 
 # Run by a small Python that turns into the real program and keeps its process id. Linux then kills the program

@@ -32,29 +32,17 @@ __all__ = [
     "writes_int96",
 ]
 
-
 ARROW_CODECS: Final = {"uncompressed": "none", "lz4raw": "lz4", "lz4_raw": "lz4"}
-
 SPARK_ZSTD_LEVEL: Final = 3  # parquet.compression.codec.zstd.level
-
 MIB: Final = 1024 * 1024
-
 PAGE_BYTES: Final = MIB  # Arrow's and Java's; Arrow looks how full a page is only after a batch of values
-
 LARGEST_PAGE_BYTES: Final = 16 * MIB
-
 BATCH_VALUES: Final = 1024  # Arrow's own: values between two looks
-
 MAX_DICTIONARY_BYTES: Final = 1024 * 1024  # parquet-mr's and Arrow's: a larger one is given up half-way
-
 SAMPLE_ROWS: Final = 2048
-
 SAMPLE_BYTES: Final = 4 * 1024 * 1024  # of rows so wide that fewer of them are looked at
-
 WORTHWHILE: Final = 0.7  # dictionary and indices must take less than this share of the plain values
-
 MICROS: Final = pa.timestamp("us", tz="UTC")
-
 MILLIS: Final = pa.timestamp("ms", tz="UTC")
 
 MOST_COLUMNS: Final = 100
@@ -63,19 +51,13 @@ MOST_COLUMNS: Final = 100
 Each is some 20 bytes in the message of every task, compressed, all of which the driver holds.
 """
 
-
 MakeBound = Callable[[Any], Bound | None]
 """Makes a bound of what a footer holds for it: a number, or bytes. ``None`` where Python has no such value."""
 
-
 EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local time, and as UTC below
-
 EPOCH_DATE: Final = EPOCH.date()
-
 CHUNK_FOOTER_BYTES: Final = 1500  # what Arrow's writer keeps of one column of one row group until the file ends
-
 MAX_STATISTICS_BYTES: Final = 4096  # Arrow leaves out a minimum or maximum that is longer
-
 STATISTICS: Final = 4  # minimum and maximum, in the footer and in the page index
 
 

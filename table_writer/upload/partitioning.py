@@ -21,17 +21,11 @@ from table_writer.model.upload_spec import CHUNK_BYTES
 
 __all__ = ["PartitionIds", "Spill", "in_chunks", "rows_by_partition"]
 
-
 CHUNK_ROWS: Final = 200_000
-
 EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
-
 MAX_KEY_BYTES: Final = 1024  # S3: a key in UTF-8
-
 BUCKETS: Final = 32
-
 PARTITION_ID: Final = "__table_writer_partition_id"
-
 SPILL_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 

@@ -27,7 +27,6 @@ from table_writer.storage import ObjectInfo, ObjectStore, is_hidden, why_renamed
 __all__ = ["SparkEngine", "refusing"]
 
 logger = logging.getLogger(__name__)
-
 FOUND: Final = "_exists"
 
 
@@ -49,17 +48,10 @@ class SparkEngine:
         them, also of data columns that the metastore's table lacks as yet. Of every partition that has rows exactly the
         files are returned that readers will see; nothing else is left below ``plan.data_location``.
 
-        Raises
-        ------
-        InvalidInputError
-            Spark cannot write this table or these types; the message has Spark's reason. Nothing was written.
-        CheckFailedError
-            Other rows are read back than were written: the format cannot hold some of these values.
-        PartitionExistsError
-            A row belongs to a partition that :func:`refusing` was told of.
-        MetastoreError, StorageError
-            One of the two failed. Failures of the DataFrame's own code pass through. Files may be left below
-            ``plan.data_location``.
+        ``InvalidInputError`` has Spark's reason why it cannot write this table or these types; nothing was written
+        then. ``CheckFailedError``: other rows are read back than were written, since the format cannot hold some of
+        these values. ``PartitionExistsError``: a row belongs to a partition that :func:`refusing` was told of. Failures
+        of the DataFrame's own code pass through. Files may be left below ``plan.data_location``.
         """
         files = SparkFiles(rows.sparkSession, plan, schema)  # a streaming query has a session of its own
         renamed, _ = why_renamed(plan.data_location, self._settings.hadoop, self._settings.missing_jar)

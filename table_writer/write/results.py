@@ -22,16 +22,12 @@ from table_writer.publish.publisher import Published
 
 __all__ = ["finished", "mark_success", "nothing_written", "repeated_result", "success_json", "write_result"]
 
-
 Refresh = Callable[[str], tuple[str, ...]]
 """Lets sessions look again after a write, which it is told the name of; returns what could not be done."""
 
 MANY_FILES: Final = 50
-
 SMALL_FILE_BYTES: Final = 8 * 1024 * 1024  # below it, opening files costs readers more than reading them
-
 NAME: Final = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
-
 MAX_FILENAMES: Final = 100  # Hadoop's own limit, SUCCESS_MARKER_FILE_LIMIT
 
 

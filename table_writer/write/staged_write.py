@@ -30,7 +30,6 @@ from table_writer.write.steps import Steps
 __all__ = ["StagedFile", "StagedWrite"]
 
 logger = logging.getLogger(__name__)
-
 NOT_STAGED: Final = "was published or discarded: nothing is staged any more"
 
 
@@ -191,21 +190,10 @@ class StagedWrite:
         return results
 
     def publish(self) -> WriteResult:
-        """Make readers see it: all its partitions in one metastore call.
+        """Make readers see it: all its partitions in one metastore call, as :meth:`Maintenance.publish` does.
 
-        Returns
-        -------
-        WriteResult
-            As of every write. ``repeated`` if another process has published it, or its idempotency key, already.
-
-        Raises
-        ------
-        CheckFailedError
-            A check of severity ``"error"`` has failed.
-        ConflictError
-            Somebody else published one of its partitions since it was planned.
-        StorageError, MetastoreError, OutcomeUnknownError
-            As of every write. Unless the outcome is unknown, it stays staged.
+        The columns that it adds to the table are added first. Unless the outcome is unknown, it stays staged after an
+        error.
         """
         self._require_open()
         result = self._steps.publish(self._record, self._opened)
