@@ -22,8 +22,9 @@ from table_writer.display.listeners import BarListener, LogListener, listener, s
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import PendingUpload
 from table_writer.progress import Progress, Stopwatch, WriteProgress, current, reported
+from table_writer.spark import open_gateway
+from table_writer.spark.classic import run_interruptibly
 from table_writer.spark.executors import ITEMS_PER_TASK, Executors
-from table_writer.spark.jobs import run_interruptibly
 from table_writer.testing.lakehouse import Lakehouse
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.writer import TableWriter
@@ -395,7 +396,7 @@ def test_the_tasks_of_a_job_are_counted_while_it_runs_and_not_those_of_earlier_o
 @pytest.mark.usefixtures("_impatient")
 def test_what_executors_complete_is_counted_in_uploads(lakehouse: Lakehouse, tmp_path: Path) -> None:
     told = Releasing(tmp_path / "gate", done=100 + ITEMS_PER_TASK)
-    executors = Executors(lakehouse.spark.sparkContext, None, "counted", lambda counts: None)
+    executors = Executors(open_gateway(lakehouse.spark), None, "counted", lambda counts: None)
     with reported(WriteProgress(told, table="t", mode="append")):
         current().begin("complete")
         current().count("uploads", 1000)

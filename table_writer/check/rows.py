@@ -19,7 +19,9 @@ from table_writer.check.columns import ColumnPath, Target, is_text, listed, shor
 from table_writer.check.values import HIGHEST, LOWEST, GivenValue, given_value
 from table_writer.errors import counted, printable
 from table_writer.model.check_result import CheckResult
-from table_writer.spark.sql import SPARK_ERRORS, Analyzed, analyzed, is_pattern, quoted, spark_reason
+from table_writer.spark import open_gateway
+from table_writer.spark.gateway import Analyzed
+from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_reason
 
 __all__ = ["RowQuestion", "allowed_values", "analyzed_condition", "expression", "in_range", "matches", "not_null"]
 
@@ -162,8 +164,9 @@ def matches(check: Check, target: Target, *, name: str, pattern: str) -> Questio
     column = target.column(name)
     if not is_text(column.kind):
         raise check.refused(f"{column.shown} is {column.kind.simpleString()}, and a pattern is for text")
-    wrapped = [form.format(pattern) for form in WHOLE] if is_pattern(target.spark, pattern) else []
-    whole = next((text for text in wrapped if is_pattern(target.spark, text)), None)
+    is_pattern = open_gateway(target.spark).is_pattern
+    wrapped = [form.format(pattern) for form in WHOLE] if is_pattern(pattern) else []
+    whole = next(filter(is_pattern, wrapped), None)
     if whole is None:
         raise check.refused(f"{shown(pattern)} is no regular expression of Java")
     return RowQuestion(
@@ -177,7 +180,7 @@ def matches(check: Check, target: Target, *, name: str, pattern: str) -> Questio
 def analyzed_condition(sql: str, target: Target, check: Check) -> tuple[tuple[ColumnPath, ...], Analyzed]:
     """Let Spark analyze a condition; return the columns that it names, and what else Spark says."""
     try:
-        found = analyzed(target.empty, sql)
+        found = open_gateway(target.spark).analyzed(target.empty, sql)
     except SPARK_ERRORS as error:
         raise check.refused(
             f"{shown(sql)} is no condition over the columns of {target.table}: {spark_reason(error)}"

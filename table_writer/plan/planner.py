@@ -34,7 +34,7 @@ from table_writer.plan.file_options import engine_of, file_options
 from table_writer.plan.fit import Fitted, fit
 from table_writer.plan.types import exact_type, partition_schema, table_schema
 from table_writer.plan.where import Where
-from table_writer.spark.sql import runs_other_python
+from table_writer.spark import open_gateway
 from table_writer.storage import ObjectStore, part_bytes, why_renamed
 
 MIB = 1024 * 1024
@@ -112,7 +112,7 @@ class Planner:
         return Planned(plan=plan, df=df, fitted=fitted, rows=rows, spec=spec, existing=refused_names)
 
     def _batch_rows(self, rows: DataFrame, data_schema: StructType, state: LogState) -> int:
-        if runs_other_python(rows):
+        if open_gateway(rows.sparkSession).runs_other_python(rows):
             return 0
         is_fixed = fixed_row_bytes(rows.schema) is not None
         return batch_rows(rows.schema, 0 if is_fixed else self._log.seen_row_bytes(state, data_schema.json()))

@@ -13,7 +13,8 @@ from table_writer.errors import InvalidInputError, counted
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name
 from table_writer.model.write import WrittenFiles
 from table_writer.plan.types import exact_type
-from table_writer.spark.sql import SPARK_ERRORS, has_subquery, is_deterministic, quoted, spark_reason
+from table_writer.spark import open_gateway
+from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_reason
 
 NUMBER: Final = "__table_writer_number"
 
@@ -43,13 +44,14 @@ class Where:
                 f" {spark_reason(error)}",
                 table=table,
             ) from error
-        if has_subquery(selected):
+        asked = open_gateway(spark)
+        if asked.has_subquery(selected):
             raise InvalidInputError(
                 f"where={predicate!r} has a subquery, whose rows may change while {table} is being written: run it"
                 " first, and write its values out",
                 table=table,
             )
-        if not is_deterministic(selected):
+        if not asked.is_deterministic(selected):
             raise InvalidInputError(
                 f"where={predicate!r} selects other partitions each time it is asked: write the value out", table=table
             )

@@ -1,11 +1,25 @@
-"""The gateway to Spark: everything that uses its private API, behind which a session without a JVM could stand.
+"""The gateway to Spark: everything that uses its private API.
 
 ================  ======================================================================
-``session``       settings of the session, and what it is to forget after a write
-``sql``           SQL for Spark, and what Spark says of it
-``jobs``          a job that ends with the call that started it; its tasks' errors
-``executors``     executors, prepared once, and the requests that only they can send in time
+``gateway``       what is asked of a session, as a protocol
+``classic``       a classic session, which answers through its JVM
 ``files``         Spark's own writer and reader at a location of our choice; committers
+``executors``     executors, prepared once, and the requests that only they can send in time
+``sql``           SQL for Spark, and what Spark says of a query that failed
 ``create_table``  a table as Spark's own ``CREATE TABLE`` makes it
 ================  ======================================================================
 """
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from table_writer.spark.classic import ClassicSpark
+from table_writer.spark.gateway import SparkGateway
+
+__all__ = ["SparkGateway", "open_gateway"]
+
+
+def open_gateway(spark: SparkSession) -> SparkGateway:
+    """Return what answers for a session; it keeps nothing, so each call may open its own. Refuses Spark Connect."""
+    return ClassicSpark(spark)

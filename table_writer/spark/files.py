@@ -24,9 +24,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.model.table import NULL_PARTITION, PartitionValues, Table, name_in
 from table_writer.model.write import WritePlan
-from table_writer.spark.sql import quoted, spark_reason
+from table_writer.spark.sql import quoted, spark_sentence
 
-__all__ = ["CLASSIC", "MAGIC", "SparkFiles", "for_magic", "jar_for", "missing_jar", "reason"]
+__all__ = ["CLASSIC", "MAGIC", "ClassicFiles", "for_magic", "jar_for", "missing_jar"]
 
 logger = logging.getLogger(__name__)
 SOURCES: Final = "org.apache.spark.sql.execution.datasources"
@@ -59,7 +59,7 @@ class _Format:
     read: Callable[[Collection[PartitionValues]], DataFrame]
 
 
-class SparkFiles:
+class ClassicFiles:
     """The files of one write, as Spark writes and reads them; the session's catalog knows the table.
 
     The schema has the table's data columns, then its partition columns. ``InvalidInputError`` gives Spark's reason why
@@ -138,7 +138,7 @@ class SparkFiles:
             return self._session.sessionState().catalog().getTableMetadata(identifier)
         except (PySparkException, Py4JError) as error:
             raise MetastoreError(
-                f"Spark cannot read the description of {name}: {reason(error)} Nothing was written.",
+                f"Spark cannot read the description of {name}: {spark_sentence(error)} Nothing was written.",
                 table=str(name),
                 write_id=self._plan.write_id,
             ) from error
@@ -231,7 +231,7 @@ class SparkFiles:
         except (
             Py4JJavaError
         ) as error:  # what PySpark has no name for: a SerDe may refuse nulls, and this row is not written
-            logger.debug("write_id=%s %s refuses a row of nulls: %s", self._plan.write_id, serde, reason(error))
+            logger.debug("write_id=%s %s refuses a row of nulls: %s", self._plan.write_id, serde, spark_sentence(error))
 
     def _hive_buckets(self) -> dict[str, str]:
         """Bucket numbers by Hive's hash, as Spark's INSERT into Hive tables computes them."""
@@ -248,7 +248,7 @@ class SparkFiles:
         try:
             yield
         except (PySparkException, Py4JError) as error:
-            raise self._refusal(reason(error)) from error
+            raise self._refusal(spark_sentence(error)) from error
 
     def _refusal(self, why: str) -> InvalidInputError:
         return _refusal(self._plan.table, self._plan.write_id, why)
@@ -280,11 +280,6 @@ class SparkFiles:
     def _dict(scala_map: Any) -> dict[str, str]:
         names, values = scala_map.keys().toSeq(), scala_map.values().toSeq()
         return {names.apply(index): values.apply(index) for index in range(scala_map.size())}
-
-
-def reason(error: PySparkException | Py4JError) -> str:
-    """Return what Spark says, without its stack."""
-    return f"{spark_reason(error).rstrip('.')}."
 
 
 def _refuse(table: Table, write_id: str) -> None:

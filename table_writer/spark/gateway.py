@@ -41,15 +41,6 @@ class Analyzed:
     is_repeatable: bool  # a row's values alone give the same answer each time: it asks no other row (a window) or table
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AnalyzedRows:
-    """What Spark's analyzer says of rows that a query selects."""
-
-    is_deterministic: bool
-    has_subquery: bool
-    runs_python: bool  # or nobody can tell: code of the user's own gets its batches by the limits of ``batches_of``
-
-
 class SparkFiles(Protocol):
     """The files of one write, as Spark writes and reads them; the session's catalog knows the table."""
 
@@ -83,14 +74,23 @@ class SparkGateway(Protocol):
     def analyzed(self, frame: DataFrame, sql: str) -> Analyzed:
         """Let Spark analyze an expression over a frame's columns; no job is run. Bad SQL raises one of SPARK_ERRORS."""
 
-    def analyzed_rows(self, rows: DataFrame) -> AnalyzedRows:
-        """Look whether a query selects the same rows each time, and what runs in it; no job is run."""
+    def is_deterministic(self, rows: DataFrame) -> bool:
+        """Whether the expressions of a query give the same values each time; no job is run."""
+
+    def has_subquery(self, rows: DataFrame) -> bool:
+        """Whether a query asks another one within an expression; no job is run."""
+
+    def runs_other_python(self, rows: DataFrame) -> bool:
+        """Whether Python code of the user's own may run in the jobs that compute these rows, or nobody can tell.
+
+        Such code gets its batches by the same two limits, and its rows may be of any width.
+        """
 
     def is_pattern(self, text: str) -> bool:
         """Whether a text is a regular expression, as ``rlike`` takes it."""
 
     def run(self, write_id: str, work: Callable[[], Answer], counted: Counted = tasks) -> Answer:
-        """Run what starts Spark jobs; when it fails or is interrupted, return only after its tasks have ended (or 15 s).
+        """Run what starts Spark jobs; if it fails or is interrupted, return only after its tasks have ended (or 15 s).
 
         Raises the error of this library that a task raised; failures of the user's own code pass as Spark's. Meanwhile
         the progress of this thread's write shows the tasks, or what ``counted`` makes of how many are done.

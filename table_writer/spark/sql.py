@@ -1,8 +1,4 @@
-"""SQL for Spark, and what Spark says of it: of an expression before it runs, and of a query that failed.
-
-What Spark says is found out by private API. A session without a JVM can implement each function in another way; nothing
-of Java leaves this module.
-"""
+"""SQL for Spark, and what Spark says of a query that failed; nothing of Java leaves this module."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import DataType, StructField, _parse_datatype_string
 
@@ -23,19 +19,14 @@ from table_writer.model.table import NULL_PARTITION, PartitionValues
 
 __all__ = [
     "SPARK_ERRORS",
-    "Analyzed",
     "DataError",
-    "analyzed",
     "error_in_data",
     "garbled",
-    "has_subquery",
     "in_partitions",
-    "is_deterministic",
-    "is_pattern",
     "literal",
     "quoted",
-    "runs_other_python",
     "spark_reason",
+    "spark_sentence",
     "type_of_ddl",
 ]
 
@@ -51,7 +42,6 @@ SPARK_ERRORS: Final = (PySparkException, Py4JError)
 NOT_THE_DATA: Final = re.compile(r"^\[(FAILED_READ_FILE|SPARK_JOB_CANCELLED|INTERNAL_ERROR|UNABLE_TO_ACQUIRE_MEMORY)")
 """Conditions of Spark that no value of a row can cause."""
 
-PYTHON_NODES: Final = re.compile("Python|Pandas|Arrow|RDD")  # what a LogicalRDD has behind it is not to be seen
 LOST: Final = ("java.io.IOException", "java.lang.OutOfMemoryError", "java.lang.InterruptedException")
 SPARKS_OWN: Final = "org.apache.spark.SparkException"
 DEEPEST: Final = 20  # causes
@@ -112,6 +102,11 @@ def spark_reason(said: object) -> str:
     return next((line for line in lines if line and not line.startswith("An error occurred while calling")), str(said))
 
 
+def spark_sentence(said: object) -> str:
+    """Return the same, ended by one full stop."""
+    return f"{spark_reason(said).rstrip('.')}."
+
+
 def in_partitions(fields: Sequence[StructField], partitions: Collection[PartitionValues]) -> Column:
     """Return whether a row is of one of some partitions, of which there is one or more; Spark lists no others.
 
@@ -131,69 +126,6 @@ def in_partitions(fields: Sequence[StructField], partitions: Collection[Partitio
 
     rows = [struct([value(text, field) for text, field in zip(values, fields, strict=True)]) for values in partitions]
     return struct([comparable(F.col(quoted(field.name)), field) for field in fields]).isin(rows)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Analyzed:
-    """What Spark's analyzer says of an expression."""
-
-    kinds: tuple[DataType, ...]  # types of its values; several if it stands for several columns
-    names: frozenset[str]  # the columns of the frame that it names
-    is_aggregate: bool  # it is about all rows at once
-    makes_rows: bool  # several of one
-    is_repeatable: bool  # a row's values alone give the same answer each time: it asks no other row (a window) or table
-
-
-def _plan(rows: DataFrame) -> Any:
-    return rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no public way to the plan
-
-
-def is_deterministic(rows: DataFrame) -> bool:
-    """Whether the expressions of a query give the same values each time; no job is run."""
-    return bool(_plan(rows).deterministic())
-
-
-def has_subquery(rows: DataFrame) -> bool:
-    """Whether a query asks another one within an expression; no job is run."""
-    return bool(_plan(rows).subqueriesAll().size() > 0)
-
-
-def analyzed(frame: DataFrame, sql: str) -> Analyzed:
-    """Let Spark analyze an expression over a frame's columns; no job is run. Bad SQL raises one of SPARK_ERRORS."""
-    selected = frame.select(F.expr(sql))
-    nodes = list(_inner_nodes(_plan(selected)))
-    steps = {str(node.nodeName()) for node in nodes}
-    return Analyzed(
-        kinds=tuple(field.dataType for field in selected.schema),
-        names=frozenset(name for node in nodes for name in _names(node)),
-        is_aggregate="Aggregate" in steps,
-        makes_rows="Generate" in steps,
-        is_repeatable=is_deterministic(selected) and not has_subquery(selected) and "Window" not in steps,
-    )
-
-
-def _inner_nodes(plan: Any) -> Iterator[Any]:
-    """Yield a plan's nodes but its leaves."""
-    children = plan.children()
-    if children.size():
-        yield plan
-    for position in range(children.size()):
-        yield from _inner_nodes(children.apply(position))
-
-
-def _names(node: Any) -> Iterator[str]:
-    found = node.references().toSeq()
-    yield from (str(found.apply(position).name()) for position in range(found.size()))
-
-
-def is_pattern(spark: SparkSession, text: str) -> bool:
-    """Whether a text is a regular expression, as ``rlike`` takes it."""
-    java: Any = spark.sparkContext._jvm  # noqa: SLF001  # PySpark has no public way to Java's patterns
-    try:
-        java.java.util.regex.Pattern.compile(text)
-    except SPARK_ERRORS:  # PySpark knows some of Java's
-        return False
-    return True
 
 
 def type_of_ddl(ddl: str) -> DataType:
@@ -252,14 +184,3 @@ def _is_lost(cause: Any) -> bool:
         names.append(str(kind.getName()))
         kind = kind.getSuperclass()
     return any(name in LOST for name in names)
-
-
-def runs_other_python(rows: DataFrame) -> bool:
-    """Whether Python code of the user's own may run in the jobs that compute these rows, or nobody can tell.
-
-    Such code gets its batches by the same two limits, and its rows may be of any width.
-    """
-    java: Any = rows.sparkSession.sparkContext._jvm  # noqa: SLF001 - PySpark shows no plan
-    plan = _plan(rows)
-    python_udf = java.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
-    return bool(plan.containsPattern(python_udf)) or PYTHON_NODES.search(plan.toString()) is not None

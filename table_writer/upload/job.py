@@ -12,8 +12,7 @@ from table_writer.model.message import CommitMessage, CommitMessages
 from table_writer.model.table import partition_name
 from table_writer.model.upload_spec import UploadSpec
 from table_writer.progress import current
-from table_writer.spark.executors import prepare_executors
-from table_writer.spark.jobs import batches_of, run_interruptibly, translated
+from table_writer.spark import open_gateway
 from table_writer.upload.task import MESSAGE_COLUMN, MESSAGE_SCHEMA, map_function
 
 __all__ = ["Uploader", "check_messages"]
@@ -31,17 +30,16 @@ class Uploader:
         through. Uploads may be left under ``spec.key_prefix``.
         """
         current().name(spec.write_id)
-        context = rows.sparkSession.sparkContext
-        prepare_executors(context)
+        spark = open_gateway(rows.sparkSession)
+        spark.prepare_executors()
         numbered = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))  # PySpark trips over dots in names
         job = numbered.mapInArrow(map_function(spec), MESSAGE_SCHEMA)
 
         def collect() -> list[Row]:
-            with batches_of(rows.sparkSession, spec.batch_rows):
+            with spark.batches_of(spec.batch_rows):
                 return job.collect()
 
-        with translated(spec.write_id):
-            collected = run_interruptibly(context, collect, tag=f"table_writer-{spec.write_id}")
+        collected = spark.run(spec.write_id, collect)
         return check_messages([row[MESSAGE_COLUMN] for row in collected], spec)
 
 

@@ -19,9 +19,8 @@ from table_writer.config import SessionSettings
 from table_writer.errors import CheckFailedError, InvalidInputError
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_values
 from table_writer.model.write import WritePlan, WrittenFiles, WrittenPartition
-from table_writer.spark.files import SparkFiles, reason
-from table_writer.spark.jobs import run_interruptibly, translated
-from table_writer.spark.sql import quoted
+from table_writer.spark import open_gateway
+from table_writer.spark.sql import quoted, spark_sentence
 from table_writer.storage import ObjectInfo, ObjectStore, is_hidden, why_renamed
 
 __all__ = ["SparkEngine", "refusing"]
@@ -37,7 +36,7 @@ class SparkEngine:
     """
 
     def __init__(self, spark: SparkSession, settings: SessionSettings) -> None:
-        self._spark = spark
+        self._spark = open_gateway(spark)
         self._settings = settings
 
     def write(self, rows: DataFrame, schema: StructType, plan: WritePlan, store: ObjectStore) -> WrittenFiles:
@@ -53,15 +52,13 @@ class SparkEngine:
         these values. ``PartitionExistsError``: a row belongs to a partition that :func:`refusing` was told of. Failures
         of the DataFrame's own code pass through. Files may be left below ``plan.data_location``.
         """
-        files = SparkFiles(rows.sparkSession, plan, schema)  # a streaming query has a session of its own
+        files = open_gateway(rows.sparkSession).files(plan, schema)  # a streaming query has a session of its own
         renamed, _ = why_renamed(plan.data_location, self._settings.hadoop, self._settings.missing_jar)
         magic = plan.data_location.scheme == "s3a" and not renamed
-        context, tag = self._spark.sparkContext, f"table_writer-{plan.write_id}"
-        with translated(plan.write_id), _refusals(plan):
-            written = run_interruptibly(context, lambda: files.write(rows, magic=magic), tag=tag)
+        with _refusals(plan):
+            written = self._spark.run(plan.write_id, lambda: files.write(rows, magic=magic))
         found = _only_visible(store, plan)
-        with translated(plan.write_id):
-            counted = run_interruptibly(context, lambda: files.count(list(found)), tag=tag) if written else {}
+        counted = self._spark.run(plan.write_id, lambda: files.count(list(found))) if written else {}
         _require_all(written, {values: counted.get(values, 0) for values in found}, plan, files.description)
         _delete(store, [one for values, group in found.items() if not counted.get(values) for one in group], plan)
         return WrittenFiles(plan=plan, partitions=_staged(found, counted))
@@ -117,7 +114,7 @@ def _refusals(plan: WritePlan) -> Iterator[None]:
         yield
     except (AnalysisException, UnsupportedOperationException) as error:
         raise InvalidInputError(
-            f"Spark cannot write {plan.table.name}: {reason(error)} Nothing was written.",
+            f"Spark cannot write {plan.table.name}: {spark_sentence(error)} Nothing was written.",
             table=str(plan.table.name),
             write_id=plan.write_id,
         ) from error

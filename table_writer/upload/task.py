@@ -12,8 +12,8 @@ from pyspark import TaskContext
 from table_writer.errors import InvalidInputError
 from table_writer.model.message import CommitMessage
 from table_writer.model.upload_spec import UploadSpec
-from table_writer.spark.executors import worker_store
 from table_writer.storage.object_store import ObjectStore
+from table_writer.storage.worker import worker_store
 from table_writer.upload.files import Files, file_name, write_rows
 from table_writer.upload.partitioning import PartitionIds, in_chunks
 from table_writer.upload.parts import Uploads

@@ -23,8 +23,7 @@ from table_writer.model.table import Partition, PartitionValues, TableName
 from table_writer.model.write import WriteMode, WrittenFiles
 from table_writer.plan.file_options import require_writable
 from table_writer.plan.types import partition_schema
-from table_writer.spark.files import SparkFiles
-from table_writer.spark.session import read_session
+from table_writer.spark import open_gateway
 from table_writer.spark.sql import in_partitions, quoted
 from table_writer.storage import ObjectStore, StoreSettings, open_store
 
@@ -43,7 +42,7 @@ class SessionServices:
         open_object_store: Callable[[StoreSettings], ObjectStore] = open_store,
     ) -> None:
         self._spark = spark
-        session = read_session(spark, config.hadoop)
+        session = open_gateway(spark).settings(config.hadoop)
         self.services = Services(session, config, open_metastore=open_metastore, open_object_store=open_object_store)
 
     @property
@@ -89,7 +88,7 @@ def staged_frame(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -
     if not staged.partitions:
         return spark.createDataFrame([], schema)
     plan = replace(staged.plan, table=opened.table)  # format and SerDe are not recorded with a staged write
-    files = SparkFiles(spark, plan, schema).read([one.values for one in staged.partitions])
+    files = open_gateway(spark).files(plan, schema).read([one.values for one in staged.partitions])
     return files.select(*(_typed(stored, field) for stored, field in zip(files.columns, schema, strict=True)))
 
 

@@ -32,9 +32,9 @@ from table_writer.plan.where import Where, require_inside
 from table_writer.progress import Stopwatch
 from table_writer.publish.append import CopyFiles
 from table_writer.publish.publisher import Publisher
+from table_writer.spark import open_gateway
 from table_writer.spark.create_table import create_table
 from table_writer.spark.executors import ExecutorCompletions, ExecutorCopies, Executors
-from table_writer.spark.session import refresh_session
 from table_writer.spark.sql import SPARK_ERRORS
 from table_writer.upload.job import Uploader
 from table_writer.upload.spark_engine import SparkEngine, refusing
@@ -142,7 +142,7 @@ class Steps:
 
     def watched(self, table: str, mode: str, write_id: str = "") -> AbstractContextManager[None]:
         """Show how far a call is, where it takes longer than a second."""
-        spark_has_bar = self._spark.sparkContext.getConf().get("spark.ui.showConsoleProgress") == "true"
+        spark_has_bar = self._spark.conf.get("spark.ui.showConsoleProgress", "false") == "true"
         choice = self._services.services.config.progress
         return showing(choice, table=table, mode=mode, write_id=write_id, spark_has_bar=spark_has_bar)
 
@@ -197,7 +197,7 @@ class Steps:
     def _refresh(self, opened: OpenTable, session: SparkSession, write_id: str) -> tuple[str, ...]:
         """Let this session look again, and a streaming query's, which remembers by itself where tables were."""
         sessions = (self._spark,) if session is self._spark else (self._spark, session)
-        return tuple(note for one in sessions for note in refresh_session(one, opened.table, write_id))
+        return tuple(note for one in sessions for note in open_gateway(one).refresh(opened.table, write_id))
 
     def _copy_files(self, opened: OpenTable, write_id: str, watch: Stopwatch) -> CopyFiles:
         return ExecutorCopies(self._executors(opened, write_id, watch), Completer.of(opened).copy)
@@ -231,7 +231,7 @@ class Steps:
         return replace(staged, plan=replace(staged.plan, table=table))
 
     def _executors(self, opened: OpenTable, write_id: str, watch: Stopwatch) -> Executors:
-        return Executors(self._spark.sparkContext, opened.store_settings, write_id, watch.add_requests)
+        return Executors(open_gateway(self._spark), opened.store_settings, write_id, watch.add_requests)
 
 
 @contextmanager

@@ -16,9 +16,11 @@ from pyspark.sql import SparkSession
 
 from table_writer import ConflictError, InvalidInputError, TableWriter
 from table_writer.model.table import Partition
-from table_writer.spark.executors import MANY_COPIES, ExecutorCopies, Executors, _copier
+from table_writer.spark import open_gateway
+from table_writer.spark.executors import MANY_COPIES, ExecutorCopies, Executors
 from table_writer.storage import open_store
 from table_writer.storage.object_store import ObjectInfo
+from table_writer.storage.worker import copier
 from table_writer.testing import Lakehouse
 
 from .watched import BEFORE_CLAIM, COPYING, STAGED, Moment, Seen, requests_to
@@ -285,7 +287,7 @@ def test_executors_copy_what_they_are_given_and_say_what_it_took(
 ) -> None:
     settings, prefix, found = tiny_objects(writer, orders, 60)
     copies = [(source.key.replace("/tiny/", "/copied/"), source) for source in found]
-    answers = spark.sparkContext.parallelize(copies, 3).mapPartitions(_copier(settings)).collect()
+    answers = spark.sparkContext.parallelize(copies, 3).mapPartitions(copier(settings)).collect()
     store = open_store(settings)
     copied = {
         one.key.rpartition("/")[2]: (one.etag, one.size_bytes) for one in store.list(prefix.replace("tiny", "copied"))
@@ -299,7 +301,7 @@ def test_an_executor_says_when_a_source_is_gone_and_copies_the_others(writer: Ta
     store = open_store(settings)
     store.delete([found[1].key])
     copies = [(source.key.replace("/tiny/", "/copied/"), source) for source in found]
-    ((_, message),) = _copier(settings)(copies)
+    ((_, message),) = copier(settings)(copies)
     assert found[1].key in message
     assert [one.key.rpartition("/")[2] for one in store.list(prefix.replace("tiny", "copied"))] == ["000", "002"]
 
@@ -309,7 +311,7 @@ def test_very_many_copies_are_spread_over_executors(spark: SparkSession, writer:
     settings, prefix, (source,) = tiny_objects(writer, orders, 1)
     counted: Counter[str] = Counter()
     by_driver: list[Any] = []
-    copy_all = ExecutorCopies(Executors(spark.sparkContext, settings, "w", counted.update), by_driver.append)
+    copy_all = ExecutorCopies(Executors(open_gateway(spark), settings, "w", counted.update), by_driver.append)
     copy_all({f"{prefix}many/{number}": source for number in range(MANY_COPIES)})
     assert (dict(counted), by_driver) == ({"CopyObject": MANY_COPIES}, [])
     assert len(list(open_store(settings).list(f"{prefix}many/"))) == MANY_COPIES

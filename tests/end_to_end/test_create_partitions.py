@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from table_writer import ConflictError, PartitionExistsError, TableWriter
 from table_writer.model.table import Partition
-from table_writer.spark.jobs import translated
+from table_writer.spark.classic import translated
 from table_writer.testing import Lakehouse
 from table_writer.upload.spark_engine import refusing
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from table_writer import CheckFailedError, InvalidInputError, TableWriter
 from table_writer.model.write import WriteMode, WritePlan, new_write_id
 from table_writer.plan.types import table_schema
-from table_writer.spark.files import SparkFiles
+from table_writer.spark import open_gateway
 from table_writer.testing import Lakehouse
 from tests.upload.rows_of_all_types import COLUMNS as ALL_COLUMNS
 from tests.upload.rows_of_all_types import LOCAL_TIMESTAMPS, TIMESTAMPS
@@ -260,7 +260,7 @@ def test_a_data_source_without_its_jar_is_named(spark: SparkSession, writer: Tab
         created_at=datetime.now(UTC),
     )
     with pytest.raises(InvalidInputError, match=r"(?i)avro.*Nothing was written"):
-        SparkFiles(spark, plan, table_schema(services.table))
+        open_gateway(spark).files(plan, table_schema(services.table))
 
 
 def test_line_breaks_that_would_become_rows_are_not_published(

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from table_writer.spark.jobs import MAX_BYTES_SETTING, MAX_ROWS_SETTING, batches_of
-from table_writer.spark.sql import runs_other_python
+from table_writer.spark import open_gateway
+from table_writer.spark.classic import MAX_BYTES_SETTING, MAX_ROWS_SETTING, batches_of
 
 WIDE_BYTES = 200_000
 
@@ -74,4 +74,4 @@ def test_what_the_session_sets_stays(spark: SparkSession, name: str, value: str)
     ids=["range", "shuffle", "udf", "udf before a shuffle", "mapInArrow", "mapInPandas", "applyInPandas", "RDD"],
 )
 def test_python_of_the_users_own_is_seen_in_the_plan(spark: SparkSession, plan: Any, runs_python: bool) -> None:
-    assert runs_other_python(plan(spark)) is runs_python
+    assert open_gateway(spark).runs_other_python(plan(spark)) is runs_python

@@ -17,10 +17,12 @@ from pyspark.sql import SparkSession
 from table_writer.complete import Completer
 from table_writer.errors import StorageError
 from table_writer.model.message import CommitMessage, CommitMessages, PendingUpload, names_of_task
-from table_writer.spark.executors import ITEMS_PER_TASK, TASKS_PER_JOB, ExecutorCompletions, Executors, _completer, jobs
+from table_writer.spark import open_gateway
+from table_writer.spark.executors import ITEMS_PER_TASK, TASKS_PER_JOB, ExecutorCompletions, Executors, jobs
 from table_writer.storage import LocalSettings, LocalStore, S3Settings
 from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.settings import StaticKeys
+from table_writer.storage.worker import completer
 from table_writer.testing import Lakehouse
 from table_writer.testing.memory_store import MemoryStore
 
@@ -46,7 +48,7 @@ def pending(store: ObjectStore, prefix: str, count: int) -> CommitMessages:
 def on_executors(
     spark: SparkSession, counts: Counter[str], settings: LocalSettings | S3Settings | None = None
 ) -> ExecutorCompletions:
-    return ExecutorCompletions(Executors(spark.sparkContext, settings or LocalSettings(), WRITE_ID, counts.update))
+    return ExecutorCompletions(Executors(open_gateway(spark), settings or LocalSettings(), WRITE_ID, counts.update))
 
 
 def below(path: Path) -> str:
@@ -82,7 +84,7 @@ def test_a_job_that_spark_itself_ends_is_an_error_of_ours(lakehouse: Lakehouse) 
     def fail(_: Iterable[int]) -> Iterator[tuple[Mapping[str, int], None]]:
         raise MemoryError("no room")
 
-    executors = Executors(lakehouse.spark.sparkContext, LocalSettings(), WRITE_ID, Counter[str]().update)
+    executors = Executors(open_gateway(lakehouse.spark), LocalSettings(), WRITE_ID, Counter[str]().update)
     with pytest.raises(StorageError, match="run the write again") as caught:
         executors.run([1], fail, task_count=1)
     assert caught.value.write_id == WRITE_ID
@@ -115,7 +117,7 @@ def test_a_task_that_fails_half_way_is_run_again_and_completes_the_rest(tmp_path
     in_the_way = Path(f"/{next(iter(sent)).uploads[20].key}")
     in_the_way.mkdir(parents=True)
     (in_the_way / "not empty").touch()
-    task = _completer(LocalSettings())
+    task = completer(LocalSettings())
     with pytest.raises(StorageError):
         list(task(shares_of(sent)))
     (in_the_way / "not empty").unlink()

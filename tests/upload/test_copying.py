@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from table_writer.errors import StorageError
+from table_writer.spark import open_gateway
 from table_writer.spark.executors import ITEMS_PER_TASK, ExecutorCopies, Executors
 from table_writer.storage import LocalSettings, LocalStore, SourceChangedError
 from table_writer.storage.object_store import ObjectInfo
@@ -30,7 +31,7 @@ def copies(spark: SparkSession, counts: Counter[str], *, many: int = 1) -> Execu
     def never(_: Mapping[str, ObjectInfo]) -> None:
         raise AssertionError("the driver was asked")
 
-    return ExecutorCopies(Executors(spark.sparkContext, LocalSettings(), "w-1", counts.update), never, many)
+    return ExecutorCopies(Executors(open_gateway(spark), LocalSettings(), "w-1", counts.update), never, many)
 
 
 def test_executors_make_every_copy_and_the_driver_counts_their_requests(lakehouse: Lakehouse, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pyspark.errors import PythonException
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.message import CommitMessage, CommitMessages, PendingUpload, UploadedPart
-from table_writer.spark.jobs import translated
+from table_writer.spark.classic import translated
 from table_writer.upload.job import check_messages
 
 PREFIX = "mart/orders/_table_writer/data/w1/"

@@ -13,7 +13,7 @@ from table_writer.errors import InvalidInputError, PartitionExistsError
 from table_writer.model.message import CommitMessage
 from table_writer.model.table import NULL_PARTITION
 from table_writer.model.upload_spec import ParquetOptions
-from table_writer.spark.jobs import translated
+from table_writer.spark.classic import translated
 from table_writer.upload.partitioning import PartitionIds
 
 MIB = 1024 * 1024

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from importlib.metadata import requires
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from table_writer.spark.executors import workers_are_like_us
+from table_writer.spark.executors import REQUIRED, workers_are_like_us
 
+ROOT = Path(__file__).parents[2]
 PROBE = """
 from pyspark.sql import SparkSession
 from table_writer.spark.executors import prepare_executors
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 prepare_executors(spark.sparkContext)
+"""
+
+ON_EXECUTORS = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
+import table_writer.storage.worker, table_writer.upload.task
 """
 
 
@@ -41,7 +54,7 @@ def test_workers_without_the_packages_are_named_with_the_fix(tmp_path: Path) -> 
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(bare / "bin" / "python")}
     environment.pop("PYTHONPATH", None)
-    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    environment["PYTHONPATH"] = str(ROOT)
     done = subprocess.run(
         [sys.executable, "-c", PROBE],
         env=environment,
@@ -56,3 +69,10 @@ def test_workers_without_the_packages_are_named_with_the_fix(tmp_path: Path) -> 
     assert "InvalidInputError" in last
     assert "cannot import pyarrow" in last
     assert "spark.pyspark.python" in last
+
+
+def test_tasks_need_none_of_the_requirements_that_executors_are_not_asked_for() -> None:
+    required = {re.split(r"[^\w-]", one)[0] for one in requires("table-writer") or () if "extra ==" not in one}
+    absent = {*required, "thrift"} - {"pyspark", *(name for name, _ in REQUIRED)}
+    assert {"hmsclient", "msgspec"} <= absent
+    subprocess.run([sys.executable, "-c", ON_EXECUTORS.format(absent=absent)], check=True, cwd=ROOT)

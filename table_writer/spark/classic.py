@@ -1,0 +1,326 @@
+"""A classic Spark session, asked through its JVM: settings, plans, jobs that Ctrl-C ends, what a write makes stale."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import uuid4
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext, SparkJobInfo, SparkStageInfo
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
+from pyspark.sql.types import StructType
+from pyspark.util import InheritableThread
+
+from table_writer import errors
+from table_writer.config import SessionSettings
+from table_writer.errors import InvalidInputError
+from table_writer.model.table import Table
+from table_writer.model.write import WritePlan
+from table_writer.progress import current
+from table_writer.spark.executors import prepare_executors
+from table_writer.spark.files import ClassicFiles, missing_jar
+from table_writer.spark.gateway import Analyzed, Answer, Counted, Item, tasks
+from table_writer.spark.sql import SPARK_ERRORS
+
+PREFIXES: Final = ("fs.s3a.", "hive.metastore.", "hive.imetastoreclient.", "mapreduce.fileoutputcommitter.", "parquet.")
+SECRETS: Final = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
+PROVIDER_PATHS: Final = ("hadoop.security.credential.provider.path", "fs.s3a.security.credential.provider.path")
+PYTHON_NODES: Final = re.compile("Python|Pandas|Arrow|RDD")  # what a LogicalRDD has behind it is not to be seen
+
+LAST_TASKS_SECONDS: Final = 15.0  # Spark kills a Python worker 2 s after its task was cancelled
+POLL_SECONDS: Final = 0.05
+
+RAISED_ON_EXECUTOR: Final = re.compile(r"^(?:.*: )?table_writer\.errors\.(\w+): (.*)$", re.MULTILINE)
+"""How a Python traceback ends, in the text of Spark's exception."""
+
+MAX_ROWS_SETTING: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+MAX_BYTES_SETTING: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+UNWEIGHED: Final = 2**31 - 1  # the one value with which Spark does not compute the size of a batch after each row
+
+logger = logging.getLogger(__name__)
+
+
+class ClassicSpark:
+    """Implements :class:`~table_writer.spark.gateway.SparkGateway` with Py4J."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        if not hasattr(spark, "_jsparkSession"):
+            raise InvalidInputError(
+                f"{type(spark).__module__}.{type(spark).__name__} is not a classic Spark session: Spark Connect hides"
+                " the settings and the executors that table_writer needs. Run the job with a classic session"
+                " (spark-submit, or SparkSession.builder.getOrCreate() without spark.remote)."
+            )
+        self._spark = spark
+        self._session: Any = spark._jsparkSession  # noqa: SLF001 - PySpark has no public way to any of this
+        self._java: Any = spark.sparkContext._jvm  # noqa: SLF001 - the same
+
+    def settings(self, overrides: Mapping[str, str]) -> SessionSettings:
+        """Read the settings of a session with a Hive metastore, and refuse others; ``overrides`` win over them."""
+        spark = self._spark
+        catalog = spark.conf.get("spark.sql.catalogImplementation", "in-memory")
+        if catalog != "hive":
+            raise InvalidInputError(
+                f"this session's catalog is {catalog!r}, not a Hive metastore: build the session with"
+                " .enableHiveSupport() and set spark.hadoop.hive.metastore.uris=thrift://host:9083"
+            )
+        return SessionSettings(
+            hadoop={**self._hadoop_settings(), **overrides},
+            spark_version=spark.version,
+            application_id=spark.sparkContext.applicationId,
+            missing_jar=missing_jar(spark),
+        )
+
+    def _hadoop_settings(self) -> dict[str, str]:
+        hadoop = self._session.sessionState().newHadoopConf()
+        found = {
+            f"{prefix}{entry.getKey()}": entry.getValue()
+            for prefix in PREFIXES
+            for entry in hadoop.getPropsWithPrefix(prefix).entrySet()
+        }
+        if any(hadoop.get(path) for path in PROVIDER_PATHS):  # secrets kept in a credential store (JCEKS)
+            for suffix in SECRETS:
+                password = hadoop.getPassword(f"fs.s3a.{suffix}")
+                if password is not None:
+                    found[f"fs.s3a.{suffix}"] = "".join(password)
+        return found
+
+    def refresh(self, table: Table, write_id: str) -> tuple[str, ...]:
+        """Drop cached rows and table-level statistics that a publish has made wrong; returns what could not be done."""
+        actions: dict[str, Callable[[Table], None]] = {
+            f"this session may show old rows until REFRESH TABLE {table.name}": self._refresh_table,
+            f"the table-level statistics of {table.name} are stale: ANALYZE TABLE renews them": self._drop_statistics,
+        }
+        return tuple(note for note, action in actions.items() if not self._done(action, table, write_id))
+
+    def _done(self, action: Callable[[Table], None], table: Table, write_id: str) -> bool:
+        try:
+            action(table)
+        except Exception:  # Spark raises what it likes here, and readers have switched already
+            logger.warning("write_id=%s refreshing this session failed", write_id, exc_info=True)
+            return False
+        return True
+
+    def _refresh_table(self, table: Table) -> None:
+        self._spark.catalog.refreshTable(f"`{table.name.database}`.`{table.name.name}`")
+
+    def _drop_statistics(self, table: Table) -> None:
+        """Do what Spark's own INSERT does to statistics that it does not renew."""
+        stale = any(name.startswith("spark.sql.statistics.") for name in table.parameters)
+        if not stale or not table.partition_columns:  # an unpartitioned table got its new figures in the switch
+            return
+        option = self._java.scala.Option
+        identifier = self._java.org.apache.spark.sql.catalyst.TableIdentifier(
+            table.name.name, option.apply(table.name.database)
+        )
+        self._session.sessionState().catalog().alterTableStats(identifier, option.empty())
+
+    def analyzed(self, frame: DataFrame, sql: str) -> Analyzed:
+        """Let Spark analyze an expression over a frame's columns; no job is run. Bad SQL raises one of SPARK_ERRORS."""
+        selected = frame.select(F.expr(sql))
+        nodes = list(_inner_nodes(_plan(selected)))
+        steps = {str(node.nodeName()) for node in nodes}
+        is_repeatable = self.is_deterministic(selected) and not self.has_subquery(selected) and "Window" not in steps
+        return Analyzed(
+            kinds=tuple(field.dataType for field in selected.schema),
+            names=frozenset(name for node in nodes for name in _names(node)),
+            is_aggregate="Aggregate" in steps,
+            makes_rows="Generate" in steps,
+            is_repeatable=is_repeatable,
+        )
+
+    def is_deterministic(self, rows: DataFrame) -> bool:
+        """Whether the expressions of a query give the same values each time; no job is run."""
+        return bool(_plan(rows).deterministic())
+
+    def has_subquery(self, rows: DataFrame) -> bool:
+        """Whether a query asks another one within an expression; no job is run."""
+        return bool(_plan(rows).subqueriesAll().size() > 0)
+
+    def runs_other_python(self, rows: DataFrame) -> bool:
+        """Whether Python code of the user's own may run in the jobs that compute these rows, or nobody can tell."""
+        plan = _plan(rows)
+        python_udf = self._java.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
+        return bool(plan.containsPattern(python_udf)) or PYTHON_NODES.search(plan.toString()) is not None
+
+    def is_pattern(self, text: str) -> bool:
+        """Whether a text is a regular expression, as ``rlike`` takes it."""
+        try:
+            self._java.java.util.regex.Pattern.compile(text)
+        except SPARK_ERRORS:  # PySpark knows some of Java's
+            return False
+        return True
+
+    def run(self, write_id: str, work: Callable[[], Answer], counted: Counted = tasks) -> Answer:
+        """Run what starts Spark jobs, so that Ctrl-C ends its tasks; raise the error that a task raised."""
+        with translated(write_id):
+            return run_interruptibly(self._spark.sparkContext, work, tag=f"table_writer-{write_id}", counted=counted)
+
+    def batches_of(self, row_count: int) -> AbstractContextManager[None]:
+        """Let the jobs that this thread starts in a block send so many rows at once, not weighed."""
+        return batches_of(self._spark, row_count)
+
+    def prepare_executors(self) -> None:
+        """Send this package to the executors and look whether they can run it; does nothing the second time."""
+        prepare_executors(self._spark.sparkContext)
+
+    def on_executors(
+        self, items: Sequence[Item], work: Callable[[Iterable[Item]], Iterator[Answer]], task_count: int
+    ) -> Callable[[], list[Answer]]:
+        """Return what runs ``work`` on the items' shares; it returns all answers."""
+        return self._spark.sparkContext.parallelize(items, task_count).mapPartitions(work).collect
+
+    def files(self, plan: WritePlan, schema: StructType) -> ClassicFiles:
+        """Return Spark's own writer and reader for a write's location."""
+        return ClassicFiles(self._spark, plan, schema)
+
+
+def _plan(rows: DataFrame) -> Any:
+    return rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no public way to the plan
+
+
+def _inner_nodes(plan: Any) -> Iterator[Any]:
+    """Yield a plan's nodes but its leaves."""
+    children = plan.children()
+    if children.size():
+        yield plan
+    for position in range(children.size()):
+        yield from _inner_nodes(children.apply(position))
+
+
+def _names(node: Any) -> Iterator[str]:
+    found = node.references().toSeq()
+    yield from (str(found.apply(position).name()) for position in range(found.size()))
+
+
+def run_interruptibly(
+    context: SparkContext, work: Callable[[], Answer], *, tag: str, counted: Counted = tasks
+) -> Answer:
+    """Run what starts Spark jobs; when it fails or is interrupted, return only after its tasks have ended (or 15 s).
+
+    The work runs on a thread of its own. On the caller's, Ctrl-C would cut the connection to Java between a question
+    and its answer, and the request to cancel would wait behind the job that it is to cancel.
+
+    Meanwhile the progress of this thread's write shows the tasks, or what ``counted`` makes of how many are done.
+    """
+    outcome: Future[Answer] = Future()
+    own_tag = f"{tag}-{uuid4().hex}"  # of this run: the write may have had others
+
+    def run() -> None:
+        try:
+            context.addJobTag(tag)
+            context.addJobTag(own_tag)
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised again on the caller's thread
+            outcome.set_exception(error)
+
+    thread: Any = InheritableThread(
+        target=run, name=tag, daemon=True
+    )  # keeps the caller's job group, pool, description
+    thread.start()
+    try:
+        with current().asking(TaskCounter(context, own_tag, counted)):
+            return outcome.result()
+    except BaseException:  # Ctrl-C above all
+        _end_tasks(context, tag, outcome)
+        raise
+
+
+def _end_tasks(context: SparkContext, tag: str, outcome: Future[Any]) -> None:
+    """Cancel and wait, so that whoever cleans up next finds the uploads of these tasks.
+
+    A Python worker can outlive its task by the seconds it takes to notice; what it leaves is vacuum's.
+    """
+    try:
+        context.cancelJobsWithTag(tag)
+        deadline = time.monotonic() + LAST_TASKS_SECONDS
+        while not outcome.done() or _active_tasks(context, tag):
+            if time.monotonic() > deadline:
+                logger.warning("tasks of %s still run %.0f s after they were cancelled", tag, LAST_TASKS_SECONDS)
+                return
+            time.sleep(POLL_SECONDS)
+    except (Py4JError, OSError):
+        logger.warning("tasks of %s could not be cancelled: Spark does not answer", tag, exc_info=True)
+
+
+def _active_tasks(context: SparkContext, tag: str) -> int:
+    return sum(stage.numActiveTasks for job in _jobs(context, tag) for stage in _stages(context, job))
+
+
+@dataclass
+class TaskCounter:
+    """Asks Spark how many tasks of a run are done. A job that is over is not asked about again."""
+
+    context: SparkContext
+    tag: str
+    counted: Counted
+    over: dict[int, int] = field(default_factory=dict)  # jobs and the number of their tasks
+
+    def __call__(self) -> tuple[int, int, str]:
+        """Return what is done and what there is to do, as far as Spark has planned it: further stages may come."""
+        done = total = 0
+        for job in _jobs(self.context, self.tag, known=self.over):
+            stages = _stages(self.context, job)
+            finished = sum(stage.numCompletedTasks for stage in stages)
+            if job.status == "RUNNING":
+                total += sum(stage.numTasks for stage in stages)
+                done += finished
+            else:
+                self.over[job.jobId] = finished  # stages that were skipped have tasks, and none of them is ever done
+        ended = sum(self.over.values())
+        return self.counted(done + ended, total + ended)
+
+
+def _jobs(context: SparkContext, tag: str, known: Container[int] = ()) -> list[SparkJobInfo]:
+    tracker = context.statusTracker()
+    ids: Any = context._jsc.sc().statusTracker().getJobIdsForTag(tag)  # noqa: SLF001 - Python's lacks tags
+    found = (tracker.getJobInfo(job) for job in ids if job not in known)
+    return [job for job in found if job is not None]
+
+
+def _stages(context: SparkContext, job: SparkJobInfo) -> list[SparkStageInfo]:
+    found = map(context.statusTracker().getStageInfo, job.stageIds)
+    return [stage for stage in found if stage is not None]
+
+
+@contextmanager
+def translated(write_id: str) -> Iterator[None]:
+    """Turn Spark's exception into the error that a task raised; let failures of the user's own code pass."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        found = RAISED_ON_EXECUTOR.findall(str(error))
+        if not found:
+            raise
+        name, message = found[-1]
+        kind = getattr(errors, name, errors.TableWriterError)
+        raise kind(message, write_id=write_id) from error
+
+
+@contextmanager
+def batches_of(spark: SparkSession, row_count: int) -> Iterator[None]:
+    """Let the jobs that this thread starts in a block send so many rows at once, not weighed; 0 leaves it to Spark.
+
+    A session that sets one of Spark's two limits keeps them. Tasks read them from the properties of their job, into
+    which Spark puts all that a session sets: so no setting changes, and nothing of what other threads run meanwhile.
+    """
+    context: Any = spark.sparkContext  # whose annotation forgets that None takes a property away
+    conf: Any = spark._jsparkSession.sessionState().conf()  # noqa: SLF001 - what is set, without defaults
+    limits = {MAX_ROWS_SETTING: str(row_count), MAX_BYTES_SETTING: str(UNWEIGHED)} if row_count else {}
+    chosen = {} if any(conf.contains(name) for name in limits) else limits
+    before = {name: context.getLocalProperty(name) for name in chosen}
+    try:
+        for name, value in chosen.items():
+            context.setLocalProperty(name, value)
+        yield
+    finally:
+        for name, former in before.items():
+            context.setLocalProperty(name, former)
