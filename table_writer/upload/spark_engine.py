@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from itertools import groupby
 from operator import and_
@@ -16,10 +15,10 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import StringType, StructField, StructType
 
 from table_writer.config import SessionSettings
-from table_writer.errors import CheckFailedError, InvalidInputError
+from table_writer.errors import CheckFailedError
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_values
 from table_writer.model.write import WritePlan, WrittenFiles, WrittenPartition
-from table_writer.spark.files import SparkFiles, reason
+from table_writer.spark.files import SparkFiles, refusals
 from table_writer.spark.jobs import run_interruptibly, translated
 from table_writer.spark.sql import quoted
 from table_writer.storage import ObjectInfo, ObjectStore, is_hidden, why_renamed
@@ -57,7 +56,7 @@ class SparkEngine:
         renamed, _ = why_renamed(plan.data_location, self._settings.hadoop, self._settings.missing_jar)
         magic = plan.data_location.scheme == "s3a" and not renamed
         context, tag = self._spark.sparkContext, f"table_writer-{plan.write_id}"
-        with translated(plan.write_id), _refusals(plan):
+        with translated(plan.write_id), refusals(plan, (AnalysisException, UnsupportedOperationException)):
             written = run_interruptibly(context, lambda: files.write(rows, magic=magic), tag=tag)
         found = _only_visible(store, plan)
         with translated(plan.write_id):
@@ -108,19 +107,6 @@ def _as_stored(column: Column) -> Column:
 
 def _shown(column: str, name: str) -> Column:
     return F.concat(F.lit(f"{name}="), F.coalesce(F.col(column), F.lit(NULL_PARTITION)))
-
-
-@contextmanager
-def _refusals(plan: WritePlan) -> Iterator[None]:
-    """Translate what Spark's writer says of format and types before it starts a task."""
-    try:
-        yield
-    except (AnalysisException, UnsupportedOperationException) as error:
-        raise InvalidInputError(
-            f"Spark cannot write {plan.table.name}: {reason(error)} Nothing was written.",
-            table=str(plan.table.name),
-            write_id=plan.write_id,
-        ) from error
 
 
 def _only_visible(store: ObjectStore, plan: WritePlan) -> dict[PartitionValues, tuple[ObjectInfo, ...]]:
