@@ -133,7 +133,7 @@ class TableWriterConfig:
         """Refuse values that could not work, at the call and not on an executor an hour later."""
         if self.metastore_uris is not None:
             object.__setattr__(self, "metastore_uris", tuple(map(without_login, self.metastore_uris)))
-        rules: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+        rules: Sequence[tuple[str, Callable[[Any], bool], str]] = (
             ("metastore_timeout_seconds", lambda value: value > 0, "positive"),
             (
                 "publish_timeout_seconds",
@@ -164,9 +164,7 @@ class TableWriterConfig:
             ("log_memory_bytes", lambda value: value >= 64 * MIB, "at least 64 MiB"),
             ("check_examples", lambda value: 0 <= value <= 1000, "0 to 1,000"),
         )
-        for name, holds, expected in rules:
-            if not holds(getattr(self, name)):
-                raise InvalidInputError(f"{name}={getattr(self, name)!r}: expected {expected}")
+        _require(self, rules)
         require_age("retention", self.retention)
 
 
@@ -280,7 +278,7 @@ class WriteOptions:
 
     def __post_init__(self) -> None:
         """Refuse values that no write could work with."""
-        rules: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+        rules: Sequence[tuple[str, Callable[[Any], bool], str]] = (
             ("target_file_bytes", lambda value: value is None or value >= MIB, "None, or at least 1 MiB"),
             ("max_copied_bytes", lambda value: value is None or value >= 0, "None, or a number of bytes"),
             ("idempotency_key", lambda value: len(value) <= 500, "a text of up to 500 characters"),
@@ -290,9 +288,7 @@ class WriteOptions:
                 f"a text: {WRITE_ID.pattern}, without {' or '.join(SUFFIXES)}",
             ),
         )
-        for name, holds, expected in rules:
-            if not holds(getattr(self, name)):
-                raise InvalidInputError(f"{name}={getattr(self, name)!r}: expected {expected}")
+        _require(self, rules)
         object.__setattr__(self, "sort_by", tuple(self.sort_by))
         object.__setattr__(self, "tags", dict(self.tags))
         object.__setattr__(self, "checks", tuple(self.checks))
@@ -316,6 +312,13 @@ def write_mode(name: str) -> WriteMode:
     except ValueError as error:
         modes = ", ".join(mode.value for mode in WriteMode)
         raise InvalidInputError(f"mode={name!r}: expected one of {modes}") from error
+
+
+def _require(settings: object, rules: Sequence[tuple[str, Callable[[Any], bool], str]]) -> None:
+    """Refuse values that break their rules, each given by name, with what holds and what is expected."""
+    for name, holds, expected in rules:
+        if not holds(getattr(settings, name)):
+            raise InvalidInputError(f"{name}={getattr(settings, name)!r}: expected {expected}")
 
 
 def _is_write_id(value: str) -> bool:

@@ -31,8 +31,6 @@ BORDER: Final = "  "
 
 def as_checks(given: Iterable[object]) -> tuple[Check, ...]:
     """Return checks, no two of one name; a bare callable becomes one, with a name of its own."""
-    if isinstance(given, (str, bytes, Mapping, Check)) or not isinstance(given, Iterable):
-        raise InvalidInputError(f"checks is a list, as in checks=[not_null('id')], not {shown(given)}")
     items = list(given)
     taken = {one.name for one in items if isinstance(one, Check)}
     checks: list[Check] = []

@@ -95,8 +95,6 @@ def create_table_statement(schema: StructType, name: TableName, new: NewTable, *
 
 def _schema_of(schema: DataFrame | StructType, name: TableName) -> StructType:
     """Return the columns with the types they were declared with: ``char`` and ``varchar`` instead of ``string``."""
-    if not isinstance(schema, DataFrame | StructType):
-        raise _refused(name, f"expected a Spark DataFrame or a StructType, got a {type(schema).__name__}")
     columns = schema if isinstance(schema, StructType) else StructType(_nullable_fields(schema.schema))
     return StructType([StructField(one.name, _declared(one, name), one.nullable, one.metadata) for one in columns])
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException, UnsupportedOperationException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import StringType, StructField, StructType
@@ -75,9 +75,9 @@ class ClassicFiles:
         self._stored = StructType([*data, *(StructField(name, StringType()) for name in self._names)])
         self._java: Any = spark.sparkContext._jvm  # noqa: SLF001  # PySpark's only way to Spark's own commands
         self._session: Any = spark._jsparkSession  # noqa: SLF001
-        _refuse(plan.table, plan.write_id)
+        _refuse(plan)
         described = self._described()
-        with self._refused():
+        with _refusals(plan, (PySparkException, Py4JError)):
             self._catalog_table = self._moved(described)
             provider = _native_provider(plan.table)
             self._format = self._hive_format() if provider is None else self._native_format(provider)
@@ -116,7 +116,8 @@ class ClassicFiles:
             self._option(None),
             self._sequence(self._stored.names),
         )
-        self._dataframe(command, session)
+        with _refusals(self._plan, (AnalysisException, UnsupportedOperationException)):
+            self._dataframe(command, session)
         return int(observed.get["rows"])
 
     def read(self, partitions: Collection[PartitionValues]) -> DataFrame:
@@ -162,7 +163,7 @@ class ClassicFiles:
         if self._is(found, f"{SOURCES}.v2.FileDataSourceV2"):
             found = found.fallbackFileFormat().newInstance()
         if not self._is(found, f"{SOURCES}.FileFormat"):
-            raise self._refusal(f"{provider} does not keep files.")
+            raise _refusal(self._plan, f"{provider} does not keep files.")
         options = self._table_options()
         if _provider(self._plan.table) == "hive":
             properties = self._plan.table.parameters.items()
@@ -222,15 +223,14 @@ class ClassicFiles:
         inspector = serde.getObjectInspector()
         fields, columns = inspector.getAllStructFieldRefs().size(), len(self._stored) - len(self._names)
         if fields != columns:
-            raise self._refusal(
+            raise _refusal(
+                self._plan,
                 f"{self._plan.table.serde} has a schema of its own (a table property, as avro.schema.literal) with"
-                f" {fields} columns, these rows have {columns}: change that property first."
+                f" {fields} columns, these rows have {columns}: change that property first.",
             )
         try:
             serde.serialize(self._java.java.util.ArrayList([None] * columns), inspector)
-        except (
-            Py4JJavaError
-        ) as error:  # what PySpark has no name for: a SerDe may refuse nulls, and this row is not written
+        except Py4JJavaError as error:  # PySpark has no name for it: a SerDe may refuse nulls, and writes no such row
             logger.debug("write_id=%s %s refuses a row of nulls: %s", self._plan.write_id, serde, spark_sentence(error))
 
     def _hive_buckets(self) -> dict[str, str]:
@@ -242,16 +242,6 @@ class ClassicFiles:
 
     def _table_options(self) -> dict[str, str]:
         return self._dict(self._catalog_table.storage().properties())
-
-    @contextmanager
-    def _refused(self) -> Iterator[None]:
-        try:
-            yield
-        except (PySparkException, Py4JError) as error:
-            raise self._refusal(spark_sentence(error)) from error
-
-    def _refusal(self, why: str) -> InvalidInputError:
-        return _refusal(self._plan.table, self._plan.write_id, why)
 
     def _dataframe(self, logical_plan: Any, spark: SparkSession) -> DataFrame:
         """Make a DataFrame of a plan; a command runs at once. The class has moved in Spark 4."""
@@ -282,26 +272,35 @@ class ClassicFiles:
         return {names.apply(index): values.apply(index) for index in range(scala_map.size())}
 
 
-def _refuse(table: Table, write_id: str) -> None:
+def _refuse(plan: WritePlan) -> None:
     """Refuse what Spark would write without a word, and others could not read."""
+    table = plan.table
     if "storage_handler" in table.parameters:
-        raise _refusal(table, write_id, f"{table.parameters['storage_handler']} keeps its rows, not files.")
-    if table.bucket_columns and _provider(table) == "hive":
-        version = table.parameters.get("bucketing_version", "")
-        if version == HIVE_3_BUCKETS:
-            raise _refusal(
-                table,
-                write_id,
-                f"Hive 3 made its buckets (bucketing_version={version}), whose hash Spark does not know.",
-            )
+        raise _refusal(plan, f"{table.parameters['storage_handler']} keeps its rows, not files.")
+    if _provider(table) != "hive":
+        return
+    version = table.parameters.get("bucketing_version", "")
+    if table.bucket_columns and version == HIVE_3_BUCKETS:
+        raise _refusal(plan, f"Hive 3 made its buckets (bucketing_version={version}), whose hash Spark does not know.")
     skipped = [name for name in SKIPPED_LINES if table.parameters.get(name, "0").strip() not in {"", "0"}]
-    if skipped and _provider(table) == "hive":
-        raise _refusal(table, write_id, f"Spark writes no such lines, so Hive would skip rows ({', '.join(skipped)}).")
+    if skipped:
+        raise _refusal(plan, f"Spark writes no such lines, so Hive would skip rows ({', '.join(skipped)}).")
 
 
-def _refusal(table: Table, write_id: str, why: str) -> InvalidInputError:
+@contextmanager
+def _refusals(plan: WritePlan, kinds: tuple[type[Exception], ...]) -> Iterator[None]:
+    """Translate what Spark says of a table's format and types before anything is written."""
+    try:
+        yield
+    except kinds as error:
+        raise _refusal(plan, spark_sentence(error)) from error
+
+
+def _refusal(plan: WritePlan, why: str) -> InvalidInputError:
     return InvalidInputError(
-        f"Spark cannot write {table.name}: {why} Nothing was written.", table=str(table.name), write_id=write_id
+        f"Spark cannot write {plan.table.name}: {why} Nothing was written.",
+        table=str(plan.table.name),
+        write_id=plan.write_id,
     )
 
 

@@ -52,7 +52,8 @@ class SparkFiles(Protocol):
         """Run Spark's own writer into the write's location; returns how many rows went in.
 
         ``rows`` has the table's data columns, then its partition columns. With ``magic`` S3A's magic committer, which
-        renames nothing, gives files their names, else the session's own.
+        renames nothing, gives files their names, else the session's own. ``InvalidInputError`` says what Spark cannot
+        write; then nothing is there.
         """
 
     def read(self, partitions: Collection[PartitionValues]) -> DataFrame:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from itertools import groupby
 from operator import and_
 from typing import Final
 
-from pyspark.errors import AnalysisException, UnsupportedOperationException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import StringType, StructField, StructType
 
 from table_writer.config import SessionSettings
-from table_writer.errors import CheckFailedError, InvalidInputError
+from table_writer.errors import CheckFailedError
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_values
 from table_writer.model.write import WritePlan, WrittenFiles, WrittenPartition
 from table_writer.spark import open_gateway
-from table_writer.spark.sql import quoted, spark_sentence
+from table_writer.spark.sql import quoted
 from table_writer.storage import ObjectInfo, ObjectStore, is_hidden, why_renamed
 
 __all__ = ["SparkEngine", "refusing"]
@@ -55,8 +53,7 @@ class SparkEngine:
         files = open_gateway(rows.sparkSession).files(plan, schema)  # a streaming query has a session of its own
         renamed, _ = why_renamed(plan.data_location, self._settings.hadoop, self._settings.missing_jar)
         magic = plan.data_location.scheme == "s3a" and not renamed
-        with _refusals(plan):
-            written = self._spark.run(plan.write_id, lambda: files.write(rows, magic=magic))
+        written = self._spark.run(plan.write_id, lambda: files.write(rows, magic=magic))
         found = _only_visible(store, plan)
         counted = self._spark.run(plan.write_id, lambda: files.count(list(found))) if written else {}
         _require_all(written, {values: counted.get(values, 0) for values in found}, plan, files.description)
@@ -105,19 +102,6 @@ def _as_stored(column: Column) -> Column:
 
 def _shown(column: str, name: str) -> Column:
     return F.concat(F.lit(f"{name}="), F.coalesce(F.col(column), F.lit(NULL_PARTITION)))
-
-
-@contextmanager
-def _refusals(plan: WritePlan) -> Iterator[None]:
-    """Translate what Spark's writer says of format and types before it starts a task."""
-    try:
-        yield
-    except (AnalysisException, UnsupportedOperationException) as error:
-        raise InvalidInputError(
-            f"Spark cannot write {plan.table.name}: {spark_sentence(error)} Nothing was written.",
-            table=str(plan.table.name),
-            write_id=plan.write_id,
-        ) from error
 
 
 def _only_visible(store: ObjectStore, plan: WritePlan) -> dict[PartitionValues, tuple[ObjectInfo, ...]]:

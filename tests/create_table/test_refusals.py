@@ -158,7 +158,6 @@ def default(text: str) -> StructType:
             lambda twins: make(twins, StructType([StructField("a", LongType(), True, {CHAR_VARCHAR: "char(3) x"})])),
             "is no type of Spark",
         ),
-        (lambda twins: make(twins, "id INT"), "expected a Spark DataFrame or a StructType, got a str"),  # type: ignore[arg-type]
     ],
 )
 def test_what_spark_refuses_is_our_error_and_nothing_is_made(
