@@ -40,7 +40,8 @@ test-slow: $(VENV)/.ready versitygw chromium  ## The slow matrices
 	$(MAKE) --no-print-directory -j2 test-slow-servers test-slow-doubles
 
 test-slow-servers:
-	$(PYTEST) -m slow $(addprefix --ignore=,$(DOUBLES))
+	$(PYTEST) -m "slow and not moto" $(addprefix --ignore=,$(DOUBLES))
+	$(PYTEST) -m moto --lakehouse-s3=moto tests/security
 
 test-slow-doubles:
 	$(PYTEST) -m slow $(DOUBLES)
