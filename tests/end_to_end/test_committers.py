@@ -143,6 +143,7 @@ def test_a_task_that_fails_leaves_no_upload_open(
     assert not [key for key in after.objects.keys() - before.objects.keys() if "/data/" in key]
 
 
+@pytest.mark.slow  # Spark of its own
 def test_what_a_killed_job_leaves_is_deleted_by_a_vacuum(
     spark: SparkSession,
     writer: TableWriter,

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from table_writer import InvalidInputError, Maintenance, MetastoreError, TableWriter
+from tests.cells import first_fast
 
 from .watched import STAGED, SWITCHING, Seen, failing_with
 
@@ -20,7 +21,7 @@ Stopped = Callable[..., TableWriter]
 MODES = ("append", "create_partitions", "overwrite_partitions", "overwrite_table")
 
 
-@pytest.mark.parametrize("method", MODES)
+@pytest.mark.parametrize("method", first_fast(MODES, 2))
 def test_a_call_with_a_key_that_was_published_does_nothing(
     method: str, writer: TableWriter, orders: str, rows: Rows, content: Content, look: Look
 ) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from table_writer import InvalidInputError, TableWriter, TableWriterError
 from table_writer.testing import Lakehouse
+from tests.cells import first_fast
 
 from .watched import Seen
 
@@ -34,7 +35,7 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", first_fast(CALLS, 2))
 def test_the_call_then_does_what_the_plan_says_and_the_plan_has_written_nothing(
     call: str, writer: TableWriter, written: str, rows: Rows, look: Look
 ) -> None:

@@ -17,12 +17,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from table_writer import Maintenance, PartitionExistsError, StorageError, TableWriter
 from table_writer.model.location import Location
 from table_writer.testing import Lakehouse
+from tests.cells import first_fast
 
 from .watched import Seen, failing_with
 
 Look = Callable[[str], Seen]
 Stopped = Callable[..., TableWriter]
-MODES = ("append", "create_partitions", "overwrite_partitions", "overwrite_table")
+MODES = ("overwrite_partitions", "append", "create_partitions", "overwrite_table")
 OLD = [(1, "old", "d1", 1), (2, "old", "d1", 2), (3, "old", "d2", 1)]
 
 
@@ -126,7 +127,7 @@ def test_replace_drops_old_files_only_after_the_retention(
     assert written(spark, hourly) == sorted([*OLD[1:], (5, "new", "d1", 1), (6, "new", "d3", 1)])
 
 
-@pytest.mark.parametrize("method", MODES)
+@pytest.mark.parametrize("method", first_fast(MODES))
 def test_a_failing_task_leaves_nothing_visible_and_nothing_behind(
     method: str, spark: SparkSession, writer: TableWriter, hourly: str, look: Look
 ) -> None:
@@ -142,7 +143,7 @@ def test_a_failing_task_leaves_nothing_visible_and_nothing_behind(
     assert look(hourly) == before
 
 
-@pytest.mark.parametrize("method", MODES)
+@pytest.mark.parametrize("method", first_fast(MODES))
 def test_a_complete_that_fails_leaves_nothing_behind(
     method: str, spark: SparkSession, stopped: Stopped, hourly: str, batch: Callable[..., DataFrame], look: Look
 ) -> None:
@@ -154,7 +155,7 @@ def test_a_complete_that_fails_leaves_nothing_behind(
     assert written(spark, hourly) == rows
 
 
-@pytest.mark.parametrize("method", MODES)
+@pytest.mark.parametrize("method", first_fast(MODES))
 def test_a_job_without_rows_changes_nothing(method: str, writer: TableWriter, hourly: str, look: Look) -> None:
     before = look(hourly)
     empty = writer._spark.table(hourly).where("id < 0")

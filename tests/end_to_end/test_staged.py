@@ -33,6 +33,7 @@ from table_writer.check import (
 )
 from table_writer.cli.main import main
 from table_writer.testing import Lakehouse
+from tests.cells import first_fast
 
 from .test_kills import kill_a_writer
 from .watched import Seen
@@ -55,7 +56,7 @@ def data_below(seen: Seen) -> set[str]:
     return set(seen.data)
 
 
-@pytest.mark.parametrize("mode", AFTER)
+@pytest.mark.parametrize("mode", first_fast(AFTER, 2))
 def test_nothing_is_to_be_seen_before_publish_and_everything_after(
     mode: str, spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, content: Content
 ) -> None:
@@ -113,7 +114,8 @@ def test_a_discarded_or_published_write_is_over(writer: TableWriter, orders: str
     twin.discard()
 
 
-@pytest.mark.parametrize("mode", ["append", pytest.param("overwrite_partitions", marks=pytest.mark.slow)])
+@pytest.mark.slow  # Spark of its own
+@pytest.mark.parametrize("mode", ["append", "overwrite_partitions"])
 def test_another_process_publishes_after_the_first_was_killed(
     mode: str,
     spark: SparkSession,
@@ -265,7 +267,7 @@ def test_the_frame_is_what_readers_see_later(spark: SparkSession, writer: TableW
     assert sorted(map(str, spark.table(table).collect())) == before
 
 
-@pytest.mark.parametrize("kind", ["USING orc", "STORED AS PARQUET", "STORED AS ORC"])
+@pytest.mark.parametrize("kind", first_fast(["USING orc", "STORED AS PARQUET", "STORED AS ORC"]))
 def test_other_formats_are_staged_too(
     kind: str, spark: SparkSession, writer: TableWriter, make_table: MakeTable, rows: Rows
 ) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from table_writer import TableWriter
 from table_writer.testing import Lakehouse
+from tests.cells import first_fast
 
 Make = Callable[..., str]
 Content = Callable[[str], set[tuple[Any, ...]]]
@@ -30,7 +31,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("where", ["s3", "file"])
+@pytest.mark.parametrize("where", first_fast(["s3", "file"]))
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_table_of_any_kind_is_written_and_read(
     kind: str,

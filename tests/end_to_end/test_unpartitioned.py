@@ -18,6 +18,7 @@ from table_writer import (
 )
 from table_writer.errors import LostResponseError
 from table_writer.testing import Lakehouse
+from tests.cells import first_fast
 
 from .watched import BEFORE_CLAIM, STAGED, SWITCHING, Moment, Seen, failing_with
 
@@ -61,7 +62,7 @@ def described(spark: SparkSession, table: str) -> dict[str, str]:
     return {row[0]: row[1] for row in spark.sql(f"DESCRIBE EXTENDED {table}").collect()}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", first_fast(KINDS, 2))
 def test_every_session_and_the_metastore_find_the_new_rows_and_the_table_stays_what_it_is(
     kind: str,
     spark: SparkSession,

@@ -12,6 +12,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from table_writer.errors import InvalidInputError
 from table_writer.plan.types import CHAR_VARCHAR
 from table_writer.plan.where import Where
+from tests.cells import first_fast
 
 TEXT = StructType([StructField("dt", StringType())])
 CHAR = StructType([StructField("c", StringType(), metadata={CHAR_VARCHAR: "char(5)"})])
@@ -93,7 +94,7 @@ PREDICATES = [
 SETTINGS = [{}, {"readSideCharPadding": "false"}, {"legacy__charVarcharAsString": "true"}]
 
 
-@pytest.mark.parametrize("session", SETTINGS, ids=str)
+@pytest.mark.parametrize("session", first_fast(SETTINGS), ids=str)
 def test_char_is_compared_as_a_query_of_the_table_compares_it(
     session: dict[str, str], spark: SparkSession, lakehouse_database: str
 ) -> None:
