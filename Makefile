@@ -57,6 +57,9 @@ $(VENV)-bench/.ready: pyproject.toml
 	$(VENV)-bench/bin/python -m pip install --quiet --editable '.[bench]'
 	touch $@
 
+# Java with all its compilers, as in a job; tests run for too short a time to earn them back.
+bench bench-append bench-budget bench-formats bench-memory bench-scale: export JAVA_TOOL_OPTIONS :=
+
 # Without Go and without a network for it, moto stands in, which is slow; the benchmark says so.
 bench: $(VENV)-bench/.ready  ## table_writer against every peer, side by side; options: BENCH="--cases lineitem --runs 5"
 	-$(MAKE) --no-print-directory versitygw
@@ -72,7 +75,7 @@ bench-budget: $(VENV)/.ready versitygw  ## Where the time of an overwrite goes, 
 	$(BIN)/python -m benchmarks.budget
 
 bench-append: $(VENV)/.ready versitygw  ## An append to a partition of 1,000 files, side by side
-	$(BIN)/python benchmarks/append.py
+	$(BIN)/python -m benchmarks.append
 
 bench-formats: $(VENV)/.ready versitygw  ## Requests and copies of an overwrite of 100 ORC files, by each committer
 	$(BIN)/python -m benchmarks.formats

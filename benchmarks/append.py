@@ -3,7 +3,7 @@
 Each side has a table of its own with the same files, and gets the same rows, in turns, in one session and on one S3
 server. The detour reads the partition back, adds the new rows and overwrites the partition with both.
 
-Run: ``python benchmarks/append.py [--files 1000] [--old-rows 4000000] [--new-rows 20000] [--runs 3]``.
+Run: ``python -m benchmarks.append [--files 1000] [--old-rows 4000000] [--new-rows 20000] [--runs 3]``.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from table_writer.display.staged_report import (
 from table_writer.display.versions import partition_details, summarised, upload_details, vacuum_report
 from table_writer.display.write_result import WriteResult
 from table_writer.doctor import examine
-from table_writer.errors import InvalidInputError, StorageError
+from table_writer.errors import InvalidInputError, StorageError, counted
 from table_writer.log.history import Placement
 from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.log.owner import adopt_root, is_of_earlier_table, require_in_place
@@ -57,6 +57,9 @@ AWS_CHAIN: Final = "software.amazon.awssdk.auth.credentials.DefaultCredentialsPr
 @checked
 class Maintenance:
     """Looks after tables that this library writes: from any machine, without Spark, safe while writers are at work.
+
+    Each call takes the table as ``database.table``. With ``dry_run`` it checks everything, changes nothing, and returns
+    what it would do.
 
     Parameters
     ----------
@@ -105,14 +108,7 @@ class Maintenance:
         self._services.metastore.close()
 
     def history(self, table: str, *, limit: int | None = None) -> HistoryReport:
-        """List the versions of a table, newest first: who, when, what, rows, bytes, state.
-
-        Parameters
-        ----------
-        table
-            ``database.table``.
-        limit
-            Only so many of the newest.
+        """List the versions of a table, or the ``limit`` newest, newest first: who, when, what, rows, bytes, state.
 
         Examples
         --------
@@ -130,13 +126,7 @@ class Maintenance:
         )
 
     def show(self, table: str, version: int) -> VersionReport:
-        """Show one version, partition by partition.
-
-        Raises
-        ------
-        InvalidInputError
-            The log has no such entry, or not any more.
-        """
+        """Show one version, partition by partition; ``InvalidInputError`` if the log does not have it any more."""
         opened = self._open(table)
         state = opened.log.read_state(listed_after=0)
         if version not in state.versions:
@@ -163,10 +153,6 @@ class Maintenance:
 
         Parameters
         ----------
-        table
-            ``database.table``.
-        dry_run
-            Only say what is in doubt and what is not where it should be.
         accept_loss
             Go on without entries of the log that are lost for good, and name them. Readers keep the partitions that
             they see now; a write that was planned before it conflicts. Their idempotency keys are forgotten.
@@ -228,15 +214,11 @@ class Maintenance:
 
         Parameters
         ----------
-        table
-            ``database.table``.
         version, write_id
             One of them: the version readers shall see again, or the write that published it. Version 0 is the state
             before the first one.
         partitions
             Names such as ``"dt=2024-01-01"``; by default all that changed since.
-        dry_run
-            Check everything and change nothing.
 
         Raises
         ------
@@ -272,13 +254,9 @@ class Maintenance:
 
         Parameters
         ----------
-        table
-            ``database.table``.
         older_than
             Age since the data was replaced, and since a dead writer's last sign of life. Default: the table property
             ``table_writer.retention`` (hours); without it what each write has scheduled, three days by default.
-        dry_run
-            Return exactly what would be deleted, and delete nothing.
         force
             Allow an age under 24 hours, or under the table's own retention: running queries may fail then.
 
@@ -318,15 +296,11 @@ class Maintenance:
 
         Parameters
         ----------
-        table
-            ``database.table``.
         abort
             Give dead writes up: their uploads are aborted, their files and registrations deleted. Uploads of running
             writes and of other tools are never touched.
         older_than
             Since a dead writer's last sign of life.
-        dry_run
-            With ``abort``: return what would be aborted and deleted, and change nothing.
         force
             Allow an age under 24 hours.
         """
@@ -358,16 +332,13 @@ class Maintenance:
         For a metastore whose database was lost: create the table again at its location, then restore. Partitions that
         the metastore has stay as they are; a partition whose files are not all there is named and left out. Writes to a
         table that was created again are refused until no partition is missing: they would take it for dropped. What
-        this library never wrote is not in its log: ``MSCK REPAIR TABLE`` finds it afterwards.
+        this library never wrote is not in its log: ``MSCK REPAIR TABLE`` finds it afterwards. The files of an earlier
+        table of the same name are adopted.
 
         Parameters
         ----------
-        table
-            ``database.table``. Its files are adopted if they belonged to a table of the same name.
         partitions
             Names such as ``"dt=2024-01-01"``; by default all.
-        dry_run
-            Check everything and change nothing.
         """
         opened = self._services.open_table(TableName.parse(table))
         chosen = opened.partition_values(partitions)
@@ -403,7 +374,7 @@ class Maintenance:
         name, shown = opened.table.name, ", ".join(missing[:5]) + (", …" if missing[5:] else "")
         without = f"; or go on without them: `table-writer adopt {name} --accept-loss`"
         return (
-            f"{len(missing)} partition(s) of the log are still missing, and writes are refused until they are back:"
+            f"{counted(len(missing), 'partition')} of the log still missing, and writes are refused until all are back:"
             f" {shown}. Run `table-writer restore {name}` again{without if opened.table.partition_columns else ''}"
         )
 
@@ -412,15 +383,13 @@ class Maintenance:
 
         Parameters
         ----------
-        table
-            ``database.table``.
         spark_conf
             Settings of the Spark jobs that write the table (``spark.*``, ``spark.hadoop.*``), to be looked at as well.
 
-        Returns
-        -------
-        DoctorReport
-            The findings, worst first, each with its advice.
+        Examples
+        --------
+        >>> {finding.check: finding.status for finding in keeper.doctor("mart.orders").findings}["owner"]
+        'ok'
         """
         opened = self._services.open_table(TableName.parse(table))
         return DoctorReport(table=str(opened.table.name), findings=examine(opened, spark_conf))
@@ -433,8 +402,6 @@ class Maintenance:
 
         Parameters
         ----------
-        table
-            ``database.table``.
         accept_loss
             Partitions that the log knows, and a table that was created again does not have, were dropped on purpose.
 
@@ -451,11 +418,6 @@ class Maintenance:
     def staged(self, table: str) -> StagedReport:
         """List the writes of a table that are staged, newest first: who, when, rows, checks, until when.
 
-        Parameters
-        ----------
-        table
-            ``database.table``.
-
         Examples
         --------
         >>> keeper.staged("mart.orders").staged
@@ -470,31 +432,12 @@ class Maintenance:
     def staged_write(self, table: str, write_id: str) -> StagedDetail:
         """Show one staged write: its partitions, its checks, and what the footers of its files say of the columns.
 
-        Parameters
-        ----------
-        table
-            ``database.table``.
-        write_id
-            As :meth:`staged` lists it.
-
-        Raises
-        ------
-        InvalidInputError
-            It is not staged any more, or not yet; the message says which.
+        :meth:`staged` lists each ``write_id``; ``InvalidInputError`` says why one is not staged any more, or not yet.
         """
         return staged_detail(StagedWrites(self._open(table)).find(write_id))
 
     def publish(self, table: str, write_id: str, *, dry_run: bool = False) -> WriteResult | StagedDetail:
         """Make readers see a staged write: all its partitions in one metastore call.
-
-        Parameters
-        ----------
-        table
-            ``database.table``.
-        write_id
-            As :meth:`staged` lists it.
-        dry_run
-            Check everything, and change nothing.
 
         Returns
         -------
@@ -529,15 +472,6 @@ class Maintenance:
 
     def discard(self, table: str, write_id: str, *, dry_run: bool = False) -> DiscardReport:
         """Delete a staged write, so that nobody can publish it any more.
-
-        Parameters
-        ----------
-        table
-            ``database.table``.
-        write_id
-            As :meth:`staged` lists it.
-        dry_run
-            Return what would be deleted, and delete nothing.
 
         Raises
         ------

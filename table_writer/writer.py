@@ -128,12 +128,10 @@ class TableWriter:
 
         Parameters
         ----------
-        df
+        df, **options
             As for :meth:`overwrite_partitions`.
         table
             ``database.table``, partitioned or not.
-        **options
-            See :class:`~table_writer.WriteOptions`.
 
         Raises
         ------
@@ -166,12 +164,8 @@ class TableWriter:
 
         Parameters
         ----------
-        df
+        df, table, **options
             As for :meth:`overwrite_partitions`.
-        table
-            ``database.table``, partitioned.
-        **options
-            See :class:`~table_writer.WriteOptions`.
 
         Raises
         ------
@@ -206,13 +200,11 @@ class TableWriter:
 
         Parameters
         ----------
-        df
-            As for :meth:`overwrite_partitions`.
+        df, **options
+            As for :meth:`overwrite_partitions`. Without rows the call is an error, unless ``if_empty="replace"`` says
+            that the table shall be emptied.
         table
             ``database.table``, partitioned or not.
-        **options
-            See :class:`~table_writer.WriteOptions`. Without rows the call is an error, unless ``if_empty="replace"``
-            says that the table shall be emptied.
 
         Raises
         ------
@@ -278,13 +270,11 @@ class TableWriter:
 
         Parameters
         ----------
-        df, table
+        df, table, **options
             As for the write.
         mode
             The name of the method: ``"overwrite_partitions"``, ``"append"``, ``"create_partitions"`` or
             ``"overwrite_table"``.
-        **options
-            As for the write.
 
         Returns
         -------
@@ -365,17 +355,10 @@ class TableWriter:
     def staged_write(self, table: str, write_id: str) -> StagedWrite:
         """Return a write that was staged before, by any process.
 
-        Parameters
-        ----------
-        table
-            ``database.table``.
-        write_id
-            As :meth:`staged` lists it.
-
         Raises
         ------
         InvalidInputError
-            It is not staged any more, or not yet; the message says which.
+            No write of this ``write_id`` is staged any more, or not yet; the message says which.
 
         Examples
         --------
@@ -424,79 +407,20 @@ class TableWriter:
         return Maintenance(services=self._services.services)
 
     def staged(self, table: str) -> StagedReport:
-        """List the writes of a table that are staged.
-
-        The same as :meth:`Maintenance.staged`, with the session's settings.
-
-        Parameters
-        ----------
-        table
-            ``database.table``.
-
-        Examples
-        --------
-        >>> TableWriter(spark).staged("mart.orders")
-        mart.orders: nothing is staged
-        """
+        """List the staged writes of a table: :meth:`Maintenance.staged` with the session's settings."""
         return self.maintenance.staged(str(self._services.table_name(table)))
 
     def recover(self, table: str) -> RecoverReport:
-        """Resolve every publish of a table that was left in doubt, and correct what the metastore applied late.
-
-        The same as :meth:`Maintenance.recover`, with the session's settings.
-
-        Parameters
-        ----------
-        table
-            ``database.table``.
-
-        Returns
-        -------
-        RecoverReport
-            ``settled`` has the versions that were in doubt, with how they ended.
-
-        Raises
-        ------
-        MetastoreError, StorageError, OutcomeUnknownError
-            It could not be resolved yet; call again.
-
-        Examples
-        --------
-        >>> TableWriter(spark).recover("mart.orders").settled
-        {}
-        """
+        """Resolve every publish that was left in doubt: :meth:`Maintenance.recover` with the session's settings."""
         return self.maintenance.recover(str(self._services.table_name(table)))
 
     def doctor(self, table: str) -> DoctorReport:
-        """Examine metastore, store, bucket, table and this session's settings; say what to change.
-
-        The same as :meth:`Maintenance.doctor`, with the session's settings.
-
-        Parameters
-        ----------
-        table
-            ``database.table``.
-
-        Examples
-        --------
-        >>> {finding.check: finding.status for finding in TableWriter(spark).doctor("mart.orders").findings}["owner"]
-        'ok'
-        """
+        """Examine a table and what it depends on: :meth:`Maintenance.doctor` with this session's settings."""
         spark_conf = dict(self._spark.sparkContext.getConf().getAll())
         return self.maintenance.doctor(str(self._services.table_name(table)), spark_conf=spark_conf)
 
     def adopt(self, table: str, *, accept_loss: bool = False) -> None:
-        """Declare that the files below a table's root are this table's, after it was renamed or created again.
-
-        The log and all files stay. Needed only when a write says so.
-
-        Parameters
-        ----------
-        table
-            ``database.table``.
-        accept_loss
-            As for :meth:`Maintenance.adopt`.
-        """
+        """Declare that the files below a table's root are its own: :meth:`Maintenance.adopt`; a write says when."""
         self.maintenance.adopt(str(self._services.table_name(table)), accept_loss=accept_loss)
 
     def _write(self, df: DataFrame, table: str, mode: WriteMode, keywords: WriteKeywords) -> WriteResult:
@@ -510,13 +434,7 @@ def batch_writer(
     query_name: str,
     keywords: WriteKeywords,
 ) -> Callable[[DataFrame, int], None]:
-    """Return a function for ``foreachBatch``: each batch is one write, with a key of its own.
-
-    Raises
-    ------
-    InvalidInputError
-        An option cannot be used.
-    """
+    """Return a function for ``foreachBatch``: each batch is one write, with a key of its own."""
     chosen = write_mode(mode)
     if not query_name or "idempotency_key" in keywords or "write_uuid" in keywords:
         raise InvalidInputError(

@@ -8,6 +8,7 @@ from typing import ClassVar, Final, Literal
 
 from table_writer.display.render import Columns, size
 from table_writer.display.report import Report
+from table_writer.errors import counted
 from table_writer.model.table import WHOLE_TABLE, PartitionValues
 
 __all__ = ["PlanReport", "PlannedAction", "PlannedPartition", "SchemaVerdict"]
@@ -129,7 +130,7 @@ class PlanReport(
     ...     schema=SchemaVerdict(converted_columns=("amount: int -> bigint",)),
     ... )
     >>> print(report.to_text().splitlines()[0])
-    mart.orders: overwrite_partitions on version 7 would replace 1 partition(s), 1,200 rows
+    mart.orders: overwrite_partitions on version 7 would replace 1 partition, 1,200 rows
     >>> report.ok, report.to_dict()["schema"]["fits"]
     (True, True)
     """
@@ -192,17 +193,11 @@ class PlanReport(
         yield from (f"note: {note}" for note in self.notes)
 
     def _headline(self) -> str:
-        done = ", ".join(
-            f"{verb} {len(partitions):,}"
-            for verb, partitions in (
-                ("add", self.added),
-                ("replace", self.replaced),
-                ("append to", self.appended),
-                ("empty", self.emptied),
-            )
-            if partitions
-        )
-        what = f"{done} partition(s), {self.rows:,} rows" if done else "change nothing"
-        copied = f", {self.copied_files:,} files ({size(self.copied_bytes)}) copied" if self.copied_files else ""
+        named = {"add": self.added, "replace": self.replaced, "append to": self.appended, "empty": self.emptied}
+        parts = [f"{verb} {len(partitions):,}" for verb, partitions in named.items() if partitions]
+        last = "partition" if parts and parts[-1].endswith(" 1") else "partitions"
+        what = f"{', '.join(parts)} {last}, {counted(self.rows, 'row')}" if parts else "change nothing"
+        moved = f", {counted(self.copied_files, 'file')} ({size(self.copied_bytes)}) copied"
+        copied = moved if self.copied_files else ""
         fails = "" if self.ok else "would FAIL; it "
         return f": {self.mode} on version {self.base_version} {fails}would {what}{copied}"

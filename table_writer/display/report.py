@@ -93,8 +93,8 @@ class Report:
     """A report on one table, as text, HTML and plain values.
 
     A subclass declares ``rows``, the attribute whose items are the rows of its first table, and their ``columns``;
-    ``lines``, what stands below all tables: by template the attribute with whose items it is filled, one line each;
-    and ``derived``, the properties that plain values include.
+    ``lines``, what stands below all tables: by template the attribute whose items fill it, one line each (of a mapping
+    its keys and values); and ``derived``, the properties that plain values include.
     """
 
     ROWS: ClassVar[str]
@@ -146,7 +146,9 @@ class Report:
 
     def _lines(self) -> Iterable[str]:
         """Return what stands below all tables."""
-        return (form.format(one) for form, name in self.LINES.items() for one in getattr(self, name))
+        for form, name in self.LINES.items():
+            shown = getattr(self, name)
+            yield from (form.format(*one) for one in (shown.items() if isinstance(shown, Mapping) else zip(shown)))
 
 
 def _shortened(summary: Summary) -> Summary:

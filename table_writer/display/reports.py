@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from table_writer.display.render import Columns, Grid, size
 from table_writer.display.report import FAILURES, NOTES, Report, columns_of_partitions, size_of, tags_line, who
 from table_writer.display.write_result import check_grids, checks_in_short
-from table_writer.errors import InvalidInputError, printable
+from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.location import Location
 from table_writer.storage.object_store import ObjectInfo
@@ -207,7 +207,7 @@ class HistoryReport(Report, rows="versions", columns=HISTORY_COLUMNS):
         return plot_versions(self.table, self.versions, axes)
 
     def _headline(self) -> str:
-        return f": {len(self.versions)} version(s)"
+        return f": {counted(len(self.versions), 'version')}"
 
     def _lines(self) -> Iterator[str]:
         return (f"version {one.version}: {tags_line(one.tags)}" for one in self.versions if one.tags)
@@ -288,8 +288,9 @@ class RecoverReport(
             else ("resolved", "corrected", "given up as lost")
         )
         done = self.settled or self.put_right or self.finished_vacuums or self.unfinished_vacuums
-        counts = f"{len(self.settled)} version(s) {resolved}, {len(self.put_right)} partition(s) {corrected}"
-        more = f", {len(self.lost)} version(s) {lost}" if self.lost else ""
+        versions, partitions = counted(len(self.settled), "version"), counted(len(self.put_right), "partition")
+        counts = f"{versions} {resolved}, {partitions} {corrected}"
+        more = f", {counted(len(self.lost), 'version')} {lost}" if self.lost else ""
         return f": {counts if done else 'nothing is in doubt'}{more}"
 
     def _lines(self) -> Iterator[str]:
@@ -317,7 +318,7 @@ class RollbackReport(Report, rows="partitions", columns=PARTITIONS, lines=NOTES)
             return f": already as it was at version {self.to_version}, nothing to do"
         what = "would be put back" if self.dry_run else "put back"
         own = f" (as version {self.version})" if self.version else ""
-        return f": {len(self.partitions)} partition(s) {what} to version {self.to_version}{own}"
+        return f": {counted(len(self.partitions), 'partition')} {what} to version {self.to_version}{own}"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -374,10 +375,10 @@ class VacuumReport(
         freed, aborted, trimmed = (
             ("would free", "to abort", "to trim") if self.dry_run else ("freed", "aborted", "trimmed")
         )
-        objects = sum(len(path.keys) for path in self.deleted)
+        objects = counted(sum(len(path.keys) for path in self.deleted), "object")
         return (
-            f": {freed} {size(self.bytes_freed)} in {objects:,} objects of {len(self.deleted)} location(s);"
-            f" {len(self.aborted):,} upload(s) {aborted}, log entries {trimmed}: {len(self.trimmed_versions):,}"
+            f": {freed} {size(self.bytes_freed)} in {objects} of {counted(len(self.deleted), 'location')};"
+            f" {counted(len(self.aborted), 'upload')} {aborted}, log entries {trimmed}: {len(self.trimmed_versions):,}"
         )
 
 
@@ -412,13 +413,13 @@ class UploadsReport(Report, rows="uploads", columns=UPLOADS_COLUMNS, lines=FAILU
     dry_run: bool = True
 
     def _headline(self) -> str:
-        files = sum(len(path.keys) for path in self.deleted)
-        done = "" if self.dry_run else f"; {len(self.aborted):,} aborted, {files:,} file(s) of dead writes deleted"
-        return f": {len(self.uploads):,} pending upload(s){done}"
+        files = counted(sum(len(path.keys) for path in self.deleted), "file")
+        done = "" if self.dry_run else f"; {len(self.aborted):,} aborted, {files} of dead writes deleted"
+        return f": {counted(len(self.uploads), 'pending upload')}{done}"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RestoreReport(Report, rows="partitions", columns=PARTITIONS):
+class RestoreReport(Report, rows="partitions", columns=PARTITIONS, lines={"NOT ADDED {}: {}": "not_there", **NOTES}):
     """Partitions that were added to the metastore from the log, or would be."""
 
     version: int | None = None
@@ -430,11 +431,7 @@ class RestoreReport(Report, rows="partitions", columns=PARTITIONS):
 
     def _headline(self) -> str:
         verb = "would be added" if self.dry_run else "added"
-        return f": {len(self.partitions)} partition(s) {verb}, {self.present_count} there already"
-
-    def _lines(self) -> Iterator[str]:
-        yield from (f"NOT ADDED {name}: {reason}" for name, reason in self.not_there.items())
-        yield from (f"note: {note}" for note in self.notes)
+        return f": {counted(len(self.partitions), 'partition')} {verb}, {self.present_count} there already"
 
 
 DOCTOR_COLUMNS: Final[Columns] = {  # two columns of words stand left; a third would stand right
@@ -462,35 +459,16 @@ class DoctorReport(Report, rows="findings", columns=DOCTOR_COLUMNS, derived=("he
         return (f"{finding.check}: {finding.advice}" for finding in self.findings if finding.advice)
 
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from table_writer.display.reports import VersionSummary
-
-
 LIVE: Final = "published"
-
 TAKEN_BACK: Final = "rolled back"
-
-MARKERS: Final[Mapping[str, str]] = {LIVE: "o", TAKEN_BACK: "v", "abandoned": "X", "in doubt": "D"}
-
-FILLED: Final = frozenset({LIVE})
-
+MARKERS: Final = {LIVE: "o", TAKEN_BACK: "v", "abandoned": "X", "in doubt": "D"}
 SHOWN_CHARACTERS: Final = 60  # of a name
-
 EDGE: Final = timedelta(hours=1)  # on both sides of a single version, which is a point in time
-
 ROLLBACK: Final = re.compile(r"rollback to version (\d+)")
 
 
 def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | None) -> Axes:
-    """Draw the rows of each version at the time it was written, by what it did and how it ended.
-
-    Raises
-    ------
-    InvalidInputError
-        matplotlib is not installed.
-    """
+    """Draw the rows of each version at the time it was written, by what it did and how it ended."""
     try:
         import matplotlib.pyplot as plt  # noqa: PLC0415 - an extra
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415
@@ -507,7 +485,7 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
         times: list[Any] = [one.created_at for one in group]
         rows = [one.rows or 0 for one in group]
         colour = f"C{_actions(versions).index(what)}"  # of the style that is in use
-        face = colour if how in FILLED else "none"
+        face = colour if how == LIVE else "none"
         label = what if how == LIVE else f"{what}, {how}"
         axes.vlines(times, 0, rows, colors=colour, alpha=0.35, linewidth=point / 42)
         axes.scatter(

@@ -164,7 +164,7 @@ class StagedDetail(Report, rows="partitions", columns=STAGED_DETAIL_COLUMNS):
     def _headline(self) -> str:
         one = self.summary
         return (
-            f": {one.mode} {one.state}, {one.rows:,} rows in {one.files:,} files, {size(one.bytes)},"
+            f": {one.mode} {one.state}, {counted(one.rows, 'row')} in {counted(one.files, 'file')}, {size(one.bytes)},"
             f" {counted(one.partitions_count, 'partition')}"
         )
 

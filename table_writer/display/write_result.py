@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from table_writer.display.render import Columns, Grid, size
 from table_writer.display.report import Report, columns_of_partitions
+from table_writer.errors import counted
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import PartitionValues
 
@@ -139,10 +140,16 @@ class WriteResult(
             return f": published before as version {self.version}, nothing changed ({self.mode})"
         changed = ((self.appended, "appended"), (self.emptied, "emptied"))
         more = "".join(f", {len(partitions)} {action}" for partitions, action in changed if partitions)
-        copied = f", {self.copied_files:,} files with {size(self.copied_bytes)} copied" if self.copied_files else ""
+        moved = f", {counted(self.copied_files, 'file')} with {size(self.copied_bytes)} copied"
+        copied = moved if self.copied_files else ""
+        added, rows, files = (
+            counted(len(self.added), "partition"),
+            counted(self.rows, "row"),
+            counted(self.files, "file"),
+        )
         return (
-            f" version {self.version}: {len(self.added)} partition(s) added, {len(self.replaced)} replaced{more},"
-            f" {self.rows:,} rows in {self.files:,} files, {size(self.bytes)}{copied} ({self.mode})"
+            f" version {self.version}: {added} added, {len(self.replaced)} replaced{more}, {rows} in {files},"
+            f" {size(self.bytes)}{copied} ({self.mode})"
         )
 
     def _grids(self) -> tuple[Grid, ...]:
@@ -152,7 +159,7 @@ class WriteResult(
         requests, calls = sum(self.storage_requests.values()), sum(self.metastore_calls.values())
         steps = ", ".join(f"{step} {seconds:.2f} s" for step, seconds in self.seconds.items())
         yield f"write_id {self.write_id}"
-        yield f"{requests:,} storage requests, {calls:,} metastore calls; {steps}"
+        yield f"{counted(requests, 'storage request')}, {counted(calls, 'metastore call')}; {steps}"
         yield from (f"note: {note}" for note in self.notes)
 
     def _of(self, action: Action) -> tuple[PartitionResult, ...]:
@@ -184,7 +191,7 @@ def checks_in_short(results: Sequence[CheckResult]) -> str:
         return "-"
     failed = [result for result in results if not result.passed]
     if not failed:
-        return f"{len(results):,} check{'s' if len(results) > 1 else ''} passed"
+        return f"{counted(len(results), 'check')} passed"
     severities = ", ".join(sorted({result.severity for result in failed}))
     return f"{len(failed):,} of {len(results):,} failed ({severities})"
 

@@ -118,13 +118,6 @@ class OpenTable:
             )
         return seen
 
-    def published_with_key(self, key: str, *, in_order: bool = False) -> LogEntry | None:
-        """Return the published entry with an idempotency key, ``None`` for none and for no key."""
-        if not key:
-            return None
-        self.require_owner()
-        return self.log.find_key(key, in_order=in_order)
-
     def marks_success(self) -> bool:
         """Whether ``_SUCCESS`` is wanted."""
         wanted = self.session.hadoop.get("mapreduce.fileoutputcommitter.marksuccessfuljobs", "true")

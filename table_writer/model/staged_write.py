@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from table_writer.errors import ConflictError, InvalidInputError
+from table_writer.errors import ConflictError, InvalidInputError, counted
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.entry import MAX_NUMBER, WRITE_ID
@@ -74,7 +74,7 @@ class RecordedScope:
         unknown = sorted(set(existing) - self.known)
         if unknown:
             raise ConflictError(
-                f"{len(unknown)} partition(s) of {self.table} have appeared since write {self.write_id} was staged, for"
+                f"{self.table} has got {counted(len(unknown), 'partition')} since write {self.write_id} was staged, for"
                 f" example {unknown[0]}: whether where={self.where!r} selects them takes Spark to say. Nothing was"
                 f" published. Publish from Python: TableWriter(spark).staged_write(table, write_id).publish()",
                 table=self.table,

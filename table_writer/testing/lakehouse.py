@@ -24,7 +24,7 @@ from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 from table_writer.checked import checked
-from table_writer.testing.jars import committer_jars, find_java, s3a_jars, spark_home
+from table_writer.testing.jars import committer_jars, find_java, java_environment, s3a_jars, spark_home
 from table_writer.testing.metastore_server import MetastoreServer
 from table_writer.testing.processes import LOCALHOST, ChildProcess, LakehouseError, ScratchDirectory
 from table_writer.testing.s3_server import S3Server, S3ServerName
@@ -38,7 +38,6 @@ SPARK_LOG_NAME: Final = "spark.log"
 Storage = Literal["s3", "file"]
 START_TIMEOUT_SECONDS: Final = 120
 GATEWAY_NAME: Final = "gateway"  # file in which Spark's Java says how to reach it
-FOREIGN_VARIABLES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")  # of a cluster this host may belong to
 MAX_SOCKET_DIRECTORY_LENGTH: Final = 60  # Unix: 104 to 108 characters with the name, for which Spark takes 42
 PLAIN_COMMITTERS: Final = {  # as without the jar, with which Spark 4.1 and later write all tables by S3A's committers
     "spark.sql.sources.commitProtocolClass": (
@@ -245,8 +244,7 @@ def _launch_java(directory: Path, settings: Mapping[str, str], undo: ExitStack) 
     lines = [f"{name} {_escape_property(value)}\n" for name, value in settings.items()]
     (directory / "spark-defaults.conf").write_text("".join(lines))  # in a file, keys don't show up on a command line
     (directory / "log4j2.properties").write_text(LOG_SETTINGS)
-    environment = {name: value for name, value in os.environ.items() if name not in FOREIGN_VARIABLES}
-    environment |= {
+    environment = java_environment() | {
         "SPARK_CONF_DIR": str(directory),
         "SPARK_LOCAL_IP": LOCALHOST,
         "SPARK_CONNECT_MODE": "0",

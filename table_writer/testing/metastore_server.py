@@ -15,12 +15,11 @@ from thrift.Thrift import TException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
-from table_writer.testing.jars import find_java, spark_home
+from table_writer.testing.jars import find_java, java_environment, spark_home
 from table_writer.testing.processes import LOCALHOST, ServerProcess
 
 PROBE_TIMEOUT_SECONDS: Final = 10
 MAIN_CLASS: Final = "org.apache.hadoop.hive.metastore.HiveMetaStore"
-FOREIGN_VARIABLES: Final = ("CLASSPATH", "HADOOP_CONF_DIR", "HIVE_CONF_DIR")  # of a cluster this host may belong to
 LOG_SETTINGS: Final = """\
 status = error
 appender.out.type = Console
@@ -102,9 +101,9 @@ class MetastoreServer(ServerProcess):
         java = find_java()
         self._write_configuration(directory)
         class_path = os.pathsep.join([str(directory), str(spark_home() / "jars" / "*"), *self._jars])
-        command = [java, "-Xmx512m", "-XX:+UseSerialGC", f"-Djava.io.tmpdir={directory}"]
+        command = [java, "-Xmx512m", f"-Djava.io.tmpdir={directory}"]
         command += [f"-Dderby.system.home={directory}", "-cp", class_path, MAIN_CLASS, "-p", str(self.port)]
-        return command, {name: value for name, value in os.environ.items() if name not in FOREIGN_VARIABLES}
+        return command, java_environment()
 
     def _answers(self) -> bool:
         try:

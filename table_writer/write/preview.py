@@ -15,9 +15,9 @@ from table_writer.check.run import as_checks, require_valid
 from table_writer.config import WriteOptions
 from table_writer.display.plan_report import PlannedAction, PlannedPartition, PlanReport, SchemaVerdict
 from table_writer.display.render import size
-from table_writer.errors import SchemaMismatchError
+from table_writer.errors import SchemaMismatchError, counted
 from table_writer.log.files import existing_values, files_read_at, why_not_copied
-from table_writer.log.open_table import OpenTable
+from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, name_in, shown_name
 from table_writer.model.write import WriteMode, new_write_id
@@ -65,8 +65,10 @@ class Preview:
         state = opened.log.read_state()
         doubt = tuple(f"version {one} is in doubt: a write that meets it resolves it first" for one in state.in_doubt)
         empty = PlanReport(table=str(opened.table.name), mode=self._mode.value, base_version=state.newest, notes=doubt)
-        earlier = opened.published_with_key(self._options.idempotency_key)
-        if earlier is not None:
+        try:
+            opened.require_new_key(self._options.idempotency_key)
+        except RepeatedError as repeated:
+            earlier = repeated.entry
             note = f"idempotency_key={earlier.idempotency_key!r} was published as version {earlier.version}"
             return replace(empty, notes=(*doubt, f"{note}: the call would do nothing"))
         try:
@@ -200,7 +202,7 @@ class Preview:
         found = (
             (
                 self._mode is WriteMode.CREATE_PARTITIONS and bool(existing),
-                f"{len(existing)} partition(s) exist already: {', '.join(existing[:3])}",
+                f"{counted(len(existing), 'partition')} already there: {', '.join(existing[:3])}",
             ),
             (
                 limit is not None and copied > limit,
@@ -212,8 +214,8 @@ class Preview:
             (
                 bool(outside),
                 (
-                    f"the DataFrame has rows in {len(outside)} partition(s) that where={self._options.where!r} does not"
-                    f" select: {', '.join(outside[:3])}"
+                    f"the DataFrame has rows in {counted(len(outside), 'partition')} that"
+                    f" where={self._options.where!r} does not select: {', '.join(outside[:3])}"
                 ),
             ),
             (

@@ -10,7 +10,7 @@ from typing import Final
 
 from table_writer.display.render import size
 from table_writer.display.write_result import Action, PartitionResult, WriteResult
-from table_writer.errors import InvalidInputError, StorageError
+from table_writer.errors import InvalidInputError, StorageError, counted
 from table_writer.log.open_table import OpenTable
 from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.location import Location
@@ -153,10 +153,11 @@ def _small_files(staged: WrittenFiles) -> tuple[str, ...]:
     mean_bytes = sum(partition.bytes for partition in staged.partitions) / max(count, 1)
     if count < MANY_FILES or mean_bytes >= SMALL_FILE_BYTES or count < 2 * len(staged.partitions):
         return ()
+    partitions = counted(len(staged.partitions), "partition")
     return (
         (
-            f"{count:,} files of {size(mean_bytes)} on average in {len(staged.partitions):,} partition(s): readers like"
-            " fewer, larger ones. distribution='rebalance' or 'hash' writes them, for a shuffle of the rows."
+            f"{count:,} files of {size(mean_bytes)} on average in {partitions}: readers like fewer, larger ones."
+            " distribution='rebalance' or 'hash' writes them, for a shuffle of the rows."
         ),
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from table_writer.complete import Completer
 from table_writer.display.write_result import WriteResult
-from table_writer.errors import CheckFailedError, ConflictError, InvalidInputError, StorageError
+from table_writer.errors import CheckFailedError, ConflictError, InvalidInputError, StorageError, counted
 from table_writer.log.history import History, written_ids
 from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.log.registration import (
@@ -166,8 +166,8 @@ class StagedWrites:
         beside = found.keys() - {key for one in record.files.partitions for key in one.keys}
         if beside:
             raise StorageError(
-                f"{len(beside)} file(s) that are not of this write lie among its files, such as {min(beside)}: it would"
-                " not be published",
+                f"{counted(len(beside), 'file')} of another origin among its files, such as {min(beside)}: it would not"
+                " be published",
                 table=str(record.plan.table.name),
                 write_id=record.plan.write_id,
             )

@@ -59,7 +59,7 @@ def test_every_method_of_maintenance_is_a_command() -> None:
 def test_history_lists_the_newest_first(shell: Shell) -> None:
     ran = shell.run("history", TABLE)
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith(f"{TABLE}: 2 version(s)\n")
+    assert ran.out.startswith(f"{TABLE}: 2 versions\n")
     assert ran.out.index("  2        published") < ran.out.index("  1        published")
     facts = shell.run("history", TABLE, "--limit", "1", "--json").json
     assert [(one["version"], one["state"], one["rows"]) for one in facts["versions"]] == [(2, "published", 2)]

@@ -57,7 +57,7 @@ def test_partitions_are_sorted_into_what_would_become_of_them() -> None:
 
 def test_the_text_says_what_would_be_done_where_and_to_the_columns() -> None:
     lines = [" ".join(line.split()) for line in repr(REPORT).splitlines()]
-    changes = "add 1, replace 1, append to 1, empty 1 partition(s), 1,032 rows, 4 files (5.0 MiB) copied"
+    changes = "add 1, replace 1, append to 1, empty 1 partition, 1,032 rows, 4 files (5.0 MiB) copied"
     assert lines == [
         f"mart.orders: overwrite_table on version 7 would {changes}",
         "partition rows copied files copied new location",

@@ -10,7 +10,6 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from .java_settings import JAVA_FOR_SHORT_RUNS
 from .links import broken_links
 from .markdown_blocks import ROOT
 
@@ -27,8 +26,6 @@ SOON = {"01"}  # each starts a lakehouse of its own; the others run with the slo
 def test_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])))
     monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-    for name, value in JAVA_FOR_SHORT_RUNS.items():
-        monkeypatch.setenv(name, value)
     notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     resources = {"metadata": {"path": str(tmp_path)}}
     client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources)

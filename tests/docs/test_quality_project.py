@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from .java_settings import JAVA_FOR_SHORT_RUNS
 from .markdown_blocks import ROOT
 
 PROJECT = ROOT / "docs" / "how-to" / "quality-project"
@@ -32,7 +31,6 @@ def project(tmp_path: Path) -> Path:
 def run_pytest(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name not in OF_THESE_TESTS}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH", "")]))
-    environment |= JAVA_FOR_SHORT_RUNS
     command = [sys.executable, "-m", "pytest", *arguments]
     return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
 

@@ -162,7 +162,7 @@ def test_the_second_of_two_overlapping_writes_is_a_conflict(
 
 def test_result_reads_well(spark: SparkSession, writer: TableWriter, orders: str, rows: Rows) -> None:
     result = writer.overwrite_partitions(rows((1, "a", "d<1>")), orders)
-    assert "1 partition(s) added, 0 replaced, 1 rows in 1 files" in repr(result)
+    assert "1 partition added, 0 replaced, 1 row in 1 file" in repr(result)
     assert "dt=d&lt;1&gt;" in result._repr_html_()
     assert_df_equality(spark.table(orders), rows((1, "a", "d<1>")), ignore_nullable=True)
 

@@ -76,7 +76,7 @@ def test_an_unpartitioned_table_is_one_partition(
 
 
 PROBLEMS: dict[str, tuple[str, dict[str, Any], str]] = {
-    "exists": ("create_partitions", {}, "2 partition(s) exist already: dt=d2, dt=d3"),
+    "exists": ("create_partitions", {}, "2 partitions already there: dt=d2, dt=d3"),
     "too many bytes": ("append", {"max_copied_bytes": 10}, "above max_copied_bytes=10"),
     "outside": ("overwrite_partitions", {"where": "dt = 'd2'"}, "does not select: dt=d3"),
 }

@@ -361,7 +361,7 @@ def test_writes_are_refused_until_a_restore_has_brought_all_partitions_back() ->
     world = partitioned()
     made_again(world, TABLE)
     (note,) = world.keeper.restore(str(TABLE), partitions=["dt=d1"]).notes
-    assert "1 partition(s) of the log are still missing, and writes are refused until they are back: dt=d2" in note
+    assert "1 partition of the log still missing, and writes are refused until all are back: dt=d2" in note
     with pytest.raises(InvalidInputError, match="restore"):
         world.write({"d2": frozenset({21})}, plan=world.plan(WriteMode.APPEND))
     assert world.keeper.restore(str(TABLE)).notes == ()
