@@ -9,9 +9,9 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql import types as T  # noqa: N812 - as Spark documents it
-from pyspark.sql.types import ArrayType, DataType, StructType
 
 from table_writer.errors import InvalidInputError
+from table_writer.plan.types import all_types
 from table_writer.spark.sql import quoted
 
 SORT_ITEM: Final = re.compile(
@@ -101,7 +101,7 @@ class _Names:
         if name not in self._fields:
             known = ", ".join(field.name for field in self._fields.values())
             raise InvalidInputError(f"sort_by names {item!r}, which is no column of the table; it has {known}")
-        if not _has_order(self._fields[name].dataType):
+        if any(one.typeName() in UNORDERED for one in all_types(self._fields[name].dataType)):
             raise InvalidInputError(
                 f"sort_by names {item!r}, but values of type {self._fields[name].dataType.simpleString()} have no order"
             )
@@ -113,14 +113,6 @@ class _Names:
     def _plain(self, name: str) -> str:
         stripped = name.strip().lower()
         return stripped[1:-1].replace("``", "`") if re.fullmatch("`.+`", stripped) else stripped
-
-
-def _has_order(kind: DataType) -> bool:
-    if isinstance(kind, StructType):
-        return all(_has_order(field.dataType) for field in kind)
-    if isinstance(kind, ArrayType):
-        return _has_order(kind.elementType)
-    return kind.typeName() not in UNORDERED
 
 
 def fixed_row_bytes(schema: T.StructType) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 from table_writer.errors import InvalidInputError, MetastoreError, SchemaMismatchError
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.table import Table
-from table_writer.plan.types import exact_type, stored_field, unstorable
+from table_writer.plan.types import all_types, exact_type, stored_field, unstorable
 from table_writer.spark.sql import SPARK_ERRORS, garbled, literal, quoted, spark_reason
 
 LONGEST_NAME: Final = 767  # Hive's metastore: COLUMNS_V2.COLUMN_NAME
@@ -39,10 +39,12 @@ def addition_problems(field: StructField, table_schema: StructType) -> tuple[str
     keeps = FIELD_HIVE_KEEPS if kind == field.dataType else FIELD_BESIDE_LIMITS
     problems += [
         f"new column {name} has a field {part.name[:80]!r} inside, a name that Hive cannot keep; rename it"
-        for part in _fields(kind)
+        for one in all_types(kind)
+        if isinstance(one, StructType)
+        for part in one
         if not keeps.fullmatch(part.name)
     ]
-    if any(isinstance(leaf, StringType) and leaf.simpleString() != "string" for leaf in _leaves(field.dataType)):
+    if any(isinstance(one, StringType) and one.simpleString() != "string" for one in all_types(field.dataType)):
         problems.append(f"new column {name} has a collation, which Hive does not know; cast it to string")
     if _is_local(field.dataType) and not _is_local(table_schema):
         problems.append(
@@ -174,28 +176,5 @@ def _nullable(kind: DataType) -> DataType:
     return kind
 
 
-def _fields(kind: DataType) -> Iterator[StructField]:
-    if isinstance(kind, StructType):
-        yield from kind
-    for inner in _inside(kind):
-        yield from _fields(inner)
-
-
-def _leaves(kind: DataType) -> Iterator[DataType]:
-    inside = _inside(kind)
-    if not inside:
-        yield kind
-    for inner in inside:
-        yield from _leaves(inner)
-
-
-def _inside(kind: DataType) -> tuple[DataType, ...]:
-    if isinstance(kind, StructType):
-        return tuple(field.dataType for field in kind)
-    if isinstance(kind, ArrayType):
-        return (kind.elementType,)
-    return (kind.keyType, kind.valueType) if isinstance(kind, MapType) else ()
-
-
 def _is_local(kind: DataType) -> bool:
-    return any(isinstance(leaf, TimestampNTZType) for leaf in _leaves(kind))
+    return any(isinstance(one, TimestampNTZType) for one in all_types(kind))

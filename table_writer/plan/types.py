@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -52,6 +52,19 @@ class Match:
     rules: tuple[Rule, ...] = ()
     problems: tuple[str, ...] = ()
     filled: tuple[str, ...] = ()
+
+
+def all_types(kind: T.DataType) -> Iterator[T.DataType]:
+    """Yield a type and every type inside it."""
+    yield kind
+    if isinstance(kind, T.StructType):
+        inside = [field.dataType for field in kind]
+    elif isinstance(kind, T.ArrayType):
+        inside = [kind.elementType]
+    else:
+        inside = [kind.keyType, kind.valueType] if isinstance(kind, T.MapType) else []
+    for inner in inside:
+        yield from all_types(inner)
 
 
 def unstorable(kind: T.DataType, path: str) -> tuple[str, ...]:

@@ -42,10 +42,9 @@ class RecoveredEntry:
     """An entry that was done again, or was found done."""
 
     version: int
-    recovered_as: int  # the version of the recover entry; its own if it was found done
     outcome: Outcome
-    partitions: tuple[PartitionValues, ...]  # that this recovery has switched
-    superseded: tuple[PartitionValues, ...]  # moved by another tool meanwhile: left alone
+    partitions: tuple[PartitionValues, ...] = ()  # that this recovery has switched
+    superseded: tuple[PartitionValues, ...] = ()  # moved by another tool meanwhile: left alone
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,13 +104,7 @@ class Recovery:
             entry.version, outcome, write_id=recorded_by or entry.write_id, superseded=superseded, of=entry.write_id
         )
         logger.warning("version=%d had lost its outcome; newer entries show: %s", entry.version, outcome.value)
-        return RecoveredEntry(
-            version=entry.version,
-            recovered_as=entry.version,
-            outcome=outcome,
-            partitions=(),
-            superseded=tuple(sorted(superseded)),
-        )
+        return RecoveredEntry(version=entry.version, outcome=outcome, superseded=tuple(sorted(superseded)))
 
     def _has_taken_effect(self, entry: LogEntry, table: Table) -> bool:
         """Whether readers look at the files of a write in every partition: then its claimant has nothing left to send.
@@ -138,9 +131,7 @@ class Recovery:
         """Record the outcome in its claimant's place."""
         outcome = self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
         logger.warning("version=%d was in doubt, and readers see it: %s", entry.version, outcome.value)
-        return RecoveredEntry(
-            version=entry.version, recovered_as=entry.version, outcome=outcome, partitions=(), superseded=()
-        )
+        return RecoveredEntry(version=entry.version, outcome=outcome)
 
     def recover(
         self, record: SlotRecord, table: Table, *, newest: int, behind: Sequence[EntryPartition] = ()
@@ -223,13 +214,7 @@ class Recovery:
                 entry.version, outcome, write_id=claimed.write_id, superseded=superseded, of=entry.write_id
             )
         logger.warning("version=%d recovered as version=%d: %s", original.version, claimed.version, outcome.value)
-        return RecoveredEntry(
-            version=original.version,
-            recovered_as=claimed.version,
-            outcome=outcome,
-            partitions=switched,
-            superseded=superseded,
-        )
+        return RecoveredEntry(version=original.version, outcome=outcome, partitions=switched, superseded=superseded)
 
     def resolve_all(self, table: Table) -> RecoveryResult:
         """Resolve what is in doubt, and correct what the metastore has applied late, until nothing is left."""

@@ -136,7 +136,7 @@ def test_a_switch_of_a_dead_writer_that_readers_see_is_confirmed_without_a_wait(
         world.write(rows)
     recovery, waits = resolving(world)
     done = recovery.resolve(2, world.table, newest=2)
-    assert done == RecoveredEntry(version=2, recovered_as=2, outcome=Outcome.PUBLISHED, partitions=(), superseded=())
+    assert done == RecoveredEntry(version=2, outcome=Outcome.PUBLISHED)
     assert waits == []
     history = world.history()
     assert [(record.entry.version, record.outcome) for record in history.records] == [
