@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from typing import Any
 
 from table_writer.checked import LONGEST_AGE
 from table_writer.config import SessionSettings, TableWriterConfig
@@ -15,7 +16,7 @@ from table_writer.log.owner import Owner, require_in_place, require_owner
 from table_writer.log.registration import Registration, writer_identity
 from table_writer.log.table_log import LogState, TableLog
 from table_writer.metastore.protocol import Metastore
-from table_writer.model.entry import LogEntry
+from table_writer.model.entry import LogEntry, Operation
 from table_writer.model.table import (
     HOURS_PROPERTIES,
     RETENTION_PROPERTY,
@@ -26,7 +27,7 @@ from table_writer.model.table import (
     shown_name,
     unknown_properties,
 )
-from table_writer.model.write import TableLayout, WritePlan
+from table_writer.model.write import TableLayout, WritePlan, new_write_id
 from table_writer.storage import ObjectStore, StoreSettings
 
 
@@ -72,6 +73,22 @@ class OpenTable:
     def log(self) -> TableLog:
         """The table's log."""
         return TableLog(self.store, self.layout, memory_bytes=self.config.log_memory_bytes)
+
+    def next_entry(self, newest: int, operation: Operation, mode: str, **fields: Any) -> LogEntry:
+        """Return the entry that this process would claim after the newest one; ``fields`` are the entry's own."""
+        entry = LogEntry(
+            table=str(self.table.name),
+            version=newest + 1,
+            write_id=new_write_id(),
+            operation=operation,
+            mode=mode,
+            created_at=datetime.now(UTC),
+            base_version=newest,
+            publish_timeout_seconds=self.config.publish_timeout_seconds,
+            partitions=(),
+            writer=self.identity,
+        )
+        return replace(entry, **fields)
 
     def registration(self, plan: WritePlan) -> Registration:
         """Return the sign of life of a write."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 
 from table_writer.errors import InvalidInputError, counted
@@ -13,7 +12,7 @@ from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable
 from table_writer.log.owner import Owner, adopt_root, home_of, is_moved, places_of, require_in_place
 from table_writer.log.rules import Deadline
-from table_writer.model.entry import EntryPartition, LogEntry, Operation
+from table_writer.model.entry import EntryPartition, Operation
 from table_writer.model.location import Location
 from table_writer.model.table import (
     ROOT_PARAMETER,
@@ -24,7 +23,7 @@ from table_writer.model.table import (
     TableName,
     shown_name,
 )
-from table_writer.model.write import TableLayout, new_write_id
+from table_writer.model.write import TableLayout
 from table_writer.publish.entry import NotThereError, check_each, files_there, there_under_other_names
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, locations
@@ -83,7 +82,7 @@ class Restore:
                 return found
             before = locations(lost)
             partitions = tuple(replace(one, old_location=before.get(one.values)) for one in partitions)
-            entry = self._entry(history, table, partitions)
+            entry = self._opened.next_entry(history.newest, Operation.RESTORE, "restore", partitions=partitions)
             deadline = Deadline(self._opened.config.publish_timeout_seconds)
             if self._claimed.claim(entry):
                 notes = self._claimed.carry_out(table, entry, lost, deadline)
@@ -100,20 +99,6 @@ class Restore:
             refuse_new_files(self._opened.store, history, self._opened.layout.root)
         found = files_there(self._opened.store, history, values, Location.parse(location))
         return replace(found, old_location=None, new_location=location)
-
-    def _entry(self, history: History, table: Table, partitions: tuple[EntryPartition, ...]) -> LogEntry:
-        return LogEntry(
-            table=str(table.name),
-            version=history.newest + 1,
-            write_id=new_write_id(),
-            operation=Operation.RESTORE,
-            mode="restore",
-            created_at=datetime.now(UTC),
-            base_version=history.newest,
-            publish_timeout_seconds=self._opened.config.publish_timeout_seconds,
-            partitions=partitions,
-            writer=dict(self._opened.identity),
-        )
 
 
 def refuse_new_files(store: ObjectStore, history: History, place: Location) -> None:

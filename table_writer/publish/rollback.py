@@ -14,7 +14,6 @@ from table_writer.log.rules import Deadline
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
-from table_writer.model.write import new_write_id
 from table_writer.publish.entry import (
     NotThereError,
     check_each,
@@ -143,19 +142,14 @@ class Rollback:
             created_at + self._opened.retention,
             partitioned=bool(table.partition_columns),
         )
-        return LogEntry(
-            table=str(table.name),
-            version=history.newest + 1,
-            write_id=new_write_id(),
-            operation=Operation.ROLLBACK,
-            mode=f"rollback to version {version}",
+        return self._opened.next_entry(
+            history.newest,
+            Operation.ROLLBACK,
+            f"rollback to version {version}",
             rollback_to=version,
             created_at=created_at,
-            base_version=history.newest,
-            publish_timeout_seconds=self._opened.config.publish_timeout_seconds,
             partitions=partitions,
             replaced=replaced.locations,
-            writer=dict(self._opened.identity),
         )
 
 

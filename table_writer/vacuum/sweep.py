@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from table_writer.errors import ConflictError, MetastoreError, TableWriterError
 from table_writer.log.files import abort_uploads, batches, delete_keys, files_at
@@ -19,7 +18,6 @@ from table_writer.model.entry import DISCARD, DeletedLocation, LogEntry, Operati
 from table_writer.model.location import Location
 from table_writer.model.process import boot_seconds
 from table_writer.model.table import Partition, PartitionValues, Table
-from table_writer.model.write import new_write_id
 from table_writer.storage.object_store import ObjectInfo, UploadInfo
 from table_writer.vacuum.dead_writes import DeadWrite, look_for_traces
 from table_writer.vacuum.due import Ages, Due, InUse, Kept, Others, due, in_use, is_used, may_go
@@ -46,7 +44,7 @@ class FoundLocation:
 class Vacuumed:
     """What a vacuum deleted, or would delete."""
 
-    version: int | None  # of the vacuum's own entry; None: a dry run, or nothing that needs one
+    version: int | None = None  # of the vacuum's own entry; None: a dry run, or nothing that needs one
     locations: tuple[FoundLocation, ...] = ()
     dead_writes: tuple[DeadWrite, ...] = ()
     leftover_uploads: tuple[UploadInfo, ...] = ()
@@ -78,7 +76,6 @@ class Vacuum:
             used = in_use(history, partitions.values())
             chosen = self._spare_others(table, due(history, used, ages, traces.staged_ids))
             plan = Vacuumed(
-                version=None,
                 locations=tuple(map(FoundLocation, chosen.locations)),
                 dead_writes=traces.dead_writes(self._store, history, used, ages.dead_write_seconds),
                 leftover_uploads=traces.leftover_uploads(history),
@@ -96,7 +93,7 @@ class Vacuum:
             entry = self._unfinished(history, plan)
             if entry is not None:
                 return self._tidied(self._carry_out(table, history, entry, plan, deadline))
-            entry = self._entry(table, history, plan)
+            entry = self._entry(history, deletes=self._deletes(plan))
             if self._log.claim(entry):
                 return self._tidied(self._carry_out(table, history, entry, plan, deadline))
 
@@ -141,7 +138,7 @@ class Vacuum:
                 return plan
             deadline = Deadline(CLAIM_SECONDS, self._clock)
             deletes = self._deletes(plan) or (DeletedLocation(location=str(data), replaced_by=None, kept=True),)
-            entry = replace(self._entry(table, history, plan), mode=DISCARD, deletes=deletes)
+            entry = replace(self._entry(history, deletes=deletes), mode=DISCARD)
             if self._log.claim(entry):
                 return self._carry_out(table, history, entry, plan, deadline)
 
@@ -149,10 +146,10 @@ class Vacuum:
         """Return what goes with a write: all of it; nothing yet, if it had claimed an entry which was abandoned."""
         data = self._layout.data(write_id)
         if write_id in history.claimed_ids:
-            return Vacuumed(version=None, kept=(Kept(data, "a version of the log had claimed it, and was given up"),))
+            return Vacuumed(kept=(Kept(data, "a version of the log had claimed it, and was given up"),))
         objects, uploads = tuple(self._store.list(data.key)), tuple(self._store.list_uploads(data.key))
         dead = DeadWrite(write_id=write_id, reason="discarded", objects=objects, uploads=uploads)
-        return Vacuumed(version=None, dead_writes=(dead,))
+        return Vacuumed(dead_writes=(dead,))
 
     def finish(self, table: Table) -> tuple[int, ...]:
         """Carry out the vacuums whose own process died; returns their versions."""
@@ -225,19 +222,9 @@ class Vacuum:
         )
         return (*replaced, *dead)
 
-    def _entry(self, table: Table, history: History, plan: Vacuumed) -> LogEntry:
-        return LogEntry(
-            table=str(table.name),
-            version=history.newest + 1,
-            write_id=new_write_id(),
-            operation=Operation.VACUUM,
-            mode="vacuum",
-            created_at=datetime.now(UTC),
-            base_version=history.newest,
-            publish_timeout_seconds=CLAIM_SECONDS,
-            partitions=(),
-            deletes=self._deletes(plan),
-            writer=self._opened.identity,
+    def _entry(self, history: History, **fields: Any) -> LogEntry:
+        return self._opened.next_entry(
+            history.newest, Operation.VACUUM, "vacuum", publish_timeout_seconds=CLAIM_SECONDS, **fields
         )
 
     def _carry_out(
