@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,7 +18,7 @@ from table_writer.log.stored import small_json
 from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, READ_THREADS, LogState
 from table_writer.model.location import Location
 from table_writer.model.table import RETENTION_PROPERTY, PartitionValues
-from table_writer.storage.object_store import ObjectInfo
+from table_writer.storage.object_store import ObjectInfo, many
 from table_writer.vacuum.dead_writes import look_for_traces
 from table_writer.vacuum.due import SAFE_AGE, Ages, due, in_use
 
@@ -267,8 +266,7 @@ def files(subject: Subject) -> Iterable[Finding]:
     history = subject.history()
     ours = [values for values in _placed(subject)[Placement.IN_PLACE] if _is_ours(history, values)]
     newest = sorted(ours, key=lambda values: history.current[values].version, reverse=True)[:LISTED_PARTITIONS]
-    with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="doctor-list") as pool:
-        listed = list(pool.map(lambda values: _compared(subject, history, values), newest))
+    listed = many(lambda values: _compared(subject, history, values), newest, LIST_THREADS)
     findings = [*_mixed(subject, listed), *_lost(subject, listed)]
     if len(newest) < len(ours):
         findings.append(note(f"only the {len(newest):,} newest of {len(ours):,} partitions were listed"))
@@ -374,8 +372,7 @@ def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
         except InvalidInputError as unreadable:
             return unreadable
 
-    with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="doctor") as pool:
-        answers = list(pool.map(read, sorted(state.versions)))
+    answers = many(read, sorted(state.versions), READ_THREADS)
     for unreadable in (one for one in answers if isinstance(one, InvalidInputError)):
         yield error(unreadable.message, "bring it back from an older version; or do what the message says")
     history = History(subject.opened.layout, [one for one in answers if isinstance(one, SlotRecord)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, TypeVar
@@ -14,7 +13,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.write import TableLayout
 from table_writer.storage import visible_files
-from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo, ObjectStore, UploadInfo
+from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo, ObjectStore, UploadInfo, many
 
 WRITE_ID_IN_NAME: Final = re.compile("[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")
 DELETE_THREADS: Final = 4
@@ -123,11 +122,10 @@ def _remove(remove: Callable[[Item], int], items: Iterable[Item], *, threads: in
         except StorageError as error:
             return error
 
-    with ThreadPoolExecutor(threads, thread_name_prefix="remove") as pool:
-        for batch in batches(items, at_once):
-            for answer in pool.map(tried, batch):
-                if isinstance(answer, StorageError):
-                    removed.failures.append(str(answer))
-                else:
-                    removed.count += answer
+    for batch in batches(items, at_once):
+        for answer in many(tried, batch, threads):
+            if isinstance(answer, StorageError):
+                removed.failures.append(str(answer))
+            else:
+                removed.count += answer
     return removed

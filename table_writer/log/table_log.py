@@ -6,7 +6,6 @@ import json
 import logging
 import re
 from collections.abc import Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -26,7 +25,7 @@ from table_writer.log.stored import (
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
-from table_writer.storage.object_store import ObjectStore
+from table_writer.storage.object_store import ObjectStore, many
 
 logger = logging.getLogger(__name__)
 
@@ -233,9 +232,8 @@ class TableLog:
         """
         allowance = Allowance(self._memory_bytes)
         state = state or self.read_state(listed_after=0)
-        with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="log") as pool:
-            records = pool.map(lambda version: self.find(version, allowance), sorted(state.versions))
-            found = [record for record in records if record is not None]
+        records = many(lambda version: self.find(version, allowance), sorted(state.versions), READ_THREADS)
+        found = [record for record in records if record is not None]
         return History(self._layout, found, state.unverified, lost=state.lost | state.given_up)
 
     def find_key(self, key: str, state: LogState | None = None, *, in_order: bool = False) -> LogEntry | None:
@@ -253,9 +251,8 @@ class TableLog:
         allowance, at_once = Allowance(self._memory_bytes), 1
         while waiting:
             waiting, versions = waiting[:-at_once], waiting[-at_once:]
-            with ThreadPoolExecutor(READ_THREADS, thread_name_prefix="log") as pool:
-                read = pool.map(lambda version: self.find(version, allowance), versions)
-                records = [record for record in read if record is not None]
+            read = many(lambda version: self.find(version, allowance), versions, READ_THREADS)
+            records = [record for record in read if record is not None]
             found = records + found
             entry = published_with_key(found, key)
             passed = in_order and any(comes_before(one.entry.idempotency_key, key) for one in records)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,7 +15,7 @@ from table_writer.model.table import Partition, PartitionValues, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles
 from table_writer.publish.switch import PartitionsNow
 from table_writer.storage import SourceChangedError, visible_files
-from table_writer.storage.object_store import ObjectInfo, ObjectStore
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 
 logger = logging.getLogger(__name__)
 LIST_THREADS: Final = 16
@@ -205,8 +204,7 @@ class CarryOver:
 
     def _listed(self, now: PartitionsNow) -> dict[PartitionValues, dict[str, ObjectInfo]]:
         """List what readers of each partition see, by the names of files below its location."""
-        with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="list") as pool:
-            listed = dict(zip(now, pool.map(self._files_of, now.values()), strict=True))
+        listed = dict(zip(now, many(self._files_of, now.values(), LIST_THREADS), strict=True))
         limit, size = self.plan.max_copied_bytes, sum(_bytes(files.values()) for files in listed.values())
         if limit is not None and size > limit:
             raise InvalidInputError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, TypeVar
@@ -21,7 +20,7 @@ from table_writer.model.table import PartitionValues, Table, name_in, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles, WrittenPartition
 from table_writer.publish.append import Carried
 from table_writer.publish.switch import PartitionsNow
-from table_writer.storage.object_store import ObjectInfo, ObjectStore
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 
 LIST_THREADS: Final = 16
 WHOLE_ETAG: Final = re.compile(r"[0-9a-f]{32}")
@@ -212,8 +211,7 @@ def check_each(
         except NotThereError as reason:
             return reason
 
-    with ThreadPoolExecutor(LIST_THREADS, thread_name_prefix="check") as pool:
-        answers = dict(zip(wanted, pool.map(checked, wanted), strict=True))
+    answers = dict(zip(wanted, many(checked, wanted, LIST_THREADS), strict=True))
     there = tuple(answer for answer in answers.values() if isinstance(answer, EntryPartition))
     return there, {values: str(answer) for values, answer in answers.items() if isinstance(answer, NotThereError)}
 

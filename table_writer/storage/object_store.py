@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol, TypeVar
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
@@ -17,6 +18,9 @@ MAX_GET_BYTES: Final = 256 * 2**20  # nothing that is read in one piece is longe
 PAGE_KEYS: Final = 1_000  # S3: keys in one page of a listing, and in one batch delete
 UNFINISHED: Final = "._COPYING_"  # what `hdfs dfs -put` has not finished yet
 PAST_OWN_KEYS: Final = "~"  # the last printable character of ASCII: all that this library writes sorts before it
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,6 +131,18 @@ class ObjectStore(Protocol):
 
     def list_uploads(self, prefix: str) -> Iterator[UploadInfo]:
         """Iterate over pending uploads below the prefix; without a ``/`` at its end it could match other writers'."""
+
+
+def many(do: Callable[[Item], Answer], items: Iterable[Item], threads: int) -> list[Answer]:
+    """Do something with each item, several at once, and return the answers in their order.
+
+    The first error is raised once what has begun has ended. A single item needs no thread.
+    """
+    todo = list(items)
+    if len(todo) < 2:
+        return [do(item) for item in todo]
+    with ThreadPoolExecutor(min(threads, len(todo)), thread_name_prefix="table_writer") as pool:
+        return list(pool.map(do, todo))
 
 
 def require_gettable(where: str, size_bytes: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -18,7 +17,7 @@ from table_writer.model.entry import ReplacedObject
 from table_writer.model.location import Location, Place, PlaceSet
 from table_writer.model.table import Partition, Table, TableName
 from table_writer.model.write import TableLayout
-from table_writer.storage.object_store import ObjectStore
+from table_writer.storage.object_store import ObjectStore, many
 
 SAFE_AGE: Final = timedelta(hours=24)  # calls in flight and running queries must find their files
 THREADS: Final = 16
@@ -190,9 +189,8 @@ class Others:
         """Say why locations of other tools stay: one request for each directory that holds a listed file."""
         foreign = [left for left in locations if left.objects]
         directories = {one for left in foreign for found in left.objects for one in self._above(found.key)}
-        with ThreadPoolExecutor(THREADS, thread_name_prefix="vacuum-look") as pool:
-            answers = zip(directories, pool.map(partial(self._why_root, store), directories), strict=True)
-            roots = {directory: why for directory, why in answers if why}
+        answers = zip(directories, many(partial(self._why_root, store), directories, THREADS), strict=True)
+        roots = {directory: why for directory, why in answers if why}
         found = ((left.location.place, self._reason(left, roots)) for left in foreign)
         return {place: reason for place, reason in found if reason}
 

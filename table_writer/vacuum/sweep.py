@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from table_writer.model.entry import DISCARD, DeletedLocation, LogEntry, Operati
 from table_writer.model.location import Location
 from table_writer.model.process import boot_seconds
 from table_writer.model.table import Partition, PartitionValues, Table
-from table_writer.storage.object_store import ObjectInfo, UploadInfo
+from table_writer.storage.object_store import ObjectInfo, UploadInfo, many
 from table_writer.vacuum.dead_writes import DeadWrite, look_for_traces
 from table_writer.vacuum.due import Ages, Due, InUse, Kept, Others, due, in_use, is_used, may_go
 
@@ -208,8 +207,7 @@ class Vacuum:
             )
             return FoundLocation(left, tuple(unchanged))
 
-        with ThreadPoolExecutor(THREADS, thread_name_prefix="vacuum-list") as pool:
-            return tuple(pool.map(look, locations))
+        return tuple(many(look, locations, THREADS))
 
     def _deletes(self, plan: Vacuumed) -> tuple[DeletedLocation, ...]:
         replaced = (

@@ -80,13 +80,12 @@ class Operations:
     def _once(self, random: Random, mode: WriteMode) -> str:
         key = random.choice(("query/1", "query/2", "other"))
         plan = self._plan(self._rows(self._values(random)), mode, key=key)
-        known = self._on.world.services().published_with_key(key)
-        if known is None:
-            try:
-                self._on.world.write(self._on.oracle.writes[plan.write_id].rows, plan=plan)
-            except RepeatedError as repeated:
-                known = repeated.entry
-        write_id = known.write_id if known else plan.write_id
+        write_id = plan.write_id
+        try:
+            self._on.world.services().require_new_key(key)
+            self._on.world.write(self._on.oracle.writes[plan.write_id].rows, plan=plan)
+        except RepeatedError as repeated:
+            write_id = repeated.entry.write_id
         self._on.oracle.acknowledged(write_id)
         return f"published by {write_id[-3:]}"
 

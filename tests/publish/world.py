@@ -194,9 +194,9 @@ class TableWorld:
     def write_once(self, rows: Rows, mode: WriteMode, key: str) -> None:
         """Write with an idempotency key."""
         plan = self.plan(mode, key=key)
-        if self.services().published_with_key(key) is None:
-            with suppress(RepeatedError):
-                self.write(rows, plan=plan)
+        with suppress(RepeatedError):
+            self.services().require_new_key(key)
+            self.write(rows, plan=plan)
 
     def _upload(self, plan: WritePlan, rows: Rows) -> CommitMessage:
         uploads = []

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import http.server
 import socketserver
 import threading
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +24,14 @@ from table_writer.testing.s3_server import S3Server
 BUCKET = "storage-tests"
 
 
+@pytest.hookimpl(tryfirst=True)  # before options such as -m choose by marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave moto to the slow run: it takes as long as all other stores together."""
+    for item in items:
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and "moto" in item.callspec.params.values():
+            item.add_marker("slow")
+
+
 @dataclass
 class Place:
     """A store and a directory in it that no other test uses."""
@@ -30,6 +39,17 @@ class Place:
     store: ObjectStore
     directory: str  # ends in "/"
     kind: str
+    requests_before: Counter[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.requests_before = Counter(self.store.request_counts())
+
+    def requests(self) -> dict[str, int]:
+        """Return the requests since the test has the store; a client of S3 takes 0.1 s to make, so tests share it."""
+        return dict(Counter(self.store.request_counts()) - self.requests_before)
+
+
+open_shared = functools.cache(open_store)
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +75,7 @@ def open_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., 
         server: S3Server = request.getfixturevalue(kind)
         location = Location.parse(f"s3a://{BUCKET}/")
         settings = settings_for(location, server.hadoop_settings(), S3Overrides(max_attempts=2, checksums=checksums))
-        return Place(open_store(replace(settings, **s3_settings)), name, kind)
+        return Place(open_shared(replace(settings, **s3_settings)), name, kind)
 
     return opened
 
