@@ -19,9 +19,8 @@ DEFAULT_TIMEOUT_SECONDS: Final = 60.0
 MAX_PARTITION_BATCH: Final = 30_000  # below the i16 of Thrift's older list calls; servers often cap lower
 
 SECONDS_PER_UNIT: Final[Mapping[str, float]] = {
-    **dict.fromkeys(
-        ("", "s", "sec", "secs", "second", "seconds"), 1
-    ),  # HiveConf: this setting's bare number is seconds
+    "": 1,  # HiveConf: this setting's bare number is seconds
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1),
     **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60),
     **dict.fromkeys(("h", "hour", "hours"), 3_600),
     **dict.fromkeys(("d", "day", "days"), 86_400),
@@ -30,42 +29,15 @@ SECONDS_PER_UNIT: Final[Mapping[str, float]] = {
     **dict.fromkeys(("ns", "nsec", "nsecs", "nanosecond", "nanoseconds"), 1e-9),
 }
 
-UNSUPPORTED: Final = (  # setting, pattern of the values refused, what it means and what to do
-    (
-        "hive.metastore.client.factory.class",
-        ".*glue.*",
-        "AWS Glue is not a Thrift metastore: its partitions cannot be switched in one call; use a Hive metastore",
-    ),
-    (
-        "hive.imetastoreclient.factory.class",
-        ".*glue.*",
-        "AWS Glue is not a Thrift metastore: its partitions cannot be switched in one call; use a Hive metastore",
-    ),
-    (
-        "hive.metastore.client.thrift.transport.mode",
-        "http",
-        "Thrift over HTTP is not supported; point hive.metastore.uris at the metastore's binary port",
-    ),
-    (
-        "hive.metastore.sasl.enabled",
-        "true",
-        "Kerberos (SASL) is not supported; point hive.metastore.uris at an instance on the same database without it",
-    ),
-    (
-        "hive.metastore.client.auth.mode",
-        "plain",
-        "password authentication (SASL PLAIN) is not supported; point hive.metastore.uris at a metastore without it",
-    ),
-    (
-        "hive.metastore.thrift.compact.protocol.enabled",
-        "true",
-        "the compact protocol is not supported; point hive.metastore.uris at a metastore that speaks the binary one",
-    ),
-    (
-        "hive.metastore.service.discovery.mode",
-        "zookeeper",
-        "discovery through ZooKeeper is not supported; list the metastores in hive.metastore.uris",
-    ),
+GLUE: Final = "AWS Glue, whose partitions cannot be switched in one Thrift call,"
+UNSUPPORTED: Final = (  # setting, pattern of the values refused, what that asks for, what to do instead
+    ("hive.metastore.client.factory.class", ".*glue.*", GLUE, "use a Hive metastore"),
+    ("hive.imetastoreclient.factory.class", ".*glue.*", GLUE, "use a Hive metastore"),
+    ("hive.metastore.client.thrift.transport.mode", "http", "Thrift over HTTP", "use the metastore's binary port"),
+    ("hive.metastore.sasl.enabled", "true", "Kerberos (SASL)", "use an instance on the same database without it"),
+    ("hive.metastore.client.auth.mode", "plain", "password authentication (SASL PLAIN)", "use a metastore without it"),
+    ("hive.metastore.thrift.compact.protocol.enabled", "true", "the compact protocol", "use a binary one"),
+    ("hive.metastore.service.discovery.mode", "zookeeper", "discovery through ZooKeeper", "list the metastores"),
 )
 
 
@@ -150,9 +122,11 @@ class MetastoreSettings:
         >>> settings.uris, settings.timeout_seconds
         (('thrift://h1:9083', 'thrift://h2:9083'), 600.0)
         """
-        for name, refused, reason in UNSUPPORTED:
+        for name, refused, what, advice in UNSUPPORTED:
             if re.fullmatch(refused, conf.get(name, "").strip(), flags=re.IGNORECASE):
-                raise InvalidInputError(f"{name}={conf[name]}: {reason}")
+                raise InvalidInputError(
+                    f"{name}={conf[name]}: {what} is not supported; {advice} in hive.metastore.uris"
+                )
         timeout = conf.get("hive.metastore.client.socket.timeout", "").strip()
         return cls(
             uris=tuple(uri for uri in re.split(r"[,\s]+", conf.get("hive.metastore.uris", "")) if uri),
