@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final
 from urllib.parse import quote
 
 from table_writer.checked import checked
@@ -25,11 +25,7 @@ from table_writer.storage.settings import (
 )
 
 AWS_ENDPOINT: Final = re.compile(r"https://s3(?:[.-](?!fips)([a-z0-9-]+))?\.amazonaws\.com(?:\.cn)?/?")
-SSE: Final[Mapping[str, Literal["AES256", "aws:kms", "aws:kms:dsse"]]] = {
-    "AES256": "AES256",
-    "SSE-KMS": "aws:kms",
-    "DSSE-KMS": "aws:kms:dsse",
-}
+SSE: Final = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
 ACLS: Final = {  # S3A takes the Java SDK's enum names
     "Private": "private",
     "PublicRead": "public-read",
@@ -199,23 +195,17 @@ def _endpoint(values: HadoopValues, overrides: S3Overrides) -> tuple[str, str]:
     return ("", region or aws[1] or "") if aws else (url.rstrip("/"), region)
 
 
-class _Encryption(TypedDict):
-    encryption: Literal["", "AES256", "aws:kms", "aws:kms:dsse"]
-    kms_key_id: str
-    kms_context: str
-
-
-def _encryption(values: HadoopValues) -> _Encryption:
+def _encryption(values: HadoopValues) -> dict[str, Any]:
     algorithm = values.text("encryption.algorithm")
     if not algorithm:
-        return {"encryption": "", "kms_key_id": "", "kms_context": ""}
+        return {}
     if algorithm not in SSE:
         raise InvalidInputError(
             f"fs.s3a.encryption.algorithm {algorithm} is not supported: this library can't write with keys that "
             f"S3 does not hold. Supported: {', '.join(SSE)}"
         )
     if algorithm == "AES256":
-        return {"encryption": "AES256", "kms_key_id": "", "kms_context": ""}
+        return {"encryption": "AES256"}
     context = values.text("encryption.context")
     pairs = dict(pair.strip().split("=", 1) for pair in context.split(",") if "=" in pair)
     encoded = base64.b64encode(json.dumps(pairs).encode()).decode() if pairs else ""
