@@ -149,24 +149,17 @@ class Connection:
             try:
                 self._call(line, method, arguments, table)
             except RefusedError as refused:
-                if _is_no_refusal(refused.reason):
-                    raise LostResponseError(
-                        f"metastore at {uri} answered {method} with an error of its own: {refused.message}; the change"
-                        " may or may not have been applied, read it back before doing anything else",
-                        table=table,
-                    ) from refused
-                raise
+                if not isinstance(refused.reason, TApplicationException) or refused.reason.type in NEVER_STARTED:
+                    raise
+                # a proxy whose own server went away answers like this too: it says nothing of the change
+                raise _lost(f"{uri} answered {method} with an error of its own: {refused.message}", table) from refused
             except _NoAnswerError as broken:
                 if not broken.sent:
                     raise MetastoreError(
                         f"{method} could not be sent to the metastore at {uri}: {broken}; nothing was changed, retry",
                         table=table,
                     ) from broken
-                raise LostResponseError(
-                    f"metastore at {uri} did not answer {method}: {broken}; the change may or may not have been "
-                    "applied, read it back before doing anything else",
-                    table=table,
-                ) from broken
+                raise _lost(f"{uri} did not answer {method}: {broken}", table) from broken
 
     def _call(self, line: _Line, method: str, arguments: tuple[object, ...], table: str) -> Any:
         """Send one call on the open connection; only a whole answer leaves the connection open."""
@@ -244,9 +237,11 @@ class Connection:
         self._uris = [*self._uris[1:], self._uris[0]]  # in one step: other threads read it without the lock
 
 
-def _is_no_refusal(reason: BaseException) -> bool:
-    """Whether an answer says nothing of the change: a proxy whose own server went away answers like this too."""
-    return isinstance(reason, TApplicationException) and reason.type not in NEVER_STARTED
+def _lost(what: str, table: str) -> LostResponseError:
+    return LostResponseError(
+        f"metastore at {what}; the change may or may not have been applied, read it back before doing anything else",
+        table=table,
+    )
 
 
 def _describe(error: Exception) -> str:

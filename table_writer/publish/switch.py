@@ -100,23 +100,18 @@ class Switch:
 
     def _alter(self, table: Table, entry: LogEntry, now: PartitionsNow, in_time: Callable[[], None]) -> None:
         present = dict(now)
-        empty = {p.values: str(self._layout.empty(entry.write_id, p.values)) for p in entry.partitions}
         for _ in range(3):  # another tool may drop a partition between our look and the alter
             missing = [p for p in entry.partitions if p.values not in present and _stays(p)]
             if missing:
                 placeholders = [
-                    Partition(values=one.values, location=empty[one.values], parameters=NO_FILES) for one in missing
+                    Partition(values=one.values, location=self._empty(entry, one), parameters=NO_FILES)
+                    for one in missing
                 ]
                 self._metastore.add_partitions(table, placeholders, before_send=in_time)
                 present |= {partition.values: partition for partition in placeholders}
             try:
-                changes = [
-                    self._changed(
-                        entry, one, self._target(one, present[one.values], empty[one.values]), present[one.values]
-                    )
-                    for one in entry.partitions
-                    if one.values in present
-                ]
+                named = (one for one in entry.partitions if one.values in present)
+                changes = [self._changed(entry, one, present[one.values]) for one in named]
                 return self._metastore.alter_partitions(table, changes, before_send=in_time)
             except PartitionMissingError:
                 logger.warning("write_id=%s a partition vanished before the switch; adding it again", entry.write_id)
@@ -127,10 +122,8 @@ class Switch:
             write_id=entry.write_id,
         )
 
-    def _target(self, wanted: EntryPartition, present: Partition, empty: str) -> str:
-        """Return where a partition goes; one to be dropped stays at its placeholder: others may have written there."""
-        is_empty = self._layout.is_placeholder(Location.parse(present.location))
-        return wanted.new_location or (present.location if is_empty else empty)
+    def _empty(self, entry: LogEntry, partition: EntryPartition) -> str:
+        return str(self._layout.empty(entry.write_id, partition.values))
 
     def _drop(self, table: Table, entry: LogEntry, in_time: Callable[[], None]) -> tuple[str, ...]:
         """Drop what was emptied, if it is still empty. Readers see no rows there already, so a failure is a note.
@@ -154,13 +147,14 @@ class Switch:
         parameters = new_parameters(entry, partition, self._layout.root)
         return Partition(values=partition.values, location=partition.new_location or "", parameters=parameters)
 
-    def _changed(
-        self, entry: LogEntry, partition: EntryPartition, location: str, current: Partition
-    ) -> PartitionChange:
+    def _changed(self, entry: LogEntry, partition: EntryPartition, current: Partition) -> PartitionChange:
+        """Move a partition; one to be dropped stays at its placeholder: others may have written there."""
+        is_empty = self._layout.is_placeholder(Location.parse(current.location))
+        empty = current.location if is_empty else self._empty(entry, partition)
         new = new_parameters(entry, partition, self._layout.root)
         return PartitionChange(
             partition=current,
-            location=location,
+            location=partition.new_location or empty,
             set_parameters=new,
             removed_parameters=stale_parameters(current.parameters, new),
         )
