@@ -169,16 +169,15 @@ def lifecycle(subject: Subject) -> Iterable[Finding]:
     """Look at the rules that abort pending uploads or expire objects at the table's root."""
     store = subject.opened.store
     if not isinstance(store, S3Store):
-        return ()
+        return
     rules = incomplete_upload_rules(store, subject.opened.layout.root.key)
     if rules is None:
-        return [
-            note(
-                f"the rules of bucket {store.bucket} cannot be read, or its store knows none: they are not checked",
-                f"allow s3:GetLifecycleConfiguration on arn:aws:s3:::{store.bucket}, or ask who owns the bucket",
-            )
-        ]
-    return lifecycle_findings(rules, subject.opened.layout.root.key, longest_write(subject.history()))
+        yield note(
+            f"the rules of bucket {store.bucket} cannot be read, or its store knows none: they are not checked",
+            f"allow s3:GetLifecycleConfiguration on arn:aws:s3:::{store.bucket}, or ask who owns the bucket",
+        )
+    else:
+        yield from lifecycle_findings(rules, subject.opened.layout.root.key, longest_write(subject.history()))
 
 
 def lifecycle_findings(rules: Iterable[LifecycleRule], root_key: str, longest: timedelta) -> list[Finding]:
@@ -256,24 +255,21 @@ def versioning(subject: Subject) -> Iterable[Finding]:
     """Say whether deleted objects stay as old versions."""
     store = subject.opened.store
     if not isinstance(store, S3Store):
-        return ()
+        return
     state = bucket_versioning(store)
     if state == "Unversioned":
-        return [ok("the bucket keeps no old versions: what vacuum deletes is gone")]
-    if state is None:
-        return [
-            note(
-                f"whether bucket {store.bucket} keeps old versions cannot be read, or its store does not know them",
-                f"allow s3:GetBucketVersioning on arn:aws:s3:::{store.bucket}, or ask who owns the bucket",
-            )
-        ]
-    return [
-        note(
+        yield ok("the bucket keeps no old versions: what vacuum deletes is gone")
+    elif state is None:
+        yield note(
+            f"whether bucket {store.bucket} keeps old versions cannot be read, or its store does not know them",
+            f"allow s3:GetBucketVersioning on arn:aws:s3:::{store.bucket}, or ask who owns the bucket",
+        )
+    else:
+        yield note(
             f"versioning is {state.lower()}: what vacuum deletes stays as an old version, and is paid for",
             f'add a rule {{"NoncurrentVersionExpiration": {{"NoncurrentDays": {WANTED_DAYS}}}}}: it takes old versions'
             " only",
         )
-    ]
 
 
 def _named(rule: LifecycleRule) -> str:

@@ -196,6 +196,15 @@ def _end_of(location: Location) -> str:
     return f"{location.key[:-1]}0"
 
 
+def require_known(chosen: Collection[PartitionValues], history: History, table: Table) -> None:
+    """Refuse partitions that are not in the log."""
+    for values in (one for one in chosen if one not in history.current):
+        raise InvalidInputError(
+            f"partition {shown_name(table, values)} of {table.name} is not in the log: this library never wrote it",
+            table=str(table.name),
+        )
+
+
 class NotThereError(Exception):
     """Readers cannot be pointed at a location; the text is the reason, for a person."""
 

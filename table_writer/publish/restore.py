@@ -24,7 +24,7 @@ from table_writer.model.table import (
     shown_name,
 )
 from table_writer.model.write import TableLayout
-from table_writer.publish.entry import NotThereError, check_each, files_there, there_under_other_names
+from table_writer.publish.entry import NotThereError, check_each, files_there, require_known, there_under_other_names
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, locations
 from table_writer.storage.object_store import ObjectStore
@@ -63,7 +63,7 @@ class Restore:
                 for values, placed in sorted(history.current.items())
                 if placed.partition.new_location is not None and (chosen is None or values in chosen)
             }
-            _require_known(chosen, history, table)
+            require_known(chosen or (), history, table)
             now = self._opened.metastore.get_partitions(table, list(wanted))
             lost = {values: one for values, one in now.items() if self._was_made_again(values, one)}
             missing = {v: location for v, location in wanted.items() if v not in now or v in lost}
@@ -106,15 +106,6 @@ def refuse_new_files(store: ObjectStore, history: History, place: Location) -> N
     listed = {found.key for record in history.records for one in record.entry.replaced for found in one.objects}
     if any(found.key not in listed for found in files_read_at(store, history.layout, place)):
         raise NotThereError(f"others have written into {place} since; readers see that now")
-
-
-def _require_known(chosen: Collection[PartitionValues] | None, history: History, table: Table) -> None:
-    unknown = [values for values in chosen or () if values not in history.current]
-    if unknown:
-        raise InvalidInputError(
-            f"partition {shown_name(table, unknown[0])} of {table.name} is not in the log: this library never wrote it",
-            table=str(table.name),
-        )
 
 
 def _perhaps_dropped(history: History, missing: Iterable[PartitionValues]) -> dict[PartitionValues, str]:

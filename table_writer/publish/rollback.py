@@ -19,6 +19,7 @@ from table_writer.publish.entry import (
     check_each,
     files_there,
     replaced_locations,
+    require_known,
     there_under_other_names,
 )
 from table_writer.publish.recovery import Recovery
@@ -64,7 +65,7 @@ class Rollback:
             history, notes = self._recovery.history_for(table, dry_run=dry_run)
             resolved += notes
             _require_version(history, version, table)
-            _require_known(history, version, chosen, table)
+            _require_nothing_lost(history, version, chosen, table)
             targets = _targets(history, version, chosen, table)
             now = self._opened.metastore.get_partitions(table, list(targets))
             before = {values: locations(now).get(values) for values in targets}
@@ -206,7 +207,9 @@ def _require_version(history: History, version: int, table: Table) -> None:
         )
 
 
-def _require_known(history: History, version: int, chosen: Collection[PartitionValues] | None, table: Table) -> None:
+def _require_nothing_lost(
+    history: History, version: int, chosen: Collection[PartitionValues] | None, table: Table
+) -> None:
     """Refuse to put back all partitions that changed since, where nobody knows which ones a lost entry changed."""
     lost = history.lost_after(version)
     if chosen is None and lost is not None:
@@ -223,12 +226,7 @@ def _targets(
     states = history.state_at(version)
     if chosen is None:
         return dict(sorted(states.items()))
-    unknown = [values for values in chosen if values not in history.current]
-    if unknown:
-        raise InvalidInputError(
-            f"partition {shown_name(table, unknown[0])} of {table.name} is not in the log: this library never wrote it",
-            table=str(table.name),
-        )
+    require_known(chosen, history, table)
     return {values: states[values] for values in sorted(chosen) if values in states}
 
 
