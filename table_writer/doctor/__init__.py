@@ -1,7 +1,88 @@
-"""Looks at everything a table's writes depend on, and says what to change. Nothing of the table is changed."""
+"""Looks at everything a table's writes depend on, and says what to change. Nothing of the table is changed.
+
+If a check fails, the others still run.
+"""
 
 from __future__ import annotations
 
-from table_writer.doctor.examination import examine
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from table_writer.display.reports import Finding
+from table_writer.doctor import servers, spark, table
+from table_writer.doctor.subject import Subject, error, note
+from table_writer.errors import MetastoreError, StorageError, TableWriterError
+from table_writer.log.open_table import OpenTable
 
 __all__ = ["examine"]
+
+Check = Callable[[Subject], Iterable[Finding]]
+
+CHECKS: Final[Mapping[str, Check]] = {
+    "metastore version": servers.compare_and_set,
+    "metastore addresses": servers.addresses,
+    "metastore timeouts": servers.switch_time,
+    "conditional put": servers.conditional_put,
+    "permissions": servers.permissions,
+    "clock": servers.clock,
+    "lifecycle rules": servers.lifecycle,
+    "bucket versioning": servers.versioning,
+    "owner": table.owner,
+    "location": table.location,
+    "damage of the log": table.damage,
+    "log": table.in_doubt,
+    "checkpoint": table.checkpoint,
+    "table properties": table.properties,
+    "retention": table.retention,
+    "data to vacuum": table.waiting,
+    "dead writes": table.dead_writes,
+    "partition locations": table.placement,
+    "forgotten partitions": table.forgotten,
+    "partition files": table.files,
+}
+SPARK_CHECKS: Final[Mapping[str, Check]] = {
+    "abort.pending.uploads": spark.abort_pending_uploads,
+    "committer": spark.committer,
+    "multipart.purge": spark.multipart_purge,
+    "manageFilesourcePartitions": spark.partition_source,
+    "speculation": spark.speculation,
+    "executor memory": spark.memory,
+    "multipart.size": spark.part_size,
+    "pandas.udf.buffer.size": spark.buffer_size,
+    "unix domain socket": spark.unix_socket,
+    "socket timeout": spark.socket_timeout,
+}
+WORST_FIRST: Final = ("error", "warning", "note", "ok")
+
+
+def examine(opened: OpenTable, spark_conf: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
+    """Run every check, and return what they found, worst first. Spark's settings need ``spark_conf``.
+
+    Two checks of the store put and delete objects and uploads of their own, under a key that nothing else uses; all
+    others only read. A check that cannot be made is an error among the findings: nothing of this library is raised.
+    """
+    subject = Subject(opened, spark_conf)
+    checks = CHECKS if spark_conf is None else {**CHECKS, **SPARK_CHECKS}
+    failures: list[TableWriterError] = []
+    findings: list[Finding] = []
+    for name, check in checks.items():
+        found: list[Finding] = []
+        try:
+            found += check(subject)
+        except TableWriterError as failure:  # the others still run
+            text = str(failure)
+            known = text in map(str, failures) or any(text in one.message for one in (*findings, *found))
+            found.append(note("not checked: see the error above") if known else _failed(failure))
+            failures.append(failure)
+        findings += [replace(one, check=name) for one in found]
+    return tuple(sorted(findings, key=lambda finding: WORST_FIRST.index(finding.status)))
+
+
+def _failed(failure: TableWriterError) -> Finding:
+    advice = "do what the message says, then run doctor again"
+    if isinstance(failure, MetastoreError):
+        advice = "check hive.metastore.uris and the network to that port, then run doctor again"
+    elif isinstance(failure, StorageError):
+        advice = "check the credentials and fs.s3a.endpoint as the message says, then run doctor again"
+    return error(f"cannot be checked: {failure}", advice)
