@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from table_writer.display.reports import DoctorReport
-from table_writer.doctor import examine
-from table_writer.doctor.examination import CHECKS, SPARK_CHECKS, WORST_FIRST
+from table_writer.doctor import CHECKS, SPARK_CHECKS, WORST_FIRST, examine
 from table_writer.errors import MetastoreError, StorageError
 from table_writer.log.owner import Owner
 from tests.doctor.conftest import of_check
