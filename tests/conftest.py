@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import signal
 import uuid
 
@@ -7,14 +8,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from table_writer.testing import Lakehouse
+from table_writer.testing.jars import java_environment
 
 
 def pytest_configure() -> None:
     """Let the processes that tests start hear signals.
 
     Under nohup, or in the background of a script, SIGHUP and SIGINT are ignored, and children inherit that; a handler
-    of our own becomes the default in them.
+    of our own becomes the default in them. Spark that a test starts by itself compiles as the lakehouse's does.
     """
+    os.environ["JAVA_TOOL_OPTIONS"] = java_environment()["JAVA_TOOL_OPTIONS"]
     for number in (signal.SIGHUP, signal.SIGINT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics, as_spark_orders
@@ -63,14 +64,14 @@ def new_write_id(now: datetime | None = None) -> str:
     return f"{now or datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(8)}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableLayout:
     """Where this library keeps its files below a table root; every path it ever uses is built here."""
 
     root: Location
     directory_name: str = "_table_writer"
 
-    @property
+    @cached_property
     def own(self) -> Location:
         """The one directory that holds everything of ours."""
         return self.root.child(self.directory_name)
@@ -118,22 +119,22 @@ class TableLayout:
         """A location where a write puts no file, for one partition alone: what another tool adds there is its rows."""
         return self.all_empty.child(write_id, *(f"p-{escape(value)}" for value in values))
 
-    @property
+    @cached_property
     def all_data(self) -> Location:
         """Where every write has its own directory."""
         return self.own.child("data")
 
-    @property
+    @cached_property
     def all_empty(self) -> Location:
         """Where every write has a location without files for each partition."""
         return self.own.child("empty")
 
-    @property
+    @cached_property
     def registrations(self) -> Location:
         """The signs of all writes that are running."""
         return self.own.child("writes")
 
-    @property
+    @cached_property
     def all_staged(self) -> Location:
         """The records of all staged writes, and the results of their checks."""
         return self.own.child("staged")

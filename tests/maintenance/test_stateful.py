@@ -8,8 +8,9 @@ from contextlib import suppress
 from typing import Any
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from table_writer.errors import (
     ConflictError,
@@ -248,10 +249,14 @@ class TableMachine(RuleBasedStateMachine):
             assert where is Placement.IN_PLACE or values[0] in self.foreign
 
 
-TestTable = TableMachine.TestCase
-TestTable.settings = settings(
-    max_examples=int(os.environ.get("TABLE_WRITER_HISTORIES", "150")),
-    stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+@pytest.mark.parametrize("histories", [60, pytest.param(300, marks=pytest.mark.slow)])
+def test_random_histories_end_in_what_a_dict_says(histories: int) -> None:
+    run_state_machine_as_test(
+        TableMachine,
+        settings=settings(
+            max_examples=int(os.environ.get("TABLE_WRITER_HISTORIES", histories)),
+            stateful_step_count=30,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+        ),
+    )

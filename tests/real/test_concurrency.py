@@ -19,7 +19,7 @@ from tests.real.hammer import Written, assert_no_update_is_lost, hammer, rows_by
 from tests.real.real_world import Address, RealWorld
 from tests.real.worker import context, roll_back, stop_at, vacuum_it, write_one
 
-SECONDS = float(os.environ.get("TABLE_WRITER_HAMMER_SECONDS", "8"))
+SECONDS = float(os.environ.get("TABLE_WRITER_HAMMER_SECONDS", "5"))
 LONG_SECONDS = float(os.environ.get("TABLE_WRITER_LONG_HAMMER_SECONDS", "90"))
 VALUES = ["d1", "d2", "d3", "d4"]
 

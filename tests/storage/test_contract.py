@@ -130,12 +130,15 @@ def test_a_put_replaces_and_changes_the_etag(place: Place) -> None:
     assert len(etags) == 3
 
 
-def test_an_object_ages(place: Place) -> None:
-    place.store.put(f"{place.directory}a", b"")
-    time.sleep(2.1)
-    found = place.store.get(f"{place.directory}a")
-    assert found is not None
-    assert 1 <= found.age_seconds < 60
+def test_an_object_ages(open_place: Callable[..., Place]) -> None:
+    places = [open_place(kind) for kind in ("memory", "local", "moto", "versitygw")]
+    for place in places:
+        place.store.put(f"{place.directory}a", b"")
+    time.sleep(2.1)  # S3 tells whole seconds
+    for place in places:
+        found = place.store.get(f"{place.directory}a")
+        assert found is not None
+        assert 1 <= found.age_seconds < 60
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
@@ -232,14 +235,14 @@ def test_a_key_that_ends_in_a_slash_is_not_listed(flat_place: Place) -> None:
 
 def test_long_listings_come_in_pages_and_all_their_keys_can_be_deleted(place: Place) -> None:
     store = place.store
-    names = [f"dt={number % 7}/{number:05d}" for number in range(2_100)]
+    names = [f"dt={number % 7}/{number:05d}" for number in range(1_100)]
     in_parallel([lambda name=name: store.put(place.directory + name, b"") for name in names], 16)
     page, more = store.list_page(place.directory)
     assert (len(page), more) == (1_000, True)
     before = store.request_counts()["ListObjectsV2"]
     assert keys_below(place) == sorted(names)
-    assert store.request_counts()["ListObjectsV2"] - before == 3
-    last, more = store.list_page(place.directory, start_after=place.directory + sorted(names)[1_099])
+    assert store.request_counts()["ListObjectsV2"] - before == 2
+    last, more = store.list_page(place.directory, start_after=place.directory + sorted(names)[99])
     assert (len(last), more) == (1_000, False)
     store.delete([place.directory + name for name in (*names, "never/was")])
     assert keys_below(place) == []
