@@ -26,7 +26,7 @@ from table_writer.model.table import NULL_PARTITION, PartitionValues, Table, nam
 from table_writer.model.write import WritePlan
 from table_writer.spark.sql import quoted, spark_reason
 
-__all__ = ["CLASSIC", "MAGIC", "SparkFiles", "for_magic", "jar_for", "missing_jar", "reason", "refusals"]
+__all__ = ["CLASSIC", "MAGIC", "SparkFiles", "for_magic", "jar_for", "missing_jar", "refusals"]
 
 logger = logging.getLogger(__name__)
 SOURCES: Final = "org.apache.spark.sql.execution.datasources"
