@@ -3,40 +3,19 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from table_writer.cli.arguments import age, version_number
 from table_writer.cli.configuration import read_spark_conf
+from table_writer.display.report import Report
 from table_writer.display.reports import RecoverReport
 from table_writer.maintenance import Maintenance
 from table_writer.model.table import TableName
 from table_writer.vacuum.due import SAFE_AGE
 
-__all__ = ["COMMANDS", "Command", "Report"]
-
-
-class Report(Protocol):
-    """What a command prints."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the facts as plain values."""
-
-    def to_text(self, *, all_rows: bool = False) -> str:
-        """Return them as aligned lines."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Command:
-    """One command, named and explained as on the command line."""
-
-    name: str
-    help: str
-    add_arguments: Callable[[ArgumentParser], None]  # those that only this command has
-    run: Callable[[Maintenance, Namespace], Report]
-    left: Callable[[Any], bool] = lambda _: False  # the report names something to look at: exit code 1
-    asks: Callable[[Namespace], bool] = lambda _: False  # a person at a terminal is asked about these arguments
+__all__ = ["COMMANDS", "Command"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +33,31 @@ class Adopted:
         return f"{self.table}: the files below its root are adopted; log and data stay as they are"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """One command, named and explained as on the command line."""
+
+    name: str
+    help: str
+    add_arguments: Callable[[ArgumentParser], None]  # those that only this command has
+    run: Callable[[Maintenance, Namespace], Report | Adopted]
+    left: Callable[[Any], bool] = lambda _: False  # the report names something to look at: exit code 1
+    asks: Callable[[Namespace], bool] = lambda _: False  # a person at a terminal is asked about these arguments
+
+
 def _staged(keeper: Maintenance, arguments: Namespace) -> Report:
     if arguments.write_id is None:
         return keeper.staged(arguments.table)
     return keeper.staged_write(arguments.table, arguments.write_id)
 
 
-def _adopt(keeper: Maintenance, arguments: Namespace) -> Report:
+def _adopt(keeper: Maintenance, arguments: Namespace) -> Adopted:
     keeper.adopt(arguments.table, accept_loss=arguments.accept_loss)
     return Adopted(str(TableName.parse(arguments.table)))
 
 
 def _doctor(keeper: Maintenance, arguments: Namespace) -> Report:
-    spark_conf: Mapping[str, str] | None = read_spark_conf(arguments.spark_conf) if arguments.spark_conf else None
+    spark_conf = read_spark_conf(arguments.spark_conf) if arguments.spark_conf else None
     return keeper.doctor(arguments.table, spark_conf=spark_conf)
 
 
