@@ -18,8 +18,6 @@ from typing import Any, Final, Literal, TypeVar, Union, Unpack, get_args, get_or
 
 from table_writer.errors import InvalidInputError, printable
 
-__all__ = ["LONGEST_AGE", "checked", "nearest", "require_age"]
-
 Target = TypeVar("Target", bound=Callable[..., Any])
 LONGEST_AGE: Final = timedelta(days=36_525)  # a hundred years: a time so far from now is still a time to Python
 LONGEST_SHOWN: Final = 60  # a longer text may be anything

@@ -16,16 +16,6 @@ from table_writer.model.write import WriteMode
 from table_writer.progress import PROGRESS_CHOICES, ProgressListener
 from table_writer.storage import S3Overrides
 
-__all__ = [
-    "MOST_EXAMPLES",
-    "NewTableKeywords",
-    "SessionSettings",
-    "TableWriterConfig",
-    "WriteKeywords",
-    "WriteOptions",
-    "write_mode",
-]
-
 MIB: Final = 1024 * 1024
 DAY_SECONDS: Final = 86_400
 MIN_PART_BYTES: Final = 5 * MIB  # S3: every part but the last

@@ -46,8 +46,6 @@ from table_writer.vacuum.sweep import Vacuum
 from table_writer.write.results import repeated_result
 from table_writer.write.staged_writes import StagedWrites
 
-__all__ = ["Maintenance"]
-
 HISTORY_RETENTION: Final = timedelta(days=30)
 NOTHING_IN_THE_WAY: Final = "dry run: nothing was published, and nothing seems to be in the way"
 AWS_CHAIN: Final = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"

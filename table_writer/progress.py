@@ -22,17 +22,6 @@ from table_writer.metastore.protocol import Metastore
 from table_writer.model.process import PerProcess, this_process
 from table_writer.storage.object_store import ObjectStore
 
-__all__ = [
-    "PROGRESS_CHOICES",
-    "Ask",
-    "Progress",
-    "ProgressListener",
-    "Stopwatch",
-    "WriteProgress",
-    "current",
-    "reported",
-]
-
 logger = logging.getLogger("table_writer")
 PROGRESS_CHOICES: Final = ("auto", "bar", "log", "off")
 QUIET_SECONDS: Final = 1.0  # a shorter write shows nothing

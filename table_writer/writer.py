@@ -28,8 +28,6 @@ from table_writer.write.staged_write import StagedWrite
 from table_writer.write.staged_writes import StagedWrites
 from table_writer.write.steps import Call, Steps
 
-__all__ = ["TableWriter", "batch_writer"]
-
 logger = logging.getLogger(__name__)
 
 

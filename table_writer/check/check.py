@@ -19,20 +19,6 @@ from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.table import NULL_PARTITION, Column, PartitionValues
 from table_writer.model.write import WrittenPartition
 
-__all__ = [
-    "FUNCTION",
-    "METADATA",
-    "SPARK",
-    "Audit",
-    "Check",
-    "CountIf",
-    "Facts",
-    "Question",
-    "QuestionOfAggregates",
-    "QuestionOfWrite",
-    "Severity",
-]
-
 METADATA: Final = "metadata"
 SPARK: Final = "spark"
 FUNCTION: Final = "function"

@@ -17,8 +17,6 @@ from table_writer.errors import InvalidInputError, printable
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.spark.sql import quoted
 
-__all__ = ["ColumnPath", "Target", "check_name", "declared_type", "is_text", "listed", "shortened", "shown"]
-
 PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")  # of a path, as in SQL
 KNOWN: Final = 10  # columns that a message lists
 LISTED: Final = 5

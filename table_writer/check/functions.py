@@ -16,23 +16,6 @@ from table_writer.check.columns import check_name, shown
 from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
 
-__all__ = [
-    "allowed_values",
-    "expected_partitions",
-    "expression",
-    "fresh",
-    "function_check",
-    "has_schema",
-    "in_range",
-    "matches",
-    "not_null",
-    "only_partitions",
-    "references",
-    "row_count",
-    "row_count_change",
-    "unique",
-]
-
 MOST_VALUES: Final = 1_000  # each is an expression of its own to Spark's analyzer: 1,000 take it a second
 Partitions = str | Mapping[str, object] | Collection[str | Mapping[str, object]]
 

@@ -20,8 +20,6 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.table import TableName
 from table_writer.spark.sql import SPARK_ERRORS, in_partitions, spark_reason
 
-__all__ = ["KeyQuestion", "references", "unique"]
-
 MAX_DIGITS: Final = 38  # of Spark's decimals
 DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 

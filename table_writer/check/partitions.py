@@ -17,11 +17,8 @@ from table_writer.model.partition_value import canonical
 from table_writer.model.table import NULL_PARTITION, partition_name, unescape
 from table_writer.model.write import WrittenPartition
 
-__all__ = ["PARTITION_NUMBER", "expected_partitions", "only_partitions", "only_where"]
-
 LISTED: Final = 10
 PARTITION_NUMBER: Final = "__table_writer_partition"  # column of the frame of partitions: the position of one
-
 Named = frozenset[tuple[str, str]]
 """Columns in lower case, each with a value as it is usually spelled: a partition, or what several have in common."""
 

@@ -22,8 +22,6 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.table import NULL_PARTITION
 from table_writer.spark.sql import SPARK_ERRORS, error_in_data, quoted, spark_reason
 
-__all__ = ["Questions", "answered", "with_examples"]
-
 _logger = logging.getLogger(__name__)
 PREFIX: Final = "__table_writer_check"
 PARTITION_ROWS: Final = "__table_writer_rows"

@@ -23,10 +23,7 @@ from table_writer.spark import open_gateway
 from table_writer.spark.gateway import Analyzed
 from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_reason
 
-__all__ = ["RowQuestion", "allowed_values", "analyzed_condition", "expression", "in_range", "matches", "not_null"]
-
 LONGEST_SHOWN: Final = 80  # characters of SQL or of a pattern in a message
-
 WHOLE: Final = (r"\A(?:{})\z", "\\A(?:{}\n)\\z", r"\A(?:{}\E)\z")
 """How a pattern is made to match all of a value: as it is; if it ends in a comment; if it ends in an open quotation."""
 

@@ -21,8 +21,6 @@ from table_writer.errors import CheckFailedError, InvalidInputError, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import Column
 
-__all__ = ["as_checks", "failure_text", "require_passed", "require_valid", "run_checks"]
-
 LONGEST_VALUE: Final = 32
 LONGEST_LINE: Final = 120
 LONGEST_SENTENCE: Final = 500

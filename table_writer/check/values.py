@@ -28,8 +28,6 @@ from pyspark.sql.types import (
 from table_writer.check.columns import ColumnPath, is_text, shown
 from table_writer.errors import InvalidInputError
 
-__all__ = ["HIGHEST", "LOWEST", "GivenValue", "given_value", "unfit", "unreadable"]
-
 LOWEST, HIGHEST = ROUND_CEILING, ROUND_FLOOR
 WIDE: Final = Context(prec=400)  # digits: more than a double of any size has
 

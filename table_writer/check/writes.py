@@ -20,8 +20,6 @@ from table_writer.errors import counted, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.spark.sql import SPARK_ERRORS, error_in_data, spark_reason, type_of_ddl
 
-__all__ = ["fresh", "function_check", "function_name", "has_schema", "row_count", "row_count_change"]
-
 COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 LONGEST_MESSAGE: Final = 300
 LONGEST_TEXT: Final = 4_000  # characters of an error that are shown, but not stored

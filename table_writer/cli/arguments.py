@@ -25,18 +25,6 @@ from table_writer.errors import (
 )
 from table_writer.version import __version__
 
-__all__ = [
-    "MEANINGS",
-    "ExitCode",
-    "UsageError",
-    "age",
-    "build_parser",
-    "exit_code_of",
-    "exit_codes_text",
-    "parse",
-    "version_number",
-]
-
 PROGRAM: Final = "table-writer"
 AGE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([dhm])")
 UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}

@@ -15,8 +15,6 @@ from table_writer.maintenance import Maintenance
 from table_writer.model.table import TableName
 from table_writer.vacuum.due import SAFE_AGE
 
-__all__ = ["COMMANDS", "Command"]
-
 
 @dataclass(frozen=True, slots=True)
 class Adopted:

@@ -16,8 +16,6 @@ from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError
 from table_writer.storage import S3Overrides
 
-__all__ = ["METASTORE_VARIABLE", "Configuration", "Redaction", "is_secret", "read_configuration", "read_spark_conf"]
-
 METASTORE_VARIABLE: Final = "TABLE_WRITER_METASTORE_URI"
 DIRECTORY_VARIABLES: Final = ("HADOOP_CONF_DIR", "HIVE_CONF_DIR", "SPARK_CONF_DIR")
 SITE_FILES: Final = ("core-site.xml", "hdfs-site.xml", "hive-site.xml")  # a later one wins, as in Hive's client

@@ -20,8 +20,6 @@ from table_writer.config import TableWriterConfig
 from table_writer.errors import TableWriterError, printable
 from table_writer.maintenance import Maintenance
 
-__all__ = ["MakeMaintenance", "Output", "main"]
-
 BY_NAME: Final = {command.name: command for command in COMMANDS}
 YES: Final = frozenset({"y", "yes"})
 

@@ -16,8 +16,6 @@ from table_writer.errors import printable
 from table_writer.model.process import PerProcess, this_process
 from table_writer.progress import Progress, ProgressListener, WriteProgress, reported
 
-__all__ = ["BarListener", "LogListener", "listener", "showing"]
-
 logger = logging.getLogger("table_writer")
 LOG_SECONDS: Final = 30.0  # between two lines
 COUNTED: Final = "{desc} {percentage:3.0f}%|{bar}| {unit} [{elapsed}]"

@@ -11,8 +11,6 @@ from table_writer.display.report import Report
 from table_writer.errors import counted
 from table_writer.model.table import WHOLE_TABLE, PartitionValues
 
-__all__ = ["PlanReport", "PlannedAction", "PlannedPartition", "SchemaVerdict"]
-
 PlannedAction = Literal["add", "replace", "append", "empty"]
 
 

@@ -11,15 +11,12 @@ from typing import Any, Final
 
 from table_writer.errors import printable
 
-__all__ = ["Columns", "Grid", "Summary", "size", "summary_text"]
-
 SHOWN_ROWS: Final = 12
 MAX_PADDED_WIDTH: Final = 80  # a longer cell pushes its own row to the right, and no other
 USUAL_FIGURES: Final = frozenset(
     {"age", "copied", "copied files", "files", "nulls", "objects", "rows", "size", "wrong rows"}
 )
 USUAL_STATES: Final = frozenset({"", "outcome", "state", "status", "whose"})
-
 Columns = Mapping[str, str | Callable[[Any], object]]
 """By heading: the attribute of a row that the column shows, or a function of the row."""
 

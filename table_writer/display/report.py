@@ -15,20 +15,6 @@ from table_writer.display.render import Columns, Grid, Summary, size, summary_te
 from table_writer.errors import printable
 from table_writer.model.table import WHOLE_TABLE
 
-__all__ = [
-    "FAILURES",
-    "IGNORED_BY_MATH",
-    "NOTES",
-    "STYLE",
-    "Report",
-    "columns_of_partitions",
-    "size_of",
-    "summary_html",
-    "tags_line",
-    "tone",
-    "who",
-]
-
 SHOWN_LINES: Final = 12  # below the table
 REPORT_FORMAT: Final = 1
 LONG: Final = 60  # characters; a longer cell is wrapped in a box that scrolls, and none is cut

@@ -16,28 +16,6 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.location import Location
 from table_writer.storage.object_store import ObjectInfo
 
-__all__ = [
-    "DELETED",
-    "AbortedUpload",
-    "DeletedPath",
-    "DoctorReport",
-    "Finding",
-    "HistoryReport",
-    "KeptPath",
-    "PartitionDetail",
-    "RecoverReport",
-    "RestoreReport",
-    "RollbackReport",
-    "UploadDetail",
-    "UploadsReport",
-    "VacuumReport",
-    "VersionReport",
-    "VersionSummary",
-    "plot_versions",
-    "rolled_back",
-]
-
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 

@@ -19,18 +19,6 @@ from table_writer.model.table import WHOLE_TABLE, PartitionValues, Table, shown_
 from table_writer.model.write import TableLayout
 from table_writer.vacuum.sweep import Vacuumed
 
-__all__ = [
-    "DiscardReport",
-    "StagedDetail",
-    "StagedPartitionDetail",
-    "StagedReport",
-    "StagedSummary",
-    "discard_report",
-    "staged_detail",
-    "staged_partitions",
-    "staged_summary",
-]
-
 STATISTICS: Final[Columns] = {
     "column": lambda pair: pair[0],
     "nulls": lambda pair: pair[1].null_count,

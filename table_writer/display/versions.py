@@ -21,8 +21,6 @@ from table_writer.storage.object_store import UploadInfo
 from table_writer.vacuum.dead_writes import Traces
 from table_writer.vacuum.sweep import Vacuumed
 
-__all__ = ["partition_details", "summarised", "upload_details", "vacuum_report"]
-
 
 def summarised(record: SlotRecord) -> VersionSummary:
     """Describe one entry of the log in one line."""

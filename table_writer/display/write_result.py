@@ -12,8 +12,6 @@ from table_writer.errors import counted
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import PartitionValues
 
-__all__ = ["Action", "PartitionResult", "WriteResult", "check_grids", "checks_in_short", "verdict"]
-
 Action = Literal["added", "replaced", "appended", "emptied"]
 
 

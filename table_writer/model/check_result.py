@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from table_writer.errors import InvalidInputError
 
-__all__ = ["ERROR", "LONGEST_LINE", "SEVERITIES", "WARN", "CheckResult", "stored_line"]
-
 ERROR: Final = "error"  # nothing is published
 WARN: Final = "warn"  # the write is published all the same, and everybody can see that it failed
 SEVERITIES: Final = (ERROR, WARN)

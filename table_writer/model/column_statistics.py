@@ -11,16 +11,6 @@ from typing import Any, Final, cast
 
 from table_writer.errors import InvalidInputError
 
-__all__ = [
-    "CHAR_VARCHAR",
-    "LONGEST_TEXT_BYTES",
-    "TEXTS",
-    "Bound",
-    "ColumnStatistics",
-    "MergedStatistics",
-    "as_spark_orders",
-]
-
 Bound = int | str | date | datetime | Decimal
 """A smallest or largest value. Floating point has none here: NaN is in no footer."""
 

@@ -23,20 +23,6 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 
-__all__ = [
-    "DISCARD",
-    "MAX_NUMBER",
-    "MAX_TIMEOUT_SECONDS",
-    "WRITE_ID",
-    "DeletedLocation",
-    "EntryPartition",
-    "LogEntry",
-    "Operation",
-    "Outcome",
-    "ReplacedLocation",
-    "ReplacedObject",
-]
-
 ENTRY_FORMAT: Final = 1
 ADDED_LATER: Final = frozenset({"log_id", "row_bytes", "recovered_write_id", "checks"})  # older entries lack them
 STORED_NAMES: Final = {"recovers": "settles"}  # fields that have another name on the store

@@ -9,8 +9,6 @@ from typing import Final
 
 from table_writer.errors import InvalidInputError
 
-__all__ = ["Location", "Place", "PlaceSet", "without_login", "without_s3_login", "without_s3_logins"]
-
 S3_SCHEMES: Final = frozenset(
     {"s3", "s3a", "s3n"}
 )  # three spellings of one store: Hadoop's old and new connectors, EMR's

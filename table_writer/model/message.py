@@ -12,8 +12,6 @@ from table_writer.errors import StorageError
 from table_writer.model.column_statistics import TEXTS, ColumnStatistics
 from table_writer.model.table import PartitionValues
 
-__all__ = ["CommitMessage", "CommitMessages", "PendingUpload", "UploadedPart", "names_of_task"]
-
 MESSAGE_FORMAT: Final = 3
 
 

@@ -12,10 +12,7 @@ from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import unknown_properties
 
-__all__ = ["HIVE_COMPRESSION", "NewTable", "SchemaMode"]
-
 HIVE_COMPRESSION: Final = {"parquet": "parquet.compression", "orc": "orc.compress"}  # Hive's own table properties
-
 HIVE_OPTIONS: Final = frozenset({"fieldDelim", "escapeDelim", "collectionDelim", "mapkeyDelim", "lineDelim"})
 """Spark spells all others in lower case, where SerDes do not find them."""
 

@@ -24,8 +24,6 @@ from zoneinfo import ZoneInfo
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import NULL_PARTITION, PartitionValues
 
-__all__ = ["Spellings", "canonical", "has_spellings"]
-
 BLANKS: Final = "".join(map(chr, range(0x21)))  # what Java's String.trim takes away
 CONTROLS: Final = BLANKS + "\x7f"  # what Spark's UTF8String.trimAll takes away
 BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}

@@ -14,8 +14,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
-__all__ = ["PerProcess", "boot_seconds", "this_process"]
-
 T = TypeVar("T")
 
 

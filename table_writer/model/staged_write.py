@@ -34,8 +34,6 @@ from table_writer.model.write import (
     no_partition,
 )
 
-__all__ = ["LONGEST_EXPIRY_SECONDS", "FoundStaged", "RecordedScope", "StagedRecord", "expiry_seconds"]
-
 STAGED_FORMAT: Final = 1
 LONGEST_EXPIRY_SECONDS: Final = 365 * 86_400.0
 

@@ -10,42 +10,16 @@ from typing import Final
 from table_writer.checked import nearest
 from table_writer.errors import InvalidInputError
 
-__all__ = [
-    "HISTORY_PROPERTY",
-    "HOURS_PROPERTIES",
-    "NULL_PARTITION",
-    "RETENTION_PROPERTY",
-    "ROOT_PARAMETER",
-    "VERSION_PARAMETER",
-    "WHOLE_TABLE",
-    "WRITE_ID_PARAMETER",
-    "Column",
-    "Partition",
-    "PartitionChange",
-    "PartitionValues",
-    "Table",
-    "TableName",
-    "escape",
-    "name_in",
-    "partition_name",
-    "partition_values",
-    "shown_name",
-    "unescape",
-    "unknown_properties",
-]
-
 ROOT_PARAMETER: Final = "table_writer.root"
 """Table parameter that keeps the root of an unpartitioned table, whose location moves with each write."""
 
 PREFIX: Final = "table_writer."  # of the table properties of this library
-
 WRITE_ID_PARAMETER: Final = "table_writer.write_id"
 """Parameter that names the write that last published a partition or an unpartitioned table."""
 
 RETENTION_PROPERTY: Final = "table_writer.retention"
 HISTORY_PROPERTY: Final = "table_writer.history_retention"
 HOURS_PROPERTIES: Final = (RETENTION_PROPERTY, HISTORY_PROPERTY)  # table properties that a user sets, in hours
-
 VERSION_PARAMETER: Final = "table_writer.version"
 """Parameter with the version of the log that last published a partition or an unpartitioned table."""
 

@@ -9,8 +9,6 @@ from typing import Final
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import PartitionValues
 
-__all__ = ["ParquetOptions", "UploadSpec"]
-
 MIB: Final = 1024 * 1024
 MIN_PART_BYTES: Final = 5 * MIB  # S3: every part but the last
 MAX_PART_BYTES: Final = 5 * 1024 * MIB  # S3
@@ -183,7 +181,6 @@ FOOTERS_BYTES: Final = 64 * MIB
 """What all open files of a task may remember: for each column of each row group some 1.5 KB, until the file ends."""
 
 LAST_PAGES_BYTES: Final = 64 * MIB  # what all open files of a task may keep of the page that each has written last
-
 LAST_PAGE_SHARE: Final = 6
 """How many times a page Arrow's writer keeps of it, measured: as values, encoded, compressed, with room to grow."""
 

@@ -17,19 +17,6 @@ from table_writer.model.message import CommitMessage, PendingUpload
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import PartitionValues, Table, escape
 
-__all__ = [
-    "FileKeys",
-    "Scope",
-    "TableLayout",
-    "WriteMode",
-    "WritePlan",
-    "WrittenFiles",
-    "WrittenPartition",
-    "every_partition",
-    "new_write_id",
-    "no_partition",
-]
-
 Scope = Callable[[Collection[PartitionValues]], frozenset[PartitionValues]]
 """Chooses, of partitions that exist, those that a write replaces even where it has no rows for them."""
 

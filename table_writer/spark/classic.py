@@ -35,17 +35,14 @@ PREFIXES: Final = ("fs.s3a.", "hive.metastore.", "hive.imetastoreclient.", "mapr
 SECRETS: Final = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
 PROVIDER_PATHS: Final = ("hadoop.security.credential.provider.path", "fs.s3a.security.credential.provider.path")
 PYTHON_NODES: Final = re.compile("Python|Pandas|Arrow|RDD")  # what a LogicalRDD has behind it is not to be seen
-
 LAST_TASKS_SECONDS: Final = 15.0  # Spark kills a Python worker 2 s after its task was cancelled
 POLL_SECONDS: Final = 0.05
-
 RAISED_ON_EXECUTOR: Final = re.compile(r"^(?:.*: )?table_writer\.errors\.(\w+): (.*)$", re.MULTILINE)
 """How a Python traceback ends, in the text of Spark's exception."""
 
 MAX_ROWS_SETTING: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 MAX_BYTES_SETTING: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 UNWEIGHED: Final = 2**31 - 1  # the one value with which Spark does not compute the size of a batch after each row
-
 logger = logging.getLogger(__name__)
 
 

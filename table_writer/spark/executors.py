@@ -30,17 +30,6 @@ from table_writer.spark.sql import spark_sentence
 from table_writer.storage import ObjectInfo, SourceChangedError
 from table_writer.storage.worker import completer, copier
 
-__all__ = [
-    "ITEMS_PER_TASK",
-    "MANY_COPIES",
-    "ExecutorCompletions",
-    "ExecutorCopies",
-    "Executors",
-    "jobs",
-    "prepare_executors",
-    "probe_executors",
-]
-
 ITEMS_PER_TASK: Final = 500
 TASKS_PER_JOB: Final = 40  # 20,000 uploads: no store takes more at a time, and 100,000 would be held twice while packed
 MANY_COPIES: Final = 2_000  # a Spark job takes as long as some hundred requests

@@ -26,8 +26,6 @@ from table_writer.model.table import NULL_PARTITION, PartitionValues, Table, nam
 from table_writer.model.write import WritePlan
 from table_writer.spark.sql import quoted, spark_sentence
 
-__all__ = ["CLASSIC", "MAGIC", "ClassicFiles", "for_magic", "jar_for", "missing_jar"]
-
 logger = logging.getLogger(__name__)
 SOURCES: Final = "org.apache.spark.sql.execution.datasources"
 COMPRESSION: Final = "mapreduce.output.fileoutputformat.compress"  # and .codec, .type: what Hive's writers look at

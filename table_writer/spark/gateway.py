@@ -20,7 +20,6 @@ from table_writer.model.write import WritePlan
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
-
 Counted = Callable[[int, int], tuple[int, int, str]]
 """Makes of the number of tasks that are done, and that there are, what is done, what there is to do, and its name."""
 

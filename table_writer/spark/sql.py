@@ -17,19 +17,6 @@ from pyspark.sql.types import DataType, StructField, _parse_datatype_string
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.table import NULL_PARTITION, PartitionValues
 
-__all__ = [
-    "SPARK_ERRORS",
-    "DataError",
-    "error_in_data",
-    "garbled",
-    "in_partitions",
-    "literal",
-    "quoted",
-    "spark_reason",
-    "spark_sentence",
-    "type_of_ddl",
-]
-
 TRAPS: Final = (
     ("spark.sql.variable.substitute", "${", "would take '${' in a name or a default for a variable"),
     ("spark.sql.parser.escapedStringLiterals", "\\", "would not undo the escaping of quotes, backslashes and '${'"),

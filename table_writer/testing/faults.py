@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 
 from table_writer.testing.processes import LOCALHOST
 
-__all__ = ["Cut", "CuttingProxy", "Late", "may_come_late"]
-
 Cut = Literal["before", "middle", "after", "silence"]
 
 STRICT_CALL: Final = (

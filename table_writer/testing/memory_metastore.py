@@ -39,8 +39,6 @@ from table_writer.model.process import PerProcess
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table, TableName
 from table_writer.testing.faults import may_come_late
 
-__all__ = ["MemoryMetastore"]
-
 NATIVE: Final = "memory"  # marks what was read from here, as Thrift's objects mark what was read from Hive
 PARTITION_BATCH: Final = 250
 

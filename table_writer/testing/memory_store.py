@@ -28,8 +28,6 @@ from table_writer.storage.object_store import (
 )
 from table_writer.testing.faults import may_come_late
 
-__all__ = ["MemoryStore", "Phase"]
-
 Phase = Literal["before", "after"]
 MIN_PART_BYTES: Final = 5 * 1024 * 1024  # S3: every part but the last
 REQUESTS: Final = {

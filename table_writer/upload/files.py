@@ -16,8 +16,6 @@ from table_writer.upload.parquet import ParquetFile, footer_bytes, leaf_count, w
 from table_writer.upload.partitioning import PartitionIds, Spill, rows_by_partition
 from table_writer.upload.parts import PartSink, Uploads
 
-__all__ = ["Files", "PartitionFile", "file_name", "write_rows"]
-
 SLICE_BYTES: Final = 1024  # what a slice of a batch takes by itself, beside the rows it shares
 SLICE_COLUMN_BYTES: Final = 256
 LEAST_ROWS: Final = 64  # split at a time, where slices of many columns would take more than the buffer

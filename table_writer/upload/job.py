@@ -15,8 +15,6 @@ from table_writer.progress import current
 from table_writer.spark import open_gateway
 from table_writer.upload.task import MESSAGE_COLUMN, MESSAGE_SCHEMA, map_function
 
-__all__ = ["Uploader", "check_messages"]
-
 
 class Uploader:
     """Uploads a DataFrame's rows as files that nobody has completed."""

@@ -18,20 +18,6 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.column_statistics import LONGEST_TEXT_BYTES, Bound, ColumnStatistics, MergedStatistics
 from table_writer.model.upload_spec import ParquetOptions
 
-__all__ = [
-    "MAX_DICTIONARY_BYTES",
-    "MOST_COLUMNS",
-    "ParquetFile",
-    "Sink",
-    "columns_that_repeat",
-    "file_schema",
-    "footer_bytes",
-    "leaf_count",
-    "widest_bytes",
-    "with_schema",
-    "writes_int96",
-]
-
 ARROW_CODECS: Final = {"uncompressed": "none", "lz4raw": "lz4", "lz4_raw": "lz4"}
 SPARK_ZSTD_LEVEL: Final = 3  # parquet.compression.codec.zstd.level
 MIB: Final = 1024 * 1024
@@ -44,7 +30,6 @@ SAMPLE_BYTES: Final = 4 * 1024 * 1024  # of rows so wide that fewer of them are 
 WORTHWHILE: Final = 0.7  # dictionary and indices must take less than this share of the plain values
 MICROS: Final = pa.timestamp("us", tz="UTC")
 MILLIS: Final = pa.timestamp("ms", tz="UTC")
-
 MOST_COLUMNS: Final = 100
 """Columns of a file, nested ones not counted, whose statistics are collected.
 

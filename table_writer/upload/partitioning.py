@@ -19,8 +19,6 @@ from table_writer.errors import InvalidInputError, PartitionExistsError, Storage
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name
 from table_writer.model.upload_spec import CHUNK_BYTES
 
-__all__ = ["PartitionIds", "Spill", "in_chunks", "rows_by_partition"]
-
 CHUNK_ROWS: Final = 200_000
 EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 MAX_KEY_BYTES: Final = 1024  # S3: a key in UTF-8

@@ -15,8 +15,6 @@ from table_writer.model.message import UploadedPart
 from table_writer.model.upload_spec import MIN_PART_BYTES, UploadSpec
 from table_writer.storage.object_store import ObjectStore
 
-__all__ = ["PartSink", "Uploads"]
-
 _logger = logging.getLogger(__name__)
 MAX_PARTS: Final = 10_000  # S3: parts in one upload
 SPARE_PARTS: Final = 1_000  # of those, kept for the row group and footer that end a file

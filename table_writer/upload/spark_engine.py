@@ -21,8 +21,6 @@ from table_writer.spark import open_gateway
 from table_writer.spark.sql import quoted
 from table_writer.storage import ObjectInfo, ObjectStore, is_hidden, why_renamed
 
-__all__ = ["SparkEngine", "refusing"]
-
 logger = logging.getLogger(__name__)
 FOUND: Final = "_exists"
 

@@ -18,8 +18,6 @@ from table_writer.upload.files import Files, file_name, write_rows
 from table_writer.upload.partitioning import PartitionIds, in_chunks
 from table_writer.upload.parts import Uploads
 
-__all__ = ["MESSAGE_COLUMN", "MESSAGE_SCHEMA", "map_function", "upload_rows"]
-
 MESSAGE_COLUMN: Final = "message"
 MESSAGE_SCHEMA: Final = "message binary"
 LARGEST_FILE_NUMBER: Final = 99_999  # for the length of keys

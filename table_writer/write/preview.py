@@ -27,8 +27,6 @@ from table_writer.plan.limits import violation
 from table_writer.plan.planner import Planner, require_mode
 from table_writer.spark.sql import SPARK_ERRORS, quoted
 
-__all__ = ["Preview"]
-
 USUAL_DATE: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
 """As Spark spells the dates that Arrow's engine can spell: of the years 1 to 9999."""
 

@@ -20,8 +20,6 @@ from table_writer.progress import Stopwatch
 from table_writer.publish.append import Carried
 from table_writer.publish.publisher import Published
 
-__all__ = ["finished", "mark_success", "nothing_written", "repeated_result", "success_json", "write_result"]
-
 Refresh = Callable[[str], tuple[str, ...]]
 """Lets sessions look again after a write, which it is told the name of; returns what could not be done."""
 

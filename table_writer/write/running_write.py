@@ -22,8 +22,6 @@ from table_writer.model.process import this_process
 from table_writer.model.staged_write import StagedRecord
 from table_writer.model.write import WritePlan, new_write_id
 
-__all__ = ["Claiming", "RunningWrite"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -27,8 +27,6 @@ from table_writer.spark import open_gateway
 from table_writer.spark.sql import in_partitions, quoted
 from table_writer.storage import ObjectStore, StoreSettings, open_store
 
-__all__ = ["SessionServices", "audit_of", "staged_frame"]
-
 
 class SessionServices:
     """Opens services for the tables of one Spark session; tests replace the two functions by doubles."""

@@ -27,8 +27,6 @@ from table_writer.write.session_services import staged_frame
 from table_writer.write.staged_writes import StagedWrites
 from table_writer.write.steps import Steps
 
-__all__ = ["StagedFile", "StagedWrite"]
-
 logger = logging.getLogger(__name__)
 NOT_STAGED: Final = "was published or discarded: nothing is staged any more"
 

@@ -36,8 +36,6 @@ from table_writer.vacuum.sweep import Vacuum, Vacuumed
 from table_writer.write.results import Refresh, finished, repeated_result
 from table_writer.write.running_write import Claiming
 
-__all__ = ["BySpark", "StagedWrites"]
-
 logger = logging.getLogger(__name__)
 
 

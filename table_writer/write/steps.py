@@ -43,8 +43,6 @@ from table_writer.write.running_write import RunningWrite
 from table_writer.write.session_services import SessionServices, audit_of
 from table_writer.write.staged_writes import BySpark, StagedWrites
 
-__all__ = ["Call", "Steps"]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
