@@ -62,12 +62,12 @@ class Target:
     @property
     def is_case_sensitive(self) -> bool:
         """Whether Spark tells ``id`` and ``ID`` apart."""
-        return str(self.spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
+        return str(self.spark.conf.get("spark.sql.caseSensitive")).lower() == "true"
 
     @property
     def time_zone(self) -> str:
         """The zone of times that are given without one."""
-        return str(self.spark.conf.get("spark.sql.session.timeZone", "UTC"))
+        return str(self.spark.conf.get("spark.sql.session.timeZone"))
 
     @property
     def empty(self) -> DataFrame:

@@ -173,7 +173,7 @@ class Planner:
         Raises ``InvalidInputError`` if two partitions are one value, or if a value depends on a time zone that is not
         known.
         """
-        time_zone = df.sparkSession.conf.get("spark.sql.session.timeZone", "") or ""
+        time_zone = df.sparkSession.conf.get("spark.sql.session.timeZone") or ""
         try:
             spelled = Spellings.of(existing, self._partition_types(), time_zone, table=str(self._table.name))
             spelled.require_clear()

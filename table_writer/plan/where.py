@@ -92,7 +92,7 @@ class Where:
 
     def _typed(self, field: StructField) -> Column:
         """Return a value as queries of the table have it; by the metadata Spark knows ``char(n)`` in comparisons."""
-        is_ansi = str(self._spark.conf.get("spark.sql.ansi.enabled", "false")).lower() == "true"
+        is_ansi = str(self._spark.conf.get("spark.sql.ansi.enabled")).lower() == "true"
         cast = "try_cast" if is_ansi else "cast"  # which takes 1.0 for an INT, and fails on nothing
         value = F.expr(f"{cast}({quoted(field.name)} AS {field.dataType.simpleString()})")
         kind = exact_type(field)
@@ -122,5 +122,5 @@ def require_inside(staged: WrittenFiles) -> None:
 
 def _pads(spark: SparkSession) -> bool:
     """Whether queries of this session see ``char(n)`` with the blanks that it is filled up with."""
-    as_char = str(spark.conf.get("spark.sql.legacy.charVarcharAsString", "false")).lower() == "false"
-    return as_char and str(spark.conf.get("spark.sql.readSideCharPadding", "true")).lower() == "true"
+    as_char = str(spark.conf.get("spark.sql.legacy.charVarcharAsString")).lower() == "false"
+    return as_char and str(spark.conf.get("spark.sql.readSideCharPadding")).lower() == "true"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 from table_writer import CheckFailedError, InvalidInputError, PartitionExistsError, SchemaMismatchError, TableWriter
-from table_writer.check import allowed_values, expression, in_range, matches, not_null, references, unique
+from table_writer.check import allowed_values, expression, fresh, in_range, matches, not_null, references, unique
+from table_writer.check.columns import Target
+from table_writer.plan.where import Where
 from table_writer.spark.files import for_magic, missing_jar
 
 pytestmark = pytest.mark.spark35
@@ -65,6 +68,30 @@ def test_hives_own_tables_too(kind: str, spark: SparkSession, writer: TableWrite
     assert result.notes == ()
     with pytest.raises(PartitionExistsError, match="dt=d/hour=7 exists"):
         writer.create_partitions(spark.sql("SELECT 7 AS hour, 'd' AS dt, 2 AS id"), hive)
+
+
+def test_a_session_that_sets_nothing_has_sparks_own_defaults(
+    spark: SparkSession, writer: TableWriter, table: str
+) -> None:
+    """Most sessions; the lakehouse sets a time zone. A default that a caller names would win over Spark's own."""
+    names = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.readSideCharPadding")
+    before = {name: spark.conf.get(name) for name in names}
+    hours = f"{table}_hours"
+    spark.sql(f"CREATE TABLE {hours} (id INT, hour TIMESTAMP) USING parquet PARTITIONED BY (hour)")
+    rows = spark.sql("SELECT 1 AS id, TIMESTAMP'2024-01-01 10:00:00' AS hour")
+    for name in names:
+        spark.conf.unset(name)
+    try:
+        zone = spark.conf.get("spark.sql.session.timeZone")
+        assert writer.overwrite_partitions(rows, hours, checks=[fresh("hour", within=timedelta(days=36_500))]).rows == 1
+        assert writer.overwrite_partitions(rows, hours, where="hour < '2024-01-02'").replaced
+        assert Target(spark=spark, table=hours, schema=rows.schema).time_zone == zone
+        ansi = str(spark.conf.get("spark.sql.ansi.enabled")).lower() == "true"
+        one = Where(spark, "n = 1", StructType([StructField("n", IntegerType())]), hours)
+        assert one([("01",), ("1.0",), ("x",)]) == ({("01",)} if ansi else {("01",), ("1.0",)})
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, str(value))
 
 
 def test_a_session_is_copied_with_its_settings_and_hears_nothing_of_the_copys(spark: SparkSession) -> None:
