@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import signal
-import uuid
 
 import pytest
 from pyspark.sql import SparkSession
@@ -36,11 +35,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(lakehouse: Lakehouse) -> SparkSession:
     """Return the one Spark session of the test run."""
     return lakehouse.spark
-
-
-@pytest.fixture
-def lakehouse_database(lakehouse: Lakehouse) -> str:
-    """Return a fresh database as the plugin does, but leave it: dropping it takes longer than most writes."""
-    name = f"test_{uuid.uuid4().hex[:12]}"
-    lakehouse.spark.sql(f"CREATE DATABASE {name} LOCATION '{lakehouse.warehouse}/{name}.db'")
-    return name

@@ -24,6 +24,7 @@ from .markdown_blocks import ROOT, documents, python_blocks
 
 WITH_PYTHON = [path for path in documents() if any(not block.reason for block in python_blocks(path))]
 COLUMNS = "id INT, amount DOUBLE, dt STRING"
+FIRST_READ = {"README.md", "docs/tutorial.md", "docs/how-to/choose-a-write-mode.md"}  # the other pages: in the slow run
 
 
 def name(path: Path) -> str:
@@ -57,7 +58,13 @@ def namespace(
     spark.sql("DROP DATABASE mart CASCADE")
 
 
-@pytest.mark.parametrize("path", WITH_PYTHON, ids=name)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(one, marks=[] if name(one) in FIRST_READ else [pytest.mark.slow], id=name(one))
+        for one in WITH_PYTHON
+    ],
+)
 def test_python_blocks_run_and_print_what_is_shown(path: Path, namespace: dict[str, Any], lakehouse: Lakehouse) -> None:
     for block in python_blocks(path):
         if block.reason:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from table_writer import ConflictError, InvalidInputError, Maintenance, TableWriter
+from tests.cells import first_fast
 
 from .watched import STAGED, Seen
 
@@ -55,7 +56,7 @@ def test_a_rollback_brings_dropped_partitions_back(
     assert keeper.recover(orders).settled == {}
 
 
-@pytest.mark.parametrize("faster", ["append", "overwrite_partitions", "create_partitions"])
+@pytest.mark.parametrize("faster", first_fast(["append", "overwrite_partitions", "create_partitions"]))
 def test_any_partition_published_meanwhile_is_a_conflict(
     faster: str, writer: TableWriter, orders: str, rows: Rows, content: Content, stopped: Stopped, look: Look
 ) -> None:

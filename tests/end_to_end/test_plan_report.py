@@ -83,7 +83,7 @@ PROBLEMS: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", PROBLEMS)
+@pytest.mark.parametrize("case", first_fast(PROBLEMS))
 def test_what_would_make_the_call_fail_is_said_and_does(
     case: str, writer: TableWriter, written: str, rows: Rows, look: Look
 ) -> None:

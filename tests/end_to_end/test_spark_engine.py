@@ -45,7 +45,7 @@ FORMATS = {
     "Hive's buckets of parquet": HIVE.format("CLUSTERED BY (id) SORTED BY (id) INTO 3 BUCKETS STORED AS PARQUET"),
     "Hive's buckets of text": HIVE.format("CLUSTERED BY (id) INTO 3 BUCKETS STORED AS TEXTFILE"),
 }
-FAST = {"orc", "json", "delimited text", "Spark's buckets"}
+FAST = {"orc", "delimited text"}
 
 
 @pytest.fixture

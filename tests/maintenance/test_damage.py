@@ -30,7 +30,7 @@ DAMAGED: Final = re.compile(
 )
 UNREADABLE: Final = re.compile(r"(?:the outcome at |Put )(?P<key>\S+_table_writer/log/[0-9]+\.(?:json|done))")
 MOST_WAYS_OUT: Final = 4
-FAST_SHARE: Final = 16  # one call after each damage in turn; the slow test makes all of them
+FAST_SHARE: Final = 32  # one call after each damage in turn; the slow test makes all of them
 
 
 @dataclass

@@ -168,13 +168,8 @@ MOMENTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("moment", "ends"),
-    [
-        pytest.param(moment, ends, marks=[] if index == 2 else [pytest.mark.slow], id=str(moment))
-        for index, (moment, ends) in enumerate(MOMENTS)
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("moment", "ends"), MOMENTS, ids=[str(moment) for moment, _ in MOMENTS])
 def test_a_writer_that_wakes_up_after_its_time_changes_nothing_and_says_what_became_of_it(
     moment: Fault, ends: set[str], address: Address, new_world: Callable[[], RealWorld]
 ) -> None:

@@ -59,13 +59,7 @@ def cells() -> Iterator[object]:
 
 
 SERVERS = "versitygw, Hive 2.3.10 over Derby"
-FAST = {
-    "write that mixes, of our partitions",
-    "append to our partitions",
-    "rollback",
-    "recover a dead publisher",
-    "vacuum",
-}
+FAST = {"write that mixes, of our partitions", "append to our partitions", "vacuum"}
 
 
 @pytest.mark.parametrize(("operation", "fault"), list(cells()))

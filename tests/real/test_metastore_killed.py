@@ -27,7 +27,7 @@ SWITCHING = [
     }
 ]
 CELLS = [(operation, moment) for operation in SWITCHING for moment in MOMENTS]
-FAST = {("write that mixes, of our partitions", "during"), ("rollback", "before")}
+FAST = {("write that mixes, of our partitions", "during")}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.storage import LocalSettings, open_store
 from table_writer.upload.job import Uploader
+from tests.cells import first_fast
 from tests.upload.rows_of_all_types import COLUMNS, LOCAL_TIMESTAMPS, TIMESTAMPS, table
 
 
@@ -115,7 +116,7 @@ def test_a_table_of_all_types_reads_as_sparks_own(spark, tmp_path):
     assert_same_for_every_reader(spark, rows, ours, sparks)
 
 
-@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
+@pytest.mark.parametrize("zone", first_fast(["America/New_York", "UTC", "Asia/Kolkata"]))
 @pytest.mark.parametrize("kind", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
 def test_moments_of_all_ages_read_as_sparks_own(spark, tmp_path, zone, kind):
     spark.conf.set("spark.sql.session.timeZone", zone)
