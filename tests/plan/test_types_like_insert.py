@@ -261,7 +261,7 @@ def test_the_values_found_bad_are_those_that_sparks_checked_casts_do_not_take(
     given = values.select(*(F.col(f"`{pair.given}`").alias(name) for name, pair in pairs.items()))
     limits = Table(spark, tmp_path, types).fitted(given).limits
     assert len(limits) == len(pairs) > 60
-    found = given.select(*(F.count(F.when(limit.violates, 1)).alias(limit.column) for limit in limits)).first()
+    found = given.select(*(F.count(F.when(limit.violates, 1)).alias(limit.rule.column) for limit in limits)).first()
     wanted = given.select(
         *(F.expr(f"count_if({_bad(name, pair)})").alias(name) for name, pair in pairs.items())
     ).first()
