@@ -24,8 +24,8 @@ $(VENV)/.ready: pyproject.toml
 demo: $(VENV)/.ready  ##* First load and an overwrite of real flights, while a reader loops over the table
 	$(BIN)/python -m demo
 
-# Two processes at once, a core each: of the fast tests those on Spark and of the stores, and all others; of the slow
-# ones doubles and servers.
+# Two processes at once, a core each: of the fast tests those on Spark, and all others; of the slow ones doubles and
+# servers.
 DOUBLES := $(addprefix tests/,fuzz log maintenance model protocol publish test_calls.py test_complete.py test_run_all.py test_scale.py)
 PYTEST := $(BIN)/python -u -m pytest
 
@@ -34,10 +34,9 @@ test: $(VENV)/.ready versitygw  ##* All tests but the slow matrices
 
 test-on-spark:
 	$(PYTEST) -m "not slow and lakehouse"
-	$(PYTEST) -m "not slow" tests/storage
 
 test-others:
-	$(PYTEST) -m "not slow and not lakehouse" --ignore=tests/storage
+	$(PYTEST) -m "not slow and not lakehouse"
 
 test-slow: $(VENV)/.ready versitygw chromium  ## The slow matrices
 	$(MAKE) --no-print-directory -j2 test-slow-servers test-slow-doubles

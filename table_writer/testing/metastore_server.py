@@ -1,4 +1,4 @@
-"""A real Hive metastore in its own process, from the jars that pyspark carries."""
+"""A real Hive metastore in its own process: of Hive 2.3.10 from the jars that pyspark carries, or of a newer one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from thrift.Thrift import TException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
-from table_writer.testing.jars import find_java, java_environment, spark_home
+from table_writer.testing.jars import (
+    BUILT_IN_HIVE,
+    HiveVersion,
+    java_environment,
+    metastore_class_path,
+    metastore_java,
+)
 from table_writer.testing.processes import LOCALHOST, ServerProcess
 
 PROBE_TIMEOUT_SECONDS: Final = 10
@@ -44,13 +50,27 @@ DERBY_SETTINGS: Final = """\
 derby.locks.deadlockTimeout=1
 derby.locks.waitTimeout=10
 """  # seconds instead of 20 and 60: the metastore tries again by itself, so two writers at once take no half a minute
+LOG_SETTINGS_NAMES: Final = ("hive-log4j2.properties", "metastore-log4j2.properties", "log4j2.properties")
+OF_NEWER_HIVE: Final = {
+    "metastore.expression.proxy": "org.apache.hadoop.hive.metastore.DefaultPartitionExpressionProxy",
+    "metastore.task.threads.always": "org.apache.hadoop.hive.metastore.events.EventCleanerTask",
+    "metastore.event.db.notification.api.auth": "false",
+    "datanucleus.autoStartMechanismMode": "ignored",
+}
+JAVA_OF_NEWER_HIVE: Final = (
+    "-Xss16m",  # Hive 4 adds 600 partitions by one INSERT, which overflows Derby's stack
+    *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "net", "nio", "util")),
+)
 
 
 class MetastoreServer(ServerProcess):
-    """A Hive 2.3 metastore over Derby on a free port of 127.0.0.1.
+    """A Hive metastore over Derby on a free port of 127.0.0.1.
 
     Parameters
     ----------
+    hive
+        The version of Hive. ``"2.3.10"`` comes with pyspark; the jars of ``"3.1.3"`` (26 MB), ``"4.0.1"`` (80 MB) and
+        ``"4.2.0"`` (170 MB, and a Java 21) are downloaded at the first use.
     warehouse
         URI of the default database's directory; by default a temporary directory.
     directory
@@ -76,6 +96,7 @@ class MetastoreServer(ServerProcess):
     def __init__(
         self,
         *,
+        hive: HiveVersion = BUILT_IN_HIVE,
         warehouse: str | None = None,
         directory: str | Path | None = None,
         settings: Mapping[str, str] | None = None,
@@ -83,6 +104,7 @@ class MetastoreServer(ServerProcess):
         audit_log: str | Path | None = None,
     ) -> None:
         super().__init__("Hive metastore")
+        self._hive: HiveVersion = hive
         self._warehouse = warehouse
         self._directory = None if directory is None else Path(directory).absolute()
         self._settings = dict(settings or {})
@@ -98,10 +120,11 @@ class MetastoreServer(ServerProcess):
         return f"thrift://{LOCALHOST}:{self.port}"
 
     def _command(self, directory: Path) -> tuple[list[str], dict[str, str]]:
-        java = find_java()
+        java = metastore_java(self._hive)
         self._write_configuration(directory)
-        class_path = os.pathsep.join([str(directory), str(spark_home() / "jars" / "*"), *self._jars])
+        class_path = os.pathsep.join([str(directory), *metastore_class_path(self._hive), *self._jars])
         command = [java, "-Xmx512m", f"-Djava.io.tmpdir={directory}"]
+        command += () if self._hive == BUILT_IN_HIVE else JAVA_OF_NEWER_HIVE
         command += [f"-Dderby.system.home={directory}", "-cp", class_path, MAIN_CLASS, "-p", str(self.port)]
         return command, java_environment()
 
@@ -135,13 +158,16 @@ class MetastoreServer(ServerProcess):
             "hive.stats.autogather": "false",
             "hadoop.tmp.dir": str(directory),
             "hive.metastore.warehouse.dir": self._warehouse or (directory / "warehouse").as_uri(),
+            **({} if self._hive == BUILT_IN_HIVE else OF_NEWER_HIVE),
             **self._settings,
         }
         lines = [
             f"<property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
             for name, value in properties.items()
         ]
-        (directory / "hive-site.xml").write_text("\n".join(["<configuration>", *lines, "</configuration>"]))
+        for name in ("hive-site.xml", "metastore-site.xml"):  # 2.3 reads the first one, newer ones both
+            (directory / name).write_text("\n".join(["<configuration>", *lines, "</configuration>"]))
         audit = "" if self._audit_log is None else AUDIT_SETTINGS.format(path=self._audit_log)
-        (directory / "hive-log4j2.properties").write_text(LOG_SETTINGS + audit)
+        for name in LOG_SETTINGS_NAMES:
+            (directory / name).write_text(LOG_SETTINGS + audit)
         (directory / "derby.properties").write_text(DERBY_SETTINGS)

@@ -6,37 +6,53 @@
     The name of a fresh database with a location of its own, dropped with its tables after the test.
 
 ``--lakehouse-s3=moto|versitygw|none`` (or ``lakehouse_s3`` in the ini file) chooses the S3 server; ``none`` keeps the
-warehouse in a temporary directory.
+warehouse in a temporary directory. ``--lakehouse-hive=2.3.10|3.1.3|4.0.1|4.2.0`` (``lakehouse_hive``) chooses the
+metastore.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from typing import Any, Final, get_args
 
 import pytest
 
+from table_writer.testing.jars import HiveVersion
 from table_writer.testing.lakehouse import Lakehouse
 from table_writer.testing.lakehouse import lakehouse as start_lakehouse
 
-S3_CHOICES = ("moto", "versitygw", "none")
+CHOICES: Final = {  # what an option may be, its default first
+    "s3": ("moto", "versitygw", "none"),
+    "hive": get_args(HiveVersion),
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the one option."""
+    """Add an option, and a line of the ini file, for each choice."""
     group = parser.getgroup("table_writer", "embedded lakehouse of table_writer")
-    text = "S3 server of the lakehouse fixture"
-    group.addoption("--lakehouse-s3", choices=S3_CHOICES, default=None, help=f"{text} (default: moto)")
-    parser.addini("lakehouse_s3", f"{text}: {', '.join(S3_CHOICES)}", default="moto")
+    for what, choices in CHOICES.items():
+        text = f"{what} of the lakehouse fixture"
+        group.addoption(f"--lakehouse-{what}", choices=choices, help=f"{text} (default: {choices[0]})")
+        parser.addini(f"lakehouse_{what}", f"{text}: {', '.join(choices)}", default=choices[0])
+
+
+def chosen(config: pytest.Config, what: str) -> Any:
+    """Return what the option says, else the ini file, else the default."""
+    choice = config.getoption(f"--lakehouse-{what}") or config.getini(f"lakehouse_{what}")
+    if choice not in CHOICES[what]:
+        raise pytest.UsageError(
+            f"lakehouse_{what} = {choice!r} in the ini file: choose from {', '.join(CHOICES[what])}"
+        )
+    return choice
 
 
 @pytest.fixture(scope="session", name="lakehouse")
 def _lakehouse(request: pytest.FixtureRequest) -> Iterator[Lakehouse]:
     """Return a running lakehouse: metastore, S3 endpoint, Spark session; one per test run."""
-    choice = request.config.getoption("--lakehouse-s3") or request.config.getini("lakehouse_s3")
-    if choice not in S3_CHOICES:
-        raise pytest.UsageError(f"lakehouse_s3 = {choice!r} in the ini file: choose from {', '.join(S3_CHOICES)}")
-    with start_lakehouse(storage="file") if choice == "none" else start_lakehouse(s3_server=choice) as lake:
+    s3, hive = chosen(request.config, "s3"), chosen(request.config, "hive")
+    started = start_lakehouse(storage="file", hive=hive) if s3 == "none" else start_lakehouse(s3_server=s3, hive=hive)
+    with started as lake:
         yield lake
 
 

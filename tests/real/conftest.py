@@ -47,8 +47,15 @@ def address(s3_server: S3Server, metastore_server: MetastoreServer) -> Address:
 
 
 @pytest.fixture
-def new_world(address: Address) -> Callable[[], RealWorld]:
-    def make() -> RealWorld:
-        return address.world(f"orders_{next(numbers)}").create()
+def new_world(address: Address) -> Iterator[Callable[[], RealWorld]]:
+    """Return a factory of tables, which are dropped at last: a first write reads all that there are."""
+    made: list[RealWorld] = []
 
-    return make
+    def make() -> RealWorld:
+        made.append(address.world(f"orders_{next(numbers)}").create())
+        return made[-1]
+
+    yield make
+    for world in made:
+        world.drop()
+        world.metastore.real.close()

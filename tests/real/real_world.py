@@ -93,13 +93,16 @@ class RealWorld(FaultyWorld):
 
     def lose_metastore(self) -> None:
         time.sleep(1.1)  # the metastore counts creation in whole seconds
-        self._thrift("drop_table", self.name.database, self.name.name, False)
+        self.drop()
         self.create()
 
     def become_unpartitioned(self) -> None:
         self.partition_keys = ()
-        self._thrift("drop_table", self.name.database, self.name.name, False)
+        self.drop()
         self.create()
+
+    def drop(self) -> None:
+        self._thrift("drop_table", self.name.database, self.name.name, False)
 
     def _thrift(self, method: str, *arguments: Any) -> None:
         self.metastore.real._connection.change(method, *arguments, table=str(self.name))
