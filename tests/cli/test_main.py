@@ -206,6 +206,17 @@ def test_with_a_yes_it_is_done(changed: World, shell: Shell, answer: str) -> Non
     assert set(changed.partitions()) == {"d1", "d2"}
 
 
+@pytest.mark.parametrize(("words", "answer", "code"), [((), "n\n", 130), ((), "y\n", 0), (("--yes",), "", 0)])
+def test_accepting_a_loss_is_asked_about_too(
+    changed: World, shell: Shell, words: tuple[str, ...], answer: str, code: int
+) -> None:
+    before = state(changed)
+    ran = shell.run_at_terminal("adopt", TABLE, "--accept-loss", *words, answer=answer)
+    assert ran.code == code
+    assert ("Go ahead?" in ran.out) is (not words)
+    assert code == 0 or state(changed) == before
+
+
 def test_with_json_the_question_stands_on_stderr(changed: World, shell: Shell) -> None:
     ran = shell.run_at_terminal("restore", TABLE, "--json", answer="y\n")
     assert ran.json["dry_run"] is False
