@@ -66,7 +66,6 @@ class LogListener:
         self._next = 0.0
 
     def __call__(self, progress: Progress, /) -> None:
-        """Write a line, if it is time."""
         now = time.monotonic()
         if progress.state == "running" and now < self._next:
             return
@@ -86,7 +85,6 @@ class BarListener:
         self._bar: PerProcess[Any] = PerProcess(self._new_bar, let_go=_leave_alone)
 
     def __call__(self, progress: Progress, /) -> None:
-        """Draw it, or its last picture."""
         try:
             self._draw(progress)
         except BaseException:  # Ctrl-C too; raised again

@@ -47,7 +47,6 @@ class Grid:
 
     @property
     def shown(self) -> tuple[tuple[str, ...], ...]:
-        """The first rows."""
         return self.rows[: self.shown_count]
 
     @property
@@ -68,7 +67,6 @@ class Summary:
 
     @property
     def tables(self) -> tuple[Grid, ...]:
-        """All tables that have rows."""
         return tuple(grid for grid in self.grids if grid.rows)
 
     def with_all_rows(self) -> Summary:

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from html import escape
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from table_writer.display.render import Columns, Grid, Summary, size, summary_text
 from table_writer.errors import printable
 from table_writer.model.table import WHOLE_TABLE
 
+Partition = TypeVar("Partition", bound=Any)
 SHOWN_LINES: Final = 12  # below the table
 REPORT_FORMAT: Final = 1
 LONG: Final = 60  # characters; a longer cell is wrapped in a box that scrolls, and none is cut
 TROUBLES: Final = ("PROBLEM: ", "FAILED: ", "NOT ADDED ")
-IGNORED_BY_MATH: Final = (
-    "tex2jax_ignore mathjax_ignore"  # else Jupyter would set what stands between two $ as a formula
-)
+# else Jupyter would set what stands between two $ as a formula
+IGNORED_BY_MATH: Final = "tex2jax_ignore mathjax_ignore"
 TONES: Final = {
     "good": frozenset({"ok", "passed", "published"}),
     "bad": frozenset({"abandoned", "dead", "error", "failed (error)"}),
@@ -134,6 +134,50 @@ class Report:
         for form, name in self.LINES.items():
             shown = getattr(self, name)
             yield from (form.format(*one) for one in (shown.items() if isinstance(shown, Mapping) else zip(shown)))
+
+
+class ReportOfPartitions(Report, Generic[Partition], rows="partitions", columns={}):
+    """A report on a write: what it does, did or would do to each partition."""
+
+    partitions: tuple[Partition, ...]
+
+    @property
+    def added(self) -> tuple[Partition, ...]:
+        """Partitions that did not exist before."""
+        return self._of("add", "added")
+
+    @property
+    def replaced(self) -> tuple[Partition, ...]:
+        """Partitions that hold other rows then, and none of the old ones."""
+        return self._of("replace", "replaced")
+
+    @property
+    def appended(self) -> tuple[Partition, ...]:
+        """Partitions that hold their old rows then, and the DataFrame's."""
+        return self._of("append", "appended")
+
+    @property
+    def emptied(self) -> tuple[Partition, ...]:
+        """Partitions that are dropped, since the write has no rows for them."""
+        return self._of("empty", "emptied")
+
+    @property
+    def rows(self) -> int:
+        """Rows written."""
+        return sum(partition.rows for partition in self.partitions)
+
+    @property
+    def copied_files(self) -> int:
+        """Existing files that an append brings along, inside the store."""
+        return sum(partition.copied_files for partition in self.partitions)
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of those files; none of them pass through the client."""
+        return sum(partition.copied_bytes for partition in self.partitions)
+
+    def _of(self, *actions: str) -> tuple[Partition, ...]:
+        return tuple(partition for partition in self.partitions if partition.action in actions)
 
 
 def _shortened(summary: Summary) -> Summary:
