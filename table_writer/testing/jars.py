@@ -11,8 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import quoteattr
@@ -127,7 +126,8 @@ def resolve_jars(name: str, coordinates: Sequence[str], *, transitive: bool = Tr
     directory = _cache_directory() / f"{name}-spark-{version}-{digest}"
     if not directory.is_dir():
         directory.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(directory.parent / f"{directory.name}.lock"):
+        with (directory.parent / f"{directory.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # ends with the file, also if this process is killed
             if not directory.is_dir():  # another process may have made it meanwhile
                 _resolve(coordinates, directory, transitive=transitive)
     return tuple(sorted(directory.glob("*.jar")))
@@ -139,13 +139,6 @@ def _cache_directory() -> Path:
         return Path(chosen).expanduser().absolute()
     cache_home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(cache_home, "table_writer", "jars").expanduser().absolute()
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # ends with the file, also if this process is killed
-        yield
 
 
 def _resolve(coordinates: Sequence[str], directory: Path, *, transitive: bool) -> None:

@@ -9,12 +9,13 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from unittest.mock import patch
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -240,7 +241,8 @@ def _spark_settings(
 
 def _launch_java(directory: Path, settings: Mapping[str, str], undo: ExitStack) -> ChildProcess:
     """Launch the Java that Spark will run in, as ``pyspark`` would, but as a child that surely ends."""
-    lines = [f"{name} {_escape_property(value)}\n" for name, value in settings.items()]
+    escaped = {name: value.replace("\\", "\\\\").replace("\n", "\\n") for name, value in settings.items()}
+    lines = [f"{name} {value}\n" for name, value in escaped.items()]
     (directory / "spark-defaults.conf").write_text("".join(lines))  # in a file, keys don't show up on a command line
     (directory / "log4j2.properties").write_text(LOG_SETTINGS)
     environment = java_environment() | {
@@ -282,7 +284,7 @@ def _start_spark(java: ChildProcess, directory: Path, metastore_uri: str, undo: 
         "PYSPARK_GATEWAY_SECRET": secret,
         "PYSPARK_PYTHON": sys.executable,
     }
-    with _environment(environment):
+    with patch.dict(os.environ, environment):
         gateway = launch_gateway()  # type: ignore[no-untyped-call]
         undo.callback(_forget_gateway, gateway)
         conf = SparkConf(loadDefaults=False).set("spark.hadoop.hive.metastore.uris", metastore_uri)
@@ -291,24 +293,6 @@ def _start_spark(java: ChildProcess, directory: Path, metastore_uri: str, undo: 
     session = SparkSession.builder.getOrCreate()
     undo.callback(_stop_spark, session)
     return session
-
-
-def _escape_property(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-@contextmanager
-def _environment(changes: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _restore_interrupt(handler: Any) -> None:
