@@ -118,7 +118,6 @@ class Question:
         return [count_if(flag)]
 
     def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
-        """Judge by the values of the aggregates."""
         raise NotImplementedError
 
     @property
@@ -134,7 +133,6 @@ class QuestionOfWrite(Question):
     judge: Callable[[Facts], CheckResult]
 
     def known(self, facts: Facts) -> CheckResult:
-        """Judge."""
         return self.judge(facts)
 
 
@@ -147,7 +145,6 @@ class QuestionOfAggregates(Question):
     of_partitions: bool = False  # computed over partitions, not over rows
 
     def known(self, facts: Facts) -> CheckResult | None:  # noqa: ARG002
-        """Ask Spark."""
         return None
 
     @property
@@ -156,11 +153,9 @@ class QuestionOfAggregates(Question):
         return self.of_partitions
 
     def measures(self, flag: SparkColumn, count_if: CountIf) -> Sequence[SparkColumn]:  # noqa: ARG002
-        """Return the aggregates as they are."""
         return self.aggregates
 
     def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
-        """Judge by their values."""
         return self.judge(measured, facts)
 
 
@@ -176,9 +171,7 @@ class Audit:
     partitions: tuple[WrittenPartition, ...]  # what is staged; an unpartitioned table is its own one partition
     statistics: Mapping[str, ColumnStatistics]  # by column; one that is missing is not known
     dataframe: Callable[[], DataFrame]  # opens the staged files
-    replaced_rows: Callable[
-        [], int
-    ]  # counts what readers would see no more; asked at most once, only if a check wants it
+    replaced_rows: Callable[[], int]  # counts what readers would see no more; asked once, if a check wants it
     replaced: Callable[[], Collection[PartitionValues]] | None = None
     examples: int = MOST_EXAMPLES  # rows that the result of a check may show; 0 keeps all data out of it
 
@@ -194,7 +187,6 @@ class Facts:
 
     @cached_property
     def rows(self) -> int:
-        """Rows in all files."""
         return sum(partition.rows for partition in self.audit.partitions)
 
     @cached_property
@@ -204,7 +196,6 @@ class Facts:
 
     @cached_property
     def frame(self) -> DataFrame:
-        """The staged rows."""
         return self.audit.dataframe()
 
     def statistics(self, column: ColumnPath) -> ColumnStatistics:

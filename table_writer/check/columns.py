@@ -40,7 +40,6 @@ class ColumnPath:
 
     @property
     def top(self) -> str:
-        """The column."""
         return self.path[0]
 
     @property
@@ -60,11 +59,6 @@ class Target:
     partition_columns: tuple[str, ...] | None = None  # None: not known yet
 
     @property
-    def is_case_sensitive(self) -> bool:
-        """Whether Spark tells ``id`` and ``ID`` apart."""
-        return str(self.spark.conf.get("spark.sql.caseSensitive")).lower() == "true"
-
-    @property
     def time_zone(self) -> str:
         """The zone of times that are given without one."""
         return str(self.spark.conf.get("spark.sql.session.timeZone"))
@@ -76,7 +70,8 @@ class Target:
 
     def same(self, one: str, other: str) -> bool:
         """Whether Spark takes two names for one column's."""
-        return one == other or (not self.is_case_sensitive and one.lower() == other.lower())
+        is_case_sensitive = str(self.spark.conf.get("spark.sql.caseSensitive")).lower() == "true"
+        return one == other or (not is_case_sensitive and one.lower() == other.lower())
 
     def column(self, name: str) -> ColumnPath:
         """Find a column by its name, or a field by its path as in SQL; a column of just that name goes first."""
@@ -93,7 +88,6 @@ class Target:
         )
 
     def columns(self, names: Iterable[str]) -> tuple[ColumnPath, ...]:
-        """Find several."""
         return tuple(map(self.column, names))
 
     def _walk(self, parts: Iterable[str]) -> list[StructField]:
@@ -123,12 +117,10 @@ def declared_type(field: StructField) -> str:
 
 
 def is_text(kind: DataType) -> bool:
-    """Whether values of a type are text."""
     return isinstance(kind, (StringType, CharType, VarcharType))
 
 
 def shortened(text: str, longest: int = LONGEST_VALUE) -> str:
-    """Cut a text."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 

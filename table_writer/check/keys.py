@@ -25,7 +25,6 @@ DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 
 
 def unique(check: Check, target: Target, *, names: Sequence[str]) -> Question:
-    """No two rows have the same values in some columns."""
     columns = target.columns(names)
     try:
         target.empty.where(reduce(and_, (column.value == column.value for column in columns)))
@@ -49,7 +48,6 @@ class KeyQuestion(Question):
 
     @property
     def shown(self) -> str:
-        """The key for people."""
         return _shown(self.columns)
 
     def repeated(self, frame: DataFrame, rows: str) -> DataFrame:
@@ -69,11 +67,9 @@ class KeyQuestion(Question):
         return frame.withColumns(here).join(few, reduce(and_, is_equal), "left")
 
     def known(self, facts: Facts) -> CheckResult | None:
-        """Pass where there is nothing to compare."""
         return self.of_counts(0, 0, facts, METADATA) if facts.rows < 2 else None
 
     def measures(self, flag: Column, count_if: CountIf) -> Sequence[Column]:  # noqa: ARG002
-        """Count rows that have a key, and keys."""
         return [count_if(self.has_key), F.count_distinct(*self.keys)]
 
     def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:

@@ -16,7 +16,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from table_writer.check.check import SPARK, CountIf, Facts, Question
 from table_writer.check.columns import shortened
 from table_writer.check.keys import KeyQuestion
-from table_writer.check.partitions import PARTITION_NUMBER
+from table_writer.check.writes import PARTITION_NUMBER
 from table_writer.errors import printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import NULL_PARTITION

@@ -14,8 +14,7 @@ from table_writer.check.check import Audit, Check, Facts
 from table_writer.check.columns import Target, shortened, shown
 from table_writer.check.keys import KeyQuestion
 from table_writer.check.query import answered, with_examples
-from table_writer.check.rows import RowQuestion
-from table_writer.check.values import unfit, unreadable
+from table_writer.check.rows import RowQuestion, unfit, unreadable
 from table_writer.check.writes import function_name
 from table_writer.errors import CheckFailedError, InvalidInputError, printable
 from table_writer.model.check_result import CheckResult

@@ -11,8 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql import types as T  # noqa: N812 - as Spark documents it
 
 from table_writer.errors import InvalidInputError
-from table_writer.plan.types import all_types
-from table_writer.spark.sql import quoted
+from table_writer.spark.sql import all_types, quoted
 
 SORT_ITEM: Final = re.compile(
     r"(?P<name>.+?)(?:\s+(?P<order>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE
@@ -90,7 +89,6 @@ class _Names:
         self._fields = {field.name.lower(): field for field in rows.schema}
 
     def quoted(self, name: str) -> str:
-        """Return the column's own name in backquotes."""
         return quoted(self._fields[name.lower()].name)
 
     def order(self, item: str) -> Column:

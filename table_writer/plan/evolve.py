@@ -12,8 +12,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 from table_writer.errors import InvalidInputError, MetastoreError, SchemaMismatchError
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.table import Table
-from table_writer.plan.types import all_types, exact_type, stored_field, unstorable
-from table_writer.spark.sql import SPARK_ERRORS, garbled, literal, quoted, spark_reason
+from table_writer.plan.types import exact_type, stored_field, unstorable
+from table_writer.spark.sql import SPARK_ERRORS, all_types, garbled, literal, quoted, rebuilt, spark_reason
 
 LONGEST_NAME: Final = 767  # Hive's metastore: COLUMNS_V2.COLUMN_NAME
 NAME_HIVE_KEEPS: Final = re.compile(r"[^\x00-\x20,;{}()=\x7f]+")
@@ -26,8 +26,11 @@ FIELD_BESIDE_LIMITS: Final = re.compile(r"\w+")
 
 
 def added_field(given: StructField) -> StructField:
-    """Return the column a table gets for one of the DataFrame: may be null, with its comment and text limits."""
-    return stored_field(given.name, _nullable(exact_type(given)), str(given.metadata.get("comment", "")))
+    """Return the column a table gets for one of the DataFrame, with its comment and text limits.
+
+    Everything in it may be null: Spark cannot read a Hive table with NOT NULL inside a struct.
+    """
+    return stored_field(given.name, rebuilt(exact_type(given), nullable=True), str(given.metadata.get("comment", "")))
 
 
 def addition_problems(field: StructField, table_schema: StructType) -> tuple[str, ...]:
@@ -107,23 +110,18 @@ def _add_missing(spark: SparkSession, table: Table, added: Sequence[StructField]
         missing = _missing(spark, name, added, str(table.name))
         if not missing:
             return
-        failure = _alter(spark, name, missing)
-        if failure is None:
+        try:
+            spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({_columns(missing)})")
+        except SPARK_ERRORS as failure:
+            if len(_missing(spark, name, added, str(table.name))) == len(missing):
+                raise MetastoreError(
+                    f"could not add columns ({_columns(missing)}) to table {table.name}: {spark_reason(failure)}."
+                    f" Nothing was published; add them yourself with ALTER TABLE {table.name} ADD COLUMNS, or leave"
+                    " them out.",
+                    table=str(table.name),
+                ) from failure
+        else:
             return
-        if len(_missing(spark, name, added, str(table.name))) == len(missing):
-            raise MetastoreError(
-                f"could not add columns ({_columns(missing)}) to table {table.name}: {spark_reason(failure)}. Nothing"
-                f" was published; add them yourself with ALTER TABLE {table.name} ADD COLUMNS, or leave them out.",
-                table=str(table.name),
-            ) from failure
-
-
-def _alter(spark: SparkSession, name: str, missing: Sequence[StructField]) -> Exception | None:
-    try:
-        spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({_columns(missing)})")
-    except SPARK_ERRORS as failure:
-        return failure
-    return None
 
 
 def _missing(spark: SparkSession, name: str, added: Sequence[StructField], table: str) -> list[StructField]:
@@ -142,7 +140,7 @@ def _missing(spark: SparkSession, name: str, added: Sequence[StructField], table
 
 
 def _spelled(field: StructField) -> str:
-    return _ddl(_nullable(exact_type(field))).lower()
+    return _ddl(exact_type(field)).lower()
 
 
 def _columns(fields: Sequence[StructField]) -> str:
@@ -163,17 +161,6 @@ def _ddl(kind: DataType) -> str:
     if isinstance(kind, MapType):
         return f"MAP<{_ddl(kind.keyType)}, {_ddl(kind.valueType)}>"
     return kind.simpleString()
-
-
-def _nullable(kind: DataType) -> DataType:
-    """Return a type in which everything may be null: Spark cannot read a Hive table with NOT NULL inside a struct."""
-    if isinstance(kind, StructType):
-        return StructType([StructField(field.name, _nullable(field.dataType)) for field in kind])
-    if isinstance(kind, ArrayType):
-        return ArrayType(_nullable(kind.elementType))
-    if isinstance(kind, MapType):
-        return MapType(_nullable(kind.keyType), _nullable(kind.valueType))
-    return kind
 
 
 def _is_local(kind: DataType) -> bool:

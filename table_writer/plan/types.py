@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -22,6 +22,7 @@ from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.table import Table
 from table_writer.plan.file_options import provider_of
 from table_writer.plan.limits import Expression, Rule, enforced
+from table_writer.spark.sql import rebuilt
 
 INTEGER_DIGITS: Final[dict[type[T.DataType], int]] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 19}
 
@@ -37,6 +38,7 @@ NUMBERS: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatTyp
 TIMES: Final = (T.DateType, T.TimestampType, T.TimestampNTZType)
 STORABLE: Final = (*NUMBERS, *TIMES, T.BooleanType, T.BinaryType, T.StringType, T.CharType, T.VarcharType)
 HAS_TEXT: Final = (*NUMBERS, *TIMES, T.BooleanType, T.StringType, T.DayTimeIntervalType, T.YearMonthIntervalType)
+LIMITED: Final = (T.CharType, T.VarcharType)
 LARGEST_PLAIN_SCALE: Final = 6  # java.math.BigDecimal: smaller numbers are spelled with an exponent
 
 
@@ -52,19 +54,6 @@ class Match:
     rules: tuple[Rule, ...] = ()
     problems: tuple[str, ...] = ()
     filled: tuple[str, ...] = ()
-
-
-def all_types(kind: T.DataType) -> Iterator[T.DataType]:
-    """Yield a type and every type inside it."""
-    yield kind
-    if isinstance(kind, T.StructType):
-        inside = [field.dataType for field in kind]
-    elif isinstance(kind, T.ArrayType):
-        inside = [kind.elementType]
-    else:
-        inside = [kind.keyType, kind.valueType] if isinstance(kind, T.MapType) else []
-    for inner in inside:
-        yield from all_types(inner)
 
 
 def unstorable(kind: T.DataType, path: str) -> tuple[str, ...]:
@@ -86,7 +75,7 @@ def match_values(given: T.DataType, wanted: T.DataType, path: str) -> Match:
     """Match two types that are not both structs, arrays or maps."""
     if isinstance(given, T.NullType):
         return Match(convert=lambda column: column.cast(plain_type(wanted)))
-    if isinstance(wanted, (T.CharType, T.VarcharType)) and isinstance(given, HAS_TEXT):
+    if isinstance(wanted, LIMITED) and isinstance(given, HAS_TEXT):
         return _limited_text(given, wanted, path)
     if given == wanted:
         return Match()
@@ -204,15 +193,8 @@ def exact_type(field: T.StructField) -> T.DataType:
 
 def plain_type(kind: T.DataType) -> T.DataType:
     """Return a type with string in the place of ``char(n)`` and ``varchar(n)``."""
-    if isinstance(kind, (T.CharType, T.VarcharType)):
-        return T.StringType()
-    if isinstance(kind, T.StructType):
-        return T.StructType([T.StructField(f.name, plain_type(f.dataType), f.nullable, f.metadata) for f in kind])
-    if isinstance(kind, T.ArrayType):
-        return T.ArrayType(plain_type(kind.elementType), kind.containsNull)
-    if isinstance(kind, T.MapType):
-        return T.MapType(plain_type(kind.keyType), plain_type(kind.valueType), kind.valueContainsNull)
-    return kind
+    plain: T.DataType = rebuilt(kind, lambda one: T.StringType() if isinstance(one, LIMITED) else one)
+    return plain
 
 
 def _with_limits(kind: T.DataType, declared: T.DataType) -> T.DataType:
@@ -229,7 +211,7 @@ def _with_limits(kind: T.DataType, declared: T.DataType) -> T.DataType:
     if isinstance(kind, T.MapType) and isinstance(declared, T.MapType):
         key, value = _with_limits(kind.keyType, declared.keyType), _with_limits(kind.valueType, declared.valueType)
         return T.MapType(key, value, kind.valueContainsNull)
-    return declared if isinstance(declared, (T.CharType, T.VarcharType)) else kind
+    return declared if isinstance(declared, LIMITED) else kind
 
 
 def _parsed(text: str) -> T.DataType:

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import DataType, StructField, _parse_datatype_string
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, _parse_datatype_string
 
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.table import NULL_PARTITION, PartitionValues
@@ -113,6 +113,36 @@ def in_partitions(fields: Sequence[StructField], partitions: Collection[Partitio
 
     rows = [struct([value(text, field) for text, field in zip(values, fields, strict=True)]) for values in partitions]
     return struct([comparable(F.col(quoted(field.name)), field) for field in fields]).isin(rows)
+
+
+def all_types(kind: DataType) -> Iterator[DataType]:
+    """Yield a type and every type inside it, itself first."""
+    yield kind
+    inside: list[DataType] = []
+    if isinstance(kind, StructType):
+        inside = [field.dataType for field in kind]
+    elif isinstance(kind, ArrayType):
+        inside = [kind.elementType]
+    elif isinstance(kind, MapType):
+        inside = [kind.keyType, kind.valueType]
+    for inner in inside:
+        yield from all_types(inner)
+
+
+def rebuilt(kind: DataType, leaf: Callable[[DataType], DataType] = lambda one: one, *, nullable: bool = False) -> Any:
+    """Return a type with others in place of its leaves; with ``nullable`` all that is inside may be null."""
+
+    def inner(one: DataType) -> DataType:
+        return rebuilt(one, leaf, nullable=nullable)  # type: ignore[no-any-return]
+
+    if isinstance(kind, StructType):
+        fields = (StructField(f.name, inner(f.dataType), nullable or f.nullable, f.metadata) for f in kind)
+        return StructType(list(fields))
+    if isinstance(kind, ArrayType):
+        return ArrayType(inner(kind.elementType), nullable or kind.containsNull)
+    if isinstance(kind, MapType):
+        return MapType(inner(kind.keyType), inner(kind.valueType), nullable or kind.valueContainsNull)
+    return leaf(kind)
 
 
 def type_of_ddl(ddl: str) -> DataType:

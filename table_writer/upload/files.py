@@ -103,7 +103,6 @@ class _Cut:
         self._row_bytes = size_bytes / row_count
 
     def is_reached(self, size_bytes: int) -> bool:
-        """Whether a file of this size ends here."""
         return self._target_bytes is not None and size_bytes >= self._target_bytes * NEARLY
 
 
@@ -140,7 +139,6 @@ class PartitionFile:
                 self.close()
 
     def close(self) -> None:
-        """End the file."""
         if self._sink is None or self._encoder is None:
             return
         row_count, raw_size_bytes = self._encoder.close()

@@ -60,7 +60,6 @@ class PartSink:
         return len(self.parts) >= MAX_PARTS - SPARE_PARTS
 
     def send(self) -> None:
-        """Send all unsent bytes as one part."""
         body = self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)
         number = len(self.parts) + 1
         self._unsent.clear()
@@ -68,7 +67,6 @@ class PartSink:
         self.parts.append(self._uploads.send(self, number, body))
 
     def finish(self) -> None:
-        """Send the last part."""
         if self._unsent:
             self.send()
         self._uploads.closed(self)
@@ -133,7 +131,6 @@ class Uploads:
         return self._pool.submit(self._send, sink, number, body)
 
     def closed(self, sink: PartSink) -> None:
-        """Forget a sink that gets no more bytes."""
         self._filling.discard(sink)
 
     def hand_over(self) -> None:

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 from table_writer import ConflictError, InvalidInputError, TableWriter
 from table_writer.model.table import Partition
 from table_writer.spark import open_gateway
-from table_writer.spark.executors import MANY_COPIES, ExecutorCopies, Executors
+from table_writer.spark.executors import MANY_COPIES, Executors
 from table_writer.storage import open_store
 from table_writer.storage.object_store import ObjectInfo
 from table_writer.storage.worker import copier
@@ -311,7 +312,7 @@ def test_very_many_copies_are_spread_over_executors(spark: SparkSession, writer:
     settings, prefix, (source,) = tiny_objects(writer, orders, 1)
     counted: Counter[str] = Counter()
     by_driver: list[Any] = []
-    copy_all = ExecutorCopies(Executors(open_gateway(spark), settings, "w", counted.update), by_driver.append)
+    copy_all = partial(Executors(open_gateway(spark), settings, "w", counted.update).copy, few=by_driver.append)
     copy_all({f"{prefix}many/{number}": source for number in range(MANY_COPIES)})
     assert (dict(counted), by_driver) == ({"CopyObject": MANY_COPIES}, [])
     assert len(list(open_store(settings).list(f"{prefix}many/"))) == MANY_COPIES

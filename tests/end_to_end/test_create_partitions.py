@@ -14,7 +14,7 @@ from table_writer import ConflictError, PartitionExistsError, TableWriter
 from table_writer.model.table import Partition
 from table_writer.spark.classic import translated
 from table_writer.testing import Lakehouse
-from table_writer.upload.spark_engine import refusing
+from table_writer.upload.job import refusing
 
 from .watched import BEFORE_CLAIM, STAGED, Moment, Seen, requests_to
 
