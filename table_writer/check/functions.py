@@ -139,8 +139,7 @@ def matches(column: str, pattern: str, *, severity: Severity = "error", name: st
     'matches(order_id, [A-Z]{2}[0-9]+)'
     """
     [column] = _columns((column,), "matches")
-    default = check_name("matches", column, pattern)
-    return _check(name or default, severity, rows.matches, name=column, pattern=pattern)
+    return _check(name or check_name("matches", column, pattern), severity, rows.matches, name=column, pattern=pattern)
 
 
 @checked
@@ -301,8 +300,7 @@ def expected_partitions(names: Partitions, *, severity: Severity = "error", name
     'expected_partitions(dt=2024-01-01, dt=2024-01-02)'
     """
     given = _partitions(names, "expected_partitions")
-    default = check_name("expected_partitions", *given)
-    return _check(name or default, severity, writes.expected_partitions, names=given)
+    return _check(name or check_name("expected_partitions", *given), severity, writes.expected_partitions, names=given)
 
 
 @checked

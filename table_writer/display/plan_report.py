@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
-from table_writer.display.render import Columns, size
-from table_writer.display.report import ReportOfPartitions
+from table_writer.display.report import Columns, ReportOfPartitions, size
 from table_writer.errors import counted
 from table_writer.model.table import WHOLE_TABLE, PartitionValues
 

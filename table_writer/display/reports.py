@@ -8,8 +8,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from table_writer.display.render import Columns, Grid, size
-from table_writer.display.report import FAILURES, NOTES, Report, columns_of_partitions, size_of, tags_line, who
+from table_writer.display.report import (
+    FAILURES,
+    NOTES,
+    Columns,
+    Grid,
+    Report,
+    columns_of_partitions,
+    size,
+    size_of,
+    tags_line,
+    who,
+)
 from table_writer.display.write_result import check_grids, checks_in_short
 from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult

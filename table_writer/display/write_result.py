@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from table_writer.display.render import Columns, Grid, size
-from table_writer.display.report import ReportOfPartitions, columns_of_partitions
+from table_writer.display.report import Columns, Grid, ReportOfPartitions, columns_of_partitions, size
 from table_writer.errors import counted
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import PartitionValues

@@ -56,20 +56,11 @@ def laid_out(
 ) -> DataFrame:
     """Return the same rows, spread over tasks and ordered within each.
 
-    Parameters
-    ----------
-    rows
-        The columns of the table.
-    partition_columns
-        Of the table; empty if it has none.
-    distribution
-        ``"none"``: tasks stay as they are. ``"hash"``: all rows of a partition go to one task, which writes one file;
-        an unpartitioned table's go evenly to ``spark.sql.shuffle.partitions`` tasks. ``"rebalance"``: rows of a
-        partition go to as few tasks as ``spark.sql.adaptive.advisoryPartitionSizeInBytes`` allows, a large partition
-        to several; needs ``spark.sql.adaptive.enabled``.
-    sort_by
-        As in SQL's ``ORDER BY``, but columns only: ``"amount"``, ``"amount desc"``, ``"amount asc nulls last"``. Rows
-        of each task are sorted by partition, then by these; so are the rows of each file.
+    ``distribution`` is ``"none"``: tasks stay as they are. ``"hash"``: all rows of a partition go to one task, which
+    writes one file; an unpartitioned table's go evenly to ``spark.sql.shuffle.partitions`` tasks. ``"rebalance"``: rows
+    of a partition go to as few tasks as ``spark.sql.adaptive.advisoryPartitionSizeInBytes`` allows, a large partition
+    to several; needs ``spark.sql.adaptive.enabled``. Rows of each task are sorted by partition, then by ``sort_by``, as
+    in SQL's ``ORDER BY``, but columns only: ``"amount asc nulls last"``; so are the rows of each file.
     """
     names = _Names(rows)
     by_partition = [F.col(names.quoted(name)) for name in partition_columns]

@@ -61,16 +61,8 @@ def add_columns(spark: SparkSession, metastore: Metastore, table: Table, added: 
     """Add columns to a table, at the end of its data columns; partitions that exist keep their own.
 
     Returns the table as it is now. Spark runs ``ALTER TABLE``, so that both Hive's columns and Spark's own schema
-    change. Another writer may add the same column at the same moment: that is fine, if it has the same type.
-
-    Raises
-    ------
-    InvalidInputError
-        See :func:`require_spellable`.
-    SchemaMismatchError
-        Another writer added such a column with another type, or the table is gone.
-    MetastoreError
-        Spark or the metastore refused.
+    change. Another writer may add the same column at the same moment: that is fine, if it has the same type; if not,
+    or if the table is gone, that is a ``SchemaMismatchError``. ``MetastoreError``: Spark or the metastore refused.
     """
     require_spellable(spark, table, added)
     try:

@@ -18,8 +18,21 @@ from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
 from table_writer.errors import SchemaMismatchError
 from table_writer.model.new_table import SchemaMode
 from table_writer.plan.evolve import added_field, addition_problems
-from table_writer.plan.limits import NOT_NULL, Expression, Limit, Rule, enforced, in_array, in_struct, limits_of
-from table_writer.plan.types import Match, exact_type, match_values, plain_type, unstorable
+from table_writer.plan.types import (
+    NOT_NULL,
+    Expression,
+    Limit,
+    Match,
+    Rule,
+    enforced,
+    exact_type,
+    in_array,
+    in_struct,
+    limits_of,
+    match_values,
+    plain_type,
+    unstorable,
+)
 from table_writer.spark.sql import quoted
 
 # cheaper to send than their text
@@ -28,27 +41,13 @@ SPELLED_ALIKE: Final = (T.DateType, T.ByteType, T.ShortType, T.IntegerType, T.Lo
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fitted:
-    """Rows in the table's shape, and what was done to give them that.
+    """Rows in the table's shape, and what was done to give them that."""
 
-    Parameters
-    ----------
-    rows
-        Exactly the columns, order and types of ``schema``; partition values may be text.
-    schema
-        The table's columns, with those it gets between its data and its partition columns.
-    added
-        Columns that the table must get before these rows can be published.
-    filled
-        Columns, and fields such as ``info.code``, that became null because the DataFrame lacks them.
-    limits
-        What executors enforce on the rows, see :func:`~table_writer.plan.limits.violation`.
-    """
-
-    rows: DataFrame
-    schema: T.StructType
-    added: tuple[T.StructField, ...] = ()
-    filled: tuple[str, ...] = ()
-    limits: tuple[Limit, ...] = ()
+    rows: DataFrame  # exactly the columns, order and types of the schema; partition values may be text
+    schema: T.StructType  # the table's columns, with those it gets between its data and its partition columns
+    added: tuple[T.StructField, ...] = ()  # columns that the table must get before these rows can be published
+    filled: tuple[str, ...] = ()  # columns, and fields such as info.code, that the DataFrame lacks: null
+    limits: tuple[Limit, ...] = ()  # what executors enforce on the rows, see violation()
 
 
 def fit(
@@ -146,7 +145,12 @@ def match(given: T.StructField, wanted: T.StructField, path: str, mode: SchemaMo
 
     ``given`` has strings for ``char(n)`` and ``varchar(n)``, ``wanted`` has them as types; messages name it ``path``.
     """
-    inner = _match_types(given.dataType, wanted.dataType, path, mode)
+    nested = NESTED.get((type(given.dataType), type(wanted.dataType)))
+    inner = (
+        match_values(given.dataType, wanted.dataType, path)
+        if nested is None
+        else nested(given.dataType, wanted.dataType, path, mode)
+    )
     if wanted.nullable or not given.nullable or inner.problems:
         return inner
     rule = Rule(
@@ -157,12 +161,6 @@ def match(given: T.StructField, wanted: T.StructField, path: str, mode: SchemaMo
 
 def _untouched(column: Column) -> Column:
     return column
-
-
-def _match_types(given: T.DataType, wanted: T.DataType, path: str, mode: SchemaMode) -> Match:
-    pair = (type(given), type(wanted))
-    nested: Callable[[T.DataType, T.DataType, str, SchemaMode], Match] | None = NESTED.get(pair)
-    return nested(given, wanted, path, mode) if nested is not None else match_values(given, wanted, path)
 
 
 def _match_structs(given: T.StructType, wanted: T.StructType, path: str, mode: SchemaMode) -> Match:

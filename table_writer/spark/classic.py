@@ -90,19 +90,16 @@ class ClassicSpark:
         return found
 
     def refresh(self, table: Table, write_id: str) -> tuple[str, ...]:
-        actions: dict[str, Callable[[Table], None]] = {
-            f"this session may show old rows until REFRESH TABLE {table.name}": self._refresh_table,
-            f"the table-level statistics of {table.name} are stale: ANALYZE TABLE renews them": self._drop_statistics,
-        }
-        return tuple(note for note, action in actions.items() if not self._done(action, table, write_id))
-
-    def _done(self, action: Callable[[Table], None], table: Table, write_id: str) -> bool:
-        try:
-            action(table)
-        except Exception:  # Spark raises what it likes here, and readers have switched already
-            logger.warning("write_id=%s refreshing this session failed", write_id, exc_info=True)
-            return False
-        return True
+        old_rows = f"this session may show old rows until REFRESH TABLE {table.name}"
+        stale = f"the table-level statistics of {table.name} are stale: ANALYZE TABLE renews them"
+        undone = []
+        for note, action in ((old_rows, self._refresh_table), (stale, self._drop_statistics)):
+            try:
+                action(table)
+            except Exception:  # Spark raises what it likes here, and readers have switched already
+                logger.warning("write_id=%s refreshing this session failed", write_id, exc_info=True)
+                undone.append(note)
+        return tuple(undone)
 
     def _refresh_table(self, table: Table) -> None:
         self._spark.catalog.refreshTable(f"`{table.name.database}`.`{table.name.name}`")

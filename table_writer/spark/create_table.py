@@ -29,7 +29,7 @@ def create_table(
 ) -> None:
     """Let Spark make a table in its ``spark_catalog``; nothing is written into it.
 
-    A ``T.StructType`` is taken as it is; of a DataFrame every column may be null, as with ``saveAsTable``. With
+    A ``StructType`` is taken as it is; of a DataFrame every column may be null, as with ``saveAsTable``. With
     ``if_not_exists`` a table of that name is left alone, whatever it is like: of two that make it at once one does, and
     both succeed. After an ``InvalidInputError`` nothing was made; after a ``MetastoreError`` it may have been.
     """

@@ -26,9 +26,8 @@ from pyspark.sql import SparkSession
 
 from table_writer.checked import checked
 from table_writer.testing.jars import committer_jars, find_java, java_environment, s3a_jars, spark_home
-from table_writer.testing.metastore_server import MetastoreServer
 from table_writer.testing.processes import LOCALHOST, ChildProcess, LakehouseError, ScratchDirectory
-from table_writer.testing.s3_server import S3Server, S3ServerName
+from table_writer.testing.servers import MetastoreServer, S3Server, S3ServerName
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -241,8 +240,7 @@ def _spark_settings(
 
 def _launch_java(directory: Path, settings: Mapping[str, str], undo: ExitStack) -> ChildProcess:
     """Launch the Java that Spark will run in, as ``pyspark`` would, but as a child that surely ends."""
-    escaped = {name: value.replace("\\", "\\\\").replace("\n", "\\n") for name, value in settings.items()}
-    lines = [f"{name} {value}\n" for name, value in escaped.items()]
+    lines = [f"{name} {_escape_property(value)}\n" for name, value in settings.items()]
     (directory / "spark-defaults.conf").write_text("".join(lines))  # in a file, keys don't show up on a command line
     (directory / "log4j2.properties").write_text(LOG_SETTINGS)
     environment = java_environment() | {
@@ -293,6 +291,10 @@ def _start_spark(java: ChildProcess, directory: Path, metastore_uri: str, undo: 
     session = SparkSession.builder.getOrCreate()
     undo.callback(_stop_spark, session)
     return session
+
+
+def _escape_property(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def _restore_interrupt(handler: Any) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql.types import DateType, StructType
 from table_writer.check.run import as_checks, require_valid
 from table_writer.config import WriteOptions
 from table_writer.display.plan_report import PlannedAction, PlannedPartition, PlanReport, SchemaVerdict
-from table_writer.display.render import size
+from table_writer.display.report import size
 from table_writer.errors import SchemaMismatchError, counted
 from table_writer.log.files import existing_values, files_read_at, why_not_copied
 from table_writer.log.open_table import OpenTable, RepeatedError
@@ -23,8 +23,8 @@ from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues,
 from table_writer.model.write import WriteMode, new_write_id
 from table_writer.plan.file_options import engine_of
 from table_writer.plan.fit import Fitted
-from table_writer.plan.limits import violation
 from table_writer.plan.planner import Planner, require_mode
+from table_writer.plan.types import violation
 from table_writer.spark.sql import SPARK_ERRORS, quoted
 
 USUAL_DATE: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from table_writer.display.render import size
+from table_writer.display.report import size
 from table_writer.display.write_result import Action, PartitionResult, WriteResult
 from table_writer.errors import InvalidInputError, StorageError, counted
 from table_writer.log.open_table import OpenTable

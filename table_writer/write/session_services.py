@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from table_writer.check.check import Audit
 from table_writer.config import TableWriterConfig
@@ -87,18 +87,18 @@ def staged_frame(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -
         return spark.createDataFrame([], schema)
     plan = replace(staged.plan, table=opened.table)  # format and SerDe are not recorded with a staged write
     files = open_gateway(spark).files(plan, schema).read([one.values for one in staged.partitions])
-    return files.select(*(_typed(stored, field) for stored, field in zip(files.columns, schema, strict=True)))
+    return files.select(  # partition values are text in the names of directories
+        *(
+            F.col(quoted(stored)).cast(field.dataType).alias(field.name, metadata=field.metadata)
+            for stored, field in zip(files.columns, schema, strict=True)
+        )
+    )
 
 
 def _schema(opened: OpenTable, staged: WrittenFiles) -> StructType:
     """Return the columns the files have, those that the table is yet to get too, and the partition columns."""
     data = StructType.fromJson(json.loads(staged.plan.schema))
     return StructType([*data, *partition_schema(opened.table)])
-
-
-def _typed(stored: str, field: StructField) -> Column:
-    """Return a column under the table's name and type: partition values are text in the names of directories."""
-    return F.col(quoted(stored)).cast(field.dataType).alias(field.name, metadata=field.metadata)
 
 
 def _replaced_rows(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -> int:
