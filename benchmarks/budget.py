@@ -126,7 +126,7 @@ def stages(lake: Lakehouse, case: Case, rows: DataFrame) -> dict[str, Callable[[
         file_options=ParquetOptions(compression="zstd"),
     )
     first = getattr(writer, mode)(rows, "ours")
-    store = open_store(writer._services.open_table("ours").store_settings)
+    store = open_store(writer._services.open_to_write("ours").store_settings)
     sizes = [first.bytes // first.files] * first.files
     plain = replace(spec, file_options=ParquetOptions(compression="uncompressed"))
     return {

@@ -64,7 +64,6 @@ class Check:
         return InvalidInputError(message if self.name in message else f"check {self.name}: {message}", table=table)
 
     def passed(self, message: str, by: str = SPARK) -> CheckResult:
-        """Return the result of rows that are as they should be."""
         return CheckResult(name=self.name, severity=self.severity, passed=True, message=message, answered_by=by)
 
     def failed(
@@ -75,7 +74,6 @@ class Check:
         by: str = SPARK,
         examples: Sequence[Mapping[str, str]] = (),
     ) -> CheckResult:
-        """Return the result of rows that are not."""
         return CheckResult(
             name=self.name,
             severity=self.severity,

@@ -35,7 +35,6 @@ class ColumnPath:
 
     @property
     def shown(self) -> str:
-        """The name for people."""
         return printable(".".join(self.path))
 
     @property
@@ -44,7 +43,6 @@ class ColumnPath:
 
     @property
     def value(self) -> Column:
-        """The value in a row."""
         value = reduce(Column.getField, self.path[1:], F.col(quoted(self.top)))
         return F.rtrim(value) if self.is_char else value
 

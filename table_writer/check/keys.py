@@ -38,12 +38,10 @@ class KeyQuestion(Question):
 
     @property
     def keys(self) -> tuple[Column, ...]:
-        """What no two rows may have in common."""
         return tuple(column.value for column in self.columns)
 
     @property
     def has_key(self) -> Column:
-        """Whether a row counts."""
         return _all_there(self.keys)
 
     @property

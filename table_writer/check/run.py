@@ -201,7 +201,6 @@ def _asked(questions: Questions, frame: DataFrame, facts: Facts, count_if: Count
 
 
 def _flag(number: int) -> str:
-    """Return the column that says whether a row is wrong."""
     return f"{PREFIX}_{number}"
 
 
@@ -214,7 +213,6 @@ def _flagged(questions: Questions, frame: DataFrame, facts: Facts) -> DataFrame:
 
 
 def _measured(questions: Questions, frame: DataFrame, facts: Facts, count_if: CountIf) -> DataFrame:
-    """Return the aggregates of all questions as one row."""
     aggregates = [
         measure.alias(f"{_flag(number)}_{position}")
         for number, question in questions.items()

@@ -352,7 +352,6 @@ def _given_name(name: object) -> str:
 
 
 def _without_others(check: Check, facts: Facts, others: Sequence[WrittenPartition], by: str) -> CheckResult:
-    """Judge by the partitions that should not have rows."""
     if not others:
         return check.passed(f"none of {counted(len(facts.audit.partitions), 'partition')} is unexpected", by)
     rows = sum(one.rows for one in others)

@@ -8,7 +8,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TextIO
 
@@ -50,12 +50,9 @@ def listener(choice: str | ProgressListener, *, spark_has_bar: bool = False) -> 
     notebook = _in_notebook()
     if choice == "auto":
         choice = "bar" if notebook or (_is_terminal(sys.stderr) and not spark_has_bar) else "log"
-    makers: dict[str, Callable[[], ProgressListener | None]] = {
-        "bar": lambda: BarListener(widget=notebook),
-        "log": LogListener,
-        "off": lambda: None,
-    }
-    return makers[choice]()
+    if choice == "bar":
+        return BarListener(widget=notebook)
+    return LogListener() if choice == "log" else None
 
 
 class LogListener:

@@ -32,24 +32,15 @@ LONG: Final = 60  # characters; a longer cell is wrapped in a box that scrolls, 
 TROUBLES: Final = ("PROBLEM: ", "FAILED: ", "NOT ADDED ")
 # else Jupyter would set what stands between two $ as a formula
 IGNORED_BY_MATH: Final = "tex2jax_ignore mathjax_ignore"
-TONES: Final = {
-    "good": frozenset({"ok", "passed", "published"}),
-    "bad": frozenset({"abandoned", "dead", "error", "failed (error)"}),
-    "doubt": frozenset({"expired", "failed (warn)", "in doubt", "warning"}),
-    "add": frozenset({"add", "added"}),
-    "more": frozenset({"append", "appended"}),
-    "other": frozenset({"replace", "replaced"}),
-    "less": frozenset({"dropped", "emptied", "empty"}),
-}
-SIGNS: Final = {"good": "✓", "bad": "✗", "doubt": "!", "add": "+", "more": "»", "other": "~", "less": "−"}
-COLOURS: Final = {  # red, green, blue: each against white and against black at least 3:1, for the signs
-    "good": "22,146,84",
-    "bad": "222,62,62",
-    "doubt": "190,122,10",
-    "add": "22,146,84",
-    "more": "22,146,84",
-    "other": "52,120,220",
-    "less": "190,122,10",
+GREEN, RED, AMBER, BLUE = "22,146,84", "222,62,62", "190,122,10", "52,120,220"  # on white and on black at least 3:1
+TONES: Final = {  # the sign, its colour, and the words that say how something ended
+    "good": ("✓", GREEN, {"ok", "passed", "published"}),
+    "bad": ("✗", RED, {"abandoned", "dead", "error", "failed (error)"}),
+    "doubt": ("!", AMBER, {"expired", "failed (warn)", "in doubt", "warning"}),
+    "add": ("+", GREEN, {"add", "added"}),
+    "more": ("»", GREEN, {"append", "appended"}),
+    "other": ("~", BLUE, {"replace", "replaced"}),
+    "less": ("−", AMBER, {"dropped", "emptied", "empty"}),
 }
 
 
@@ -371,16 +362,7 @@ def tone(state: str) -> str:
     >>> tone("published"), tone("in doubt"), tone("running")
     ('good', 'doubt', 'plain')
     """
-    return next((name for name, words in TONES.items() if state in words), "plain")
-
-
-def _of_tones() -> str:
-    return "".join(
-        f".table-writer .tw-{name}{{background:rgba({COLOURS[name]},.13);border-color:rgba({COLOURS[name]},.55)}}"
-        f".table-writer .tw-{name}::before{{content:'{sign}\\a0';content:'{sign}\\a0'/'';"
-        f"color:rgb({COLOURS[name]});font-weight:700}}"
-        for name, sign in SIGNS.items()
-    )
+    return next((name for name, (_, _, words) in TONES.items() if state in words), "plain")
 
 
 STYLE: Final = (
@@ -412,5 +394,10 @@ STYLE: Final = (
     ".table-writer .tw-state{display:inline-block;padding:0 .55em;border:1px solid rgba(128,128,128,.45);"
     "border-radius:1em}"
     ".table-writer .tw-line{margin:.1em 0;opacity:.85}"
-    ".table-writer .tw-trouble{opacity:1;font-weight:600;border-left:3px solid rgb(222,62,62);padding-left:.5em}"
-) + _of_tones()
+    f".table-writer .tw-trouble{{opacity:1;font-weight:600;border-left:3px solid rgb({RED});padding-left:.5em}}"
+) + "".join(
+    f".table-writer .tw-{name}{{background:rgba({colour},.13);border-color:rgba({colour},.55)}}"
+    f".table-writer .tw-{name}::before{{content:'{sign}\\a0';content:'{sign}\\a0'/'';"
+    f"color:rgb({colour});font-weight:700}}"
+    for name, (sign, colour, _) in TONES.items()
+)

@@ -68,7 +68,6 @@ def conditional_put(subject: Subject) -> Iterable[Finding]:
 
 
 def permissions(subject: Subject) -> Iterable[Finding]:
-    """Try every kind of request that writes and maintenance send."""
     store = subject.opened.store
     findings: list[Finding] = []
     with _own_directory(subject) as directory:
@@ -145,7 +144,6 @@ def _own_directory(subject: Subject) -> Iterator[str]:
 
 
 def lifecycle(subject: Subject) -> Iterable[Finding]:
-    """Look at the rules that abort pending uploads or expire objects at the table's root."""
     store = subject.opened.store
     if not isinstance(store, S3Store):
         return
@@ -231,7 +229,6 @@ def longest_write(history: History) -> timedelta:
 
 
 def versioning(subject: Subject) -> Iterable[Finding]:
-    """Say whether deleted objects stay as old versions."""
     store = subject.opened.store
     if not isinstance(store, S3Store):
         return
@@ -293,7 +290,6 @@ def addresses(subject: Subject) -> Iterable[Finding]:
 
 
 def switch_time(subject: Subject) -> Iterable[Finding]:
-    """Compare what one switch of all partitions takes with the timeouts."""
     opened = subject.opened
     config = opened.config
     count = len(opened.metastore.get_partition_names(opened.table.name)) if opened.table.partition_columns else 1

@@ -65,7 +65,6 @@ def for_bucket(subject: Subject) -> HadoopValues:
 
 
 def memory(subject: Subject) -> Iterable[Finding]:
-    """Compare the room beside an executor's heap with the documented bound of its tasks."""
     master = setting(subject, "spark.master")
     if master.startswith("local"):
         yield ok(f"{master}: the tasks share this machine's memory with all else")

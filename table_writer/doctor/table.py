@@ -29,7 +29,6 @@ LIST_THREADS: Final = 16
 
 
 def owner(subject: Subject) -> Iterable[Finding]:
-    """Compare ``owner.json`` with the table."""
     opened = subject.opened
     stored = opened.store.get(opened.layout.owner_key)
     if stored is None:
@@ -53,7 +52,6 @@ def owner(subject: Subject) -> Iterable[Finding]:
 
 
 def location(subject: Subject) -> Iterable[Finding]:
-    """Look whether another tool has renamed or moved the table away from its log."""
     opened = subject.opened
     try:
         require_in_place(opened.store, opened.layout, opened.table)
@@ -64,7 +62,6 @@ def location(subject: Subject) -> Iterable[Finding]:
 
 
 def in_doubt(subject: Subject) -> Iterable[Finding]:
-    """Count the entries, and those without an outcome."""
     history = subject.history()
     dead = [record for record in history.in_doubt if claim_is_over(record.entry, record.age_seconds)]
     running = len(history.in_doubt) - len(dead)
@@ -117,7 +114,6 @@ def properties(subject: Subject) -> Iterable[Finding]:
 
 
 def retention(subject: Subject) -> Iterable[Finding]:
-    """Say how long replaced data stays, and which setting decides it."""
     opened = subject.opened
     usual = opened.config.retention
     hours = opened.retention.total_seconds() / 3600
@@ -138,7 +134,6 @@ def retention(subject: Subject) -> Iterable[Finding]:
 
 
 def waiting(subject: Subject) -> Iterable[Finding]:
-    """Count what readers have left, and what of it a vacuum should have deleted."""
     opened, history = subject.opened, subject.history()
     of_table = opened.hours_property(RETENTION_PROPERTY)
     asked = None if of_table is None else of_table.total_seconds()
@@ -163,7 +158,6 @@ def waiting(subject: Subject) -> Iterable[Finding]:
 
 
 def dead_writes(subject: Subject) -> Iterable[Finding]:
-    """Look for what dead writes have left: registrations, files, pending uploads."""
     opened = subject.opened
     traces = look_for_traces(opened.store, opened.layout)
     history = opened.log.read_history()  # after the traces, as a vacuum does
@@ -196,7 +190,6 @@ def dead_writes(subject: Subject) -> Iterable[Finding]:
 
 
 def placement(subject: Subject) -> Iterable[Finding]:
-    """Compare where the metastore points with where the log has put each partition."""
     by_placement = _placed(subject)
     if by_placement[Placement.BEHIND] or by_placement[Placement.MOVED]:
         subject.forget()  # somebody may have published while log and partitions were read
@@ -256,7 +249,11 @@ def _placed(subject: Subject) -> dict[Placement, list[PartitionValues]]:
 def files(subject: Subject) -> Iterable[Finding]:
     """List the newest partitions of ours, and compare the files there with those that were published."""
     history = subject.history()
-    ours = [values for values in _placed(subject)[Placement.IN_PLACE] if _is_ours(history, values)]
+    ours = []
+    for values in _placed(subject)[Placement.IN_PLACE]:
+        location = history.current[values].partition.new_location
+        if location is not None and history.layout.write_id_of(Location.parse(location)) is not None:
+            ours.append(values)
     newest = sorted(ours, key=lambda values: history.current[values].version, reverse=True)[:LISTED_PARTITIONS]
     trouble = many(lambda values: _trouble(subject, history, values), newest, LIST_THREADS)
     mixed, lost = (
@@ -282,11 +279,6 @@ def files(subject: Subject) -> Iterable[Finding]:
         yield ok(f"exactly the files that were published: {counted(len(newest), 'partition')}")
 
 
-def _is_ours(history: History, values: PartitionValues) -> bool:
-    location = history.current[values].partition.new_location
-    return location is not None and history.layout.write_id_of(Location.parse(location)) is not None
-
-
 def _trouble(subject: Subject, history: History, values: PartitionValues) -> str:
     """Compare one partition's files: ``"mixed"`` with another tool's, ``"lost"`` where files of ours are gone."""
     location = Location.parse(str(history.current[values].partition.new_location))
@@ -307,7 +299,6 @@ def _trouble(subject: Subject, history: History, values: PartitionValues) -> str
 
 
 def damage(subject: Subject) -> Iterable[Finding]:
-    """Look for entries, outcomes and records that are lost or cannot be read."""
     state = subject.opened.log.read_state(listed_after=0, allow_lost=True)
     found = [
         *_of_identity(subject, state),

@@ -17,13 +17,6 @@ SORT_ITEM: Final = re.compile(
     r"(?P<name>.+?)(?:\s+(?P<order>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE
 )
 
-ORDERS: Final = {
-    ("asc", "first"): "asc_nulls_first",
-    ("asc", "last"): "asc_nulls_last",
-    ("desc", "first"): "desc_nulls_first",
-    ("desc", "last"): "desc_nulls_last",
-}
-
 UNORDERED: Final = ("map", "variant")
 USUAL_NULLS: Final = {"asc": "first", "desc": "last"}  # Spark's
 BATCH_BYTES: Final = 64 * 1024 * 1024  # Spark's own limit of a batch, kept here by the number of rows
@@ -33,20 +26,16 @@ LEAST_ROWS: Final = 1_000  # smaller batches cost more than the weighing
 WIDER_THAN_SEEN: Final = 32  # how many times as wide as the rows of an earlier write those of a batch may be
 
 FIXED_WIDTHS: Final[dict[type[T.DataType], int]] = {
-    T.NullType: 0,
-    T.BooleanType: 1,
-    T.ByteType: 1,
-    T.ShortType: 2,
-    T.IntegerType: 4,
-    T.DateType: 4,
-    T.FloatType: 4,
-    T.YearMonthIntervalType: 4,
-    T.LongType: 8,
-    T.DoubleType: 8,
-    T.TimestampType: 8,
-    T.TimestampNTZType: 8,
-    T.DayTimeIntervalType: 8,
-    T.DecimalType: 16,
+    kind: width
+    for width, kinds in {
+        0: (T.NullType,),
+        1: (T.BooleanType, T.ByteType),
+        2: (T.ShortType,),
+        4: (T.IntegerType, T.DateType, T.FloatType, T.YearMonthIntervalType),
+        8: (T.LongType, T.DoubleType, T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType),
+        16: (T.DecimalType,),
+    }.items()
+    for kind in kinds
 }
 """Bytes of a value in Arrow."""
 
@@ -96,7 +85,7 @@ class _Names:
             )
         direction = (asked.get("order") or "asc").lower()
         nulls = (asked.get("nulls") or USUAL_NULLS[direction]).lower()
-        column: Column = getattr(F.col(self.quoted(name)), ORDERS[direction, nulls])()
+        column: Column = getattr(F.col(self.quoted(name)), f"{direction}_nulls_{nulls}")()
         return column
 
     def _plain(self, name: str) -> str:

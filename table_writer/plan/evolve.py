@@ -34,7 +34,6 @@ def added_field(given: StructField) -> StructField:
 
 
 def addition_problems(field: StructField, table_schema: StructType) -> tuple[str, ...]:
-    """Say why a table with these columns cannot get this one."""
     name, kind = field.name, exact_type(field)
     problems = list(unstorable(kind, name))
     if len(name) > LONGEST_NAME or not NAME_HIVE_KEEPS.fullmatch(name):

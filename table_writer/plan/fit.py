@@ -20,7 +20,6 @@ from table_writer.model.new_table import SchemaMode
 from table_writer.plan.evolve import added_field, addition_problems
 from table_writer.plan.types import (
     NOT_NULL,
-    Expression,
     Limit,
     Match,
     Rule,
@@ -65,7 +64,8 @@ def fit(
     """
     partitions = {name.lower() for name in partition_columns}
     _refuse(_name_problems(df, schema, partitions, mode), table)
-    added = _added(df, schema)
+    wanted = {field.name.lower() for field in schema}
+    added = tuple(added_field(field) for field in df.schema if field.name.lower() not in wanted)
     _refuse([problem for field in added for problem in addition_problems(field, schema)], table)
     cut = len(schema) - len(partition_columns)
     whole = T.StructType([*schema.fields[:cut], *added, *schema.fields[cut:]])
@@ -94,11 +94,6 @@ def _match(source: T.StructField | None, field: T.StructField, mode: SchemaMode)
     if source is None:
         return Match(convert=lambda column: column.cast(field.dataType), filled=(field.name,))
     return match(T.StructField(field.name, plain_type(source.dataType), source.nullable), wanted, field.name, mode)
-
-
-def _added(df: DataFrame, schema: T.StructType) -> tuple[T.StructField, ...]:
-    wanted = {field.name.lower() for field in schema}
-    return tuple(added_field(field) for field in df.schema if field.name.lower() not in wanted)
 
 
 def _refuse(problems: Sequence[str], table: str) -> None:
@@ -216,19 +211,20 @@ def _field_problems(given: T.StructType, wanted: T.StructType, path: str, mode: 
 
 def _match_arrays(given: T.ArrayType, wanted: T.ArrayType, path: str, mode: SchemaMode) -> Match:
     inner = match(_element(given), _element(wanted), f"{path}.element", mode)
+    of_element = inner.convert
+
+    def convert(column: Column) -> Column:
+        if of_element is None:
+            return column
+        return F.transform(column, lambda item: of_element(item))  # noqa: PLW0108  # Spark counts parameters
+
     return replace(
-        inner,
-        convert=None if inner.convert is None else _each(inner.convert),
-        rules=tuple(in_array(rule) for rule in inner.rules),
+        inner, convert=None if of_element is None else convert, rules=tuple(in_array(rule) for rule in inner.rules)
     )
 
 
 def _element(kind: T.ArrayType) -> T.StructField:
     return T.StructField("element", kind.elementType, kind.containsNull)
-
-
-def _each(convert: Expression) -> Expression:
-    return lambda column: F.transform(column, lambda item: convert(item))  # noqa: PLW0108  # Spark counts parameters
 
 
 def _match_maps(given: T.MapType, wanted: T.MapType, path: str, mode: SchemaMode) -> Match:

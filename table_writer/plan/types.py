@@ -188,7 +188,6 @@ def unstorable(kind: T.DataType, path: str) -> tuple[str, ...]:
 
 
 def match_values(given: T.DataType, wanted: T.DataType, path: str) -> Match:
-    """Match two types that are not both structs, arrays or maps."""
     if isinstance(given, T.NullType):
         return Match(convert=lambda column: column.cast(plain_type(wanted)))
     if isinstance(wanted, LIMITED) and isinstance(given, HAS_TEXT):
@@ -308,7 +307,6 @@ def exact_type(field: T.StructField) -> T.DataType:
 
 
 def plain_type(kind: T.DataType) -> T.DataType:
-    """Return a type with string in the place of ``char(n)`` and ``varchar(n)``."""
     plain: T.DataType = rebuilt(kind, lambda one: T.StringType() if isinstance(one, LIMITED) else one)
     return plain
 

@@ -239,17 +239,15 @@ def _end_tasks(context: SparkContext, tag: str, outcome: Future[Any]) -> None:
     try:
         context.cancelJobsWithTag(tag)
         deadline = time.monotonic() + LAST_TASKS_SECONDS
-        while not outcome.done() or _active_tasks(context, tag):
+        while not outcome.done() or any(
+            stage.numActiveTasks for job in _jobs(context, tag) for stage in _stages(context, job)
+        ):
             if time.monotonic() > deadline:
                 logger.warning("tasks of %s still run %.0f s after they were cancelled", tag, LAST_TASKS_SECONDS)
                 return
             time.sleep(POLL_SECONDS)
     except (Py4JError, OSError):
         logger.warning("tasks of %s could not be cancelled: Spark does not answer", tag, exc_info=True)
-
-
-def _active_tasks(context: SparkContext, tag: str) -> int:
-    return sum(stage.numActiveTasks for job in _jobs(context, tag) for stage in _stages(context, job))
 
 
 @dataclass

@@ -46,7 +46,7 @@ PARTITION_BATCH: Final = 250
 class MemoryMetastore:
     """A :class:`~table_writer.metastore.protocol.Metastore` for tests.
 
-    Parameters
+    Attributes
     ----------
     on_call
         Called as ``on_call(method, phase)`` around each call, with the protocol's method name and the phase:
@@ -69,8 +69,8 @@ class MemoryMetastore:
 
     uri = "memory://metastore"
 
-    def __init__(self, *, on_call: Callable[[str, str], None] | None = None) -> None:
-        self.on_call = on_call
+    def __init__(self) -> None:
+        self.on_call: Callable[[str, str], None] | None = None
         self.version = "2.3.10"
         """What :meth:`server_version` answers; can be set."""
         self.answers_for_missing_tables = "error"

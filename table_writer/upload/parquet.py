@@ -172,7 +172,7 @@ def _make_bound(kind: Any) -> MakeBound:
         return partial(_moment, epoch, timedelta(milliseconds=1) if kind.unit == "ms" else timedelta(microseconds=1))
     if types.is_decimal(kind):
         return partial(_decimal, -kind.scale)
-    return _text if types.is_string(kind) or types.is_large_string(kind) else _no_bound
+    return _text if types.is_string(kind) or types.is_large_string(kind) else lambda _: None
 
 
 def _moment(epoch: Moment, unit: timedelta, count: int) -> Moment | None:
@@ -193,10 +193,6 @@ def _text(encoded: bytes) -> str | None:
         return encoded.decode() if len(encoded) <= LONGEST_TEXT_BYTES else None
     except UnicodeDecodeError:  # Spark does not check its strings
         return None
-
-
-def _no_bound(_: Any) -> None:
-    return None
 
 
 def leaf_count(schema: Any) -> int:
@@ -297,7 +293,6 @@ def file_schema(schema: Any, options: ParquetOptions) -> Any:
 
 
 def file_type(kind: Any, *, column: str) -> Any:
-    """Return the type to write for a type that Spark sent."""
     types = pa.types
     if types.is_struct(kind):
         return pa.struct([pa.field(field.name, file_type(field.type, column=column)) for field in kind])

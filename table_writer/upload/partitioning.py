@@ -164,7 +164,6 @@ class Spill(ExitStack):
         self._writers: dict[int, Any] = {}
 
     def add(self, pieces: Iterable[tuple[int, list[Any]]]) -> None:
-        """Write rows of partitions, given with their partition's number."""
         buckets: dict[int, list[Any]] = {}
         for partition_id, batches in pieces:
             bucket = partition_id // BUCKETS**self._level % BUCKETS

@@ -28,7 +28,7 @@ from table_writer.spark.sql import in_partitions, quoted
 from table_writer.storage import ObjectStore, StoreSettings, open_store
 
 
-class SessionServices:
+class SessionServices(Services):
     """Opens services for the tables of one Spark session; tests replace the two functions by doubles."""
 
     def __init__(
@@ -41,24 +41,18 @@ class SessionServices:
     ) -> None:
         self._spark = spark
         session = open_gateway(spark).settings(config.hadoop)
-        self.services = Services(session, config, open_metastore=open_metastore, open_object_store=open_object_store)
-
-    @property
-    def metastore(self) -> Metastore:
-        """The session's metastore."""
-        return self.services.metastore
+        super().__init__(session, config, open_metastore=open_metastore, open_object_store=open_object_store)
 
     def table_name(self, text: str) -> TableName:
-        """Read a table name as the session would."""
         return TableName.parse(text, default_database=self._spark.catalog.currentDatabase())
 
-    def open_table(self, text: str) -> OpenTable:
+    def open_to_write(self, text: str) -> OpenTable:
         """Look a table up that is to be written, and open its store.
 
         An ``InvalidInputError`` says that it does not exist or cannot be written, or that its properties or its store
         are not understood.
         """
-        opened = self.services.open_table(self.table_name(text), require_writable)
+        opened = self.open_table(self.table_name(text), require_writable)
         opened.require_properties()
         return opened
 

@@ -138,7 +138,7 @@ class Steps:
     def watched(self, table: str, mode: str, write_id: str = "") -> AbstractContextManager[None]:
         """Show how far a call is, where it takes longer than a second."""
         spark_has_bar = self._spark.conf.get("spark.ui.showConsoleProgress", "false") == "true"
-        choice = self._services.services.config.progress
+        choice = self._services.config.progress
         return showing(choice, table=table, mode=mode, write_id=write_id, spark_has_bar=spark_has_bar)
 
     def _plan(self, df: DataFrame, table: str, call: Call, watch: Stopwatch) -> tuple[OpenTable, Planned]:
@@ -157,7 +157,7 @@ class Steps:
             require_batch(df, name)
             require_mode(call.mode, call.options, name, partitioned=bool(new.partition_by))
             create_table(self._spark, df, name, new, if_not_exists=True)
-        opened = self._services.open_table(table)
+        opened = self._services.open_to_write(table)
         watch.follow(opened.store)
         return opened
 

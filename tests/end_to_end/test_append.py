@@ -87,7 +87,7 @@ def test_rows_of_other_tools_are_not_counted_so_no_number_of_rows_is_claimed(
 def test_partitions_without_files_take_rows_and_nothing_is_copied(
     spark: SparkSession, writer: TableWriter, orders: str, rows: Rows
 ) -> None:
-    services = writer._services.open_table(orders)
+    services = writer._services.open_to_write(orders)
     placeholder = Partition(values=("d1",), location=str(services.layout.empty("w")), parameters={})
     services.metastore.add_partitions(services.table, [placeholder])
     spark.sql(f"ALTER TABLE {orders} ADD PARTITION (dt='d2')")
@@ -149,7 +149,7 @@ def test_a_partition_that_is_described_otherwise_than_the_table_is_refused_with_
 ) -> None:
     table = make_table("CREATE TABLE {name} (id BIGINT, note STRING) PARTITIONED BY (dt STRING) STORED AS PARQUET")
     writer.append(rows((1, "a", "d1"), (2, "b", "d2")), table)
-    services = writer._services.open_table(table)
+    services = writer._services.open_to_write(table)
     found = services.metastore.get_partitions(services.table, [("d1",)])[("d1",)]
     altered: Any = copy.deepcopy(found.native)
     change(altered.sd)
@@ -276,7 +276,7 @@ def test_on_a_file_system_too(
 
 
 def tiny_objects(writer: TableWriter, table: str, count: int) -> tuple[Any, str, list[ObjectInfo]]:
-    services = writer._services.open_table(table)
+    services = writer._services.open_to_write(table)
     store, prefix = services.store, f"{services.layout.root.key}tiny/"
     for number in range(count):
         store.put(f"{prefix}{number:03d}", str(number).encode())

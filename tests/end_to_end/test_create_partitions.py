@@ -94,7 +94,7 @@ def test_null_and_a_number_spelled_with_zeros_are_found_to_exist(
     spark: SparkSession, writer: TableWriter, make_table: Callable[..., str]
 ) -> None:
     table = make_table("CREATE TABLE {name} (id INT) PARTITIONED BY (month INT) STORED AS PARQUET")
-    services = writer._services.open_table(table)
+    services = writer._services.open_to_write(table)
     zeros = Partition(values=("01",), location=f"{services.table.location}month=01/")
     services.metastore.add_partitions(services.table, [zeros])
     writer.create_partitions(spark.sql("SELECT 1 AS id, CAST(NULL AS INT) AS month"), table)
