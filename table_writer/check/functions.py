@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from table_writer.check import keys, rows, writes
-from table_writer.check.check import Check, Question, Severity
-from table_writer.check.columns import check_name, shown
+from table_writer.check.check import Check, Question, Severity, check_name, shown
 from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
 

@@ -12,8 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, NumericType
 
-from table_writer.check.check import METADATA, Check, CountIf, Facts, Question
-from table_writer.check.columns import ColumnPath, Target, is_text, shown
+from table_writer.check.check import METADATA, Check, ColumnPath, CountIf, Facts, Question, Target, is_text, shown
 from table_writer.check.rows import RowQuestion
 from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult

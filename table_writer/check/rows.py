@@ -16,8 +16,21 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
 
-from table_writer.check.check import METADATA, SPARK, Check, CountIf, Facts, Question, QuestionOfAggregates
-from table_writer.check.columns import ColumnPath, Target, is_text, listed, shortened, shown
+from table_writer.check.check import (
+    METADATA,
+    SPARK,
+    Check,
+    ColumnPath,
+    CountIf,
+    Facts,
+    Question,
+    QuestionOfAggregates,
+    Target,
+    is_text,
+    listed,
+    shortened,
+    shown,
+)
 from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.spark import open_gateway

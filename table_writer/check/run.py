@@ -14,8 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from table_writer.check import functions
-from table_writer.check.check import SPARK, Audit, Check, CountIf, Facts, Question
-from table_writer.check.columns import Target, shortened, shown
+from table_writer.check.check import SPARK, Audit, Check, CountIf, Facts, Question, Target, shortened, shown
 from table_writer.check.keys import KeyQuestion
 from table_writer.check.rows import RowQuestion, unfit, unreadable
 from table_writer.check.writes import PARTITION_NUMBER, function_name

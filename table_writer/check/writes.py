@@ -24,8 +24,12 @@ from table_writer.check.check import (
     Question,
     QuestionOfAggregates,
     QuestionOfWrite,
+    Target,
+    declared_type,
+    listed,
+    shortened,
+    shown,
 )
-from table_writer.check.columns import Target, declared_type, listed, shortened, shown
 from table_writer.check.rows import analyzed_condition
 from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult

@@ -32,9 +32,8 @@ from table_writer.model.write import (
     no_partition,
 )
 from table_writer.plan.distribution import batch_rows, fixed_row_bytes, laid_out
-from table_writer.plan.evolve import require_spellable
 from table_writer.plan.file_options import engine_of, file_options
-from table_writer.plan.fit import Fitted, fit
+from table_writer.plan.fit import Fitted, fit, require_spellable
 from table_writer.plan.types import exact_type, partition_schema, table_schema
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_reason

@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from table_writer.checked import checked
 from table_writer.testing.jars import committer_jars, find_java, java_environment, s3a_jars, spark_home
 from table_writer.testing.processes import LOCALHOST, ChildProcess, LakehouseError, ScratchDirectory
-from table_writer.testing.servers import MetastoreServer, S3Server, S3ServerName
+from table_writer.testing.servers import LOG_SETTINGS, MetastoreServer, S3Server, S3ServerName
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -45,16 +45,6 @@ PLAIN_COMMITTERS: Final = {  # as without the jar, with which Spark 4.1 and late
     "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
     "spark.hadoop.fs.s3a.committer.name": "file",
 }
-LOG_SETTINGS: Final = """\
-status = error
-appender.out.type = Console
-appender.out.name = out
-appender.out.target = SYSTEM_ERR
-appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = %d %p %c{1}: %m%n%ex
-rootLogger.level = warn
-rootLogger.appenderRef.out.ref = out
-"""
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)

@@ -43,6 +43,7 @@ LOG_SETTINGS: Final = """\
 status = error
 appender.out.type = Console
 appender.out.name = out
+appender.out.target = SYSTEM_ERR
 appender.out.layout.type = PatternLayout
 appender.out.layout.pattern = %d %p [%t] %c{2}: %m%n%ex
 rootLogger.level = warn

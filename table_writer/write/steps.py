@@ -24,7 +24,7 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import LogEntry
 from table_writer.model.staged_write import RecordedScope, StagedRecord
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles
-from table_writer.plan.evolve import add_columns
+from table_writer.plan.fit import add_columns
 from table_writer.plan.planner import Planned, Planner, Where, require_batch, require_inside, require_mode
 from table_writer.plan.types import partition_schema, violation
 from table_writer.progress import Stopwatch
