@@ -139,26 +139,14 @@ def shown(value: object) -> str:
 
 
 def listed(values: Iterable[str], most: int = LISTED) -> str:
-    """Enumerate the first of some texts.
-
-    Examples
-    --------
-    >>> listed("abcdefg")
-    'a, b, c, d, e and 2 more'
-    """
+    """Enumerate the first of some texts."""
     texts = list(values)
     hidden = len(texts) - most
     return ", ".join(texts[:most]) + (f" and {hidden:,} more" if hidden > 0 else "")
 
 
 def check_name(function: str, *arguments: object, **keywords: object) -> str:
-    """Return how a check calls itself if nobody names it: as it was called; the same in every process.
-
-    Examples
-    --------
-    >>> check_name("in_range", "amount", min=0, max=None)
-    'in_range(amount, min=0)'
-    """
+    """Return how a check calls itself if nobody names it: as it was called; the same in every process."""
     given = [*map(str, arguments), *(f"{key}={value}" for key, value in keywords.items() if value is not None)]
     name = printable(f"{function}({', '.join(given)})")
     if len(name) <= LONGEST_NAME:

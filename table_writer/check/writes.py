@@ -208,13 +208,7 @@ def _raised(check: Check, error: Exception) -> CheckResult:
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """Return what a callable is called; a lambda has no name of its own.
-
-    Examples
-    --------
-    >>> function_name(len), function_name(partial(print, 1)), function_name(lambda df: True)
-    ('len', 'print', 'lambda')
-    """
+    """Return what a callable is called; a lambda has no name of its own."""
     while isinstance(function, partial):
         function = function.func
     name = str(getattr(function, "__name__", type(function).__name__))

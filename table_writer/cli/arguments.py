@@ -53,13 +53,7 @@ class Parser(ArgumentParser):
 
 
 def age(text: str) -> timedelta:
-    """Read an age with its unit.
-
-    Examples
-    --------
-    >>> age("36h"), age("0")
-    (datetime.timedelta(days=1, seconds=43200), datetime.timedelta(0))
-    """
+    """Read an age with its unit."""
     if text == "0":
         return timedelta(0)
     match = AGE.fullmatch(text)
@@ -201,13 +195,7 @@ EXIT_CODES: Final[Mapping[type[BaseException], ExitCode]] = {
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
-    """Return the code of the nearest class that has one; a bug of ours leaves the outcome unknown.
-
-    Examples
-    --------
-    >>> exit_code_of(LostResponseError("no answer")), exit_code_of(KeyError("bug"))
-    (<ExitCode.UNKNOWN: 5>, <ExitCode.UNKNOWN: 5>)
-    """
+    """Return the code of the nearest class that has one; a bug of ours leaves the outcome unknown."""
     return next((EXIT_CODES[kind] for kind in type(error).__mro__ if kind in EXIT_CODES), ExitCode.UNKNOWN)
 
 

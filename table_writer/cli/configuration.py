@@ -161,13 +161,7 @@ def _reason(error: Exception) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a setting's value is a secret, going by its name.
-
-    Examples
-    --------
-    >>> is_secret("fs.s3a.bucket.lake.secret.key"), is_secret("fs.s3a.endpoint")
-    (True, False)
-    """
+    """Whether a setting's value is a secret, going by its name."""
     return bool(SECRET_NAME.search(name)) and not NOT_A_VALUE.search(name)
 
 

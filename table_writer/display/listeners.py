@@ -38,13 +38,7 @@ def showing(
 
 
 def listener(choice: str | ProgressListener, *, spark_has_bar: bool = False) -> ProgressListener | None:
-    """Return the listener of one write; ``None`` for none.
-
-    Examples
-    --------
-    >>> listener("off") is None, listener(print) is print
-    (True, True)
-    """
+    """Return the listener of one write; ``None`` for none."""
     if not isinstance(choice, str):
         return choice
     notebook = _in_notebook()

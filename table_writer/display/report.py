@@ -57,13 +57,7 @@ class Grid:
 
     @classmethod
     def of(cls, columns: Columns, items: Iterable[object], title: str = "") -> Grid:
-        """Return a table with a row for each item.
-
-        Examples
-        --------
-        >>> Grid.of({"value": "real", "twice": lambda number: 2 * number}, [1, 1200]).rows
-        (('1', '2'), ('1,200', '2,400'))
-        """
+        """Return a table with a row for each item."""
         shows = [attrgetter(column) if isinstance(column, str) else column for column in columns.values()]
         rows = tuple(tuple(_spelled(show(item)) for show in shows) for item in items)
         return cls(title=title, headings=tuple(columns), rows=rows)
@@ -100,13 +94,7 @@ class Summary:
 
 
 def size(count: float) -> str:
-    """Spell a number of bytes for people.
-
-    Examples
-    --------
-    >>> size(512), size(1536), size(3 * 1024**3)
-    ('512 B', '1.5 KiB', '3.0 GiB')
-    """
+    """Spell a number of bytes for people."""
     exponent = max((step for step in range(5) if count >= 1024**step), default=0)
     return f"{count:.0f} B" if exponent == 0 else f"{count / 1024**exponent:.1f} {'KMGT'[exponent - 1]}iB"
 
@@ -355,13 +343,7 @@ def _text(text: str) -> str:
 
 
 def tone(state: str) -> str:
-    """Return the class of a word that says how something ended; ``plain`` for words of no tone.
-
-    Examples
-    --------
-    >>> tone("published"), tone("in doubt"), tone("running")
-    ('good', 'doubt', 'plain')
-    """
+    """Return the class of a word that says how something ended; ``plain`` for words of no tone."""
     return next((name for name, (_, _, words) in TONES.items() if state in words), "plain")
 
 

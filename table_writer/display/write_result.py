@@ -121,26 +121,12 @@ class WriteResult(
 
 
 def verdict(result: CheckResult) -> str:
-    """Say how one check ended, and of which severity it is if it failed.
-
-    Examples
-    --------
-    >>> verdict(CheckResult(name="fresh", severity="warn", passed=False, message="too old"))
-    'failed (warn)'
-    """
+    """Say how one check ended, and of which severity it is if it failed."""
     return "passed" if result.passed else f"failed ({result.severity})"
 
 
 def checks_in_short(results: Sequence[CheckResult]) -> str:
-    """Say in some words how all checks of a write ended; ``-`` where there were none.
-
-    Examples
-    --------
-    >>> good = CheckResult(name="unique(id)", severity="error", passed=True, message="4 ids")
-    >>> old = CheckResult(name="fresh", severity="warn", passed=False, message="too old")
-    >>> checks_in_short([]), checks_in_short([good]), checks_in_short([good, old])
-    ('-', '1 check passed', '1 of 2 failed (warn)')
-    """
+    """Say in some words how all checks of a write ended; ``-`` where there were none."""
     if not results:
         return "-"
     failed = [result for result in results if not result.passed]

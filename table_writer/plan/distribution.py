@@ -94,15 +94,7 @@ class _Names:
 
 
 def fixed_row_bytes(schema: T.StructType) -> int | None:
-    """Return how many bytes each row takes in Arrow; ``None`` where that depends on the row.
-
-    Examples
-    --------
-    >>> fixed_row_bytes(T.StructType().add("id", "long").add("place", T.StructType().add("lat", "double")))
-    19
-    >>> fixed_row_bytes(T.StructType().add("name", "string")) is None
-    True
-    """
+    """Return how many bytes each row takes in Arrow; ``None`` where that depends on the row."""
     widths = [
         fixed_row_bytes(field.dataType)
         if isinstance(field.dataType, T.StructType)
@@ -119,12 +111,6 @@ def batch_rows(schema: T.StructType, seen_row_bytes: int) -> int:
     Spark ends an Arrow batch at 10,000 rows or 64 MiB, and since 4.0 computes the size of what it has after each row:
     more than half of what the transfer to Python costs. Where rows cannot be that wide, their number does the same.
     ``seen_row_bytes`` is the width at the widest place of an earlier write to the table; 0 where that is not known.
-
-    Examples
-    --------
-    >>> names = T.StructType().add("name", "string")
-    >>> batch_rows(names, 0), batch_rows(names, 100), batch_rows(names, 1_000), batch_rows(names, 10_000)
-    (0, 2000, 2000, 0)
     """
     fixed = fixed_row_bytes(schema)
     width, most = (seen_row_bytes * WIDER_THAN_SEEN, SEEN_ROWS) if fixed is None else (fixed, SPARK_BATCH_ROWS)

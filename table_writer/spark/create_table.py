@@ -48,18 +48,7 @@ def create_table(
 
 
 def create_table_statement(schema: T.StructType, name: TableName, new: NewTable, *, if_not_exists: bool) -> str:
-    r"""Spell the ``CREATE TABLE`` statement, or raise everything that is wrong with the call as one error.
-
-    Examples
-    --------
-    >>> schema = T.StructType().add("dt", "string").add("id", "long", nullable=False)
-    >>> new = NewTable(partition_by=["DT"], comment="What's ordered")
-    >>> print(create_table_statement(schema, TableName("mart", "orders"), new, if_not_exists=False))
-    CREATE TABLE `spark_catalog`.`mart`.`orders` (`dt` string, `id` bigint NOT NULL)
-    USING parquet
-    PARTITIONED BY (`dt`)
-    COMMENT 'What\'s ordered'
-    """
+    """Spell the ``CREATE TABLE`` statement, or raise everything that is wrong with the call as one error."""
     faults = tuple(_faults(schema, new))
     if faults:
         raise _refused(name, "; ".join(faults))

@@ -314,13 +314,7 @@ def missing_jar(spark: SparkSession) -> str:
 
 
 def jar_for(spark_version: str, scala_version: str) -> str:
-    """Return the Maven coordinate of the jar for a version of Spark.
-
-    Examples
-    --------
-    >>> jar_for("3.5.1-amzn-0", "2.12.18"), jar_for("4.3.0", "2.13.17")
-    ('org.apache.spark:spark-hadoop-cloud_2.12:3.5.1', 'org.apache.spark:spark-hadoop-cloud_2.13:4.1.2')
-    """
+    """Return the Maven coordinate of the jar for a version of Spark."""
     version = min(tuple(map(int, re.findall(r"\d+", spark_version)[:3])), LAST_PUBLISHED)
     scala = ".".join(scala_version.split(".")[:2])
     return f"{ARTIFACT}_{scala}:{'.'.join(map(str, version))}"

@@ -38,13 +38,7 @@ FRAME: Final = '  File "'  # in a traceback of Python
 
 @functools.cache
 def quoted(name: str) -> str:
-    """Return a name as Spark SQL takes it, whatever is in it.
-
-    Examples
-    --------
-    >>> print(quoted("a `b`"))
-    `a ``b```
-    """
+    """Return a name as Spark SQL takes it, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -78,13 +72,7 @@ def garbled(statement: str, setting: Callable[[str], str | None]) -> str:
 
 
 def spark_reason(said: object) -> str:
-    r"""Return the first line that says something, of an error of Spark or of its text; a stack follows it.
-
-    Examples
-    --------
-    >>> spark_reason("An error occurred while calling o1.collect.\n: java.lang.Error: no room\n\tat x")
-    'java.lang.Error: no room'
-    """
+    r"""Return the first line that says something, of an error of Spark or of its text; a stack follows it."""
     lines = (line.strip(": ") for line in str(said).splitlines())
     return next((line for line in lines if line and not line.startswith("An error occurred while calling")), str(said))
 

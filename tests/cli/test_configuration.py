@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from table_writer.cli.configuration import is_secret
 from table_writer.errors import StorageError
 from tests.cli.shell import TABLE, URI, Shell
 from tests.publish.world import World
@@ -181,3 +182,8 @@ def test_errors_log_lines_and_tracebacks_hold_no_secret_of_a_file(
     assert ran.code == 4
     assert ran.json["error"]["message"] == "*** *** *** http://***@host s3 ***@bucket"
     assert not any(secret in ran.out + ran.err for secret in (SECRET, "proxy-hush", "token-of", "pw"))
+
+
+def test_a_secret_is_known_by_the_name_of_its_setting() -> None:
+    assert is_secret("fs.s3a.bucket.lake.secret.key")
+    assert not is_secret("fs.s3a.endpoint")

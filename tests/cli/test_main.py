@@ -7,11 +7,12 @@ import logging
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from table_writer.cli.arguments import MEANINGS, ExitCode
+from table_writer.cli.arguments import MEANINGS, ExitCode, age, exit_code_of
 from table_writer.cli.main import Output
 from table_writer.display.reports import HistoryReport
 from table_writer.errors import (
@@ -294,3 +295,12 @@ def test_a_reader_that_has_gone_is_silent() -> None:
     finally:
         os.close(writing)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_an_age_has_a_unit_unless_it_is_zero() -> None:
+    assert (age("36h"), age("0")) == (timedelta(hours=36), timedelta(0))
+
+
+@pytest.mark.parametrize("error", [LostResponseError("no answer"), KeyError("bug")], ids=repr)
+def test_after_a_lost_answer_or_a_bug_the_outcome_is_unknown(error: Exception) -> None:
+    assert exit_code_of(error) is ExitCode.UNKNOWN
