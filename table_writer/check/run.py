@@ -112,19 +112,7 @@ def require_passed(results: Sequence[CheckResult], table: str, write_id: str) ->
 
 
 def failure_text(results: Sequence[CheckResult], table: str, write_id: str) -> str:
-    """Say which checks failed, and show some of the rows.
-
-    Examples
-    --------
-    >>> wrong = CheckResult(name="not_null(id)", severity="error", passed=False, message="1 of 2 rows have no id",
-    ...                     failed_rows=1, examples=({"id": "null", "note": "a"},))
-    >>> print(failure_text([wrong], "mart.orders", "w1"))
-    1 of 1 checks of write w1 failed; nothing was published to mart.orders:
-      not_null(id): 1 of 2 rows have no id
-          id    note
-          null  a
-    Correct the data and write again. A check of severity="warn" lets a write pass.
-    """
+    """Say which checks failed, and show some of the rows."""
     failed = sorted((one for one in results if not one.passed), key=lambda one: not one.stops)
     lines = [line for one in failed for line in _lines(one)]
     return "\n".join(

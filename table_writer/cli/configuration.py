@@ -166,15 +166,7 @@ def is_secret(name: str) -> bool:
 
 
 class Redaction:
-    """Blanks out the secrets that were read, and logins inside addresses.
-
-    Examples
-    --------
-    >>> redaction = Redaction()
-    >>> redaction.hide({"fs.s3a.secret.key": "hush-hush"})
-    >>> redaction.of("key hush-hush at https://me:pw@proxy")
-    'key *** at https://***@proxy'
-    """
+    """Blanks out the secrets that were read, and logins inside addresses."""
 
     def __init__(self) -> None:
         self._values: set[str] = set()

@@ -8,8 +8,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any, Final, TextIO
 
 from table_writer.errors import printable
@@ -24,17 +23,15 @@ FIRST_PROCESS: Final = this_process()
 _drawing: Final = PerProcess(threading.RLock)
 
 
-@contextmanager
 def showing(
     choice: str | ProgressListener, *, table: str, mode: str, write_id: str = "", spark_has_bar: bool = False
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Show how far a write is, from its second second to the end of the block; its id may become known later.
 
     Where Spark has a bar, it draws it in the same line of a terminal.
     """
     told = listener(choice, spark_has_bar=spark_has_bar)
-    with reported(WriteProgress(told, table=table, mode=mode, write_id=write_id)):
-        yield
+    return reported(WriteProgress(told, table=table, mode=mode, write_id=write_id))
 
 
 def listener(choice: str | ProgressListener, *, spark_has_bar: bool = False) -> ProgressListener | None:

@@ -295,14 +295,7 @@ def _plain(value: Any) -> Any:
 
 
 def summary_html(summary: Summary) -> str:
-    """Render for notebooks: readable in light and dark, no script, no network.
-
-    Examples
-    --------
-    >>> shown = summary_html(Summary(headline="<b>: nothing", subject="<b>"))
-    >>> shown[shown.index("<p") :]
-    '<p class="tw-head"><bdi>&lt;b&gt;</bdi>: nothing</p></div>'
-    """
+    """Render for notebooks: readable in light and dark, no script, no network."""
     subject, rest = summary.subject, summary.headline.removeprefix(summary.subject)
     head = f'<p class="tw-head"><bdi>{_text(subject)}</bdi>{_text(rest)}</p>'
     parts = (head, *map(_grid, summary.tables), *map(_line, summary.lines))
@@ -312,7 +305,11 @@ def summary_html(summary: Summary) -> str:
 def _grid(grid: Grid) -> str:
     caption = f"<caption>{_cell(grid.title)}</caption>" if grid.title else ""
     sides = ["right" if heading in grid.figures else "left" for heading in grid.headings]
-    shows = [_state if heading in grid.states else _cell for heading in grid.headings]
+
+    def state(word: str) -> str:
+        return f'<span class="tw-state tw-{tone(word)}">{_text(word)}</span>'
+
+    shows = [state if heading in grid.states else _cell for heading in grid.headings]
     head = _row("th", map(_cell, grid.headings), sides)
     body = "".join(_row("td", (show(cell) for show, cell in zip(shows, row, strict=True)), sides) for row in grid.shown)
     table = f"<table>{caption}<thead>{head}</thead><tbody>{body}</tbody></table>"
@@ -323,10 +320,6 @@ def _grid(grid: Grid) -> str:
 def _row(tag: str, cells: Iterable[str], sides: Sequence[str]) -> str:
     shown = (f'<{tag} style="text-align:{side}">{cell}</{tag}>' for cell, side in zip(cells, sides, strict=True))
     return f"<tr>{''.join(shown)}</tr>"
-
-
-def _state(word: str) -> str:
-    return f'<span class="tw-state tw-{tone(word)}">{_text(word)}</span>'
 
 
 def _cell(text: str) -> str:

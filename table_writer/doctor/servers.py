@@ -207,12 +207,13 @@ def _aborting(rules: Iterable[LifecycleRule], longest: timedelta) -> Iterator[Fi
         age = timedelta(days=rule.days)
         advice = f"set DaysAfterInitiation of rule {_named(rule)} to {max(WANTED_DAYS, 1 + SHORT_OF * longest.days)}"
         says = f"rule {_named(rule)} aborts pending uploads after {counted(rule.days, 'day')}"
+        took = f"and a write of this table took {longest.total_seconds() / 3600:.1f} h"
         if age < timedelta(days=1):
             yield error(f"{says}: that kills running writes", advice)
         elif age < longest:
-            yield error(f"{says}, and a write of this table took {_hours(longest)}", advice)
+            yield error(f"{says}, {took}", advice)
         elif age < SHORT_OF * longest:
-            yield warning(f"{says}, and a write of this table took {_hours(longest)}: that is close", advice)
+            yield warning(f"{says}, {took}: that is close", advice)
 
 
 def longest_write(history: History) -> timedelta:
@@ -250,10 +251,6 @@ def versioning(subject: Subject) -> Iterable[Finding]:
 
 def _named(rule: LifecycleRule) -> str:
     return f"{rule.rule_id or '(without an ID)'!r} (prefix {rule.prefix!r})"
-
-
-def _hours(time: timedelta) -> str:
-    return f"{time.total_seconds() / 3600:.1f} h"
 
 
 def compare_and_set(subject: Subject) -> Iterable[Finding]:

@@ -43,28 +43,13 @@ def quoted(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    r"""Quote a text; ``${`` is escaped too, since Spark puts variables into a statement before it reads it.
-
-    Examples
-    --------
-    >>> print(literal("it's ${env:HOME}\\"))
-    'it\'s \u0024{env:HOME}\\'
-    """
+    """Quote a text; ``${`` is escaped too, since Spark puts variables into a statement before it reads it."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")
     return f"'{escaped}'"
 
 
 def garbled(statement: str, setting: Callable[[str], str | None]) -> str:
-    """Say why a session would read a statement of quoted names and texts differently from how it is meant; else empty.
-
-    Examples
-    --------
-    >>> session = {"spark.sql.parser.escapedStringLiterals": "true"}
-    >>> garbled("COMMENT 'plain'", session.get)
-    ''
-    >>> garbled("COMMENT " + literal("it's"), session.get).partition(":")[2]
-    ' set spark.sql.parser.escapedStringLiterals=false in this session, or choose other texts'
-    """
+    """Say why a session would read a statement of quoted names and texts differently from what is meant; else empty."""
     for name, text, effect in TRAPS:
         if text in statement and str(setting(name)).lower() == "true":
             return f"Spark {effect}: set {name}=false in this session, or choose other texts"
@@ -72,7 +57,7 @@ def garbled(statement: str, setting: Callable[[str], str | None]) -> str:
 
 
 def spark_reason(said: object) -> str:
-    r"""Return the first line that says something, of an error of Spark or of its text; a stack follows it."""
+    """Return the first line that says something, of an error of Spark or of its text; a stack follows it."""
     lines = (line.strip(": ") for line in str(said).splitlines())
     return next((line for line in lines if line and not line.startswith("An error occurred while calling")), str(said))
 

@@ -8,7 +8,6 @@ import struct
 import threading
 from collections.abc import Callable
 from functools import partial, wraps
-from types import TracebackType
 from typing import Any, Concatenate, Final, Literal, ParamSpec, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 
@@ -59,7 +58,7 @@ class CuttingProxy:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -54,17 +54,6 @@ class MemoryMetastore:
         change is made (raise a ``LostResponseError`` for a lost answer). It may use the metastore itself, as another
         process would. A :class:`~table_writer.testing.faults.Late` before a change keeps it in :attr:`pending`. Can be
         set later.
-
-    Examples
-    --------
-    >>> from table_writer.model.table import Column
-    >>> metastore = MemoryMetastore()
-    >>> orders = metastore.create_table(
-    ...     Table(name=TableName("mart", "orders"), kind="EXTERNAL_TABLE", location="s3://mart/orders/",
-    ...           columns=(Column("id", "bigint"),), partition_columns=(Column("dt", "string"),)))
-    >>> metastore.add_partitions(orders, [Partition(values=("2024-01-01",), location="s3://mart/orders/a")])
-    >>> metastore.get_partitions(orders, [("2024-01-01",), ("2024-01-02",)]).keys()
-    dict_keys([('2024-01-01',)])
     """
 
     uri = "memory://metastore"

@@ -73,21 +73,6 @@ class MemoryStore:
         a :class:`~table_writer.testing.faults.Late` in ``"before"`` keeps a call that changes something.
     pending
         The calls that were kept. Calling one applies it, without the hook.
-
-    Examples
-    --------
-    >>> store = MemoryStore()
-    >>> store.put_if_absent("a", b"1"), store.put_if_absent("a", b"2")
-    (True, False)
-    >>> def lose_the_response(operation, phase, key):
-    ...     if (operation, phase) == ("put", "after"):
-    ...         raise StorageError("lost")
-    >>> store.on_call = lose_the_response
-    >>> store.put("b", b"2")
-    Traceback (most recent call last):
-    table_writer.errors.StorageError: lost
-    >>> store.head("b").size_bytes
-    1
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.time, page_keys: int = PAGE_KEYS) -> None:

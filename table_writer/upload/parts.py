@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Final, Self
 
 from table_writer.errors import TableWriterError
@@ -101,9 +100,9 @@ class Uploads:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.ended = True
-        self._pool.shutdown(wait=True, cancel_futures=error is not None)  # no upload is created after this line
+        self._pool.shutdown(wait=True, cancel_futures=kind is not None)  # no upload is created after this line
         self._undo.close()
 
     def open(self, key: str) -> PartSink:

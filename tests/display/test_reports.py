@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from table_writer.display.report import Columns, Grid, size, tone
+from table_writer.display.report import Columns, Grid, Summary, size, summary_html, tone
 from table_writer.display.reports import HistoryReport
 from table_writer.display.staged_report import DiscardReport, StagedDetail, StagedReport
 from table_writer.display.write_result import checks_in_short, verdict
@@ -125,3 +125,8 @@ def test_cells_are_spelled_for_people() -> None:
 def test_words_that_say_how_something_ended_have_a_tone() -> None:
     assert [tone("published"), tone("in doubt"), tone("running")] == ["good", "doubt", "plain"]
     assert verdict(CheckResult(name="fresh", severity="warn", passed=False, message="too old")) == "failed (warn)"
+
+
+def test_words_of_others_are_escaped_in_html() -> None:
+    shown = summary_html(Summary(headline="<b>: nothing", subject="<b>"))
+    assert shown.endswith('<p class="tw-head"><bdi>&lt;b&gt;</bdi>: nothing</p></div>')

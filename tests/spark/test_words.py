@@ -9,11 +9,22 @@ from table_writer import NewTable
 from table_writer.model.table import TableName
 from table_writer.spark.create_table import create_table_statement
 from table_writer.spark.files import jar_for
-from table_writer.spark.sql import quoted, spark_reason
+from table_writer.spark.sql import garbled, literal, quoted, spark_reason
 
 
 def test_a_name_is_quoted_whatever_is_in_it() -> None:
     assert quoted("a `b`") == "`a ``b```"
+
+
+def test_a_text_is_quoted_and_holds_no_variable() -> None:
+    assert literal("it's ${env:HOME}\\") == r"'it\'s \u0024{env:HOME}\\'"
+
+
+def test_a_session_that_would_not_undo_the_quoting_is_told_which_setting_to_change() -> None:
+    session = {"spark.sql.parser.escapedStringLiterals": "true"}
+    assert garbled("COMMENT 'plain'", session.get) == ""
+    advice = "set spark.sql.parser.escapedStringLiterals=false in this session, or choose other texts"
+    assert garbled("COMMENT " + literal("it's"), session.get).endswith(f": {advice}")
 
 
 def test_the_first_line_that_says_something_is_the_reason() -> None:
