@@ -29,7 +29,7 @@ from benchmarks.peaks import PROC, descendants
 from benchmarks.servers import best_server
 from table_writer import TableWriter
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
-from table_writer.spark.classic import batches_of
+from table_writer.spark import open_gateway
 from table_writer.storage import ObjectStore, open_store
 from table_writer.testing import Lakehouse, lakehouse
 from table_writer.upload.task import upload_rows
@@ -95,7 +95,7 @@ def encode_rows(batches: Iterator[Any], *, spec: UploadSpec) -> Iterator[Any]:
 
 
 def transfer(rows: DataFrame, function: Callable[..., Any], batch_rows: int) -> None:
-    with batches_of(rows.sparkSession, batch_rows):
+    with open_gateway(rows.sparkSession).batches_of(batch_rows):
         rows.mapInArrow(function, "rows long").collect()
 
 
@@ -126,7 +126,7 @@ def stages(lake: Lakehouse, case: Case, rows: DataFrame) -> dict[str, Callable[[
         file_options=ParquetOptions(compression="zstd"),
     )
     first = getattr(writer, mode)(rows, "ours")
-    store = open_store(writer._services.open_table("ours").store_settings)
+    store = open_store(writer._services.open_to_write("ours").store_settings)
     sizes = [first.bytes // first.files] * first.files
     plain = replace(spec, file_options=ParquetOptions(compression="uncompressed"))
     return {

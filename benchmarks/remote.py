@@ -15,8 +15,9 @@ from typing import IO, Any, Final
 from benchmarks.cases import TASKS, Size
 from benchmarks.contenders import Contender
 from table_writer.testing.jars import s3a_jars
-from table_writer.testing.lakehouse import LOG_SETTINGS, _escape_property, _spark_settings
+from table_writer.testing.lakehouse import _escape_property, _spark_settings
 from table_writer.testing.processes import LOCALHOST, ChildProcess, LakehouseError, ScratchDirectory
+from table_writer.testing.servers import LOG_SETTINGS
 
 ROOT: Final = Path(__file__).parents[1]
 MASTER: Final = "local[2]"

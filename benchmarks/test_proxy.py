@@ -19,7 +19,7 @@ from benchmarks.proxy import Sizes
 from benchmarks.s3_operations import parse_request
 from benchmarks.servers import CountingProxy
 from table_writer.testing import S3Server
-from table_writer.testing.s3_server import REGION
+from table_writer.testing.servers import REGION
 
 BODY = b"0123456789" * 1000
 PART = b"x" * (5 * 1024 * 1024)

@@ -289,7 +289,7 @@ class TableWriter:
         [('dt=2024-01-01', 'replace')]
         """
         chosen, given = write_mode(mode), WriteOptions(**options)
-        opened = self._services.open_table(table)
+        opened = self._services.open_to_write(table)
         return Preview(opened, df, chosen, given).report()
 
     def stage(
@@ -363,7 +363,7 @@ class TableWriter:
         >>> TableWriter(spark).staged_write("mart.orders", staged.write_id).publish().rows
         2
         """
-        services = self._services.open_table(table)
+        services = self._services.open_to_write(table)
         services.require_owner()
         return StagedWrite(self._spark, self._steps, services, StagedWrites(services).find(write_id))
 
@@ -401,7 +401,7 @@ class TableWriter:
     @property
     def maintenance(self) -> Maintenance:
         """The calls that need no Spark, with the session's settings: history, rollback, restore, vacuum and others."""
-        return Maintenance(services=self._services.services)
+        return Maintenance(services=self._services)
 
     def staged(self, table: str) -> StagedReport:
         """List the staged writes of a table: :meth:`Maintenance.staged` with the session's settings."""

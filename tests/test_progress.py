@@ -305,6 +305,11 @@ def test_without_a_terminal_a_log_is_told(stream: Any, monkeypatch: pytest.Monke
     assert isinstance(listener("auto"), LogListener)
 
 
+def test_nobody_is_told_or_whoever_was_given() -> None:
+    assert listener("off") is None
+    assert listener(print) is print
+
+
 def test_in_a_terminal_and_in_a_notebook_a_bar_is_drawn(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", terminal)
     chosen = listener("auto")

@@ -1,29 +1,158 @@
-"""What a check is, and what becomes of it once it is bound to a table's columns."""
+"""What a check is, the columns that it is bound to, and how columns, values and numbers are spelled in messages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+import zlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, Final, Literal
 
-from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
+from pyspark.sql.types import CharType, DataType, StringType, StructField, StructType, VarcharType
 
-from table_writer.check.columns import ColumnPath, Target, shown
 from table_writer.config import MOST_EXAMPLES
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, printable
 from table_writer.model.check_result import ERROR, LONGEST_LINE, CheckResult, stored_line
-from table_writer.model.column_statistics import ColumnStatistics
-from table_writer.model.table import NULL_PARTITION, Column, PartitionValues
+from table_writer.model.column_statistics import CHAR_VARCHAR, ColumnStatistics
+from table_writer.model.table import NULL_PARTITION, PartitionValues
+from table_writer.model.table import Column as TableColumn
 from table_writer.model.write import WrittenPartition
+from table_writer.spark.sql import quoted
 
 METADATA: Final = "metadata"
 SPARK: Final = "spark"
 FUNCTION: Final = "function"
 Severity = Literal["error", "warn"]
-CountIf = Callable[[SparkColumn], SparkColumn]  # makes the aggregate that counts the rows for which a condition is true
+CountIf = Callable[[Column], Column]  # makes the aggregate that counts the rows for which a condition is true
+
+PART: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")  # of a path, as in SQL
+KNOWN: Final = 10  # columns that a message lists
+LISTED: Final = 5
+LONGEST_NAME: Final = 120
+LONGEST_VALUE: Final = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnPath:
+    """A column, or a field in structs of one."""
+
+    path: tuple[str, ...]  # names as the table spells them, from the column inwards
+    kind: DataType
+    is_partition: bool = False
+    is_char: bool = False  # ``char(n)``: trailing blanks do not count, as in a comparison of SQL
+
+    @property
+    def shown(self) -> str:
+        return printable(".".join(self.path))
+
+    @property
+    def top(self) -> str:
+        return self.path[0]
+
+    @property
+    def value(self) -> Column:
+        value = reduce(Column.getField, self.path[1:], F.col(quoted(self.top)))
+        return F.rtrim(value) if self.is_char else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The table that checks are bound to."""
+
+    spark: SparkSession  # its settings say how names are matched and what a time without a zone means
+    table: str
+    schema: StructType  # data columns, then partition columns
+    partition_columns: tuple[str, ...] | None = None  # None: not known yet
+
+    @property
+    def time_zone(self) -> str:
+        """The zone of times that are given without one."""
+        return str(self.spark.conf.get("spark.sql.session.timeZone"))
+
+    @property
+    def empty(self) -> DataFrame:
+        """A frame with these columns and no row, for Spark's analyzer."""
+        return self.spark.createDataFrame([], self.schema)
+
+    def same(self, one: str, other: str) -> bool:
+        """Whether Spark takes two names for one column's."""
+        is_case_sensitive = str(self.spark.conf.get("spark.sql.caseSensitive")).lower() == "true"
+        return one == other or (not is_case_sensitive and one.lower() == other.lower())
+
+    def column(self, name: str) -> ColumnPath:
+        """Find a column by its name, or a field by its path as in SQL; a column of just that name goes first."""
+        fields = self._walk([name]) or self._walk(_parts(name))
+        if not fields:
+            known = listed((repr(one) for one in self.schema.names), KNOWN)
+            raise InvalidInputError(f"{self.table} has no column {shown(name)}; it has {known}", table=self.table)
+        partitions = {one.lower() for one in self.partition_columns or ()}  # the metastore has lower case only
+        return ColumnPath(
+            path=tuple(field.name for field in fields),
+            kind=fields[-1].dataType,
+            is_partition=len(fields) == 1 and fields[0].name.lower() in partitions,
+            is_char=len(fields) == 1 and declared_type(fields[0]).startswith("char("),
+        )
+
+    def columns(self, names: Iterable[str]) -> tuple[ColumnPath, ...]:
+        return tuple(map(self.column, names))
+
+    def _walk(self, parts: Iterable[str]) -> list[StructField]:
+        """Return the fields on the way from the table inwards; none if there is no such way."""
+        fields: list[StructField] = []
+        inside: DataType = self.schema
+        for part in parts:
+            here = inside if isinstance(inside, StructType) else ()
+            found = next((field for field in here if self.same(field.name, part)), None)
+            if found is None:
+                return []
+            fields.append(found)
+            inside = found.dataType
+        return fields
+
+
+def _parts(path: str) -> list[str]:
+    """Split a path at its dots, but for those between backquotes; no part if it is none."""
+    found = list(PART.finditer(path))
+    is_path = ".".join(part[0] for part in found) == path
+    return [(part[1] or part[2]).replace("``", "`") for part in found] if is_path else []
+
+
+def declared_type(field: StructField) -> str:
+    """Return a column's type as the table declares it: ``char(n)`` is a string to Spark, its limit metadata."""
+    return str(field.metadata.get(CHAR_VARCHAR) or field.dataType.simpleString())
+
+
+def is_text(kind: DataType) -> bool:
+    return isinstance(kind, (StringType, CharType, VarcharType))
+
+
+def shortened(text: str, longest: int = LONGEST_VALUE) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def shown(value: object) -> str:
+    """Spell one value, cut and printable, text in quotes."""
+    return printable(shortened(repr(value) if isinstance(value, (str, bytes)) else str(value)))
+
+
+def listed(values: Iterable[str], most: int = LISTED) -> str:
+    """Enumerate the first of some texts."""
+    texts = list(values)
+    hidden = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {hidden:,} more" if hidden > 0 else "")
+
+
+def check_name(function: str, *arguments: object, **keywords: object) -> str:
+    """Return how a check calls itself if nobody names it: as it was called; the same in every process."""
+    given = [*map(str, arguments), *(f"{key}={value}" for key, value in keywords.items() if value is not None)]
+    name = printable(f"{function}({', '.join(given)})")
+    if len(name) <= LONGEST_NAME:
+        return name
+    mark = f"…{zlib.crc32(name.encode()):08x})"  # long names that begin alike stay two names
+    return name[: LONGEST_NAME - len(mark)] + mark
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +193,6 @@ class Check:
         return InvalidInputError(message if self.name in message else f"check {self.name}: {message}", table=table)
 
     def passed(self, message: str, by: str = SPARK) -> CheckResult:
-        """Return the result of rows that are as they should be."""
         return CheckResult(name=self.name, severity=self.severity, passed=True, message=message, answered_by=by)
 
     def failed(
@@ -75,7 +203,6 @@ class Check:
         by: str = SPARK,
         examples: Sequence[Mapping[str, str]] = (),
     ) -> CheckResult:
-        """Return the result of rows that are not."""
         return CheckResult(
             name=self.name,
             severity=self.severity,
@@ -109,16 +236,15 @@ class Question:
         """Add columns from elsewhere, their names beginning with the label; neither add nor drop a row."""
         return frame
 
-    def wrong(self, label: str) -> SparkColumn | None:  # noqa: ARG002  # as above
+    def wrong(self, label: str) -> Column | None:  # noqa: ARG002  # as above
         """Return whether a row is wrong, null where that is not known; ``None`` if rows are not judged one by one."""
         return None
 
-    def measures(self, flag: SparkColumn, count_if: CountIf) -> Sequence[SparkColumn]:
+    def measures(self, flag: Column, count_if: CountIf) -> Sequence[Column]:
         """Return the aggregates to be computed over all rows; the flag is what :meth:`wrong` returned."""
         return [count_if(flag)]
 
     def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
-        """Judge by the values of the aggregates."""
         raise NotImplementedError
 
     @property
@@ -134,7 +260,6 @@ class QuestionOfWrite(Question):
     judge: Callable[[Facts], CheckResult]
 
     def known(self, facts: Facts) -> CheckResult:
-        """Judge."""
         return self.judge(facts)
 
 
@@ -142,12 +267,11 @@ class QuestionOfWrite(Question):
 class QuestionOfAggregates(Question):
     """Is answered by aggregates over all rows, also where there are none: ``count(*) > 0`` is false there."""
 
-    aggregates: tuple[SparkColumn, ...]
+    aggregates: tuple[Column, ...]
     judge: Callable[[Sequence[Any], Facts], CheckResult]
     of_partitions: bool = False  # computed over partitions, not over rows
 
     def known(self, facts: Facts) -> CheckResult | None:  # noqa: ARG002
-        """Ask Spark."""
         return None
 
     @property
@@ -155,12 +279,10 @@ class QuestionOfAggregates(Question):
         """A partition's values stand for many rows."""
         return self.of_partitions
 
-    def measures(self, flag: SparkColumn, count_if: CountIf) -> Sequence[SparkColumn]:  # noqa: ARG002
-        """Return the aggregates as they are."""
+    def measures(self, flag: Column, count_if: CountIf) -> Sequence[Column]:  # noqa: ARG002
         return self.aggregates
 
     def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
-        """Judge by their values."""
         return self.judge(measured, facts)
 
 
@@ -172,13 +294,11 @@ class Audit:
     table: str
     write_id: str
     schema: StructType  # data columns, then partition columns, as the rows have them
-    partition_columns: tuple[Column, ...]
+    partition_columns: tuple[TableColumn, ...]
     partitions: tuple[WrittenPartition, ...]  # what is staged; an unpartitioned table is its own one partition
     statistics: Mapping[str, ColumnStatistics]  # by column; one that is missing is not known
     dataframe: Callable[[], DataFrame]  # opens the staged files
-    replaced_rows: Callable[
-        [], int
-    ]  # counts what readers would see no more; asked at most once, only if a check wants it
+    replaced_rows: Callable[[], int]  # counts what readers would see no more; asked once, if a check wants it
     replaced: Callable[[], Collection[PartitionValues]] | None = None
     examples: int = MOST_EXAMPLES  # rows that the result of a check may show; 0 keeps all data out of it
 
@@ -194,7 +314,6 @@ class Facts:
 
     @cached_property
     def rows(self) -> int:
-        """Rows in all files."""
         return sum(partition.rows for partition in self.audit.partitions)
 
     @cached_property
@@ -204,7 +323,6 @@ class Facts:
 
     @cached_property
     def frame(self) -> DataFrame:
-        """The staged rows."""
         return self.audit.dataframe()
 
     def statistics(self, column: ColumnPath) -> ColumnStatistics:

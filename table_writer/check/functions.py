@@ -10,9 +10,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from table_writer.check import keys, partitions, rows, writes
-from table_writer.check.check import Check, Question, Severity
-from table_writer.check.columns import check_name, shown
+from table_writer.check import keys, rows, writes
+from table_writer.check.check import Check, Question, Severity, check_name, shown
 from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
 
@@ -139,8 +138,7 @@ def matches(column: str, pattern: str, *, severity: Severity = "error", name: st
     'matches(order_id, [A-Z]{2}[0-9]+)'
     """
     [column] = _columns((column,), "matches")
-    default = check_name("matches", column, pattern)
-    return _check(name or default, severity, rows.matches, name=column, pattern=pattern)
+    return _check(name or check_name("matches", column, pattern), severity, rows.matches, name=column, pattern=pattern)
 
 
 @checked
@@ -301,8 +299,7 @@ def expected_partitions(names: Partitions, *, severity: Severity = "error", name
     'expected_partitions(dt=2024-01-01, dt=2024-01-02)'
     """
     given = _partitions(names, "expected_partitions")
-    default = check_name("expected_partitions", *given)
-    return _check(name or default, severity, partitions.expected_partitions, names=given)
+    return _check(name or check_name("expected_partitions", *given), severity, writes.expected_partitions, names=given)
 
 
 @checked
@@ -328,10 +325,10 @@ def only_partitions(
         raise InvalidInputError("only_partitions: give either names or where")
     if names is not None:
         given = _partitions(names, "only_partitions")
-        return _check(name or check_name("only_partitions", *given), severity, partitions.only_partitions, names=given)
+        return _check(name or check_name("only_partitions", *given), severity, writes.only_partitions, names=given)
     if not where or not where.strip():
         raise InvalidInputError(f"only_partitions: where is a predicate in SQL, not {shown(where)}")
-    return _check(name or check_name("only_partitions", where=where), severity, partitions.only_where, where=where)
+    return _check(name or check_name("only_partitions", where=where), severity, writes.only_where, where=where)
 
 
 @checked

@@ -12,8 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, NumericType
 
-from table_writer.check.check import METADATA, Check, CountIf, Facts, Question
-from table_writer.check.columns import ColumnPath, Target, is_text, shown
+from table_writer.check.check import METADATA, Check, ColumnPath, CountIf, Facts, Question, Target, is_text, shown
 from table_writer.check.rows import RowQuestion
 from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult
@@ -25,7 +24,6 @@ DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 
 
 def unique(check: Check, target: Target, *, names: Sequence[str]) -> Question:
-    """No two rows have the same values in some columns."""
     columns = target.columns(names)
     try:
         target.empty.where(reduce(and_, (column.value == column.value for column in columns)))
@@ -39,17 +37,14 @@ class KeyQuestion(Question):
 
     @property
     def keys(self) -> tuple[Column, ...]:
-        """What no two rows may have in common."""
         return tuple(column.value for column in self.columns)
 
     @property
     def has_key(self) -> Column:
-        """Whether a row counts."""
         return _all_there(self.keys)
 
     @property
     def shown(self) -> str:
-        """The key for people."""
         return _shown(self.columns)
 
     def repeated(self, frame: DataFrame, rows: str) -> DataFrame:
@@ -69,11 +64,9 @@ class KeyQuestion(Question):
         return frame.withColumns(here).join(few, reduce(and_, is_equal), "left")
 
     def known(self, facts: Facts) -> CheckResult | None:
-        """Pass where there is nothing to compare."""
         return self.of_counts(0, 0, facts, METADATA) if facts.rows < 2 else None
 
     def measures(self, flag: Column, count_if: CountIf) -> Sequence[Column]:  # noqa: ARG002
-        """Count rows that have a key, and keys."""
         return [count_if(self.has_key), F.count_distinct(*self.keys)]
 
     def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:

@@ -1,34 +1,50 @@
-"""Checks that judge each row by itself: each is one condition that says which rows are wrong."""
+"""Checks that judge each row by itself: each is one condition that says which rows are wrong; values given by users."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
 from functools import reduce
+from numbers import Integral, Real
 from operator import or_
 from typing import Any, Final
 
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import ArrayType, BooleanType, DoubleType, FloatType, MapType, StructType
+from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
 
-from table_writer.check.check import METADATA, SPARK, Check, CountIf, Facts, Question, QuestionOfAggregates
-from table_writer.check.columns import ColumnPath, Target, is_text, listed, shortened, shown
-from table_writer.check.values import HIGHEST, LOWEST, GivenValue, given_value
-from table_writer.errors import counted, printable
+from table_writer.check.check import (
+    METADATA,
+    SPARK,
+    Check,
+    ColumnPath,
+    CountIf,
+    Facts,
+    Question,
+    QuestionOfAggregates,
+    Target,
+    is_text,
+    listed,
+    shortened,
+    shown,
+)
+from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.spark import open_gateway
 from table_writer.spark.gateway import Analyzed
 from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_reason
 
+LOWEST, HIGHEST = ROUND_CEILING, ROUND_FLOOR
+WIDE: Final = Context(prec=400)  # digits: more than a double of any size has
 LONGEST_SHOWN: Final = 80  # characters of SQL or of a pattern in a message
 WHOLE: Final = (r"\A(?:{})\z", "\\A(?:{}\n)\\z", r"\A(?:{}\E)\z")
 """How a pattern is made to match all of a value: as it is; if it ends in a comment; if it ends in an open quotation."""
 
 OF_ONE: Final = {"have": "has", "break": "breaks"}  # the verbs that are said of rows, and how of a single one
-WITHOUT_RANGE: Final = (ArrayType, BooleanType, MapType, StructType)
+WITHOUT_RANGE: Final = (T.ArrayType, T.BooleanType, T.MapType, T.StructType)
 
 READ: Final[dict[type, Callable[[str], Any]]] = {
     int: Decimal,
@@ -49,11 +65,9 @@ class RowQuestion(Question):
     given: tuple[GivenValue, ...] = ()  # values of the condition that users gave
 
     def wrong(self, label: str) -> Column | None:  # noqa: ARG002
-        """Return the condition."""
         return self.condition
 
     def judged(self, measured: Sequence[Any], facts: Facts) -> CheckResult:
-        """Judge by the number of wrong rows."""
         return self.of_count(int(measured[0]), facts, SPARK)
 
     def of_count(self, count: int, facts: Facts, by: str, details: str = "") -> CheckResult:
@@ -64,7 +78,6 @@ class RowQuestion(Question):
 
 
 def not_null(check: Check, target: Target, *, names: Sequence[str]) -> Question:
-    """No value is null."""
     columns = target.columns(names)
     return _NotNull(
         check=check,
@@ -97,7 +110,6 @@ class _NotNull(RowQuestion):
 
 
 def in_range(check: Check, target: Target, *, name: str, low: object, high: object) -> Question:
-    """Values are between two others, both of which are allowed."""
     column = target.column(name)
     if isinstance(column.kind, WITHOUT_RANGE):
         raise check.refused(
@@ -108,7 +120,7 @@ def in_range(check: Check, target: Target, *, name: str, low: object, high: obje
     bounds = {"below": lowest, "above": highest}
     wrong = [column.value < lowest.literal] if lowest else []
     wrong += [column.value > highest.literal] if highest else []
-    wrong += [F.isnan(column.value)] if isinstance(column.kind, (FloatType, DoubleType)) else []
+    wrong += [F.isnan(column.value)] if isinstance(column.kind, (T.FloatType, T.DoubleType)) else []
     said = " or ".join(f"{word} {shown(bound.given)}" for word, bound in bounds.items() if bound)
     return _InRange(
         check=check,
@@ -144,7 +156,6 @@ class _InRange(RowQuestion):
 
 
 def allowed_values(check: Check, target: Target, *, name: str, values: Sequence[object]) -> Question:
-    """Each value is one of some."""
     column = target.column(name)
     given = tuple(given_value(value, column) for value in values)
     return RowQuestion(
@@ -157,7 +168,6 @@ def allowed_values(check: Check, target: Target, *, name: str, values: Sequence[
 
 
 def matches(check: Check, target: Target, *, name: str, pattern: str) -> Question:
-    """All of each value matches a regular expression."""
     column = target.column(name)
     if not is_text(column.kind):
         raise check.refused(f"{column.shown} is {column.kind.simpleString()}, and a pattern is for text")
@@ -182,7 +192,7 @@ def analyzed_condition(sql: str, target: Target, check: Check) -> tuple[tuple[Co
         raise check.refused(
             f"{shown(sql)} is no condition over the columns of {target.table}: {spark_reason(error)}"
         ) from error
-    if found.kinds != (BooleanType(),) or found.makes_rows:
+    if found.kinds != (T.BooleanType(),) or found.makes_rows:
         kinds = ", ".join(kind.simpleString() for kind in found.kinds[:3])
         several = ", of several rows" if found.makes_rows else ""
         raise check.refused(f"{shown(sql)} is no condition: it is {kinds}{several}, not boolean")
@@ -206,3 +216,94 @@ def expression(check: Check, target: Target, *, sql: str) -> Question:
     return RowQuestion(
         check=check, columns=columns, is_repeatable=found.is_repeatable, verdict=f"break {text}", condition=~F.expr(sql)
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenValue:
+    """A value that the values of a column are compared with."""
+
+    given: object  # by the user
+    text: str  # as Spark's cast reads it
+    column: ColumnPath
+
+    @property
+    def kind(self) -> T.DataType:
+        """The type it is cast to: a time within a day is no date, but can be compared with one."""
+        return T.TimestampNTZType() if isinstance(self.column.kind, T.DateType) else self.column.kind
+
+    @property
+    def literal(self) -> Column:
+        """The value in a query; a literal, never text of SQL."""
+        return F.unhex(F.lit(self.text)) if isinstance(self.kind, T.BinaryType) else F.lit(self.text).cast(self.kind)
+
+
+def given_value(given: object, column: ColumnPath, rounding: str = "") -> GivenValue:
+    """Return a value that the column's type has: the given one, or that next to it, in the range that it bounds."""
+    texts = {_spelled(given, column, one) for one in ([rounding] if rounding else [LOWEST, HIGHEST])}
+    text = texts.pop()
+    if text is None or texts:
+        raise unfit(given, column)
+    return GivenValue(given=given, text=text, column=column)
+
+
+def unreadable(values: Iterable[GivenValue], spark: SparkSession) -> list[GivenValue]:
+    """Return the values that Spark cannot cast to their types: one query over no table, without a job."""
+    by_kind: dict[str, list[GivenValue]] = {}
+    for one in values:
+        if isinstance(one.kind, (T.NumericType, T.TimestampType, T.TimestampNTZType)):
+            by_kind.setdefault(one.kind.simpleString(), []).append(one)
+    if not by_kind:
+        return []
+    kinds = {f"v{number}": kind for number, kind in enumerate(by_kind)}
+    texts = (F.lit(json.dumps([one.text for one in by_kind[kind]])).alias(name) for name, kind in kinds.items())
+    nulls = (
+        f"transform(from_json({name}, 'array<string>'), text -> try_cast(text AS {kind}) IS NULL) AS {name}"
+        for name, kind in kinds.items()
+    )
+    [row] = spark.sql("SELECT * FROM VALUES (1)").select(*texts).selectExpr(*nulls).collect()
+    return [
+        one for name, kind in kinds.items() for one, is_null in zip(by_kind[kind], row[name], strict=True) if is_null
+    ]
+
+
+def unfit(given: object, column: ColumnPath) -> InvalidInputError:
+    """Return the error of a value that is none of the column's type."""
+    hint = "; NaN is in no range" if given != given else ""  # noqa: PLR0124  # which only NaN is
+    return InvalidInputError(
+        f"{shown(given)} ({type(given).__name__}) cannot be compared with column {column.shown}, which is"
+        f" {column.kind.simpleString()}: give a value of that type{hint}"
+    )
+
+
+def _spelled(given: object, column: ColumnPath, rounding: str) -> str | None:
+    """Return a value as Spark's cast reads it; ``None`` if it is of another kind than the column."""
+    kind = column.kind
+    if is_text(kind):
+        return (given.rstrip(" ") if column.is_char else given) if isinstance(given, str) else None
+    if isinstance(kind, T.BinaryType):
+        return bytes(given).hex() if isinstance(given, (bytes, bytearray)) else None
+    if isinstance(kind, T.BooleanType):
+        return str(given).lower() if isinstance(given, bool) else None
+    if isinstance(kind, (T.DateType, T.TimestampType, T.TimestampNTZType)):
+        has_zone = isinstance(given, datetime) and given.tzinfo is not None
+        text = given.isoformat() if isinstance(given, date) else given
+        return text if isinstance(text, str) and (isinstance(kind, T.TimestampType) or not has_zone) else None
+    is_number = isinstance(given, (Decimal, Real)) and not isinstance(given, bool)
+    return _number(given, kind, rounding) if is_number and isinstance(kind, T.NumericType) else None
+
+
+def _number(given: Any, kind: T.DataType, rounding: str) -> str | None:
+    """Spell a number of any kind, a float as it is written (0.1 is a tenth), rounded to the digits of the type."""
+    if isinstance(given, Integral):
+        number = Decimal(int(given))
+    else:
+        number = given if isinstance(given, Decimal) else Decimal(repr(float(given)))
+    if number.is_nan():
+        return None
+    if isinstance(kind, (T.FloatType, T.DoubleType)):
+        return str(float(number))
+    digits = kind.scale if isinstance(kind, T.DecimalType) else 0
+    try:
+        return format(number.quantize(Decimal(1).scaleb(-digits), rounding, WIDE), "f")
+    except InvalidOperation:  # infinite, or of more digits than any type has
+        return None

@@ -1,27 +1,37 @@
-"""Step 4: run the checks of a staged write."""
+"""Step 4: run the checks of a staged write, by one aggregate query of all that need one, and one for examples."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from functools import partial, reduce
+from operator import or_
+from typing import Any, Final
 
-from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from table_writer.check import functions
-from table_writer.check.check import Audit, Check, Facts
-from table_writer.check.columns import Target, shortened, shown
+from table_writer.check.check import SPARK, Audit, Check, CountIf, Facts, Question, Target, shortened, shown
 from table_writer.check.keys import KeyQuestion
-from table_writer.check.query import answered, with_examples
-from table_writer.check.rows import RowQuestion
-from table_writer.check.values import unfit, unreadable
-from table_writer.check.writes import function_name
+from table_writer.check.rows import RowQuestion, unfit, unreadable
+from table_writer.check.writes import PARTITION_NUMBER, function_name
 from table_writer.errors import CheckFailedError, InvalidInputError, printable
 from table_writer.model.check_result import CheckResult
-from table_writer.model.table import Column
+from table_writer.model.table import NULL_PARTITION
+from table_writer.model.table import Column as TableColumn
+from table_writer.spark.sql import SPARK_ERRORS, error_in_data, quoted, spark_reason
 
-LONGEST_VALUE: Final = 32
+_logger = logging.getLogger(__name__)
+PREFIX: Final = "__table_writer_check"
+PARTITION_ROWS: Final = "__table_writer_rows"
+NUMBER, RANK, ORDER, POSITION, ROWS, KEYS = (f"__table_writer_{name}" for name in ("n", "k", "o", "p", "rows", "keys"))
+LONGEST_REASON: Final = 500
+LONGEST_VALUE: Final = 256  # characters of a value; cut in Spark, so that the driver never sees a long one
+Questions = Mapping[int, Question]  # questions by the position of their checks in the call
+LONGEST_CELL: Final = 32
 LONGEST_LINE: Final = 120
 LONGEST_SENTENCE: Final = 500
 BORDER: Final = "  "
@@ -59,7 +69,7 @@ def require_valid(
     spark: SparkSession,
     schema: StructType,
     table: str,
-    partition_columns: Sequence[Column] | None = None,
+    partition_columns: Sequence[TableColumn] | None = None,
 ) -> None:
     """Refuse checks that do not fit a table, before a byte is written. No Spark job is run.
 
@@ -102,19 +112,7 @@ def require_passed(results: Sequence[CheckResult], table: str, write_id: str) ->
 
 
 def failure_text(results: Sequence[CheckResult], table: str, write_id: str) -> str:
-    """Say which checks failed, and show some of the rows.
-
-    Examples
-    --------
-    >>> wrong = CheckResult(name="not_null(id)", severity="error", passed=False, message="1 of 2 rows have no id",
-    ...                     failed_rows=1, examples=({"id": "null", "note": "a"},))
-    >>> print(failure_text([wrong], "mart.orders", "w1"))
-    1 of 1 checks of write w1 failed; nothing was published to mart.orders:
-      not_null(id): 1 of 2 rows have no id
-          id    note
-          null  a
-    Correct the data and write again. A check of severity="warn" lets a write pass.
-    """
+    """Say which checks failed, and show some of the rows."""
     failed = sorted((one for one in results if not one.passed), key=lambda one: not one.stops)
     lines = [line for one in failed for line in _lines(one)]
     return "\n".join(
@@ -154,4 +152,159 @@ def _table(rows: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    return shortened(printable(shortened(text, LONGEST_VALUE)), LONGEST_VALUE)
+    return shortened(printable(shortened(text, LONGEST_CELL)), LONGEST_CELL)
+
+
+def answered(questions: Questions, facts: Facts) -> dict[int, CheckResult]:
+    """Judge checks by what Spark counts: those of partition columns alone over the partitions, the rest in one query.
+
+    An error that the data cause in one check (a cast, a division, a user's function) is the failure of that check;
+    others of SPARK_ERRORS are raised: the files cannot be read, or Spark is in trouble.
+    """
+    local = {number: one for number, one in questions.items() if one.is_local}
+    others = {number: one for number, one in questions.items() if not one.is_local}
+    found = _asked(local, _partition_frame(facts), facts, _rows_if) if local else {}
+    return found | (_asked(others, facts.frame, facts, _count_if) if others else {})
+
+
+def _asked(questions: Questions, frame: DataFrame, facts: Facts, count_if: CountIf) -> dict[int, CheckResult]:
+    try:
+        [row] = _measured(questions, frame, facts, count_if).collect()
+    except SPARK_ERRORS as error:
+        found = error_in_data(error)
+        if found is None:
+            raise
+        if len(questions) == 1:
+            [(number, question)] = questions.items()
+            why = {"error": shortened(found.text, LONGEST_REASON)}  # may hold values of a row, so it is an example
+            return {number: question.check.failed(f"could not be judged: {printable(found.kind)}", examples=[why])}
+        _logger.info("checks of %s failed together, and are run one by one: %s", facts.audit.write_id, found.kind)
+        alone = (_asked({number: question}, frame, facts, count_if) for number, question in questions.items())
+        return {number: result for results in alone for number, result in results.items()}
+    return {
+        number: question.judged([row[name] for name in row.asDict() if name.startswith(f"{_flag(number)}_")], facts)
+        for number, question in questions.items()
+    }
+
+
+def _flag(number: int) -> str:
+    return f"{PREFIX}_{number}"
+
+
+def _flagged(questions: Questions, frame: DataFrame, facts: Facts) -> DataFrame:
+    """Add a column for each check that judges rows, and what it joins; no row comes or goes."""
+    for number, question in questions.items():
+        frame = question.joined(frame, facts, _flag(number))
+    flags = {number: question.wrong(_flag(number)) for number, question in questions.items()}
+    return frame.withColumns({_flag(number): flag for number, flag in flags.items() if flag is not None})
+
+
+def _measured(questions: Questions, frame: DataFrame, facts: Facts, count_if: CountIf) -> DataFrame:
+    aggregates = [
+        measure.alias(f"{_flag(number)}_{position}")
+        for number, question in questions.items()
+        for position, measure in enumerate(question.measures(F.col(_flag(number)), count_if))
+    ]
+    return _flagged(questions, frame, facts).agg(*aggregates)
+
+
+def _count_if(condition: Column) -> Column:
+    return F.count(F.when(condition, F.lit(1)))
+
+
+def _rows_if(condition: Column) -> Column:
+    return F.coalesce(F.sum(F.when(condition, F.col(PARTITION_ROWS))), F.lit(0))
+
+
+def _partition_frame(facts: Facts) -> DataFrame:
+    """Return the partitions with their rows: no file is read for them."""
+    fields = [field for field in facts.audit.schema if facts.target.column(quoted(field.name)).is_partition]
+    names = [StructField(field.name, StringType()) for field in fields]
+    numbers = [StructField(PARTITION_NUMBER, LongType()), StructField(PARTITION_ROWS, LongType())]
+    rows = [
+        (number, one.rows, *(None if text == NULL_PARTITION else text for text in one.values))
+        for number, one in enumerate(facts.audit.partitions)
+        if one.rows
+    ]
+    kinds = {field.name: field.dataType.simpleString() for field in fields}
+    typed = (F.expr(f"try_cast({quoted(name)} AS {kind})").alias(name) for name, kind in kinds.items())
+    texts = facts.audit.spark.createDataFrame(rows, StructType([*numbers, *names]))
+    return texts.select(PARTITION_NUMBER, PARTITION_ROWS, *typed)
+
+
+def with_examples(failed: Mapping[int, CheckResult], questions: Questions, facts: Facts) -> dict[int, CheckResult]:
+    """Return results with rows that show what is wrong, and the exact counts of keys that are there twice.
+
+    The rows are extra: where they cannot be read, the results stand without them, and the log says why.
+    """
+    try:
+        rows = _examples({number: questions[number] for number in failed}, facts).collect()
+    except SPARK_ERRORS as error:
+        _logger.warning(
+            "no example rows of the checks that failed for write %s: %s", facts.audit.write_id, spark_reason(error)
+        )
+        return dict(failed)
+    found = {}
+    for number, result in failed.items():
+        own = [row for row in rows if row[NUMBER] == number]
+        found[number] = _completed(result, questions[number], own, facts)
+    return found
+
+
+def _completed(result: CheckResult, question: Question, rows: Sequence[Any], facts: Facts) -> CheckResult:
+    counts = next((row for row in rows if row[ROWS] is not None), None)
+    if counts is not None and isinstance(question, KeyQuestion):
+        result = question.of_counts(counts[ROWS], counts[KEYS], facts)
+    names = facts.target.schema.names
+    first = [column.top for column in question.columns]
+    order = sorted(range(len(names)), key=lambda at: first.index(names[at]) if names[at] in first else len(first))
+    examples = tuple(
+        {names[at]: "null" if row[f"c{at}"] is None else row[f"c{at}"] for at in order}
+        for row in sorted((row for row in rows if row[ROWS] is None), key=lambda row: row[RANK])
+    )
+    return replace(result, examples=examples, answered_by=SPARK)
+
+
+def _examples(questions: Questions, facts: Facts) -> DataFrame:
+    """Return some rows of each check that failed: each task finds its own few, and the best of these stay."""
+    by_key = {number: one for number, one in questions.items() if isinstance(one, KeyQuestion)}
+    frame = _flagged(questions, facts.frame, facts)
+    for number, question in by_key.items():
+        frame = question.marked(frame, facts, _flag(number))
+    flags = {number: F.coalesce(F.col(_flag(number)), F.lit(False)) for number in questions}
+    numbers = F.filter(F.array(*(F.when(flag, F.lit(number)) for number, flag in flags.items())), F.isnotnull)
+    orders = [F.when(F.col(NUMBER) == number, F.struct(*one.keys).cast("string")) for number, one in by_key.items()]
+    texts = [_shown(field).alias(f"c{at}") for at, field in enumerate(facts.target.schema)]
+    data = [F.col(quoted(name)) for name in facts.target.schema.names]
+    wrong = (
+        frame.where(reduce(or_, flags.values()))
+        .select(F.monotonically_increasing_id().alias(POSITION), numbers.alias(NUMBER), *data)
+        .select(F.explode(NUMBER).alias(NUMBER), POSITION, *data)
+        .select(NUMBER, POSITION, F.coalesce(*orders, F.lit("")).alias(ORDER), *texts)
+    )
+    ranked = wrong.withColumn(RANK, F.row_number().over(Window.partitionBy(NUMBER).orderBy(ORDER, POSITION)))
+    found = ranked.where(F.col(RANK) <= facts.audit.examples).drop(POSITION, ORDER)
+    nothing = F.lit(None).cast("bigint")
+    counts = [_counts(number, question, facts) for number, question in by_key.items()]
+    return reduce(
+        partial(DataFrame.unionByName, allowMissingColumns=True),
+        counts,
+        found.withColumns({ROWS: nothing, KEYS: nothing}),
+    )
+
+
+def _counts(number: int, question: KeyQuestion, facts: Facts) -> DataFrame:
+    """Return a row that says how many keys there are more than once, in how many rows."""
+    keys = question.repeated(facts.frame, ROWS)
+    return keys.agg(F.sum(ROWS).alias(ROWS), F.count(F.lit(1)).alias(KEYS)).withColumn(NUMBER, F.lit(number))
+
+
+def _shown(field: StructField) -> Column:
+    """Spell a value, shortened on the executor."""
+    value = F.col(quoted(field.name))
+    if isinstance(field.dataType, BinaryType):
+        text = F.concat(F.lit("0x"), F.hex(F.substring(value, 1, LONGEST_VALUE // 2)))
+    else:
+        text = value.cast("string")
+    cut = F.concat(F.substring(text, 1, LONGEST_VALUE - 1), F.lit("…"))
+    return F.when(F.length(text) > LONGEST_VALUE, cut).otherwise(text)

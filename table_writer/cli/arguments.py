@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse  # no click, no typer: a layer this thin is not worth a dependency in every user's environment
 import math
 import re
-from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable, Mapping, Sequence
+from argparse import ArgumentParser, ArgumentTypeError  # no click, no typer: no dependency for a layer this thin
+from collections.abc import Mapping
 from datetime import timedelta
 from enum import IntEnum
-from typing import Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn
 
 from table_writer.cli.configuration import METASTORE_VARIABLE, USER_INFO, is_secret
 from table_writer.config import TableWriterConfig
@@ -23,9 +22,11 @@ from table_writer.errors import (
     SchemaMismatchError,
     StorageError,
 )
-from table_writer.version import __version__
 
 PROGRAM: Final = "table-writer"
+Options = Mapping[str, Mapping[str, Any]]
+"""By name: the keywords of ``add_argument``."""
+
 AGE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)([dhm])")
 UNITS: Final = {"d": "days", "h": "hours", "m": "minutes"}
 LONGEST_TIMEOUT_SECONDS: Final = 43_000  # a claim lasts twice as long, and at most a day
@@ -44,75 +45,15 @@ class UsageError(Exception):
         self.usage = usage
 
 
-class CommandLine(Protocol):
-    """What the parser needs to know of a command."""
-
-    @property
-    def name(self) -> str:
-        """The first word."""
-
-    @property
-    def help(self) -> str:
-        """One line."""
-
-    @property
-    def add_arguments(self) -> Callable[[ArgumentParser], None]:
-        """Add what only this command has."""
-
-
-class _Parser(ArgumentParser):
+class Parser(ArgumentParser):
     """Raises instead of ending the process, and repeats nothing that may be a secret typed at the wrong place."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise."""
         raise UsageError(re.sub(r"invalid choice: .*? \(", "not a choice (", message), self.format_usage())
 
 
-def parse(commands: Sequence[CommandLine], argv: Sequence[str]) -> argparse.Namespace:
-    """Read the arguments; ``UsageError`` if they make no command."""
-    parser = build_parser(commands)
-    arguments, unknown = parser.parse_known_args(argv)
-    if unknown:
-        options = ", ".join(word.partition("=")[0] for word in unknown if word.startswith("-"))
-        parser.error(f"not known here: {options or 'a further word'}; `{PROGRAM} {arguments.command} --help` lists all")
-    return arguments
-
-
-def build_parser(commands: Sequence[CommandLine]) -> ArgumentParser:
-    """Return the parser of all commands."""
-    parser = _Parser(
-        prog=PROGRAM,
-        description="Looks after tables that table_writer writes: without Spark, safe while writers are at work.",
-        epilog=exit_codes_text(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    chosen = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
-    shared = _shared_options()
-    for command in commands:
-        one = chosen.add_parser(
-            command.name,
-            help=command.help,
-            description=command.help,
-            epilog=exit_codes_text(),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-            parents=[shared],
-        )
-        one.add_argument("table", metavar="TABLE", help="database.table")
-        command.add_arguments(one)
-    return parser
-
-
 def age(text: str) -> timedelta:
-    """Read an age with its unit.
-
-    Examples
-    --------
-    >>> age("36h"), age("0")
-    (datetime.timedelta(days=1, seconds=43200), datetime.timedelta(0))
-    """
+    """Read an age with its unit."""
     if text == "0":
         return timedelta(0)
     match = AGE.fullmatch(text)
@@ -129,56 +70,6 @@ def version_number(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,18}", text):
         raise ArgumentTypeError(f"{text!r} is not the number of a version; `{PROGRAM} history` shows them")
     return int(text)
-
-
-def _shared_options() -> _Parser:
-    shared = _Parser(add_help=False, allow_abbrev=False)
-    output = shared.add_argument_group("output")
-    output.add_argument("--json", action="store_true", help="print exactly one JSON object on stdout")
-    output.add_argument("--all", action="store_true", dest="all_rows", help="show all rows, not only the first 12")
-    output.add_argument("--verbose", action="store_true", help="say on stderr what is done; tracebacks of errors")
-    where = shared.add_argument_group("metastore and configuration")
-    where.add_argument(
-        "--metastore-uri",
-        metavar="URI",
-        help="thrift://host:port, several separated by commas"
-        f" (default: {METASTORE_VARIABLE}, then hive.metastore.uris)",
-    )
-    where.add_argument(
-        "--metastore-timeout",
-        type=_timeout,
-        metavar="SECONDS",
-        default=TableWriterConfig().metastore_timeout_seconds,
-        help="how long one metastore call may take (default: %(default)g)",
-    )
-    where.add_argument("--metastore-ca-file", metavar="PEM", default="", help="what to trust, for a metastore with TLS")
-    where.add_argument(
-        "--conf-dir",
-        action="append",
-        metavar="DIR",
-        help="directory of core-site.xml, hdfs-site.xml, hive-site.xml; can be repeated"
-        " (default: HADOOP_CONF_DIR, HIVE_CONF_DIR, SPARK_CONF_DIR)",
-    )
-    where.add_argument(
-        "--conf",
-        action="append",
-        type=_setting,
-        default=[],
-        metavar="NAME=VALUE",
-        help="a Hadoop setting such as fs.s3a.endpoint=...; wins over files; no secrets; can be repeated",
-    )
-    where.add_argument(
-        "--directory-name",
-        metavar="NAME",
-        default=TableWriterConfig().directory_name,
-        help="as the table's writers have it (default: %(default)s)",
-    )
-    s3 = shared.add_argument_group("S3, where Hadoop's settings do not say it")
-    s3.add_argument("--endpoint-url", type=_endpoint, metavar="URL", help="for stores other than AWS")
-    s3.add_argument("--region", metavar="NAME")
-    s3.add_argument("--profile", metavar="NAME", help="a profile of the AWS configuration files")
-    s3.add_argument("--path-style", action="store_true", default=None, help="the bucket in the path, not in the host")
-    return shared
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -213,6 +104,59 @@ def _timeout(text: str) -> float:
     if not 0 < seconds <= LONGEST_TIMEOUT_SECONDS:
         raise ArgumentTypeError(f"{text!r} is no number of seconds from above 0 to {LONGEST_TIMEOUT_SECONDS:,}")
     return seconds
+
+
+def switch(text: str) -> Mapping[str, Any]:
+    """Return the keywords of an option that takes no value."""
+    return {"action": "store_true", "help": text}
+
+
+SHARED: Final[Mapping[str, Options]] = {
+    "output": {
+        "--json": switch("print exactly one JSON object on stdout"),
+        "--all": {**switch("show all rows, not only the first 12"), "dest": "all_rows"},
+        "--verbose": switch("say on stderr what is done; tracebacks of errors"),
+    },
+    "metastore and configuration": {
+        "--metastore-uri": {
+            "metavar": "URI",
+            "help": "thrift://host:port, several separated by commas"
+            f" (default: {METASTORE_VARIABLE}, then hive.metastore.uris)",
+        },
+        "--metastore-timeout": {
+            "type": _timeout,
+            "metavar": "SECONDS",
+            "default": TableWriterConfig().metastore_timeout_seconds,
+            "help": "how long one metastore call may take (default: %(default)g)",
+        },
+        "--metastore-ca-file": {"metavar": "PEM", "default": "", "help": "what to trust, for a metastore with TLS"},
+        "--conf-dir": {
+            "action": "append",
+            "metavar": "DIR",
+            "help": "directory of core-site.xml, hdfs-site.xml, hive-site.xml; can be repeated"
+            " (default: HADOOP_CONF_DIR, HIVE_CONF_DIR, SPARK_CONF_DIR)",
+        },
+        "--conf": {
+            "action": "append",
+            "type": _setting,
+            "default": [],
+            "metavar": "NAME=VALUE",
+            "help": "a Hadoop setting such as fs.s3a.endpoint=...; wins over files; no secrets; can be repeated",
+        },
+        "--directory-name": {
+            "metavar": "NAME",
+            "default": TableWriterConfig().directory_name,
+            "help": "as the table's writers have it (default: %(default)s)",
+        },
+    },
+    "S3, where Hadoop's settings do not say it": {
+        "--endpoint-url": {"type": _endpoint, "metavar": "URL", "help": "for stores other than AWS"},
+        "--region": {"metavar": "NAME"},
+        "--profile": {"metavar": "NAME", "help": "a profile of the AWS configuration files"},
+        "--path-style": {**switch("the bucket in the path, not in the host"), "default": None},
+    },
+}
+"""What every command takes, by group."""
 
 
 class ExitCode(IntEnum):
@@ -251,13 +195,7 @@ EXIT_CODES: Final[Mapping[type[BaseException], ExitCode]] = {
 
 
 def exit_code_of(error: BaseException) -> ExitCode:
-    """Return the code of the nearest class that has one; a bug of ours leaves the outcome unknown.
-
-    Examples
-    --------
-    >>> exit_code_of(LostResponseError("no answer")), exit_code_of(KeyError("bug"))
-    (<ExitCode.UNKNOWN: 5>, <ExitCode.UNKNOWN: 5>)
-    """
+    """Return the code of the nearest class that has one; a bug of ours leaves the outcome unknown."""
     return next((EXIT_CODES[kind] for kind in type(error).__mro__ if kind in EXIT_CODES), ExitCode.UNKNOWN)
 
 

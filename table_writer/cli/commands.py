@@ -1,19 +1,20 @@
-"""One table of all commands: what each is called, what it takes, what it runs, what it leaves."""
+"""One table of all commands: what each is called, what it takes, what it runs, what it leaves; and its parser."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
-from dataclasses import dataclass
+from argparse import Namespace, RawDescriptionHelpFormatter, _ActionsContainer
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from table_writer.cli.arguments import age, version_number
+from table_writer.cli.arguments import PROGRAM, SHARED, Options, Parser, age, exit_codes_text, switch, version_number
 from table_writer.cli.configuration import read_spark_conf
 from table_writer.display.report import Report
 from table_writer.display.reports import RecoverReport
 from table_writer.maintenance import Maintenance
 from table_writer.model.table import TableName
 from table_writer.vacuum.due import SAFE_AGE
+from table_writer.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +24,9 @@ class Adopted:
     table: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the facts as plain values."""
         return {"table": self.table, "adopted": True}
 
     def to_text(self, *, all_rows: bool = False) -> str:  # noqa: ARG002  # as of every report
-        """Return them as a line."""
         return f"{self.table}: the files below its root are adopted; log and data stay as they are"
 
 
@@ -37,7 +36,8 @@ class Command:
 
     name: str
     help: str
-    add_arguments: Callable[[ArgumentParser], None]  # those that only this command has
+    options: Options = field(default_factory=dict)  # those that only this command has
+    either: Options = field(default_factory=dict)  # exactly one of these must be given
     run: Callable[[Maintenance, Namespace], Report | Adopted]
     left: Callable[[Any], bool] = lambda _: False  # the report names something to look at: exit code 1
     asks: Callable[[Namespace], bool] = lambda _: False  # a person at a terminal is asked about these arguments
@@ -66,101 +66,35 @@ def _not_recovered(report: RecoverReport) -> bool:
     return bool(in_doubt or undone or report.superseded or report.unfinished_vacuums)
 
 
-def _history_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--limit", type=int, metavar="N", help="only so many of the newest")
-
-
-def _show_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("version", type=version_number, metavar="VERSION", help="its number in the history")
-
-
-def _staged_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("write_id", nargs="?", metavar="WRITE_ID", help="show this one, partition by partition")
-
-
-def _one_staged_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("write_id", metavar="WRITE_ID", help="as `staged` lists it")
-    _change_arguments(parser)
-
-
-def _change_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="check everything and change nothing")
-    _yes_argument(parser)
-
-
-def _yes_argument(parser: ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="ask no question at a terminal")
-
-
-def _recover_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--accept-loss", action="store_true", help="go on without entries of the log that are lost for good"
-    )
-    _change_arguments(parser)
-
-
-def _adopt_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--accept-loss", action="store_true", help="partitions that the metastore does not have were dropped on purpose"
-    )
-    _yes_argument(parser)
-
-
-def _rollback_arguments(parser: ArgumentParser) -> None:
-    to = parser.add_mutually_exclusive_group(required=True)
-    to.add_argument("--to-version", type=version_number, metavar="N", help="0: before the first version")
-    to.add_argument("--to-write-id", metavar="ID", help="the version that this write published")
-    _restore_arguments(parser)
-
-
-def _restore_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--partition", action="append", metavar="NAME", help="such as dt=2024-01-01; can be repeated (default: all)"
-    )
-    _change_arguments(parser)
-
-
-def _vacuum_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "--older-than",
-        type=age,
-        metavar="AGE",
-        help="such as 7d, 36h, 90m (default: the table's own retention, three days without one)",
-    )
-    parser.add_argument("--force", action="store_true", help="allow an age at which running queries may fail")
-    _change_arguments(parser)
-
-
-def _uploads_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--abort", action="store_true", help="give dead writes up: their uploads and files are deleted")
-    parser.add_argument(
-        "--older-than", type=age, metavar="AGE", default=SAFE_AGE, help="since a dead writer's last sign (default: 24h)"
-    )
-    parser.add_argument("--force", action="store_true", help="allow an age under 24h")
-    _change_arguments(parser)
-
-
-def _doctor_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--spark-conf", metavar="FILE", help="a spark-defaults.conf whose settings are looked at, too")
-
+YES: Final[Options] = {"--yes": switch("ask no question at a terminal")}
+CHANGES: Final[Options] = {"--dry-run": switch("check everything and change nothing"), **YES}
+ONE_STAGED: Final[Options] = {"write_id": {"metavar": "WRITE_ID", "help": "as `staged` lists it"}, **CHANGES}
+PARTITIONS: Final[Options] = {
+    "--partition": {
+        "action": "append",
+        "metavar": "NAME",
+        "help": "such as dt=2024-01-01; can be repeated (default: all)",
+    },
+    **CHANGES,
+}
 
 COMMANDS: Final = (
     Command(
         name="history",
         help="List the versions of a table, newest first.",
-        add_arguments=_history_arguments,
+        options={"--limit": {"type": int, "metavar": "N", "help": "only so many of the newest"}},
         run=lambda keeper, given: keeper.history(given.table, limit=given.limit),
     ),
     Command(
         name="show",
         help="Show one version, partition by partition.",
-        add_arguments=_show_arguments,
+        options={"version": {"type": version_number, "metavar": "VERSION", "help": "its number in the history"}},
         run=lambda keeper, given: keeper.show(given.table, given.version),
     ),
     Command(
         name="recover",
         help="Resolve every publish that was left in doubt, and correct what the metastore applied late.",
-        add_arguments=_recover_arguments,
+        options={"--accept-loss": switch("go on without entries of the log that are lost for good"), **CHANGES},
         run=lambda keeper, given: keeper.recover(given.table, dry_run=given.dry_run, accept_loss=given.accept_loss),
         left=_not_recovered,
         asks=lambda given: bool(given.accept_loss),
@@ -168,7 +102,11 @@ COMMANDS: Final = (
     Command(
         name="rollback",
         help="Put partitions back to an earlier version, in one metastore call, as a new version.",
-        add_arguments=_rollback_arguments,
+        either={
+            "--to-version": {"type": version_number, "metavar": "N", "help": "0: before the first version"},
+            "--to-write-id": {"metavar": "ID", "help": "the version that this write published"},
+        },
+        options=PARTITIONS,
         run=lambda keeper, given: keeper.rollback(
             given.table,
             version=given.to_version,
@@ -181,7 +119,15 @@ COMMANDS: Final = (
     Command(
         name="vacuum",
         help="Delete what readers have left for longer than the retention, and what dead writes have left behind.",
-        add_arguments=_vacuum_arguments,
+        options={
+            "--older-than": {
+                "type": age,
+                "metavar": "AGE",
+                "help": "such as 7d, 36h, 90m (default: the table's own retention, three days without one)",
+            },
+            "--force": switch("allow an age at which running queries may fail"),
+            **CHANGES,
+        },
         run=lambda keeper, given: keeper.vacuum(
             given.table, older_than=given.older_than, dry_run=given.dry_run, force=given.force
         ),
@@ -191,7 +137,17 @@ COMMANDS: Final = (
     Command(
         name="uploads",
         help="List pending uploads below the table's root, with whose they are; with --abort give up dead writes.",
-        add_arguments=_uploads_arguments,
+        options={
+            "--abort": switch("give dead writes up: their uploads and files are deleted"),
+            "--older-than": {
+                "type": age,
+                "metavar": "AGE",
+                "default": SAFE_AGE,
+                "help": "since a dead writer's last sign (default: 24h)",
+            },
+            "--force": switch("allow an age under 24h"),
+            **CHANGES,
+        },
         run=lambda keeper, given: keeper.uploads(
             given.table, abort=given.abort, older_than=given.older_than, dry_run=given.dry_run, force=given.force
         ),
@@ -201,20 +157,20 @@ COMMANDS: Final = (
     Command(
         name="staged",
         help="List the writes that are staged, or show one of them.",
-        add_arguments=_staged_arguments,
+        options={"write_id": {"nargs": "?", "metavar": "WRITE_ID", "help": "show this one, partition by partition"}},
         run=_staged,
     ),
     Command(
         name="publish",
         help="Make readers see a staged write: all its partitions in one metastore call.",
-        add_arguments=_one_staged_arguments,
+        options=ONE_STAGED,
         run=lambda keeper, given: keeper.publish(given.table, given.write_id, dry_run=given.dry_run),
         asks=lambda _: True,
     ),
     Command(
         name="discard",
         help="Delete a staged write, so that nobody can publish it any more.",
-        add_arguments=_one_staged_arguments,
+        options=ONE_STAGED,
         run=lambda keeper, given: keeper.discard(given.table, given.write_id, dry_run=given.dry_run),
         left=lambda report: bool(report.failures),
         asks=lambda _: True,
@@ -222,7 +178,7 @@ COMMANDS: Final = (
     Command(
         name="restore",
         help="Add the partitions that the log knows and the metastore does not, in one metastore call.",
-        add_arguments=_restore_arguments,
+        options=PARTITIONS,
         run=lambda keeper, given: keeper.restore(given.table, partitions=given.partition, dry_run=given.dry_run),
         left=lambda report: bool(report.not_there),
         asks=lambda _: True,
@@ -230,15 +186,55 @@ COMMANDS: Final = (
     Command(
         name="adopt",
         help="Declare that the files below a table's root are this table's, after it was renamed or created again.",
-        add_arguments=_adopt_arguments,
+        options={"--accept-loss": switch("partitions that the metastore does not have were dropped on purpose"), **YES},
         run=_adopt,
         asks=lambda given: bool(given.accept_loss),
     ),
     Command(
         name="doctor",
         help="Look for what makes writing this table slow, unsafe or expensive, and say what to change.",
-        add_arguments=_doctor_arguments,
+        options={
+            "--spark-conf": {"metavar": "FILE", "help": "a spark-defaults.conf whose settings are looked at, too"}
+        },
         run=_doctor,
         left=lambda report: not report.healthy,
     ),
 )
+BY_NAME: Final = {command.name: command for command in COMMANDS}
+
+
+def parse(argv: Sequence[str]) -> Namespace:
+    """Read the arguments; ``UsageError`` if they make no command."""
+    parser = build_parser()
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        options = ", ".join(word.partition("=")[0] for word in unknown if word.startswith("-"))
+        parser.error(f"not known here: {options or 'a further word'}; `{PROGRAM} {arguments.command} --help` lists all")
+    return arguments
+
+
+def build_parser() -> Parser:
+    like: dict[str, Any] = {
+        "epilog": exit_codes_text(),
+        "formatter_class": RawDescriptionHelpFormatter,
+        "allow_abbrev": False,
+    }
+    text = "Looks after tables that table_writer writes: without Spark, safe while writers are at work."
+    parser = Parser(prog=PROGRAM, description=text, **like)
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    chosen = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+    shared = Parser(add_help=False, allow_abbrev=False)
+    for title, options in SHARED.items():
+        _add(shared.add_argument_group(title), options)
+    for command in COMMANDS:
+        one = chosen.add_parser(command.name, help=command.help, description=command.help, parents=[shared], **like)
+        _add(one, {"table": {"metavar": "TABLE", "help": "database.table"}})
+        if command.either:
+            _add(one.add_mutually_exclusive_group(required=True), command.either)
+        _add(one, command.options)
+    return parser
+
+
+def _add(parser: _ActionsContainer, options: Options) -> None:
+    for name, keywords in options.items():
+        parser.add_argument(name, **keywords)

@@ -6,7 +6,6 @@ import os
 import re
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 from xml.etree import ElementTree as ET
@@ -31,16 +30,8 @@ SHORTEST_SECRET: Final = 4  # a shorter one would blank out ordinary words
 MASK: Final = "***"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Configuration:
-    """What :class:`~table_writer.Maintenance` is made with."""
-
-    metastore_uri: str
-    config: TableWriterConfig
-
-
-def read_configuration(arguments: Namespace) -> Configuration:
-    """Gather the settings; options win over the environment, the environment over files."""
+def read_configuration(arguments: Namespace) -> tuple[str, TableWriterConfig]:
+    """Return the metastore's address and the settings; options win over the environment, the environment over files."""
     hadoop = _hadoop_settings(_directories(arguments.conf_dir), dict(arguments.conf))
     timeout = arguments.metastore_timeout
     config = TableWriterConfig(
@@ -63,7 +54,7 @@ def read_configuration(arguments: Namespace) -> Configuration:
             f"no metastore is named: give --metastore-uri thrift://host:9083, or set {METASTORE_VARIABLE}, or name a"
             " --conf-dir whose hive-site.xml has hive.metastore.uris"
         )
-    return Configuration(metastore_uri=uri, config=config)
+    return uri, config
 
 
 def read_spark_conf(path: str) -> dict[str, str]:
@@ -99,32 +90,24 @@ def _hadoop_settings(directories: Sequence[Path], overrides: Mapping[str, str]) 
     final: set[str] = set()
     for name in SITE_FILES:
         path = next((directory / name for directory in directories if (directory / name).is_file()), None)
-        for one in _properties(path) if path is not None else ():
-            if one.name not in final:
-                found[one.name] = one.value
-            if one.is_final:
-                final.add(one.name)
+        for key, value, is_final in _properties(path) if path is not None else ():
+            if key not in final:
+                found[key] = value
+            if is_final:
+                final.add(key)
     found |= overrides
     return {name: _expanded(value, found) for name, value in found.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class _Property:
-    name: str
-    value: str
-    is_final: bool
 
 
 class _NoDoctype(ET.TreeBuilder):
     """Refuses the declaration that entities need, before any is expanded."""
 
     def doctype(self, *_: Any) -> NoReturn:
-        """Refuse."""
         raise InvalidInputError("it has a DOCTYPE, which Hadoop's files do not need and which is not read here")
 
 
-def _properties(path: Path) -> Iterable[_Property]:
-    """Read one of Hadoop's XML files. No value is part of an error: it may be a secret."""
+def _properties(path: Path) -> Iterator[tuple[str, str, bool]]:
+    """Read names, values and what is final of a Hadoop XML file. No value is part of an error: it may be a secret."""
     try:
         parser = ET.XMLParser(target=_NoDoctype())  # noqa: S314  # the DOCTYPE is refused
         root = ET.parse(path, parser).getroot()  # noqa: S314
@@ -134,21 +117,16 @@ def _properties(path: Path) -> Iterable[_Property]:
         raise InvalidInputError(f"{path} cannot be read: its root is not <configuration>")
     if any("XInclude" in element.tag for element in root.iter()):
         raise InvalidInputError(f"{path} includes other files, which are not followed; name their directory instead")
-    read = (_property(element) for element in root.iter("property"))
-    return [one for one in read if one is not None]
+    for element in root.iter("property"):
+        name, value = (_text(element, "name") or "").strip(), _text(element, "value")
+        if name and value is not None:
+            yield name, value, (_text(element, "final") or "").strip() == "true"
 
 
-def _property(element: ET.Element) -> _Property | None:
-    """Read ``<property><name/><value/></property>``, or the same as attributes."""
-
-    def text(tag: str) -> str | None:
-        child = element.find(tag)
-        return element.get(tag) if child is None else child.text or ""
-
-    name, value = (text("name") or "").strip(), text("value")
-    if not name or value is None:
-        return None
-    return _Property(name, value, (text("final") or "").strip() == "true")
+def _text(element: ET.Element, tag: str) -> str | None:
+    """Read ``<name/>``, ``<value/>`` or ``<final/>`` of a ``<property>``, or the same as an attribute."""
+    child = element.find(tag)
+    return element.get(tag) if child is None else child.text or ""
 
 
 def _expanded(value: str, settings: Mapping[str, str]) -> str:
@@ -183,26 +161,12 @@ def _reason(error: Exception) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a setting's value is a secret, going by its name.
-
-    Examples
-    --------
-    >>> is_secret("fs.s3a.bucket.lake.secret.key"), is_secret("fs.s3a.endpoint")
-    (True, False)
-    """
+    """Whether a setting's value is a secret, going by its name."""
     return bool(SECRET_NAME.search(name)) and not NOT_A_VALUE.search(name)
 
 
 class Redaction:
-    """Blanks out the secrets that were read, and logins inside addresses.
-
-    Examples
-    --------
-    >>> redaction = Redaction()
-    >>> redaction.hide({"fs.s3a.secret.key": "hush-hush"})
-    >>> redaction.of("key hush-hush at https://me:pw@proxy")
-    'key *** at https://***@proxy'
-    """
+    """Blanks out the secrets that were read, and logins inside addresses."""
 
     def __init__(self) -> None:
         self._values: set[str] = set()

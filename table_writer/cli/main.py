@@ -9,33 +9,24 @@ import os
 import sys
 import traceback
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, TextIO
+from typing import Any, Final, TextIO
 
-from table_writer.cli.arguments import PROGRAM, ExitCode, UsageError, exit_code_of, parse
-from table_writer.cli.commands import COMMANDS, Command
+from table_writer.cli.arguments import PROGRAM, ExitCode, UsageError, exit_code_of
+from table_writer.cli.commands import BY_NAME, Command, parse
 from table_writer.cli.configuration import Redaction, read_configuration
-from table_writer.config import TableWriterConfig
 from table_writer.errors import TableWriterError, printable
 from table_writer.maintenance import Maintenance
 
-BY_NAME: Final = {command.name: command for command in COMMANDS}
 YES: Final = frozenset({"y", "yes"})
-
-
-class MakeMaintenance(Protocol):
-    """Makes what the commands call; tests make it over doubles."""
-
-    def __call__(self, metastore_uri: str, /, *, config: TableWriterConfig) -> Maintenance:
-        """Return it."""
 
 
 class _DeclinedError(Exception):
     """The question was not answered with yes."""
 
 
-def main(argv: Sequence[str] | None = None, *, make_maintenance: MakeMaintenance = Maintenance) -> int:
+def main(argv: Sequence[str] | None = None, *, make_maintenance: Callable[..., Maintenance] = Maintenance) -> int:
     """Run one command and return its exit code.
 
     Parameters
@@ -57,7 +48,7 @@ def main(argv: Sequence[str] | None = None, *, make_maintenance: MakeMaintenance
     """
     words = sys.argv[1:] if argv is None else list(argv)
     try:
-        arguments = parse(COMMANDS, words)
+        arguments = parse(words)
     except UsageError as error:
         return _wrong_usage(error, as_json="--json" in words)
     except SystemExit as done:  # --help and --version
@@ -71,13 +62,18 @@ def main(argv: Sequence[str] | None = None, *, make_maintenance: MakeMaintenance
         return ExitCode.INTERRUPTED if isinstance(error, _DeclinedError) else exit_code_of(error)
 
 
-def _run(command: Command, arguments: Namespace, output: Output, make_maintenance: MakeMaintenance) -> ExitCode:
-    configuration = read_configuration(arguments)
-    output.redaction.hide(configuration.config.hadoop)
-    keeper = make_maintenance(configuration.metastore_uri, config=configuration.config)
+def _run(
+    command: Command, arguments: Namespace, output: Output, make_maintenance: Callable[..., Maintenance]
+) -> ExitCode:
+    uri, config = read_configuration(arguments)
+    output.redaction.hide(config.hadoop)
+    keeper = make_maintenance(uri, config=config)
     if command.asks(arguments) and _is_asked(arguments):
-        preview = command.run(keeper, Namespace(**{**vars(arguments), "dry_run": True}))
-        if not output.confirmed(preview.to_text(all_rows=arguments.all_rows)):
+        preview = command.help  # where there is no dry run to show
+        if "dry_run" in arguments:
+            would_be = command.run(keeper, Namespace(**{**vars(arguments), "dry_run": True}))
+            preview = would_be.to_text(all_rows=arguments.all_rows)
+        if not output.confirmed(preview):
             raise _DeclinedError("nothing was changed")
     report = command.run(keeper, arguments)
     output.report(report.to_dict(), report.to_text(all_rows=arguments.all_rows))
@@ -87,7 +83,8 @@ def _run(command: Command, arguments: Namespace, output: Output, make_maintenanc
 def _is_asked(arguments: Namespace) -> bool:
     """Whether a person is there to answer; scripts are never asked."""
     streams = (sys.stdin, sys.stdout)  # None where a scheduler has closed them
-    return not (arguments.dry_run or arguments.yes) and all(one is not None and one.isatty() for one in streams)
+    is_answered = arguments.yes or getattr(arguments, "dry_run", False)
+    return not is_answered and all(one is not None and one.isatty() for one in streams)
 
 
 def _facts(error: BaseException, table: str) -> dict[str, Any]:

@@ -8,8 +8,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any, Final, TextIO
 
 from table_writer.errors import printable
@@ -24,38 +23,27 @@ FIRST_PROCESS: Final = this_process()
 _drawing: Final = PerProcess(threading.RLock)
 
 
-@contextmanager
 def showing(
     choice: str | ProgressListener, *, table: str, mode: str, write_id: str = "", spark_has_bar: bool = False
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Show how far a write is, from its second second to the end of the block; its id may become known later.
 
     Where Spark has a bar, it draws it in the same line of a terminal.
     """
     told = listener(choice, spark_has_bar=spark_has_bar)
-    with reported(WriteProgress(told, table=table, mode=mode, write_id=write_id)):
-        yield
+    return reported(WriteProgress(told, table=table, mode=mode, write_id=write_id))
 
 
 def listener(choice: str | ProgressListener, *, spark_has_bar: bool = False) -> ProgressListener | None:
-    """Return the listener of one write; ``None`` for none.
-
-    Examples
-    --------
-    >>> listener("off") is None, listener(print) is print
-    (True, True)
-    """
+    """Return the listener of one write; ``None`` for none."""
     if not isinstance(choice, str):
         return choice
     notebook = _in_notebook()
     if choice == "auto":
         choice = "bar" if notebook or (_is_terminal(sys.stderr) and not spark_has_bar) else "log"
-    makers: dict[str, Callable[[], ProgressListener | None]] = {
-        "bar": lambda: BarListener(widget=notebook),
-        "log": LogListener,
-        "off": lambda: None,
-    }
-    return makers[choice]()
+    if choice == "bar":
+        return BarListener(widget=notebook)
+    return LogListener() if choice == "log" else None
 
 
 class LogListener:
@@ -66,7 +54,6 @@ class LogListener:
         self._next = 0.0
 
     def __call__(self, progress: Progress, /) -> None:
-        """Write a line, if it is time."""
         now = time.monotonic()
         if progress.state == "running" and now < self._next:
             return
@@ -86,7 +73,6 @@ class BarListener:
         self._bar: PerProcess[Any] = PerProcess(self._new_bar, let_go=_leave_alone)
 
     def __call__(self, progress: Progress, /) -> None:
-        """Draw it, or its last picture."""
         try:
             self._draw(progress)
         except BaseException:  # Ctrl-C too; raised again

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
-from table_writer.display.render import Columns, size
-from table_writer.display.report import Report
+from table_writer.display.report import Columns, ReportOfPartitions, size
 from table_writer.errors import counted
 from table_writer.model.table import WHOLE_TABLE, PartitionValues
 
@@ -91,7 +90,10 @@ PLAN_COLUMNS: Final[Columns] = {
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PlanReport(
-    Report, rows="partitions", columns=PLAN_COLUMNS, derived=("ok", "rows", "copied_files", "copied_bytes")
+    ReportOfPartitions[PlannedPartition],
+    rows="partitions",
+    columns=PLAN_COLUMNS,
+    derived=("ok", "rows", "copied_files", "copied_bytes"),
 ):
     """What a write would do. Nothing was written, and nothing is promised: others write too.
 
@@ -144,44 +146,6 @@ class PlanReport(
     def ok(self) -> bool:
         """Whether the call would be carried out as things stand."""
         return self.schema.fits and not self.problems
-
-    @property
-    def added(self) -> tuple[PlannedPartition, ...]:
-        """Partitions that do not exist yet."""
-        return self._of("add")
-
-    @property
-    def replaced(self) -> tuple[PlannedPartition, ...]:
-        """Partitions that would hold other rows and none of the old ones."""
-        return self._of("replace")
-
-    @property
-    def appended(self) -> tuple[PlannedPartition, ...]:
-        """Partitions that would hold their old rows and the DataFrame's."""
-        return self._of("append")
-
-    @property
-    def emptied(self) -> tuple[PlannedPartition, ...]:
-        """Partitions that would be dropped, since no rows are left for them."""
-        return self._of("empty")
-
-    @property
-    def rows(self) -> int:
-        """Rows that would be written."""
-        return sum(partition.rows for partition in self.partitions)
-
-    @property
-    def copied_files(self) -> int:
-        """Files that the store would copy."""
-        return sum(partition.copied_files for partition in self.partitions)
-
-    @property
-    def copied_bytes(self) -> int:
-        """Bytes that the store would copy; none of them pass through the client."""
-        return sum(partition.copied_bytes for partition in self.partitions)
-
-    def _of(self, action: PlannedAction) -> tuple[PlannedPartition, ...]:
-        return tuple(partition for partition in self.partitions if partition.action == action)
 
     def _lines(self) -> Iterator[str]:
         yield from (f"PROBLEM: {problem}" for problem in (*self.schema.problems, *self.problems))

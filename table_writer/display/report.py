@@ -1,46 +1,138 @@
-"""What all reports have: facts for programs, a summary for people, JSON for both."""
+"""What all reports have: facts for programs, a summary for people as text and HTML, JSON for both."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
 from decimal import Decimal
 from html import escape
-from typing import Any, ClassVar, Final
+from operator import attrgetter
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from table_writer.display.render import Columns, Grid, Summary, size, summary_text
 from table_writer.errors import printable
 from table_writer.model.table import WHOLE_TABLE
 
+SHOWN_ROWS: Final = 12
+MAX_PADDED_WIDTH: Final = 80  # a longer cell pushes its own row to the right, and no other
+USUAL_FIGURES: Final = frozenset(
+    {"age", "copied", "copied files", "files", "nulls", "objects", "rows", "size", "wrong rows"}
+)
+USUAL_STATES: Final = frozenset({"", "outcome", "state", "status", "whose"})
+Columns = Mapping[str, str | Callable[[Any], object]]
+"""By heading: the attribute of a row that the column shows, or a function of the row."""
+
+Partition = TypeVar("Partition", bound=Any)
 SHOWN_LINES: Final = 12  # below the table
 REPORT_FORMAT: Final = 1
 LONG: Final = 60  # characters; a longer cell is wrapped in a box that scrolls, and none is cut
 TROUBLES: Final = ("PROBLEM: ", "FAILED: ", "NOT ADDED ")
-IGNORED_BY_MATH: Final = (
-    "tex2jax_ignore mathjax_ignore"  # else Jupyter would set what stands between two $ as a formula
-)
-TONES: Final = {
-    "good": frozenset({"ok", "passed", "published"}),
-    "bad": frozenset({"abandoned", "dead", "error", "failed (error)"}),
-    "doubt": frozenset({"expired", "failed (warn)", "in doubt", "warning"}),
-    "add": frozenset({"add", "added"}),
-    "more": frozenset({"append", "appended"}),
-    "other": frozenset({"replace", "replaced"}),
-    "less": frozenset({"dropped", "emptied", "empty"}),
+# else Jupyter would set what stands between two $ as a formula
+IGNORED_BY_MATH: Final = "tex2jax_ignore mathjax_ignore"
+GREEN, RED, AMBER, BLUE = "22,146,84", "222,62,62", "190,122,10", "52,120,220"  # on white and on black at least 3:1
+TONES: Final = {  # the sign, its colour, and the words that say how something ended
+    "good": ("✓", GREEN, {"ok", "passed", "published"}),
+    "bad": ("✗", RED, {"abandoned", "dead", "error", "failed (error)"}),
+    "doubt": ("!", AMBER, {"expired", "failed (warn)", "in doubt", "warning"}),
+    "add": ("+", GREEN, {"add", "added"}),
+    "more": ("»", GREEN, {"append", "appended"}),
+    "other": ("~", BLUE, {"replace", "replaced"}),
+    "less": ("−", AMBER, {"dropped", "emptied", "empty"}),
 }
-SIGNS: Final = {"good": "✓", "bad": "✗", "doubt": "!", "add": "+", "more": "»", "other": "~", "less": "−"}
-COLOURS: Final = {  # red, green, blue: each against white and against black at least 3:1, for the signs
-    "good": "22,146,84",
-    "bad": "222,62,62",
-    "doubt": "190,122,10",
-    "add": "22,146,84",
-    "more": "22,146,84",
-    "other": "52,120,220",
-    "less": "190,122,10",
-}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Grid:
+    """A table; plain text throughout, escaped where it is rendered."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    title: str = ""  # stands above it
+    figures: frozenset[str] = USUAL_FIGURES  # headings of columns that stand right
+    states: frozenset[str] = USUAL_STATES  # headings of columns whose words say how something ended
+    shown_count: int = SHOWN_ROWS  # a line counts the other rows
+
+    @classmethod
+    def of(cls, columns: Columns, items: Iterable[object], title: str = "") -> Grid:
+        """Return a table with a row for each item."""
+        shows = [attrgetter(column) if isinstance(column, str) else column for column in columns.values()]
+        rows = tuple(tuple(_spelled(show(item)) for show in shows) for item in items)
+        return cls(title=title, headings=tuple(columns), rows=rows)
+
+    @property
+    def shown(self) -> tuple[tuple[str, ...], ...]:
+        """The first rows."""
+        return self.rows[: self.shown_count]
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """A line on the other rows, if there are any."""
+        hidden = len(self.rows) - len(self.shown)
+        return (f"… and {hidden:,} more",) if hidden else ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Summary:
+    """What is shown; plain text throughout, escaped where it is rendered."""
+
+    headline: str  # what there is to know, in one line
+    subject: str = ""  # how the headline begins, in words of others: the table's name
+    grids: tuple[Grid, ...] = ()  # those without rows are not shown
+    lines: tuple[str, ...] = ()  # below all tables
+
+    @property
+    def tables(self) -> tuple[Grid, ...]:
+        """All tables that have rows."""
+        return tuple(grid for grid in self.grids if grid.rows)
+
+    def with_all_rows(self) -> Summary:
+        """Return the same with no row left out."""
+        return replace(self, grids=tuple(replace(grid, shown_count=len(grid.rows)) for grid in self.grids))
+
+
+def size(count: float) -> str:
+    """Spell a number of bytes for people."""
+    exponent = max((step for step in range(5) if count >= 1024**step), default=0)
+    return f"{count:.0f} B" if exponent == 0 else f"{count / 1024**exponent:.1f} {'KMGT'[exponent - 1]}iB"
+
+
+def summary_text(summary: Summary) -> str:
+    """Render aligned lines; control characters of hostile names are shown escaped."""
+    tables = (line for grid in summary.tables for line in _grid_lines(grid))
+    lines = (*tables, *map(printable, summary.lines))
+    return "\n".join([printable(summary.headline), *(f"  {line}" for line in lines)])
+
+
+def _spelled(value: object) -> str:
+    """Spell a value: what is not known as ``?``, a number with commas, a time to the second."""
+    if value is None:
+        return "?"
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _grid_lines(grid: Grid) -> list[str]:
+    table = [tuple(map(printable, row)) for row in (grid.headings, *grid.shown)]
+    widths = [min(max(map(_width, column)), MAX_PADDED_WIDTH) for column in zip(*table, strict=True)]
+    right = [heading in grid.figures for heading in grid.headings]
+    aligned = ("  ".join(map(_padded, row, widths, right)).rstrip() for row in table)
+    return [*((f"{printable(grid.title)}:",) if grid.title else ()), *aligned, *grid.left_out]
+
+
+def _padded(cell: str, width: int, right: bool) -> str:  # noqa: FBT001 - mapped over three sequences
+    blanks = " " * (width - _width(cell))
+    return blanks + cell if right else cell + blanks
+
+
+def _width(text: str) -> int:
+    """Columns of a terminal: two for a character of East Asia or a picture, none for an accent of its own."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )
 
 
 def who(one: Any) -> str:
@@ -136,6 +228,50 @@ class Report:
             yield from (form.format(*one) for one in (shown.items() if isinstance(shown, Mapping) else zip(shown)))
 
 
+class ReportOfPartitions(Report, Generic[Partition], rows="partitions", columns={}):
+    """A report on a write: what it does, did or would do to each partition."""
+
+    partitions: tuple[Partition, ...]
+
+    @property
+    def added(self) -> tuple[Partition, ...]:
+        """Partitions that did not exist before."""
+        return self._of("add", "added")
+
+    @property
+    def replaced(self) -> tuple[Partition, ...]:
+        """Partitions that hold other rows then, and none of the old ones."""
+        return self._of("replace", "replaced")
+
+    @property
+    def appended(self) -> tuple[Partition, ...]:
+        """Partitions that hold their old rows then, and the DataFrame's."""
+        return self._of("append", "appended")
+
+    @property
+    def emptied(self) -> tuple[Partition, ...]:
+        """Partitions that are dropped, since the write has no rows for them."""
+        return self._of("empty", "emptied")
+
+    @property
+    def rows(self) -> int:
+        """Rows written."""
+        return sum(partition.rows for partition in self.partitions)
+
+    @property
+    def copied_files(self) -> int:
+        """Existing files that an append brings along, inside the store."""
+        return sum(partition.copied_files for partition in self.partitions)
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of those files; none of them pass through the client."""
+        return sum(partition.copied_bytes for partition in self.partitions)
+
+    def _of(self, *actions: str) -> tuple[Partition, ...]:
+        return tuple(partition for partition in self.partitions if partition.action in actions)
+
+
 def _shortened(summary: Summary) -> Summary:
     """Leave out all but the first lines: a vacuum of a large table keeps thousands of locations."""
     hidden = len(summary.lines) - SHOWN_LINES
@@ -159,14 +295,7 @@ def _plain(value: Any) -> Any:
 
 
 def summary_html(summary: Summary) -> str:
-    """Render for notebooks: readable in light and dark, no script, no network.
-
-    Examples
-    --------
-    >>> shown = summary_html(Summary(headline="<b>: nothing", subject="<b>"))
-    >>> shown[shown.index("<p") :]
-    '<p class="tw-head"><bdi>&lt;b&gt;</bdi>: nothing</p></div>'
-    """
+    """Render for notebooks: readable in light and dark, no script, no network."""
     subject, rest = summary.subject, summary.headline.removeprefix(summary.subject)
     head = f'<p class="tw-head"><bdi>{_text(subject)}</bdi>{_text(rest)}</p>'
     parts = (head, *map(_grid, summary.tables), *map(_line, summary.lines))
@@ -176,7 +305,11 @@ def summary_html(summary: Summary) -> str:
 def _grid(grid: Grid) -> str:
     caption = f"<caption>{_cell(grid.title)}</caption>" if grid.title else ""
     sides = ["right" if heading in grid.figures else "left" for heading in grid.headings]
-    shows = [_state if heading in grid.states else _cell for heading in grid.headings]
+
+    def state(word: str) -> str:
+        return f'<span class="tw-state tw-{tone(word)}">{_text(word)}</span>'
+
+    shows = [state if heading in grid.states else _cell for heading in grid.headings]
     head = _row("th", map(_cell, grid.headings), sides)
     body = "".join(_row("td", (show(cell) for show, cell in zip(shows, row, strict=True)), sides) for row in grid.shown)
     table = f"<table>{caption}<thead>{head}</thead><tbody>{body}</tbody></table>"
@@ -187,10 +320,6 @@ def _grid(grid: Grid) -> str:
 def _row(tag: str, cells: Iterable[str], sides: Sequence[str]) -> str:
     shown = (f'<{tag} style="text-align:{side}">{cell}</{tag}>' for cell, side in zip(cells, sides, strict=True))
     return f"<tr>{''.join(shown)}</tr>"
-
-
-def _state(word: str) -> str:
-    return f'<span class="tw-state tw-{tone(word)}">{_text(word)}</span>'
 
 
 def _cell(text: str) -> str:
@@ -207,23 +336,8 @@ def _text(text: str) -> str:
 
 
 def tone(state: str) -> str:
-    """Return the class of a word that says how something ended; ``plain`` for words of no tone.
-
-    Examples
-    --------
-    >>> tone("published"), tone("in doubt"), tone("running")
-    ('good', 'doubt', 'plain')
-    """
-    return next((name for name, words in TONES.items() if state in words), "plain")
-
-
-def _of_tones() -> str:
-    return "".join(
-        f".table-writer .tw-{name}{{background:rgba({COLOURS[name]},.13);border-color:rgba({COLOURS[name]},.55)}}"
-        f".table-writer .tw-{name}::before{{content:'{sign}\\a0';content:'{sign}\\a0'/'';"
-        f"color:rgb({COLOURS[name]});font-weight:700}}"
-        for name, sign in SIGNS.items()
-    )
+    """Return the class of a word that says how something ended; ``plain`` for words of no tone."""
+    return next((name for name, (_, _, words) in TONES.items() if state in words), "plain")
 
 
 STYLE: Final = (
@@ -255,5 +369,10 @@ STYLE: Final = (
     ".table-writer .tw-state{display:inline-block;padding:0 .55em;border:1px solid rgba(128,128,128,.45);"
     "border-radius:1em}"
     ".table-writer .tw-line{margin:.1em 0;opacity:.85}"
-    ".table-writer .tw-trouble{opacity:1;font-weight:600;border-left:3px solid rgb(222,62,62);padding-left:.5em}"
-) + _of_tones()
+    f".table-writer .tw-trouble{{opacity:1;font-weight:600;border-left:3px solid rgb({RED});padding-left:.5em}}"
+) + "".join(
+    f".table-writer .tw-{name}{{background:rgba({colour},.13);border-color:rgba({colour},.55)}}"
+    f".table-writer .tw-{name}::before{{content:'{sign}\\a0';content:'{sign}\\a0'/'';"
+    f"color:rgb({colour});font-weight:700}}"
+    for name, (sign, colour, _) in TONES.items()
+)

@@ -8,8 +8,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from table_writer.display.render import Columns, Grid, size
-from table_writer.display.report import FAILURES, NOTES, Report, columns_of_partitions, size_of, tags_line, who
+from table_writer.display.report import (
+    FAILURES,
+    NOTES,
+    Columns,
+    Grid,
+    Report,
+    columns_of_partitions,
+    size,
+    size_of,
+    tags_line,
+    who,
+)
 from table_writer.display.write_result import check_grids, checks_in_short
 from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult
@@ -459,10 +469,11 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
     if axes is None:
         _, axes = plt.subplots(figsize=(9, 3.6), layout="constrained")
     point = min(42.0, max(3.0, 6_000 / (len(versions) or 1)))  # square points
-    for (what, how), group in sorted(_groups(versions).items(), key=_order):
+    actions = sorted({_action(one) for one in versions})
+    for how, what, group in _groups(versions):
         times: list[Any] = [one.created_at for one in group]
         rows = [one.rows or 0 for one in group]
-        colour = f"C{_actions(versions).index(what)}"  # of the style that is in use
+        colour = f"C{actions.index(what)}"  # of the style that is in use
         face = colour if how == LIVE else "none"
         label = what if how == LIVE else f"{what}, {how}"
         axes.vlines(times, 0, rows, colors=colour, alpha=0.35, linewidth=point / 42)
@@ -502,23 +513,15 @@ def rolled_back(versions: Sequence[VersionSummary]) -> frozenset[int]:
     return gone
 
 
-def _groups(versions: Sequence[VersionSummary]) -> dict[tuple[str, str], list[VersionSummary]]:
+def _groups(versions: Sequence[VersionSummary]) -> list[tuple[str, str, list[VersionSummary]]]:
+    """Return how versions ended and what they did, with the versions; what readers have seen first."""
     taken = rolled_back(versions)
     groups: dict[tuple[str, str], list[VersionSummary]] = {}
     for one in versions:
         how = TAKEN_BACK if one.state == LIVE and one.version in taken else one.state
-        groups.setdefault((_action(one), how), []).append(one)
-    return groups
-
-
-def _order(group: tuple[tuple[str, str], list[VersionSummary]]) -> tuple[int, str]:
-    """Put what readers have seen first."""
-    (what, how), _ = group
-    return list(MARKERS).index(how), what
-
-
-def _actions(versions: Sequence[VersionSummary]) -> list[str]:
-    return sorted({_action(one) for one in versions})
+        groups.setdefault((how, _action(one)), []).append(one)
+    ordered = sorted(groups, key=lambda group: (list(MARKERS).index(group[0]), group[1]))
+    return [(*group, groups[group]) for group in ordered]
 
 
 def _action(one: VersionSummary) -> str:

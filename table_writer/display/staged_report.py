@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from table_writer.display.render import Columns, Grid, size
-from table_writer.display.report import Report, size_of, tags_line, who
+from table_writer.display.report import Columns, Grid, Report, size, size_of, tags_line, who
 from table_writer.display.reports import DELETED, DeletedPath
 from table_writer.display.write_result import check_grids, checks_in_short
 from table_writer.errors import counted

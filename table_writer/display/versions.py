@@ -23,7 +23,6 @@ from table_writer.vacuum.sweep import Vacuumed
 
 
 def summarised(record: SlotRecord) -> VersionSummary:
-    """Describe one entry of the log in one line."""
     entry = record.entry
     rows = [partition.rows for partition in entry.partitions]
     return VersionSummary(
@@ -50,7 +49,6 @@ def summarised(record: SlotRecord) -> VersionSummary:
 
 
 def partition_details(table: Table, partitions: Sequence[EntryPartition]) -> tuple[PartitionDetail, ...]:
-    """Describe what an entry changes, by Hive's names."""
     return tuple(
         PartitionDetail(
             name=shown_name(table, partition.values),
@@ -82,7 +80,6 @@ def upload_details(
 
 
 def vacuum_report(table: Table, layout: TableLayout, found: Vacuumed, *, dry_run: bool) -> VacuumReport:
-    """Describe what a vacuum deleted, or would delete."""
     replaced = (
         DeletedPath.of(one.left.location, f"replaced by version {one.left.left_by}", one.objects)
         for one in found.locations

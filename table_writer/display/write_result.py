@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from table_writer.display.render import Columns, Grid, size
-from table_writer.display.report import Report, columns_of_partitions
+from table_writer.display.report import Columns, Grid, ReportOfPartitions, columns_of_partitions, size
 from table_writer.errors import counted
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import PartitionValues
@@ -47,7 +46,7 @@ class PartitionResult:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class WriteResult(
-    Report,
+    ReportOfPartitions[PartitionResult],
     rows="partitions",
     columns=columns_of_partitions("action"),
     derived=("rows", "bytes", "files", "copied_files", "copied_bytes"),
@@ -86,31 +85,6 @@ class WriteResult(
     checks: tuple[CheckResult, ...] = ()
 
     @property
-    def added(self) -> tuple[PartitionResult, ...]:
-        """Partitions that did not exist before."""
-        return self._of("added")
-
-    @property
-    def replaced(self) -> tuple[PartitionResult, ...]:
-        """Partitions whose rows were replaced."""
-        return self._of("replaced")
-
-    @property
-    def appended(self) -> tuple[PartitionResult, ...]:
-        """Partitions that have more rows now."""
-        return self._of("appended")
-
-    @property
-    def emptied(self) -> tuple[PartitionResult, ...]:
-        """Partitions that the write replaced and had no rows for."""
-        return self._of("emptied")
-
-    @property
-    def rows(self) -> int:
-        """Rows written."""
-        return sum(partition.rows for partition in self.partitions)
-
-    @property
     def bytes(self) -> int:
         """Bytes of the files written."""
         return sum(partition.bytes for partition in self.partitions)
@@ -119,16 +93,6 @@ class WriteResult(
     def files(self) -> int:
         """Files written."""
         return sum(partition.files for partition in self.partitions)
-
-    @property
-    def copied_files(self) -> int:
-        """Existing files that an append brought along, inside the store."""
-        return sum(partition.copied_files for partition in self.partitions)
-
-    @property
-    def copied_bytes(self) -> int:
-        """Bytes of those files."""
-        return sum(partition.copied_bytes for partition in self.partitions)
 
     def _headline(self) -> str:
         if self.version is None:
@@ -139,14 +103,10 @@ class WriteResult(
         more = "".join(f", {len(partitions)} {action}" for partitions, action in changed if partitions)
         moved = f", {counted(self.copied_files, 'file')} with {size(self.copied_bytes)} copied"
         copied = moved if self.copied_files else ""
-        added, rows, files = (
-            counted(len(self.added), "partition"),
-            counted(self.rows, "row"),
-            counted(self.files, "file"),
-        )
         return (
-            f" version {self.version}: {added} added, {len(self.replaced)} replaced{more}, {rows} in {files},"
-            f" {size(self.bytes)}{copied} ({self.mode})"
+            f" version {self.version}: {counted(len(self.added), 'partition')} added, {len(self.replaced)} replaced"
+            f"{more}, {counted(self.rows, 'row')} in {counted(self.files, 'file')}, {size(self.bytes)}{copied}"
+            f" ({self.mode})"
         )
 
     def _grids(self) -> tuple[Grid, ...]:
@@ -159,31 +119,14 @@ class WriteResult(
         yield f"{counted(requests, 'storage request')}, {counted(calls, 'metastore call')}; {steps}"
         yield from (f"note: {note}" for note in self.notes)
 
-    def _of(self, action: Action) -> tuple[PartitionResult, ...]:
-        return tuple(partition for partition in self.partitions if partition.action == action)
-
 
 def verdict(result: CheckResult) -> str:
-    """Say how one check ended, and of which severity it is if it failed.
-
-    Examples
-    --------
-    >>> verdict(CheckResult(name="fresh", severity="warn", passed=False, message="too old"))
-    'failed (warn)'
-    """
+    """Say how one check ended, and of which severity it is if it failed."""
     return "passed" if result.passed else f"failed ({result.severity})"
 
 
 def checks_in_short(results: Sequence[CheckResult]) -> str:
-    """Say in some words how all checks of a write ended; ``-`` where there were none.
-
-    Examples
-    --------
-    >>> good = CheckResult(name="unique(id)", severity="error", passed=True, message="4 ids")
-    >>> old = CheckResult(name="fresh", severity="warn", passed=False, message="too old")
-    >>> checks_in_short([]), checks_in_short([good]), checks_in_short([good, old])
-    ('-', '1 check passed', '1 of 2 failed (warn)')
-    """
+    """Say in some words how all checks of a write ended; ``-`` where there were none."""
     if not results:
         return "-"
     failed = [result for result in results if not result.passed]

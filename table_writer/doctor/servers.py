@@ -7,7 +7,6 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 
@@ -42,6 +41,12 @@ LACKING: Final = (3,)
 SECONDS_PER_PARTITION: Final = {4: 0.0006}  # of one alter; measured on 4.0.1
 SLOWEST_SECONDS_PER_PARTITION: Final = 0.0027  # measured on Hive 2.3.10
 LONGEST_TIMEOUT_SECONDS: Final = 86_400  # of a publish, by TableWriterConfig
+NO_UPLOADS_LISTED: Final = warning(
+    "the store lists no uploads below a directory (ListMultipartUploads by prefix): vacuum cannot find what dead writes"
+    " leave, and it is paid for",
+    'add a lifecycle rule {"AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7}} to the bucket, or use the'
+    " store's own setting for stale uploads",
+)
 
 
 def conditional_put(subject: Subject) -> Iterable[Finding]:
@@ -63,12 +68,33 @@ def conditional_put(subject: Subject) -> Iterable[Finding]:
 
 
 def permissions(subject: Subject) -> Iterable[Finding]:
-    """Try every kind of request that writes and maintenance send."""
+    store = subject.opened.store
+    findings: list[Finding] = []
     with _own_directory(subject) as directory:
-        trial = _Trial(subject, f"{directory}object", directory)
-        findings = [*trial.objects(), *trial.uploads()]
-    tried = f"all {len(ACTIONS)} kinds of request are allowed below {subject.opened.layout.own}"
-    return findings or [ok(tried)]
+
+        def tried(what: str, request: Callable[[], Answer]) -> Answer | None:
+            try:
+                return request()
+            except TableWriterError as failure:
+                left = f" (left behind: {directory})" if what in LEAVES_TRACES else ""
+                findings.append(error(f"cannot {what}: {failure}{left}", _advice(subject, what)))
+                return None
+
+        key = f"{directory}object"
+        tried("put an object", lambda: store.put(key, b"probe"))
+        tried("get an object", lambda: store.get(key))
+        tried("see that an object is not there", lambda: store.get(f"{directory}missing"))
+        tried("list objects", lambda: list(store.list(directory)))
+        tried("delete an object", lambda: store.delete([key]))
+        upload_id = tried("create an upload", lambda: store.create_upload(key))
+        if upload_id is not None:
+            tried("upload a part", lambda: store.upload_part(key, upload_id, 1, b"probe"))
+        listed = tried("list uploads", lambda: [found.upload_id for found in store.list_uploads(directory)])
+        if upload_id is not None:
+            if listed is not None and upload_id not in listed:
+                findings.append(NO_UPLOADS_LISTED)
+            tried("abort an upload", lambda: store.abort_upload(key, upload_id))
+    return findings or [ok(f"all {len(ACTIONS)} kinds of request are allowed below {subject.opened.layout.own}")]
 
 
 def clock(subject: Subject) -> Iterable[Finding]:
@@ -91,54 +117,6 @@ def clock(subject: Subject) -> Iterable[Finding]:
             " refuses requests from 900 s on, and times in the history are this machine's",
             "synchronise the clock of this machine (NTP)",
         )
-
-
-@dataclass
-class _Trial:
-    subject: Subject
-    key: str
-    directory: str
-
-    def objects(self) -> Iterator[Finding]:
-        store = self.subject.opened.store
-        _, failed = self._try("put an object", lambda: store.put(self.key, b"probe"))
-        yield from failed
-        for what, request in (
-            ("get an object", lambda: store.get(self.key)),
-            ("see that an object is not there", lambda: store.get(f"{self.directory}missing")),
-            ("list objects", lambda: [found.key for found in store.list(self.directory)]),
-            ("delete an object", lambda: store.delete([self.key])),
-        ):
-            yield from self._try(what, request)[1]
-
-    def uploads(self) -> Iterator[Finding]:
-        store = self.subject.opened.store
-        upload_id, failed = self._try("create an upload", lambda: store.create_upload(self.key))
-        yield from failed
-        if upload_id is not None:
-            yield from self._try("upload a part", lambda: store.upload_part(self.key, upload_id, 1, b"probe"))[1]
-        listed, failed = self._try("list uploads", lambda: [u.upload_id for u in store.list_uploads(self.directory)])
-        yield from failed
-        if upload_id is not None:
-            if listed is not None and upload_id not in listed:
-                yield _no_uploads_listed()
-            yield from self._try("abort an upload", lambda: store.abort_upload(self.key, upload_id))[1]
-
-    def _try(self, what: str, request: Callable[[], Answer]) -> tuple[Answer | None, list[Finding]]:
-        try:
-            return request(), []
-        except TableWriterError as failure:
-            left = f" (left behind: {self.directory})" if what in LEAVES_TRACES else ""
-            return None, [error(f"cannot {what}: {failure}{left}", _advice(self.subject, what))]
-
-
-def _no_uploads_listed() -> Finding:
-    return warning(
-        "the store lists no uploads below a directory (ListMultipartUploads by prefix): vacuum cannot find what dead"
-        " writes leave, and it is paid for",
-        'add a lifecycle rule {"AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7}} to the bucket, or use the'
-        " store's own setting for stale uploads",
-    )
 
 
 def _advice(subject: Subject, what: str) -> str:
@@ -166,7 +144,6 @@ def _own_directory(subject: Subject) -> Iterator[str]:
 
 
 def lifecycle(subject: Subject) -> Iterable[Finding]:
-    """Look at the rules that abort pending uploads or expire objects at the table's root."""
     store = subject.opened.store
     if not isinstance(store, S3Store):
         return
@@ -230,12 +207,13 @@ def _aborting(rules: Iterable[LifecycleRule], longest: timedelta) -> Iterator[Fi
         age = timedelta(days=rule.days)
         advice = f"set DaysAfterInitiation of rule {_named(rule)} to {max(WANTED_DAYS, 1 + SHORT_OF * longest.days)}"
         says = f"rule {_named(rule)} aborts pending uploads after {counted(rule.days, 'day')}"
+        took = f"and a write of this table took {longest.total_seconds() / 3600:.1f} h"
         if age < timedelta(days=1):
             yield error(f"{says}: that kills running writes", advice)
         elif age < longest:
-            yield error(f"{says}, and a write of this table took {_hours(longest)}", advice)
+            yield error(f"{says}, {took}", advice)
         elif age < SHORT_OF * longest:
-            yield warning(f"{says}, and a write of this table took {_hours(longest)}: that is close", advice)
+            yield warning(f"{says}, {took}: that is close", advice)
 
 
 def longest_write(history: History) -> timedelta:
@@ -252,7 +230,6 @@ def longest_write(history: History) -> timedelta:
 
 
 def versioning(subject: Subject) -> Iterable[Finding]:
-    """Say whether deleted objects stay as old versions."""
     store = subject.opened.store
     if not isinstance(store, S3Store):
         return
@@ -274,10 +251,6 @@ def versioning(subject: Subject) -> Iterable[Finding]:
 
 def _named(rule: LifecycleRule) -> str:
     return f"{rule.rule_id or '(without an ID)'!r} (prefix {rule.prefix!r})"
-
-
-def _hours(time: timedelta) -> str:
-    return f"{time.total_seconds() / 3600:.1f} h"
 
 
 def compare_and_set(subject: Subject) -> Iterable[Finding]:
@@ -314,7 +287,6 @@ def addresses(subject: Subject) -> Iterable[Finding]:
 
 
 def switch_time(subject: Subject) -> Iterable[Finding]:
-    """Compare what one switch of all partitions takes with the timeouts."""
     opened = subject.opened
     config = opened.config
     count = len(opened.metastore.get_partition_names(opened.table.name)) if opened.table.partition_columns else 1

@@ -40,17 +40,14 @@ PURGE_AGE_SECONDS: Final = 86_400.0  # Hadoop's default
 
 
 def setting(subject: Subject, name: str, default: str = "") -> str:
-    """Return a Spark setting, trimmed."""
     return (subject.spark_conf or {}).get(name, default).strip() or default
 
 
 def flag(subject: Subject, name: str, *, default: bool) -> bool:
-    """Return a setting that is true or false."""
     return {"true": True, "false": False}.get(setting(subject, name).lower(), default)
 
 
 def number(subject: Subject, name: str, default: float) -> float:
-    """Return a number, the default where it is none."""
     text = setting(subject, name)
     return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else default
 
@@ -64,12 +61,10 @@ def size_bytes(subject: Subject, name: str, *, default: int | None, unit: int = 
 
 
 def for_bucket(subject: Subject) -> HadoopValues:
-    """Return the ``fs.s3a.*`` settings for the table's bucket."""
     return bucket_values(subject.hadoop, subject.opened.layout.root.bucket)
 
 
 def memory(subject: Subject) -> Iterable[Finding]:
-    """Compare the room beside an executor's heap with the documented bound of its tasks."""
     master = setting(subject, "spark.master")
     if master.startswith("local"):
         yield ok(f"{master}: the tasks share this machine's memory with all else")
@@ -130,7 +125,6 @@ def _room(subject: Subject) -> tuple[str, int]:
 
 
 def part_size(subject: Subject) -> Iterable[Finding]:
-    """Refuse parts that S3 does not take."""
     configured = part_bytes(subject.opened.layout.root, subject.hadoop)
     if subject.opened.config.part_size_bytes is None and configured is not None and configured < SMALLEST_PART_BYTES:
         yield error(

@@ -26,7 +26,6 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """``database.table``."""
         return str(self.opened.table.name)
 
     @property
@@ -42,7 +41,6 @@ class Subject:
         return self._once("version", self.opened.metastore.server_version)
 
     def history(self) -> History:
-        """Return the log."""
         return self._once("history", self.opened.log.read_history)
 
     def partitions(self) -> Mapping[PartitionValues, Partition]:

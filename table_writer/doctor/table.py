@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
-from table_writer.display.render import size
+from table_writer.display.report import size
 from table_writer.display.reports import Finding
 from table_writer.doctor.subject import Subject, error, note, ok, warning
 from table_writer.errors import InvalidInputError, counted
@@ -29,7 +29,6 @@ LIST_THREADS: Final = 16
 
 
 def owner(subject: Subject) -> Iterable[Finding]:
-    """Compare ``owner.json`` with the table."""
     opened = subject.opened
     stored = opened.store.get(opened.layout.owner_key)
     if stored is None:
@@ -53,7 +52,6 @@ def owner(subject: Subject) -> Iterable[Finding]:
 
 
 def location(subject: Subject) -> Iterable[Finding]:
-    """Look whether another tool has renamed or moved the table away from its log."""
     opened = subject.opened
     try:
         require_in_place(opened.store, opened.layout, opened.table)
@@ -64,7 +62,6 @@ def location(subject: Subject) -> Iterable[Finding]:
 
 
 def in_doubt(subject: Subject) -> Iterable[Finding]:
-    """Count the entries, and those without an outcome."""
     history = subject.history()
     dead = [record for record in history.in_doubt if claim_is_over(record.entry, record.age_seconds)]
     running = len(history.in_doubt) - len(dead)
@@ -117,7 +114,6 @@ def properties(subject: Subject) -> Iterable[Finding]:
 
 
 def retention(subject: Subject) -> Iterable[Finding]:
-    """Say how long replaced data stays, and which setting decides it."""
     opened = subject.opened
     usual = opened.config.retention
     hours = opened.retention.total_seconds() / 3600
@@ -138,7 +134,6 @@ def retention(subject: Subject) -> Iterable[Finding]:
 
 
 def waiting(subject: Subject) -> Iterable[Finding]:
-    """Count what readers have left, and what of it a vacuum should have deleted."""
     opened, history = subject.opened, subject.history()
     of_table = opened.hours_property(RETENTION_PROPERTY)
     asked = None if of_table is None else of_table.total_seconds()
@@ -163,7 +158,6 @@ def waiting(subject: Subject) -> Iterable[Finding]:
 
 
 def dead_writes(subject: Subject) -> Iterable[Finding]:
-    """Look for what dead writes have left: registrations, files, pending uploads."""
     opened = subject.opened
     traces = look_for_traces(opened.store, opened.layout)
     history = opened.log.read_history()  # after the traces, as a vacuum does
@@ -196,7 +190,6 @@ def dead_writes(subject: Subject) -> Iterable[Finding]:
 
 
 def placement(subject: Subject) -> Iterable[Finding]:
-    """Compare where the metastore points with where the log has put each partition."""
     by_placement = _placed(subject)
     if by_placement[Placement.BEHIND] or by_placement[Placement.MOVED]:
         subject.forget()  # somebody may have published while log and partitions were read
@@ -253,28 +246,20 @@ def _placed(subject: Subject) -> dict[Placement, list[PartitionValues]]:
     return by_placement
 
 
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    values: PartitionValues
-    foreign: int  # files whose name has not the write_id
-    lost: int  # files of ours that are gone
-    changed: bool  # same count, other bytes
-
-
 def files(subject: Subject) -> Iterable[Finding]:
     """List the newest partitions of ours, and compare the files there with those that were published."""
     history = subject.history()
-    ours = [values for values in _placed(subject)[Placement.IN_PLACE] if _is_ours(history, values)]
+    ours = []
+    for values in _placed(subject)[Placement.IN_PLACE]:
+        location = history.current[values].partition.new_location
+        if location is not None and history.layout.write_id_of(Location.parse(location)) is not None:
+            ours.append(values)
     newest = sorted(ours, key=lambda values: history.current[values].version, reverse=True)[:LISTED_PARTITIONS]
-    listed = many(lambda values: _compared(subject, history, values), newest, LIST_THREADS)
-    findings = [*_mixed(subject, listed), *_lost(subject, listed)]
-    if len(newest) < len(ours):
-        findings.append(note(f"only the {len(newest):,} newest of {len(ours):,} partitions were listed"))
-    return findings or [ok(f"exactly the files that were published: {counted(len(newest), 'partition')}")]
-
-
-def _mixed(subject: Subject, listed: Iterable[_Listed]) -> Iterator[Finding]:
-    mixed = sorted(one.values for one in listed if one.foreign or (one.changed and not one.lost))
+    trouble = many(lambda values: _trouble(subject, history, values), newest, LIST_THREADS)
+    mixed, lost = (
+        sorted(values for values, found in zip(newest, trouble, strict=True) if found == one)
+        for one in ("mixed", "lost")
+    )
     if mixed:
         yield warning(
             f"another tool has written into {counted(len(mixed), 'partition')} of this library: {subject.names(mixed)}."
@@ -282,39 +267,38 @@ def _mixed(subject: Subject, listed: Iterable[_Listed]) -> Iterator[Finding]:
             "find the tool (INSERT INTO or INSERT OVERWRITE of Spark or Hive) and let it write by table_writer; to make"
             f" these rows safe, overwrite the partitions with what they hold now. {subject.name} stays readable",
         )
-
-
-def _lost(subject: Subject, listed: Iterable[_Listed]) -> Iterator[Finding]:
-    lost = sorted(one.values for one in listed if one.lost and not one.foreign)
     if lost:
         yield error(
             f"files that readers need are gone from {counted(len(lost), 'partition')}: {subject.names(lost)}",
             f"table-writer history {subject.name}, then table-writer rollback {subject.name} --to-version N to one"
             " whose files are still there, or write them again; look for a lifecycle expiration or a TRUNCATE",
         )
+    if len(newest) < len(ours):
+        yield note(f"only the {len(newest):,} newest of {len(ours):,} partitions were listed")
+    elif not (mixed or lost):
+        yield ok(f"exactly the files that were published: {counted(len(newest), 'partition')}")
 
 
-def _is_ours(history: History, values: PartitionValues) -> bool:
-    location = history.current[values].partition.new_location
-    return location is not None and history.layout.write_id_of(Location.parse(location)) is not None
-
-
-def _compared(subject: Subject, history: History, values: PartitionValues) -> _Listed:
+def _trouble(subject: Subject, history: History, values: PartitionValues) -> str:
+    """Compare one partition's files: ``"mixed"`` with another tool's, ``"lost"`` where files of ours are gone."""
     location = Location.parse(str(history.current[values].partition.new_location))
     write_id = str(history.layout.write_id_of(location))
     found: list[ObjectInfo] = list(subject.opened.store.list(location.key))
     known = None if history.layout.is_placeholder(location) else history.described(values, location)
-    is_whole = known is not None and (len(found), sum(one.size_bytes for one in found)) == (known.files, known.bytes)
-    # copies keep their names
-    named = [one for one in found if is_whole or write_id in one.key.removeprefix(location.key)]
-    expected = known.files if known else 0
-    differs = known is not None and sum(one.size_bytes for one in named) != known.bytes
-    foreign = len(found) - len(named)
-    return _Listed(values, foreign, lost=max(0, expected - len(named)), changed=differs or len(named) > expected)
+    expected = (known.files, known.bytes) if known else None
+    if (len(found), sum(one.size_bytes for one in found)) == expected:
+        return ""  # also of copies, which keep their names
+    named = [one for one in found if write_id in one.key.removeprefix(location.key)]
+    if len(named) < len(found):
+        return "mixed"
+    if expected is None:
+        return "mixed" if named else ""
+    if len(named) < expected[0]:
+        return "lost"
+    return "mixed"  # more files than were published, or other bytes
 
 
 def damage(subject: Subject) -> Iterable[Finding]:
-    """Look for entries, outcomes and records that are lost or cannot be read."""
     state = subject.opened.log.read_state(listed_after=0, allow_lost=True)
     found = [
         *_of_identity(subject, state),

@@ -1,12 +1,9 @@
 """Step 1: everything that can be known before a byte is written, and every bad call refused.
 
 ==================  ======================================================================
-``planner``         the order of the looks, and the plan they end in
-``fit``             the DataFrame's columns, by name and down into nested types, in the table's types
-``types``           a table's schema as Spark reads it; which type becomes which, and how
-``limits``          what is checked on the data, and how a violation is explained
-``evolve``          columns that the table gets
-``where``           which partitions a predicate selects
+``planner``         the order of the looks, and the plan they end in; which partitions a predicate selects
+``fit``             the DataFrame's columns, by name and down into nested types, in the table's types; new ones
+``types``           a table's schema as Spark reads it; which type becomes which, what is checked on the data
 ``distribution``    which task gets which rows, in which order and in which batches
 ``file_options``    which tables can be written, by which engine; format, codec and encoding of the files
 ==================  ======================================================================

@@ -11,19 +11,11 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql import types as T  # noqa: N812 - as Spark documents it
 
 from table_writer.errors import InvalidInputError
-from table_writer.plan.types import all_types
-from table_writer.spark.sql import quoted
+from table_writer.spark.sql import all_types, quoted
 
 SORT_ITEM: Final = re.compile(
     r"(?P<name>.+?)(?:\s+(?P<order>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE
 )
-
-ORDERS: Final = {
-    ("asc", "first"): "asc_nulls_first",
-    ("asc", "last"): "asc_nulls_last",
-    ("desc", "first"): "desc_nulls_first",
-    ("desc", "last"): "desc_nulls_last",
-}
 
 UNORDERED: Final = ("map", "variant")
 USUAL_NULLS: Final = {"asc": "first", "desc": "last"}  # Spark's
@@ -34,20 +26,16 @@ LEAST_ROWS: Final = 1_000  # smaller batches cost more than the weighing
 WIDER_THAN_SEEN: Final = 32  # how many times as wide as the rows of an earlier write those of a batch may be
 
 FIXED_WIDTHS: Final[dict[type[T.DataType], int]] = {
-    T.NullType: 0,
-    T.BooleanType: 1,
-    T.ByteType: 1,
-    T.ShortType: 2,
-    T.IntegerType: 4,
-    T.DateType: 4,
-    T.FloatType: 4,
-    T.YearMonthIntervalType: 4,
-    T.LongType: 8,
-    T.DoubleType: 8,
-    T.TimestampType: 8,
-    T.TimestampNTZType: 8,
-    T.DayTimeIntervalType: 8,
-    T.DecimalType: 16,
+    kind: width
+    for width, kinds in {
+        0: (T.NullType,),
+        1: (T.BooleanType, T.ByteType),
+        2: (T.ShortType,),
+        4: (T.IntegerType, T.DateType, T.FloatType, T.YearMonthIntervalType),
+        8: (T.LongType, T.DoubleType, T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType),
+        16: (T.DecimalType,),
+    }.items()
+    for kind in kinds
 }
 """Bytes of a value in Arrow."""
 
@@ -57,20 +45,11 @@ def laid_out(
 ) -> DataFrame:
     """Return the same rows, spread over tasks and ordered within each.
 
-    Parameters
-    ----------
-    rows
-        The columns of the table.
-    partition_columns
-        Of the table; empty if it has none.
-    distribution
-        ``"none"``: tasks stay as they are. ``"hash"``: all rows of a partition go to one task, which writes one file;
-        an unpartitioned table's go evenly to ``spark.sql.shuffle.partitions`` tasks. ``"rebalance"``: rows of a
-        partition go to as few tasks as ``spark.sql.adaptive.advisoryPartitionSizeInBytes`` allows, a large partition
-        to several; needs ``spark.sql.adaptive.enabled``.
-    sort_by
-        As in SQL's ``ORDER BY``, but columns only: ``"amount"``, ``"amount desc"``, ``"amount asc nulls last"``. Rows
-        of each task are sorted by partition, then by these; so are the rows of each file.
+    ``distribution`` is ``"none"``: tasks stay as they are. ``"hash"``: all rows of a partition go to one task, which
+    writes one file; an unpartitioned table's go evenly to ``spark.sql.shuffle.partitions`` tasks. ``"rebalance"``: rows
+    of a partition go to as few tasks as ``spark.sql.adaptive.advisoryPartitionSizeInBytes`` allows, a large partition
+    to several; needs ``spark.sql.adaptive.enabled``. Rows of each task are sorted by partition, then by ``sort_by``, as
+    in SQL's ``ORDER BY``, but columns only: ``"amount asc nulls last"``; so are the rows of each file.
     """
     names = _Names(rows)
     by_partition = [F.col(names.quoted(name)) for name in partition_columns]
@@ -90,7 +69,6 @@ class _Names:
         self._fields = {field.name.lower(): field for field in rows.schema}
 
     def quoted(self, name: str) -> str:
-        """Return the column's own name in backquotes."""
         return quoted(self._fields[name.lower()].name)
 
     def order(self, item: str) -> Column:
@@ -107,7 +85,7 @@ class _Names:
             )
         direction = (asked.get("order") or "asc").lower()
         nulls = (asked.get("nulls") or USUAL_NULLS[direction]).lower()
-        column: Column = getattr(F.col(self.quoted(name)), ORDERS[direction, nulls])()
+        column: Column = getattr(F.col(self.quoted(name)), f"{direction}_nulls_{nulls}")()
         return column
 
     def _plain(self, name: str) -> str:
@@ -116,15 +94,7 @@ class _Names:
 
 
 def fixed_row_bytes(schema: T.StructType) -> int | None:
-    """Return how many bytes each row takes in Arrow; ``None`` where that depends on the row.
-
-    Examples
-    --------
-    >>> fixed_row_bytes(T.StructType().add("id", "long").add("place", T.StructType().add("lat", "double")))
-    19
-    >>> fixed_row_bytes(T.StructType().add("name", "string")) is None
-    True
-    """
+    """Return how many bytes each row takes in Arrow; ``None`` where that depends on the row."""
     widths = [
         fixed_row_bytes(field.dataType)
         if isinstance(field.dataType, T.StructType)
@@ -141,12 +111,6 @@ def batch_rows(schema: T.StructType, seen_row_bytes: int) -> int:
     Spark ends an Arrow batch at 10,000 rows or 64 MiB, and since 4.0 computes the size of what it has after each row:
     more than half of what the transfer to Python costs. Where rows cannot be that wide, their number does the same.
     ``seen_row_bytes`` is the width at the widest place of an earlier write to the table; 0 where that is not known.
-
-    Examples
-    --------
-    >>> names = T.StructType().add("name", "string")
-    >>> batch_rows(names, 0), batch_rows(names, 100), batch_rows(names, 1_000), batch_rows(names, 10_000)
-    (0, 2000, 2000, 0)
     """
     fixed = fixed_row_bytes(schema)
     width, most = (seen_row_bytes * WIDER_THAN_SEEN, SEEN_ROWS) if fixed is None else (fixed, SPARK_BATCH_ROWS)

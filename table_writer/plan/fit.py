@@ -1,4 +1,4 @@
-"""The DataFrame's columns, matched by name, in the table's types.
+"""The DataFrame's columns, matched by name, in the table's types; and columns that the table gets.
 
 What is safe is done for the user: columns in any order, types that widen without loss, limits checked on the data. All
 else is refused with both types named, before anything is written.
@@ -6,49 +6,58 @@ else is refused with both types named, before anything is written.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
 
-from table_writer.errors import SchemaMismatchError
+from table_writer.errors import InvalidInputError, MetastoreError, SchemaMismatchError
+from table_writer.metastore.protocol import Metastore
 from table_writer.model.new_table import SchemaMode
-from table_writer.plan.evolve import added_field, addition_problems
-from table_writer.plan.limits import NOT_NULL, Expression, Limit, Rule, enforced, in_array, in_struct, limits_of
-from table_writer.plan.types import Match, exact_type, match_values, plain_type, unstorable
-from table_writer.spark.sql import quoted
+from table_writer.model.table import Table
+from table_writer.plan.types import (
+    NOT_NULL,
+    Limit,
+    Match,
+    Rule,
+    enforced,
+    exact_type,
+    in_array,
+    in_struct,
+    limits_of,
+    match_values,
+    plain_type,
+    stored_field,
+    unstorable,
+)
+from table_writer.spark.sql import SPARK_ERRORS, all_types, garbled, literal, quoted, rebuilt, spark_reason
 
 # cheaper to send than their text
 SPELLED_ALIKE: Final = (T.DateType, T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+LONGEST_NAME: Final = 767  # Hive's metastore: COLUMNS_V2.COLUMN_NAME
+NAME_HIVE_KEEPS: Final = re.compile(r"[^\x00-\x20,;{}()=\x7f]+")
+"""Hive's SerDes split a list of names at commas, and its Parquet reader parses a schema as text: one name with a blank,
+and Hive reads no file of the table."""
+FIELD_HIVE_KEEPS: Final = re.compile(r"[\w.]+")
+"""Hive keeps a struct as text too, names unquoted, for a parser that knows these characters."""
+FIELD_BESIDE_LIMITS: Final = re.compile(r"\w+")
+"""Spark keeps a column with ``char(n)`` inside as text too, and reads it as SQL."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fitted:
-    """Rows in the table's shape, and what was done to give them that.
+    """Rows in the table's shape, and what was done to give them that."""
 
-    Parameters
-    ----------
-    rows
-        Exactly the columns, order and types of ``schema``; partition values may be text.
-    schema
-        The table's columns, with those it gets between its data and its partition columns.
-    added
-        Columns that the table must get before these rows can be published.
-    filled
-        Columns, and fields such as ``info.code``, that became null because the DataFrame lacks them.
-    limits
-        What executors enforce on the rows, see :func:`~table_writer.plan.limits.violation`.
-    """
-
-    rows: DataFrame
-    schema: T.StructType
-    added: tuple[T.StructField, ...] = ()
-    filled: tuple[str, ...] = ()
-    limits: tuple[Limit, ...] = ()
+    rows: DataFrame  # exactly the columns, order and types of the schema; partition values may be text
+    schema: T.StructType  # the table's columns, with those it gets between its data and its partition columns
+    added: tuple[T.StructField, ...] = ()  # columns that the table must get before these rows can be published
+    filled: tuple[str, ...] = ()  # columns, and fields such as info.code, that the DataFrame lacks: null
+    limits: tuple[Limit, ...] = ()  # what executors enforce on the rows, see violation()
 
 
 def fit(
@@ -66,7 +75,8 @@ def fit(
     """
     partitions = {name.lower() for name in partition_columns}
     _refuse(_name_problems(df, schema, partitions, mode), table)
-    added = _added(df, schema)
+    wanted = {field.name.lower() for field in schema}
+    added = tuple(added_field(field) for field in df.schema if field.name.lower() not in wanted)
     _refuse([problem for field in added for problem in addition_problems(field, schema)], table)
     cut = len(schema) - len(partition_columns)
     whole = T.StructType([*schema.fields[:cut], *added, *schema.fields[cut:]])
@@ -95,11 +105,6 @@ def _match(source: T.StructField | None, field: T.StructField, mode: SchemaMode)
     if source is None:
         return Match(convert=lambda column: column.cast(field.dataType), filled=(field.name,))
     return match(T.StructField(field.name, plain_type(source.dataType), source.nullable), wanted, field.name, mode)
-
-
-def _added(df: DataFrame, schema: T.StructType) -> tuple[T.StructField, ...]:
-    wanted = {field.name.lower() for field in schema}
-    return tuple(added_field(field) for field in df.schema if field.name.lower() not in wanted)
 
 
 def _refuse(problems: Sequence[str], table: str) -> None:
@@ -146,7 +151,12 @@ def match(given: T.StructField, wanted: T.StructField, path: str, mode: SchemaMo
 
     ``given`` has strings for ``char(n)`` and ``varchar(n)``, ``wanted`` has them as types; messages name it ``path``.
     """
-    inner = _match_types(given.dataType, wanted.dataType, path, mode)
+    nested = NESTED.get((type(given.dataType), type(wanted.dataType)))
+    inner = (
+        match_values(given.dataType, wanted.dataType, path)
+        if nested is None
+        else nested(given.dataType, wanted.dataType, path, mode)
+    )
     if wanted.nullable or not given.nullable or inner.problems:
         return inner
     rule = Rule(
@@ -157,12 +167,6 @@ def match(given: T.StructField, wanted: T.StructField, path: str, mode: SchemaMo
 
 def _untouched(column: Column) -> Column:
     return column
-
-
-def _match_types(given: T.DataType, wanted: T.DataType, path: str, mode: SchemaMode) -> Match:
-    pair = (type(given), type(wanted))
-    nested: Callable[[T.DataType, T.DataType, str, SchemaMode], Match] | None = NESTED.get(pair)
-    return nested(given, wanted, path, mode) if nested is not None else match_values(given, wanted, path)
 
 
 def _match_structs(given: T.StructType, wanted: T.StructType, path: str, mode: SchemaMode) -> Match:
@@ -218,19 +222,20 @@ def _field_problems(given: T.StructType, wanted: T.StructType, path: str, mode: 
 
 def _match_arrays(given: T.ArrayType, wanted: T.ArrayType, path: str, mode: SchemaMode) -> Match:
     inner = match(_element(given), _element(wanted), f"{path}.element", mode)
+    of_element = inner.convert
+
+    def convert(column: Column) -> Column:
+        if of_element is None:
+            return column
+        return F.transform(column, lambda item: of_element(item))  # noqa: PLW0108  # Spark counts parameters
+
     return replace(
-        inner,
-        convert=None if inner.convert is None else _each(inner.convert),
-        rules=tuple(in_array(rule) for rule in inner.rules),
+        inner, convert=None if of_element is None else convert, rules=tuple(in_array(rule) for rule in inner.rules)
     )
 
 
 def _element(kind: T.ArrayType) -> T.StructField:
     return T.StructField("element", kind.elementType, kind.containsNull)
-
-
-def _each(convert: Expression) -> Expression:
-    return lambda column: F.transform(column, lambda item: convert(item))  # noqa: PLW0108  # Spark counts parameters
 
 
 def _match_maps(given: T.MapType, wanted: T.MapType, path: str, mode: SchemaMode) -> Match:
@@ -268,3 +273,135 @@ NESTED: Final[dict[tuple[type[T.DataType], type[T.DataType]], Callable[..., Matc
     (T.ArrayType, T.ArrayType): _match_arrays,
     (T.MapType, T.MapType): _match_maps,
 }
+
+
+def added_field(given: T.StructField) -> T.StructField:
+    """Return the column a table gets for one of the DataFrame, with its comment and text limits.
+
+    Everything in it may be null: Spark cannot read a Hive table with NOT NULL inside a struct.
+    """
+    return stored_field(given.name, rebuilt(exact_type(given), nullable=True), str(given.metadata.get("comment", "")))
+
+
+def addition_problems(field: T.StructField, table_schema: T.StructType) -> tuple[str, ...]:
+    def is_local(kind: T.DataType) -> bool:
+        return any(isinstance(one, T.TimestampNTZType) for one in all_types(kind))
+
+    name, kind = field.name, exact_type(field)
+    problems = list(unstorable(kind, name))
+    if len(name) > LONGEST_NAME or not NAME_HIVE_KEEPS.fullmatch(name):
+        problems.append(f"new column {name[:80]!r} has a name that Hive cannot keep; rename it")
+    keeps = FIELD_HIVE_KEEPS if kind == field.dataType else FIELD_BESIDE_LIMITS
+    problems += [
+        f"new column {name} has a field {part.name[:80]!r} inside, a name that Hive cannot keep; rename it"
+        for one in all_types(kind)
+        if isinstance(one, T.StructType)
+        for part in one
+        if not keeps.fullmatch(part.name)
+    ]
+    if any(isinstance(one, T.StringType) and one.simpleString() != "string" for one in all_types(field.dataType)):
+        problems.append(f"new column {name} has a collation, which Hive does not know; cast it to string")
+    if is_local(field.dataType) and not is_local(table_schema):
+        problems.append(
+            f"new column {name} has timestamp_ntz, which Hive does not know: Spark would hide all columns of the table"
+            " from Hive; cast it to timestamp"
+        )
+    return tuple(problems)
+
+
+def add_columns(spark: SparkSession, metastore: Metastore, table: Table, added: Sequence[T.StructField]) -> Table:
+    """Add columns to a table, at the end of its data columns; partitions that exist keep their own.
+
+    Returns the table as it is now. Spark runs ``ALTER TABLE``, so that both Hive's columns and Spark's own schema
+    change. Another writer may add the same column at the same moment: that is fine, if it has the same type; if not,
+    or if the table is gone, that is a ``SchemaMismatchError``. ``MetastoreError``: Spark or the metastore refused.
+    """
+    require_spellable(spark, table, added)
+    try:
+        _add_missing(spark, table, added)
+    except SPARK_ERRORS as failure:
+        _existing(metastore, table)
+        raise MetastoreError(
+            f"Spark could not look at table {table.name} to add columns ({_columns(added)}): {spark_reason(failure)}."
+            " Nothing was published; run it again.",
+            table=str(table.name),
+        ) from failure
+    return _existing(metastore, table)
+
+
+def require_spellable(spark: SparkSession, table: Table, added: Sequence[T.StructField]) -> None:
+    """Refuse comments that the session would change on the way into the table; names the setting in the way."""
+    if why := garbled(_columns(added), spark.conf.get):
+        raise InvalidInputError(
+            f"columns ({_columns(added)}) cannot be added to table {table.name}: {why}. Nothing was published.",
+            table=str(table.name),
+        )
+
+
+def _existing(metastore: Metastore, table: Table) -> Table:
+    now = metastore.get_table(table.name)
+    if now is None:
+        raise SchemaMismatchError(
+            f"table {table.name} was dropped meanwhile; nothing was published. Create it, and write again.",
+            table=str(table.name),
+        )
+    return now
+
+
+def _add_missing(spark: SparkSession, table: Table, added: Sequence[T.StructField]) -> None:
+    name = ".".join(map(quoted, ("spark_catalog", table.name.database, table.name.name)))
+    for _ in range(len(added) + 1):  # each round that is lost to another writer finds one column more
+        missing = _missing(spark, name, added, str(table.name))
+        if not missing:
+            return
+        try:
+            spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({_columns(missing)})")
+        except SPARK_ERRORS as failure:
+            if len(_missing(spark, name, added, str(table.name))) == len(missing):
+                raise MetastoreError(
+                    f"could not add columns ({_columns(missing)}) to table {table.name}: {spark_reason(failure)}."
+                    f" Nothing was published; add them yourself with ALTER TABLE {table.name} ADD COLUMNS, or leave"
+                    " them out.",
+                    table=str(table.name),
+                ) from failure
+        else:
+            return
+
+
+def _missing(spark: SparkSession, name: str, added: Sequence[T.StructField], table: str) -> list[T.StructField]:
+    """Return the columns that the table still lacks; one that is there with another type is an error."""
+    spark.catalog.refreshTable(name)  # this session may remember the table as it was
+    there = {field.name.lower(): field for field in spark.table(name).schema}
+    for field in added:
+        other = there.get(field.name.lower())
+        if other is not None and _spelled(other) != _spelled(field):
+            raise SchemaMismatchError(
+                f"table {table} got a column {field.name} meanwhile, as {_spelled(other)}, and the DataFrame has"
+                f" {_spelled(field)}; nothing was published. Cast it, and write again.",
+                table=table,
+            )
+    return [field for field in added if field.name.lower() not in there]
+
+
+def _spelled(field: T.StructField) -> str:
+    return _ddl(exact_type(field)).lower()
+
+
+def _columns(fields: Sequence[T.StructField]) -> str:
+    comments = (field.metadata.get("comment") for field in fields)
+    return ", ".join(
+        f"{quoted(field.name)} {_ddl(exact_type(field))}{f' COMMENT {literal(comment)}' if comment else ''}"
+        for field, comment in zip(fields, comments, strict=True)
+    )
+
+
+def _ddl(kind: T.DataType) -> str:
+    """Spell a type as Spark SQL takes it: names of fields are quoted, which ``simpleString`` does not."""
+    if isinstance(kind, T.StructType):
+        fields = (f"{quoted(field.name)}: {_ddl(field.dataType)}" for field in kind)
+        return f"STRUCT<{', '.join(fields)}>"
+    if isinstance(kind, T.ArrayType):
+        return f"ARRAY<{_ddl(kind.elementType)}>"
+    if isinstance(kind, T.MapType):
+        return f"MAP<{_ddl(kind.keyType)}, {_ddl(kind.valueType)}>"
+    return kind.simpleString()

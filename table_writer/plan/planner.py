@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
+from pyspark.sql.types import CharType, LongType, StringType, StructField, StructType
 
 from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError, counted
@@ -17,28 +19,29 @@ from table_writer.log.owner import other_tables, refuse_left_log, refuse_nested_
 from table_writer.log.table_log import LogState
 from table_writer.model.new_table import SchemaMode
 from table_writer.model.partition_value import Spellings, has_spellings
-from table_writer.model.table import PartitionValues, TableName
+from table_writer.model.table import NULL_PARTITION, PartitionValues, TableName, partition_name
 from table_writer.model.upload_spec import UploadSpec
 from table_writer.model.write import (
     Scope,
     TableLayout,
     WriteMode,
     WritePlan,
+    WrittenFiles,
     every_partition,
     new_write_id,
     no_partition,
 )
 from table_writer.plan.distribution import batch_rows, fixed_row_bytes, laid_out
-from table_writer.plan.evolve import require_spellable
 from table_writer.plan.file_options import engine_of, file_options
-from table_writer.plan.fit import Fitted, fit
+from table_writer.plan.fit import Fitted, fit, require_spellable
 from table_writer.plan.types import exact_type, partition_schema, table_schema
-from table_writer.plan.where import Where
 from table_writer.spark import open_gateway
+from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_reason
 from table_writer.storage import ObjectStore, part_bytes, why_renamed
 
 MIB = 1024 * 1024
 LARGEST_PART_BYTES = 16 * MIB  # more memory per task for no speed that could be measured
+NUMBER: Final = "__table_writer_number"
 PARTITION_MODES = (WriteMode.OVERWRITE_PARTITIONS, WriteMode.CREATE_PARTITIONS)
 
 
@@ -134,7 +137,6 @@ class Planner:
         return rows, spec
 
     def fit(self, df: DataFrame, options: WriteOptions) -> Fitted:
-        """Match the DataFrame with the table's columns."""
         require_batch(df, self._table.name)
         partition_names = [column.name for column in self._table.partition_columns]
         return fit(
@@ -205,8 +207,7 @@ class Planner:
         options: WriteOptions,
         existing: Container[PartitionValues],
     ) -> UploadSpec:
-        configured = self._opened.config.part_size_bytes or part_bytes(self._layout.root, self._opened.session.hadoop)
-        conf = rows.sparkSession.conf
+        config, hadoop, conf = self._opened.config, self._opened.session.hadoop, rows.sparkSession.conf
         return UploadSpec(
             write_id=write_id,
             key_prefix=self._layout.data(write_id).key,
@@ -219,12 +220,12 @@ class Planner:
                 data_schema.json(),
                 self._opened.session.spark_version,
             ),
-            part_size_bytes=self._opened.config.part_size_bytes
-            or min(configured or LARGEST_PART_BYTES, LARGEST_PART_BYTES),
-            upload_threads=self._opened.config.upload_threads,
-            max_open_files=self._opened.config.max_open_files,
-            buffer_bytes=self._opened.config.buffer_bytes,
-            row_group_bytes=self._opened.config.row_group_bytes or self._block_size_bytes(),
+            part_size_bytes=config.part_size_bytes
+            or min(part_bytes(self._layout.root, hadoop) or LARGEST_PART_BYTES, LARGEST_PART_BYTES),
+            upload_threads=config.upload_threads,
+            max_open_files=config.max_open_files,
+            buffer_bytes=config.buffer_bytes,
+            row_group_bytes=config.row_group_bytes or _block_size_bytes(hadoop),
             target_file_bytes=options.target_file_bytes,
             existing=existing,
         )
@@ -238,15 +239,15 @@ class Planner:
         """Return the columns of files: partition columns, which come last, are not in them."""
         return StructType(fitted.schema.fields[: len(fitted.schema) - len(self._table.partition_columns)])
 
-    def _block_size_bytes(self) -> int:
-        text = self._opened.session.hadoop.get("parquet.block.size", str(128 * MIB))
-        if not text.isdecimal():
-            raise InvalidInputError(f"parquet.block.size={text!r} is not a number of bytes")
-        return int(text)
+
+def _block_size_bytes(hadoop: Mapping[str, str]) -> int:
+    text = hadoop.get("parquet.block.size", str(128 * MIB))
+    if not text.isdecimal():
+        raise InvalidInputError(f"parquet.block.size={text!r} is not a number of bytes")
+    return int(text)
 
 
 def require_batch(df: DataFrame, table: TableName) -> None:
-    """Refuse what is no batch DataFrame."""
     if not isinstance(df, DataFrame):
         raise InvalidInputError(
             f"expected a Spark DataFrame, got a {type(df).__name__}: spark.createDataFrame(...) makes one",
@@ -279,3 +280,107 @@ def _stray_files(store: ObjectStore, layout: TableLayout) -> list[str]:
         return []
     shown = ", ".join(data[:3]) + (", …" if len(data) > 3 else "")
     return [f"{counted(len(data), 'file')} directly in {layout.root}: {shown}. No partition reads them; they stay."]
+
+
+class Where:
+    """Selects partitions by a SQL predicate over the partition columns; is a ``Scope``.
+
+    Values are compared as the types of the partition columns, as in a query of the table. One that is no value of its
+    type is null there, and null is not selected. Raises ``InvalidInputError`` if Spark cannot evaluate it over the
+    partition columns, or if its answer, or a subquery's, could differ from one call to the next.
+    """
+
+    def __init__(self, spark: SparkSession, predicate: str, schema: StructType, table: str) -> None:
+        self._spark = spark
+        self._predicate = predicate
+        self._schema = schema
+        self._table = table
+        self._known: dict[PartitionValues, bool] = {}
+        columns = ", ".join(schema.names)
+        if not columns:
+            raise InvalidInputError(f"{table} is not partitioned: where={predicate!r} selects nothing", table=table)
+        try:
+            selected = self._frame([]).drop(NUMBER).where(predicate)
+        except SPARK_ERRORS as error:
+            raise InvalidInputError(
+                f"where={predicate!r} is no predicate over the partition columns ({columns}) of {table}:"
+                f" {spark_reason(error)}",
+                table=table,
+            ) from error
+        asked = open_gateway(spark)
+        if asked.has_subquery(selected):
+            raise InvalidInputError(
+                f"where={predicate!r} has a subquery, whose rows may change while {table} is being written: run it"
+                " first, and write its values out",
+                table=table,
+            )
+        if not asked.is_deterministic(selected):
+            raise InvalidInputError(
+                f"where={predicate!r} selects other partitions each time it is asked: write the value out", table=table
+            )
+
+    def __call__(self, existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
+        """Return those of the partitions that the predicate selects.
+
+        Raises ``InvalidInputError`` if it cannot be evaluated for one: ``dt > 20240101`` where a ``dt`` is
+        ``backfill``.
+        """
+        unknown = sorted(set(existing) - self._known.keys())
+        if unknown:
+            chosen = self._selected(unknown)
+            self._known.update((values, number in chosen) for number, values in enumerate(unknown))
+        return frozenset(values for values in existing if self._known[values])
+
+    def _selected(self, partitions: Sequence[PartitionValues]) -> frozenset[int]:
+        """Return the positions of the partitions that the predicate selects."""
+        try:
+            rows = self._frame(partitions).where(self._predicate).select(NUMBER).collect()
+        except SPARK_ERRORS as error:
+            raise InvalidInputError(
+                f"where={self._predicate!r} cannot be evaluated for the partitions of {self._table}:"
+                f" {spark_reason(error)} Nothing was published. Compare the columns with values of their own types, or"
+                " use try_cast.",
+                table=self._table,
+            ) from error
+        return frozenset(row[NUMBER] for row in rows)
+
+    def _frame(self, partitions: Sequence[PartitionValues]) -> DataFrame:
+        names = self._schema.names
+        rows = [
+            (number, *(None if value == NULL_PARTITION else value for value in values))
+            for number, values in enumerate(partitions)
+        ]
+        texts = StructType([StructField(NUMBER, LongType()), *(StructField(name, StringType()) for name in names)])
+        return self._spark.createDataFrame(rows, texts).select(NUMBER, *map(self._typed, self._schema))
+
+    def _typed(self, field: StructField) -> Column:
+        """Return a value as queries of the table have it; by the metadata Spark knows ``char(n)`` in comparisons."""
+        cast = "try_cast" if self._is_on("ansi.enabled") else "cast"  # which takes 1.0 for an INT, and fails on nothing
+        value = F.expr(f"{cast}({quoted(field.name)} AS {field.dataType.simpleString()})")
+        kind = exact_type(field)
+        as_char = not self._is_on("legacy.charVarcharAsString")
+        if isinstance(kind, CharType) and as_char and self._is_on("readSideCharPadding"):
+            value = F.rpad(value, F.greatest(F.lit(kind.length), F.char_length(value)), F.lit(" "))
+        return value.alias(field.name, metadata=field.metadata)
+
+    def _is_on(self, setting: str) -> bool:
+        return str(self._spark.conf.get(f"spark.sql.{setting}")).lower() == "true"
+
+
+def require_inside(staged: WrittenFiles) -> None:
+    """Refuse rows of partitions that the predicate of a write does not select."""
+    plan = staged.plan
+    if not plan.where:
+        return
+    inside = plan.scope([partition.values for partition in staged.partitions])
+    outside = [partition for partition in staged.partitions if partition.values not in inside]
+    if outside:
+        columns = [column.name for column in plan.table.partition_columns]
+        shown = ", ".join(f"{partition_name(columns, one.values)} ({one.rows:,} rows)" for one in outside[:3])
+        raise InvalidInputError(
+            f"the DataFrame has rows in {counted(len(outside), 'partition')} of {plan.table.name} that"
+            f" where={plan.where!r} does not select: {shown}{', …' if len(outside) > 3 else ''}. Nothing was"
+            " published. Filter them out, or widen the predicate.",
+            table=str(plan.table.name),
+            write_id=plan.write_id,
+        )

@@ -1,27 +1,40 @@
 """Which types fit into which without loss: one decision for each pair of types without fields or elements.
 
 A pair is done for the user (every value fits), checked on data (the type says that no digit is lost, the values must
-say that none is too large) or refused.
+say that none is too large) or refused. What a type alone cannot decide is a rule (``varchar(n)``, decimal digits, NOT
+NULL): executors apply rules while rows are written, in the same pass, and the first bad row fails the job. Only then
+are the bad rows counted, in one more job, so that the error can say how many there are and show one.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
-from pyspark.sql import Column as SparkColumn
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
 from pyspark.sql.types import _parse_datatype_string
 
+from table_writer.errors import SchemaMismatchError
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.table import Table
 from table_writer.plan.file_options import provider_of
-from table_writer.plan.limits import Expression, Rule, enforced
+from table_writer.spark.sql import SPARK_ERRORS, quoted, rebuilt
+
+_logger = logging.getLogger(__name__)
+Expression = Callable[[Column], Column]
+"""What to make of a value, wherever it is: in a column, a struct's field, an element of an array."""
+
+NOT_NULL: Final = "NOT NULL"
+LONGEST_EXAMPLE: Final = 80  # characters of a value shown in an error
+MARKED: Final = re.compile(r"\[table_writer limit: (.*?) :table_writer limit\]", re.DOTALL)
+"""How the message of our ``raise_error`` is found in the text of Spark's exception."""
 
 INTEGER_DIGITS: Final[dict[type[T.DataType], int]] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 19}
 
@@ -37,34 +50,126 @@ NUMBERS: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatTyp
 TIMES: Final = (T.DateType, T.TimestampType, T.TimestampNTZType)
 STORABLE: Final = (*NUMBERS, *TIMES, T.BooleanType, T.BinaryType, T.StringType, T.CharType, T.VarcharType)
 HAS_TEXT: Final = (*NUMBERS, *TIMES, T.BooleanType, T.StringType, T.DayTimeIntervalType, T.YearMonthIntervalType)
+LIMITED: Final = (T.CharType, T.VarcharType)
 LARGEST_PLAIN_SCALE: Final = 6  # java.math.BigDecimal: smaller numbers are spelled with an exponent
 
 
 @dataclass(frozen=True, kw_only=True)
-class Match:
-    """How values of one type become values of another.
+class Rule:
+    """A rule on the values of one place in a type, as seen from some outer place."""
 
-    ``convert`` is ``None`` where values pass untouched; it enforces the ``rules``. ``problems`` say why it cannot be
-    done; then the rest means nothing. ``filled`` are paths of fields that become null because they are missing.
+    column: str  # the path of the place: info.code, tags.element
+    rule: str  # as the table declares it: varchar(3)
+    verdict: str  # of rows that break it
+    offender: Expression  # the text of the first value in there that breaks the rule; null where none does
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Limit:
+    """A rule on the rows of one DataFrame: which rows break it, and the text that shows one that does."""
+
+    rule: Rule
+    violates: Column
+    example: Column
+
+
+def enforced(rule: Rule, accepted: Expression) -> Expression:
+    """Return what to make of a value: what is accepted, or an error of the task that :func:`violation` knows."""
+
+    def checked(value: Column) -> Column:
+        bad = rule.offender(value)
+        begin = f"[table_writer limit: column {rule.column} is {rule.rule}, and one row or more {rule.verdict}"
+        text = F.concat(F.lit(f"{begin}, for example "), _shown(bad), F.lit(" :table_writer limit]"))
+        return F.when(bad.isNull(), accepted(value)).otherwise(F.raise_error(text))
+
+    return checked
+
+
+def in_struct(rule: Rule, field: str) -> Rule:
+    """Return the rule as seen from the struct around its field; a struct that is null breaks nothing."""
+    return replace(rule, offender=lambda column: F.when(column.isNotNull(), rule.offender(column.getField(field))))
+
+
+def in_array(rule: Rule, elements: Expression = lambda column: column) -> Rule:
+    """Return the rule as seen from the array around its elements, or from a map, whose keys or values are one."""
+
+    def offender(column: Column) -> Column:
+        bad = F.transform(elements(column), lambda item: rule.offender(item))  # noqa: PLW0108  # Spark counts parameters
+        return F.get(F.filter(bad, lambda item: item.isNotNull()), F.lit(0))
+
+    return replace(rule, offender=offender)
+
+
+def limits_of(rules: Sequence[Rule], column: Column, df: DataFrame) -> tuple[Limit, ...]:
+    """Return the rules of one column as limits; a null is shown by the row around it."""
+    return tuple(
+        Limit(
+            rule=rule,
+            violates=rule.offender(column).isNotNull(),
+            example=_row_text(df) if rule.rule == NOT_NULL else rule.offender(column),
+        )
+        for rule in rules
+    )
+
+
+def violation(error: Exception, df: DataFrame, limits: Sequence[Limit], table: str) -> SchemaMismatchError | None:
+    """Return the error that counts the rows breaking a limit, or None where a job failed for another reason.
+
+    Runs one aggregation over the DataFrame that the user gave. If that finds nothing, because the input gives other
+    rows the second time, or fails, the error tells of the one row that was met first.
     """
+    found = MARKED.search(str(error))
+    if found is None:
+        return None
+    counted: list[str] = []
+    try:
+        counted = _counted(df, limits)
+    except SPARK_ERRORS as failure:
+        _logger.warning("could not count the rows that do not fit table %s: %s", table, failure)
+    return SchemaMismatchError(
+        f"rows do not fit table {table}, nothing was published: {'; '.join(counted or [found[1]])}."
+        " Correct or filter these rows, or change the column's type.",
+        table=table,
+    )
 
-    convert: Expression | None = None
+
+def _counted(df: DataFrame, limits: Sequence[Limit]) -> list[str]:
+    aggregates = [F.count(F.lit(1))]
+    for limit in limits:
+        aggregates += [F.count(F.when(limit.violates, F.lit(1))), F.min(F.when(limit.violates, _shown(limit.example)))]
+    named = [aggregate.alias(f"_{position}") for position, aggregate in enumerate(aggregates)]
+    row_count, *found = tuple(df.agg(*named).collect()[0])
+    return [
+        f"column {rule.column} is {rule.rule}, and {bad} of {row_count} rows {rule.verdict}, for example {example}"
+        for rule, bad, example in zip((one.rule for one in limits), found[::2], found[1::2], strict=True)
+        if bad
+    ]
+
+
+def _shown(text: Column) -> Column:
+    """Quote a text, shortened on the executor."""
+    cut = F.concat(F.substring(text, 1, LONGEST_EXAMPLE - 1), F.lit("…"))
+    return F.concat(F.lit("'"), F.when(F.length(text) > LONGEST_EXAMPLE, cut).otherwise(text), F.lit("'"))
+
+
+def _row_text(df: DataFrame) -> Column:
+    """Spell the atomic columns of a row that are not null: ``id=7, name=x``."""
+    parts = [
+        F.concat(F.lit(f"{field.name}="), df[quoted(field.name)].cast("string"))
+        for field in df.schema
+        if isinstance(field.dataType, T.AtomicType) and not isinstance(field.dataType, T.BinaryType)
+    ]
+    return F.concat_ws(", ", *parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """How values of one type become values of another."""
+
+    convert: Expression | None = None  # enforces the rules; None: values pass untouched
     rules: tuple[Rule, ...] = ()
-    problems: tuple[str, ...] = ()
-    filled: tuple[str, ...] = ()
-
-
-def all_types(kind: T.DataType) -> Iterator[T.DataType]:
-    """Yield a type and every type inside it."""
-    yield kind
-    if isinstance(kind, T.StructType):
-        inside = [field.dataType for field in kind]
-    elif isinstance(kind, T.ArrayType):
-        inside = [kind.elementType]
-    else:
-        inside = [kind.keyType, kind.valueType] if isinstance(kind, T.MapType) else []
-    for inner in inside:
-        yield from all_types(inner)
+    problems: tuple[str, ...] = ()  # why it cannot be done; then the rest means nothing
+    filled: tuple[str, ...] = ()  # paths of fields that become null because they are missing
 
 
 def unstorable(kind: T.DataType, path: str) -> tuple[str, ...]:
@@ -83,10 +188,9 @@ def unstorable(kind: T.DataType, path: str) -> tuple[str, ...]:
 
 
 def match_values(given: T.DataType, wanted: T.DataType, path: str) -> Match:
-    """Match two types that are not both structs, arrays or maps."""
     if isinstance(given, T.NullType):
         return Match(convert=lambda column: column.cast(plain_type(wanted)))
-    if isinstance(wanted, (T.CharType, T.VarcharType)) and isinstance(given, HAS_TEXT):
+    if isinstance(wanted, LIMITED) and isinstance(given, HAS_TEXT):
         return _limited_text(given, wanted, path)
     if given == wanted:
         return Match()
@@ -130,11 +234,11 @@ def _limited_text(given: T.DataType, wanted: T.CharType | T.VarcharType, path: s
     """Enforce the length as Spark's INSERT does: blanks at the end may go, ``char(n)`` is padded with them."""
     length = wanted.length
 
-    def offender(column: SparkColumn) -> SparkColumn:
+    def offender(column: Column) -> Column:
         text = _text(column, given)
         return F.when((F.length(text) > length) & (F.length(F.rtrim(text)) > length), text)
 
-    def accepted(column: SparkColumn) -> SparkColumn:
+    def accepted(column: Column) -> Column:
         text = _text(column, given)
         return F.rpad(text, length, " ") if isinstance(wanted, T.CharType) else F.substring(text, 1, length)
 
@@ -142,7 +246,7 @@ def _limited_text(given: T.DataType, wanted: T.CharType | T.VarcharType, path: s
     return Match(convert=enforced(rule, accepted), rules=(rule,))
 
 
-def _text(column: SparkColumn, given: T.DataType) -> SparkColumn:
+def _text(column: Column, given: T.DataType) -> Column:
     """Spell a value as INSERT does, whatever ``spark.sql.ansi.enabled`` says: decimals without an exponent."""
     text = column.cast("string")
     if not isinstance(given, T.DecimalType) or given.scale <= LARGEST_PLAIN_SCALE:
@@ -203,16 +307,8 @@ def exact_type(field: T.StructField) -> T.DataType:
 
 
 def plain_type(kind: T.DataType) -> T.DataType:
-    """Return a type with string in the place of ``char(n)`` and ``varchar(n)``."""
-    if isinstance(kind, (T.CharType, T.VarcharType)):
-        return T.StringType()
-    if isinstance(kind, T.StructType):
-        return T.StructType([T.StructField(f.name, plain_type(f.dataType), f.nullable, f.metadata) for f in kind])
-    if isinstance(kind, T.ArrayType):
-        return T.ArrayType(plain_type(kind.elementType), kind.containsNull)
-    if isinstance(kind, T.MapType):
-        return T.MapType(plain_type(kind.keyType), plain_type(kind.valueType), kind.valueContainsNull)
-    return kind
+    plain: T.DataType = rebuilt(kind, lambda one: T.StringType() if isinstance(one, LIMITED) else one)
+    return plain
 
 
 def _with_limits(kind: T.DataType, declared: T.DataType) -> T.DataType:
@@ -229,7 +325,7 @@ def _with_limits(kind: T.DataType, declared: T.DataType) -> T.DataType:
     if isinstance(kind, T.MapType) and isinstance(declared, T.MapType):
         key, value = _with_limits(kind.keyType, declared.keyType), _with_limits(kind.valueType, declared.valueType)
         return T.MapType(key, value, kind.valueContainsNull)
-    return declared if isinstance(declared, (T.CharType, T.VarcharType)) else kind
+    return declared if isinstance(declared, LIMITED) else kind
 
 
 def _parsed(text: str) -> T.DataType:

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
@@ -61,7 +61,6 @@ class ClassicSpark:
         self._java: Any = spark.sparkContext._jvm  # noqa: SLF001 - the same
 
     def settings(self, overrides: Mapping[str, str]) -> SessionSettings:
-        """Read the settings of a session with a Hive metastore, and refuse others; ``overrides`` win over them."""
         spark = self._spark
         catalog = spark.conf.get("spark.sql.catalogImplementation", "in-memory")
         if catalog != "hive":
@@ -91,20 +90,16 @@ class ClassicSpark:
         return found
 
     def refresh(self, table: Table, write_id: str) -> tuple[str, ...]:
-        """Drop cached rows and table-level statistics that a publish has made wrong; returns what could not be done."""
-        actions: dict[str, Callable[[Table], None]] = {
-            f"this session may show old rows until REFRESH TABLE {table.name}": self._refresh_table,
-            f"the table-level statistics of {table.name} are stale: ANALYZE TABLE renews them": self._drop_statistics,
-        }
-        return tuple(note for note, action in actions.items() if not self._done(action, table, write_id))
-
-    def _done(self, action: Callable[[Table], None], table: Table, write_id: str) -> bool:
-        try:
-            action(table)
-        except Exception:  # Spark raises what it likes here, and readers have switched already
-            logger.warning("write_id=%s refreshing this session failed", write_id, exc_info=True)
-            return False
-        return True
+        old_rows = f"this session may show old rows until REFRESH TABLE {table.name}"
+        stale = f"the table-level statistics of {table.name} are stale: ANALYZE TABLE renews them"
+        undone = []
+        for note, action in ((old_rows, self._refresh_table), (stale, self._drop_statistics)):
+            try:
+                action(table)
+            except Exception:  # Spark raises what it likes here, and readers have switched already
+                logger.warning("write_id=%s refreshing this session failed", write_id, exc_info=True)
+                undone.append(note)
+        return tuple(undone)
 
     def _refresh_table(self, table: Table) -> None:
         self._spark.catalog.refreshTable(f"`{table.name.database}`.`{table.name.name}`")
@@ -121,7 +116,6 @@ class ClassicSpark:
         self._session.sessionState().catalog().alterTableStats(identifier, option.empty())
 
     def analyzed(self, frame: DataFrame, sql: str) -> Analyzed:
-        """Let Spark analyze an expression over a frame's columns; no job is run. Bad SQL raises one of SPARK_ERRORS."""
         selected = frame.select(F.expr(sql))
         nodes = list(_inner_nodes(_plan(selected)))
         steps = {str(node.nodeName()) for node in nodes}
@@ -135,21 +129,17 @@ class ClassicSpark:
         )
 
     def is_deterministic(self, rows: DataFrame) -> bool:
-        """Whether the expressions of a query give the same values each time; no job is run."""
         return bool(_plan(rows).deterministic())
 
     def has_subquery(self, rows: DataFrame) -> bool:
-        """Whether a query asks another one within an expression; no job is run."""
         return bool(_plan(rows).subqueriesAll().size() > 0)
 
     def runs_other_python(self, rows: DataFrame) -> bool:
-        """Whether Python code of the user's own may run in the jobs that compute these rows, or nobody can tell."""
         plan = _plan(rows)
         python_udf = self._java.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
         return bool(plan.containsPattern(python_udf)) or PYTHON_NODES.search(plan.toString()) is not None
 
     def is_pattern(self, text: str) -> bool:
-        """Whether a text is a regular expression, as ``rlike`` takes it."""
         try:
             self._java.java.util.regex.Pattern.compile(text)
         except SPARK_ERRORS:  # PySpark knows some of Java's
@@ -157,26 +147,38 @@ class ClassicSpark:
         return True
 
     def run(self, write_id: str, work: Callable[[], Answer], counted: Counted = tasks) -> Answer:
-        """Run what starts Spark jobs, so that Ctrl-C ends its tasks; raise the error that a task raised."""
         with translated(write_id):
             return run_interruptibly(self._spark.sparkContext, work, tag=f"table_writer-{write_id}", counted=counted)
 
-    def batches_of(self, row_count: int) -> AbstractContextManager[None]:
-        """Let the jobs that this thread starts in a block send so many rows at once, not weighed."""
-        return batches_of(self._spark, row_count)
+    @contextmanager
+    def batches_of(self, row_count: int) -> Iterator[None]:
+        """Set Spark's two limits for this thread's jobs alone.
+
+        Tasks read them from the properties of their job, into which Spark puts all that a session sets: so no setting
+        changes, and nothing of what other threads run meanwhile.
+        """
+        context: Any = self._spark.sparkContext  # whose annotation forgets that None takes a property away
+        conf = self._session.sessionState().conf()  # what is set, without defaults
+        limits = {MAX_ROWS_SETTING: str(row_count), MAX_BYTES_SETTING: str(UNWEIGHED)} if row_count else {}
+        chosen = {} if any(conf.contains(name) for name in limits) else limits
+        before = {name: context.getLocalProperty(name) for name in chosen}
+        try:
+            for name, value in chosen.items():
+                context.setLocalProperty(name, value)
+            yield
+        finally:
+            for name, former in before.items():
+                context.setLocalProperty(name, former)
 
     def prepare_executors(self) -> None:
-        """Send this package to the executors and look whether they can run it; does nothing the second time."""
         prepare_executors(self._spark.sparkContext)
 
     def on_executors(
         self, items: Sequence[Item], work: Callable[[Iterable[Item]], Iterator[Answer]], task_count: int
     ) -> Callable[[], list[Answer]]:
-        """Return what runs ``work`` on the items' shares; it returns all answers."""
         return self._spark.sparkContext.parallelize(items, task_count).mapPartitions(work).collect
 
     def files(self, plan: WritePlan, schema: StructType) -> ClassicFiles:
-        """Return Spark's own writer and reader for a write's location."""
         return ClassicFiles(self._spark, plan, schema)
 
 
@@ -185,7 +187,6 @@ def _plan(rows: DataFrame) -> Any:
 
 
 def _inner_nodes(plan: Any) -> Iterator[Any]:
-    """Yield a plan's nodes but its leaves."""
     children = plan.children()
     if children.size():
         yield plan
@@ -219,9 +220,8 @@ def run_interruptibly(
         except BaseException as error:  # noqa: BLE001 - raised again on the caller's thread
             outcome.set_exception(error)
 
-    thread: Any = InheritableThread(
-        target=run, name=tag, daemon=True
-    )  # keeps the caller's job group, pool, description
+    # keeps the caller's job group, pool, description
+    thread: Any = InheritableThread(target=run, name=tag, daemon=True)
     thread.start()
     try:
         with current().asking(TaskCounter(context, own_tag, counted)):
@@ -239,17 +239,15 @@ def _end_tasks(context: SparkContext, tag: str, outcome: Future[Any]) -> None:
     try:
         context.cancelJobsWithTag(tag)
         deadline = time.monotonic() + LAST_TASKS_SECONDS
-        while not outcome.done() or _active_tasks(context, tag):
+        while not outcome.done() or any(
+            stage.numActiveTasks for job in _jobs(context, tag) for stage in _stages(context, job)
+        ):
             if time.monotonic() > deadline:
                 logger.warning("tasks of %s still run %.0f s after they were cancelled", tag, LAST_TASKS_SECONDS)
                 return
             time.sleep(POLL_SECONDS)
     except (Py4JError, OSError):
         logger.warning("tasks of %s could not be cancelled: Spark does not answer", tag, exc_info=True)
-
-
-def _active_tasks(context: SparkContext, tag: str) -> int:
-    return sum(stage.numActiveTasks for job in _jobs(context, tag) for stage in _stages(context, job))
 
 
 @dataclass
@@ -300,24 +298,3 @@ def translated(write_id: str) -> Iterator[None]:
         name, message = found[-1]
         kind = getattr(errors, name, errors.TableWriterError)
         raise kind(message, write_id=write_id) from error
-
-
-@contextmanager
-def batches_of(spark: SparkSession, row_count: int) -> Iterator[None]:
-    """Let the jobs that this thread starts in a block send so many rows at once, not weighed; 0 leaves it to Spark.
-
-    A session that sets one of Spark's two limits keeps them. Tasks read them from the properties of their job, into
-    which Spark puts all that a session sets: so no setting changes, and nothing of what other threads run meanwhile.
-    """
-    context: Any = spark.sparkContext  # whose annotation forgets that None takes a property away
-    conf: Any = spark._jsparkSession.sessionState().conf()  # noqa: SLF001 - what is set, without defaults
-    limits = {MAX_ROWS_SETTING: str(row_count), MAX_BYTES_SETTING: str(UNWEIGHED)} if row_count else {}
-    chosen = {} if any(conf.contains(name) for name in limits) else limits
-    before = {name: context.getLocalProperty(name) for name in chosen}
-    try:
-        for name, value in chosen.items():
-            context.setLocalProperty(name, value)
-        yield
-    finally:
-        for name, former in before.items():
-            context.setLocalProperty(name, former)

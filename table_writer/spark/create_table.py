@@ -10,25 +10,14 @@ from typing import Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import (
-    ArrayType,
-    CharType,
-    DataType,
-    MapType,
-    NullType,
-    StructField,
-    StructType,
-    TimestampType,
-    UserDefinedType,
-    VarcharType,
-    _parse_datatype_string,
-)
+from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
+from pyspark.sql.types import _parse_datatype_string
 
 from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.new_table import HIVE_COMPRESSION, NewTable
 from table_writer.model.table import TableName
-from table_writer.spark.sql import garbled, literal, quoted, spark_reason
+from table_writer.spark.sql import all_types, garbled, literal, quoted, rebuilt, spark_reason
 
 DEFAULT_VALUE: Final = "CURRENT_DEFAULT"  # Spark's metadata key: the column's default, as SQL
 EXISTS: Final = re.compile("TABLE_OR_VIEW_ALREADY_EXISTS|AlreadyExistsException")
@@ -36,7 +25,7 @@ METASTORE: Final = re.compile("MetaException|TTransportException|TApplicationExc
 
 
 def create_table(
-    spark: SparkSession, schema: DataFrame | StructType, name: TableName, new: NewTable, *, if_not_exists: bool
+    spark: SparkSession, schema: DataFrame | T.StructType, name: TableName, new: NewTable, *, if_not_exists: bool
 ) -> None:
     """Let Spark make a table in its ``spark_catalog``; nothing is written into it.
 
@@ -58,20 +47,8 @@ def create_table(
         raise _translated(said, name) from error
 
 
-def create_table_statement(schema: StructType, name: TableName, new: NewTable, *, if_not_exists: bool) -> str:
-    r"""Spell the ``CREATE TABLE`` statement, or raise everything that is wrong with the call as one error.
-
-    Examples
-    --------
-    >>> from pyspark.sql.types import LongType, StringType
-    >>> schema = StructType([StructField("dt", StringType()), StructField("id", LongType(), False)])
-    >>> new = NewTable(partition_by=["DT"], comment="What's ordered")
-    >>> print(create_table_statement(schema, TableName("mart", "orders"), new, if_not_exists=False))
-    CREATE TABLE `spark_catalog`.`mart`.`orders` (`dt` string, `id` bigint NOT NULL)
-    USING parquet
-    PARTITIONED BY (`dt`)
-    COMMENT 'What\'s ordered'
-    """
+def create_table_statement(schema: T.StructType, name: TableName, new: NewTable, *, if_not_exists: bool) -> str:
+    """Spell the ``CREATE TABLE`` statement, or raise everything that is wrong with the call as one error."""
     faults = tuple(_faults(schema, new))
     if faults:
         raise _refused(name, "; ".join(faults))
@@ -91,13 +68,14 @@ def create_table_statement(schema: StructType, name: TableName, new: NewTable, *
     return "\n".join(filter(None, clauses))
 
 
-def _schema_of(schema: DataFrame | StructType, name: TableName) -> StructType:
+def _schema_of(schema: DataFrame | T.StructType, name: TableName) -> T.StructType:
     """Return the columns with the types they were declared with: ``char`` and ``varchar`` instead of ``string``."""
-    columns = schema if isinstance(schema, StructType) else StructType(_nullable_fields(schema.schema))
-    return StructType([StructField(one.name, _declared(one, name), one.nullable, one.metadata) for one in columns])
+    # Null at every depth: what a DataFrame promises today is no promise of the table.
+    columns = schema if isinstance(schema, T.StructType) else rebuilt(schema.schema, nullable=True)
+    return T.StructType([T.StructField(one.name, _declared(one, name), one.nullable, one.metadata) for one in columns])
 
 
-def _declared(column: StructField, name: TableName) -> DataType:
+def _declared(column: T.StructField, name: TableName) -> T.DataType:
     declared = column.metadata.get(CHAR_VARCHAR)
     try:
         return column.dataType if declared is None else _parse_datatype_string(declared)
@@ -105,22 +83,7 @@ def _declared(column: StructField, name: TableName) -> DataType:
         raise _refused(name, f"column {column.name!r} says it is {declared!r}, which is no type of Spark") from error
 
 
-def _nullable_fields(struct: StructType) -> list[StructField]:
-    return [StructField(one.name, _nullable(one.dataType), nullable=True, metadata=one.metadata) for one in struct]
-
-
-def _nullable(data_type: DataType) -> DataType:
-    """Allow nulls at every depth: what a DataFrame promises today is no promise of the table."""
-    if isinstance(data_type, StructType):
-        return StructType(_nullable_fields(data_type))
-    if isinstance(data_type, ArrayType):
-        return ArrayType(_nullable(data_type.elementType), containsNull=True)
-    if isinstance(data_type, MapType):
-        return MapType(_nullable(data_type.keyType), _nullable(data_type.valueType), valueContainsNull=True)
-    return data_type
-
-
-def _faults(schema: StructType, new: NewTable) -> Iterator[str]:
+def _faults(schema: T.StructType, new: NewTable) -> Iterator[str]:
     spelled = {field.name.lower(): field for field in schema}
     chosen = [column.lower() for column in new.partition_by]
     if not schema.fields:
@@ -134,7 +97,7 @@ def _faults(schema: StructType, new: NewTable) -> Iterator[str]:
     elif schema.fields and set(chosen) == set(spelled):
         yield "every column is a partition column: at least one must be left for the files"
     for column in (spelled[one] for one in chosen if one in spelled):
-        if isinstance(column.dataType, StructType | ArrayType | MapType):
+        if isinstance(column.dataType, T.StructType | T.ArrayType | T.MapType):
             yield f"partition column {column.name!r} is a {column.dataType.typeName()}, which has no directory name"
     for column in schema:
         yield from _type_faults(column)
@@ -143,38 +106,24 @@ def _faults(schema: StructType, new: NewTable) -> Iterator[str]:
             yield f"column {column.name!r} has a NOT NULL field: Spark reads no partitioned Hive table with one"
 
 
-def _type_faults(column: StructField) -> Iterator[str]:
-    parts = tuple(_parts(column.dataType))
-    if any(isinstance(part, NullType) for part in parts):
+def _type_faults(column: T.StructField) -> Iterator[str]:
+    parts = tuple(all_types(column.dataType))
+    if any(isinstance(part, T.NullType) for part in parts):
         yield f"column {column.name!r} has no type, only nulls ({column.dataType.simpleString()}): cast it to one"
-    if any(isinstance(part, UserDefinedType) for part in parts):
+    if any(isinstance(part, T.UserDefinedType) for part in parts):
         yield f"column {column.name!r} is of a user-defined type: cast it to the type in which it is stored"
     # Spark keeps such a type as unquoted text, makes the table, and can neither read nor drop it afterwards.
-    if any(isinstance(part, CharType | VarcharType) for part in parts[1:]):
-        names = [one.name for part in parts if isinstance(part, StructType) for one in part]
+    if any(isinstance(part, T.CharType | T.VarcharType) for part in parts[1:]):
+        names = [one.name for part in parts if isinstance(part, T.StructType) for one in part]
         if odd := [one for one in names if not re.fullmatch(r"\w+", one, re.ASCII)]:
             yield f"column {column.name!r} has a nested char or varchar: Spark cannot read fields named {odd} beside it"
 
 
-def _inside_nullable(data_type: DataType) -> bool:
-    return all(field.nullable for part in _parts(data_type) if isinstance(part, StructType) for field in part)
+def _inside_nullable(data_type: T.DataType) -> bool:
+    return all(field.nullable for part in all_types(data_type) if isinstance(part, T.StructType) for field in part)
 
 
-def _parts(data_type: DataType) -> Iterator[DataType]:
-    """Yield a type and all types inside it, itself first."""
-    yield data_type
-    inside: list[DataType] = []
-    if isinstance(data_type, StructType):
-        inside = [one.dataType for one in data_type]
-    elif isinstance(data_type, ArrayType):
-        inside = [data_type.elementType]
-    elif isinstance(data_type, MapType):
-        inside = [data_type.keyType, data_type.valueType]
-    for one in inside:
-        yield from _parts(one)
-
-
-def _require_defaults(spark: SparkSession, schema: StructType, name: TableName) -> None:
+def _require_defaults(spark: SparkSession, schema: T.StructType, name: TableName) -> None:
     """Refuse a default that is more than one expression: it may come from the footer of anybody's file."""
     for column in schema:
         default = column.metadata.get(DEFAULT_VALUE)
@@ -188,20 +137,20 @@ def _require_defaults(spark: SparkSession, schema: StructType, name: TableName) 
             raise _refused(name, f"the default of column {column.name!r} is no expression: {default!r}") from error
 
 
-def _type(data_type: DataType) -> str:
-    if isinstance(data_type, StructType):
+def _type(data_type: T.DataType) -> str:
+    if isinstance(data_type, T.StructType):
         fields = (f"{quoted(one.name)}: {_type(one.dataType)}{_constraints(one)}" for one in data_type)
         return f"struct<{', '.join(fields)}>"
-    if isinstance(data_type, ArrayType):
+    if isinstance(data_type, T.ArrayType):
         return f"array<{_type(data_type.elementType)}>"
-    if isinstance(data_type, MapType):
+    if isinstance(data_type, T.MapType):
         return f"map<{_type(data_type.keyType)}, {_type(data_type.valueType)}>"
-    if isinstance(data_type, TimestampType):
+    if isinstance(data_type, T.TimestampType):
         return "timestamp_ltz"  # plain "timestamp" is whatever spark.sql.timestampType says
     return data_type.simpleString()
 
 
-def _constraints(column: StructField) -> str:
+def _constraints(column: T.StructField) -> str:
     metadata = column.metadata
     clauses = (
         not column.nullable and "NOT NULL",

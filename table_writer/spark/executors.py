@@ -121,12 +121,41 @@ def _look(required: tuple[tuple[str, int], ...]) -> Callable[[Iterable[int]], It
 
 @dataclass(frozen=True)
 class Executors:
-    """Runs a function on items in a Spark job of its own."""
+    """Completes uploads and copies files in Spark jobs of their own; what failed attempts have sent is not counted."""
 
     spark: SparkGateway
     store_settings: Any
-    write_id: str  # the job's tag
+    write_id: str  # the jobs' tag
     count_requests: Callable[[Mapping[str, int]], None]  # told what the tasks sent, by kind
+
+    def complete(self, uploads: Iterable[PendingUpload]) -> None:
+        """Complete every upload; they are read once, and few are held at a time.
+
+        After a ``StorageError`` any part of the others may be completed. No task runs any more, except on executors
+        that have stopped answering.
+        """
+        for shares in jobs(uploads):
+            self.run(shares, completer(self.store_settings), task_count=len(shares))
+
+    def copy(
+        self,
+        copies: Mapping[str, ObjectInfo],
+        *,
+        few: Callable[[Mapping[str, ObjectInfo]], None],
+        many: int = MANY_COPIES,
+    ) -> None:
+        """Make every copy, or raise: ``SourceChangedError`` for an object that is not what was listed.
+
+        Fewer than ``many`` are left to ``few``, which the driver does by threads of its own.
+        """
+        if len(copies) < many:
+            few(copies)
+            return
+        task_count = -(-len(copies) // ITEMS_PER_TASK)
+        answers = self.run(list(copies.items()), copier(self.store_settings), task_count=task_count)
+        changed = next(filter(None, answers), "")
+        if changed:
+            raise SourceChangedError(changed, write_id=self.write_id)
 
     def run(
         self,
@@ -162,45 +191,7 @@ class Executors:
         return [answer for _, answer in answers]
 
 
-@dataclass(frozen=True)
-class ExecutorCompletions:
-    """Completes uploads by a Spark job; what failed attempts have sent is not counted."""
-
-    executors: Executors
-
-    def __call__(self, uploads: Iterable[PendingUpload]) -> None:
-        """Complete every upload; they are read once, and few are held at a time.
-
-        After a ``StorageError`` any part of the others may be completed. No task runs any more, except on executors
-        that have stopped answering.
-        """
-        work = completer(self.executors.store_settings)
-        for shares in jobs(uploads):
-            self.executors.run(shares, work, task_count=len(shares))
-
-
 def jobs(uploads: Iterable[PendingUpload]) -> Iterator[list[bytes]]:
     """Yield the shares of one job after the other: what each task gets, packed."""
     shares = (zlib.compress(pickle.dumps(batch), level=1) for batch in batches(uploads, ITEMS_PER_TASK))
     return batches(shares, TASKS_PER_JOB)
-
-
-@dataclass(frozen=True)
-class ExecutorCopies:
-    """Copies many files by a Spark job, few of them by the driver's own threads."""
-
-    executors: Executors
-    copy_few: Callable[[Mapping[str, ObjectInfo]], None]  # the driver's way
-    many: int = MANY_COPIES  # from so many copies on executors do it
-
-    def __call__(self, copies: Mapping[str, ObjectInfo]) -> None:
-        """Make every copy, or raise: ``SourceChangedError`` for an object that is not what was listed."""
-        if len(copies) < self.many:
-            self.copy_few(copies)
-            return
-        task_count = -(-len(copies) // ITEMS_PER_TASK)
-        work = copier(self.executors.store_settings)
-        answers = self.executors.run(list(copies.items()), work, task_count=task_count)
-        changed = next(filter(None, answers), "")
-        if changed:
-            raise SourceChangedError(changed, write_id=self.executors.write_id)

@@ -58,11 +58,7 @@ class _Format:
 
 
 class ClassicFiles:
-    """The files of one write, as Spark writes and reads them; the session's catalog knows the table.
-
-    The schema has the table's data columns, then its partition columns. ``InvalidInputError`` gives Spark's reason why
-    it cannot write this table; ``MetastoreError`` says that Spark cannot read the table's description.
-    """
+    """Implements :class:`~table_writer.spark.gateway.SparkFiles` with Py4J."""
 
     def __init__(self, spark: SparkSession, plan: WritePlan, schema: StructType) -> None:
         self._spark = spark
@@ -82,15 +78,9 @@ class ClassicFiles:
 
     @property
     def description(self) -> str:
-        """The format's name, for a person."""
         return _native_provider(self._plan.table) or self._plan.table.serde
 
     def write(self, rows: DataFrame, *, magic: bool) -> int:
-        """Run Spark's own writer into the write's location; returns how many rows went in.
-
-        ``rows`` has the table's data columns, then its partition columns. With ``magic`` S3A's magic committer, which
-        renames nothing, gives files their names, else the session's own.
-        """
         observed = Observation()
         session = for_magic(self._spark) if magic else self._spark
         # Analyzed: a name in the plan stands for what it stood for when the DataFrame was made.
@@ -119,12 +109,10 @@ class ClassicFiles:
         return int(observed.get["rows"])
 
     def read(self, partitions: Collection[PartitionValues]) -> DataFrame:
-        """Read the rows of these partitions back, as the table's readers will; partition values are text."""
         frame = self._format.read(partitions)
         return frame.select(*map(_column, self._stored.names))
 
     def count(self, partitions: Collection[PartitionValues]) -> dict[PartitionValues, int]:
-        """Read the rows of these partitions back, as the table's readers will, and count them."""
         counts = self.read(partitions).groupBy(*map(_column, self._names)).agg(F.count(F.lit(1)))
         return {
             tuple(NULL_PARTITION if value is None else value for value in row[:-1]): row[-1] for row in counts.collect()
@@ -162,7 +150,7 @@ class ClassicFiles:
             found = found.fallbackFileFormat().newInstance()
         if not self._is(found, f"{SOURCES}.FileFormat"):
             raise _refusal(self._plan, f"{provider} does not keep files.")
-        options = self._table_options()
+        options = self._dict(self._catalog_table.storage().properties())
         if _provider(self._plan.table) == "hive":
             properties = self._plan.table.parameters.items()
             options = {name: value for name, value in properties if name.startswith(f"{provider}.")} | options
@@ -194,23 +182,17 @@ class ClassicFiles:
     def _read_hive(self, partitions: Collection[PartitionValues]) -> DataFrame:
         catalog = self._java.org.apache.spark.sql.catalyst.catalog
         storage = self._catalog_table.storage()
-        known = [
-            catalog.CatalogTablePartition(
-                self._map(dict(zip(self._names, values, strict=True))),
-                _changed(storage, locationUri=(0, self._option(self._path(self._directory(values)).toUri()))),
-                self._map({}),
-                0,
-                0,
-                self._option(None),
-            )
-            for values in partitions
-        ]
+
+        def described(values: PartitionValues) -> Any:
+            location = self._path(str(self._plan.data_location.child(name_in(self._plan.table, values))))
+            spec = self._map(dict(zip(self._names, values, strict=True)))
+            moved = _changed(storage, locationUri=(0, self._option(location.toUri())))
+            return catalog.CatalogTablePartition(spec, moved, self._map({}), 0, 0, self._option(None))
+
+        known = list(map(described, partitions))
         relation = self._java.org.apache.spark.sql.execution.command.DDLUtils.readHiveTable(self._catalog_table)
         found = _changed(relation, prunedPartitions=(4, self._option(self._sequence(known))))
         return self._dataframe(found, self._spark)
-
-    def _directory(self, values: PartitionValues) -> str:
-        return str(self._plan.data_location.child(name_in(self._plan.table, values)))
 
     def _require_serializer(self, description: Any, conf: Any) -> None:
         """Refuse SerDes that only read, and those whose own schema is not the table's: they drop columns in silence.
@@ -237,9 +219,6 @@ class ClassicFiles:
 
     def _insert(self) -> Any:
         return getattr(getattr(self._java.org.apache.spark.sql.hive.execution, "InsertIntoHiveTable$"), "MODULE$")
-
-    def _table_options(self) -> dict[str, str]:
-        return self._dict(self._catalog_table.storage().properties())
 
     def _dataframe(self, logical_plan: Any, spark: SparkSession) -> DataFrame:
         """Make a DataFrame of a plan; a command runs at once. The class has moved in Spark 4."""
@@ -335,13 +314,7 @@ def missing_jar(spark: SparkSession) -> str:
 
 
 def jar_for(spark_version: str, scala_version: str) -> str:
-    """Return the Maven coordinate of the jar for a version of Spark.
-
-    Examples
-    --------
-    >>> jar_for("3.5.1-amzn-0", "2.12.18"), jar_for("4.3.0", "2.13.17")
-    ('org.apache.spark:spark-hadoop-cloud_2.12:3.5.1', 'org.apache.spark:spark-hadoop-cloud_2.13:4.1.2')
-    """
+    """Return the Maven coordinate of the jar for a version of Spark."""
     version = min(tuple(map(int, re.findall(r"\d+", spark_version)[:3])), LAST_PUBLISHED)
     scala = ".".join(scala_version.split(".")[:2])
     return f"{ARTIFACT}_{scala}:{'.'.join(map(str, version))}"

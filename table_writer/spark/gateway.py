@@ -25,7 +25,6 @@ Counted = Callable[[int, int], tuple[int, int, str]]
 
 
 def tasks(done: int, total: int) -> tuple[int, int, str]:
-    """Count tasks as such."""
     return done, total, "tasks"
 
 

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import DataType, StructField, _parse_datatype_string
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, _parse_datatype_string
 
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.table import NULL_PARTITION, PartitionValues
@@ -38,39 +38,18 @@ FRAME: Final = '  File "'  # in a traceback of Python
 
 @functools.cache
 def quoted(name: str) -> str:
-    """Return a name as Spark SQL takes it, whatever is in it.
-
-    Examples
-    --------
-    >>> print(quoted("a `b`"))
-    `a ``b```
-    """
+    """Return a name as Spark SQL takes it, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def literal(text: str) -> str:
-    r"""Quote a text; ``${`` is escaped too, since Spark puts variables into a statement before it reads it.
-
-    Examples
-    --------
-    >>> print(literal("it's ${env:HOME}\\"))
-    'it\'s \u0024{env:HOME}\\'
-    """
+    """Quote a text; ``${`` is escaped too, since Spark puts variables into a statement before it reads it."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'").replace("${", "\\u0024{")
     return f"'{escaped}'"
 
 
 def garbled(statement: str, setting: Callable[[str], str | None]) -> str:
-    """Say why a session would read a statement of quoted names and texts differently from how it is meant; else empty.
-
-    Examples
-    --------
-    >>> session = {"spark.sql.parser.escapedStringLiterals": "true"}
-    >>> garbled("COMMENT 'plain'", session.get)
-    ''
-    >>> garbled("COMMENT " + literal("it's"), session.get).partition(":")[2]
-    ' set spark.sql.parser.escapedStringLiterals=false in this session, or choose other texts'
-    """
+    """Say why a session would read a statement of quoted names and texts differently from what is meant; else empty."""
     for name, text, effect in TRAPS:
         if text in statement and str(setting(name)).lower() == "true":
             return f"Spark {effect}: set {name}=false in this session, or choose other texts"
@@ -78,13 +57,7 @@ def garbled(statement: str, setting: Callable[[str], str | None]) -> str:
 
 
 def spark_reason(said: object) -> str:
-    r"""Return the first line that says something, of an error of Spark or of its text; a stack follows it.
-
-    Examples
-    --------
-    >>> spark_reason("An error occurred while calling o1.collect.\n: java.lang.Error: no room\n\tat x")
-    'java.lang.Error: no room'
-    """
+    """Return the first line that says something, of an error of Spark or of its text; a stack follows it."""
     lines = (line.strip(": ") for line in str(said).splitlines())
     return next((line for line in lines if line and not line.startswith("An error occurred while calling")), str(said))
 
@@ -113,6 +86,36 @@ def in_partitions(fields: Sequence[StructField], partitions: Collection[Partitio
 
     rows = [struct([value(text, field) for text, field in zip(values, fields, strict=True)]) for values in partitions]
     return struct([comparable(F.col(quoted(field.name)), field) for field in fields]).isin(rows)
+
+
+def all_types(kind: DataType) -> Iterator[DataType]:
+    """Yield a type and every type inside it, itself first."""
+    yield kind
+    inside: list[DataType] = []
+    if isinstance(kind, StructType):
+        inside = [field.dataType for field in kind]
+    elif isinstance(kind, ArrayType):
+        inside = [kind.elementType]
+    elif isinstance(kind, MapType):
+        inside = [kind.keyType, kind.valueType]
+    for inner in inside:
+        yield from all_types(inner)
+
+
+def rebuilt(kind: DataType, leaf: Callable[[DataType], DataType] = lambda one: one, *, nullable: bool = False) -> Any:
+    """Return a type with others in place of its leaves; with ``nullable`` all that is inside may be null."""
+
+    def inner(one: DataType) -> DataType:
+        return rebuilt(one, leaf, nullable=nullable)  # type: ignore[no-any-return]
+
+    if isinstance(kind, StructType):
+        fields = (StructField(f.name, inner(f.dataType), nullable or f.nullable, f.metadata) for f in kind)
+        return StructType(list(fields))
+    if isinstance(kind, ArrayType):
+        return ArrayType(inner(kind.elementType), nullable or kind.containsNull)
+    if isinstance(kind, MapType):
+        return MapType(inner(kind.keyType), inner(kind.valueType), nullable or kind.valueContainsNull)
+    return leaf(kind)
 
 
 def type_of_ddl(ddl: str) -> DataType:

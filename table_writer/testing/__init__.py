@@ -10,8 +10,7 @@ Importing this package starts nothing.
 from __future__ import annotations
 
 from table_writer.testing.lakehouse import Lakehouse, lakehouse  # the function hides the module of its name, on purpose
-from table_writer.testing.metastore_server import MetastoreServer
 from table_writer.testing.processes import LakehouseError
-from table_writer.testing.s3_server import S3Server
+from table_writer.testing.servers import MetastoreServer, S3Server
 
 __all__ = ["Lakehouse", "LakehouseError", "MetastoreServer", "S3Server", "lakehouse"]

@@ -7,8 +7,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
-from functools import wraps
-from types import TracebackType
+from functools import partial, wraps
 from typing import Any, Concatenate, Final, Literal, ParamSpec, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
 
@@ -16,9 +15,8 @@ from table_writer.testing.processes import LOCALHOST
 
 Cut = Literal["before", "middle", "after", "silence"]
 
-STRICT_CALL: Final = (
-    b"\x80\x01\x00\x01"  # how the binary protocol begins a call; the length and the method's name follow
-)
+# how the binary protocol begins a call; the length and the method's name follow
+STRICT_CALL: Final = b"\x80\x01\x00\x01"
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
@@ -60,7 +58,7 @@ class CuttingProxy:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -179,30 +177,14 @@ Holder = TypeVar("Holder", bound=_Double)
 def may_come_late(
     method: Callable[Concatenate[Holder, Arguments], Answer],
 ) -> Callable[Concatenate[Holder, Arguments], Answer]:
-    """Let a hook keep a call of this method for later; keyword arguments are the client's and are not kept.
-
-    Examples
-    --------
-    >>> from table_writer.testing.memory_store import MemoryStore
-    >>> from table_writer.errors import StorageError
-    >>> store = MemoryStore()
-    >>> def lose(operation, phase, key):
-    ...     raise Late(StorageError("no answer"))
-    >>> store.on_call = lose
-    >>> store.put("a", b"1")
-    Traceback (most recent call last):
-    table_writer.errors.StorageError: no answer
-    >>> store.on_call = None
-    >>> store.head("a") is None, store.pending.pop()(), store.head("a").size_bytes
-    (True, None, 1)
-    """
+    """Let a hook keep a call of this method for later; keyword arguments are the client's and are not kept."""
 
     @wraps(method)
     def called(self: Holder, /, *arguments: Arguments.args, **named: Arguments.kwargs) -> Answer:
         try:
             return method(self, *arguments, **named)
         except Late as late:
-            self.pending.append(_unhooked(self, lambda: method(self, *arguments)))  # type: ignore[call-arg]
+            self.pending.append(partial(_unhooked, self, lambda: method(self, *arguments)))  # type: ignore[call-arg]
             if late.error is not None:
                 raise late.error from None
             return called(self, *arguments, **named)
@@ -210,12 +192,9 @@ def may_come_late(
     return called
 
 
-def _unhooked(double: _Double, call: Callable[[], Answer]) -> Callable[[], Answer]:
-    def apply() -> Answer:
-        hook, double.on_call = double.on_call, None
-        try:
-            return call()
-        finally:
-            double.on_call = hook
-
-    return apply
+def _unhooked(double: _Double, call: Callable[[], object]) -> object:
+    hook, double.on_call = double.on_call, None
+    try:
+        return call()
+    finally:
+        double.on_call = hook

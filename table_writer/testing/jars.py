@@ -11,8 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -30,25 +29,9 @@ FOR_SHORT_RUNS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 OF_A_CLUSTER: Final = ("CLASSPATH", "HADOOP_CONF_DIR", "HIVE_CONF_DIR", "YARN_CONF_DIR")  # this host may belong to it
 RESOLVE_TIMEOUT_SECONDS: Final = 600
 
-# By Spark version, since each carries one version of Hadoop. Without the excludes, a bundle of 686 MB comes along.
-_S3A_COORDINATES: Final = {
-    "4.3": (
-        "org.apache.hadoop:hadoop-aws:3.5.0",
-        "software.amazon.awssdk:s3:2.35.4",
-        "software.amazon.awssdk:s3-transfer-manager:2.35.4",
-        "software.amazon.awssdk:sts:2.35.4",
-        "software.amazon.awssdk:apache-client:2.35.4",
-        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
-    ),
-    "4.1": (
-        "org.apache.hadoop:hadoop-aws:3.4.2",
-        "software.amazon.awssdk:s3:2.29.52",
-        "software.amazon.awssdk:s3-transfer-manager:2.29.52",
-        "software.amazon.awssdk:sts:2.29.52",
-        "software.amazon.awssdk:apache-client:2.29.52",
-        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.2.1",
-    ),
-}
+# By Spark version, since each carries one version of Hadoop: hadoop-aws, the SDK of AWS, its accelerator.
+_S3A_VERSIONS: Final = {"4.3": ("3.5.0", "2.35.4", "1.3.1"), "4.1": ("3.4.2", "2.29.52", "1.2.1")}
+_SDK_PARTS: Final = ("s3", "s3-transfer-manager", "sts", "apache-client")  # of the bundle of 686 MB
 _COMMITTER_COORDINATE: Final = "org.apache.spark:spark-hadoop-cloud_2.13:4.1.2"  # of Spark 4.2 and 4.3 there is none
 _NOT_WITH_S3A: Final = (
     "software.amazon.awssdk:bundle",
@@ -165,13 +148,16 @@ def s3a_jars() -> tuple[Path, ...]:
     network. Several processes may call this at once.
     """
     version = ".".join(pyspark.__version__.split(".")[:2])
-    if version not in _S3A_COORDINATES:
-        known = ", ".join(sorted(_S3A_COORDINATES))
+    if version not in _S3A_VERSIONS:
+        known = ", ".join(sorted(_S3A_VERSIONS))
         raise LakehouseError(
             f"no recipe for S3A jars with Spark {pyspark.__version__} (there are for {known}): "
             'use lakehouse(storage="file") or another Spark'
         )
-    return resolve_jars("s3a", _S3A_COORDINATES[version])
+    hadoop, sdk, accelerator = _S3A_VERSIONS[version]
+    parts = (f"software.amazon.awssdk:{part}:{sdk}" for part in _SDK_PARTS)
+    last = f"software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:{accelerator}"
+    return resolve_jars("s3a", (f"org.apache.hadoop:hadoop-aws:{hadoop}", *parts, last))
 
 
 def committer_jars() -> tuple[Path, ...]:
@@ -236,7 +222,8 @@ def resolve_jars(
     directory = _cache_directory() / f"{name}-spark-{version}-{digest}"
     if not directory.is_dir():
         directory.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(directory.parent / f"{directory.name}.lock"):
+        with (directory.parent / f"{directory.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # ends with the file, also if this process is killed
             if not directory.is_dir():  # another process may have made it meanwhile
                 _resolve(_ivy_module(coordinates, excludes if transitive else None), coordinates[0], directory)
     return tuple(sorted(directory.glob("*.jar")))
@@ -248,13 +235,6 @@ def _cache_directory() -> Path:
         return Path(chosen).expanduser().absolute()
     cache_home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(cache_home, "table_writer", "jars").expanduser().absolute()
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # ends with the file, also if this process is killed
-        yield
 
 
 def _resolve(module: str, first: str, directory: Path) -> None:

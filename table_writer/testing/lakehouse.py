@@ -9,12 +9,12 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from unittest.mock import patch
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -34,9 +34,8 @@ from table_writer.testing.jars import (
     s3a_jars,
     spark_home,
 )
-from table_writer.testing.metastore_server import MetastoreServer
 from table_writer.testing.processes import LOCALHOST, ChildProcess, LakehouseError, ScratchDirectory
-from table_writer.testing.s3_server import S3Server, S3ServerName
+from table_writer.testing.servers import LOG_SETTINGS, MetastoreServer, S3Server, S3ServerName
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -54,16 +53,6 @@ PLAIN_COMMITTERS: Final = {  # as without the jar, with which Spark 4.1 and late
     "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
     "spark.hadoop.fs.s3a.committer.name": "file",
 }
-LOG_SETTINGS: Final = """\
-status = error
-appender.out.type = Console
-appender.out.name = out
-appender.out.target = SYSTEM_ERR
-appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = %d %p %c{1}: %m%n%ex
-rootLogger.level = warn
-rootLogger.appenderRef.out.ref = out
-"""
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
@@ -121,7 +110,7 @@ class Lakehouse:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:
@@ -298,7 +287,7 @@ def _start_spark(java: ChildProcess, directory: Path, metastore_uri: str, undo: 
         "PYSPARK_GATEWAY_SECRET": secret,
         "PYSPARK_PYTHON": sys.executable,
     }
-    with _environment(environment):
+    with patch.dict(os.environ, environment):
         gateway = launch_gateway()  # type: ignore[no-untyped-call]
         undo.callback(_forget_gateway, gateway)
         conf = SparkConf(loadDefaults=False).set("spark.hadoop.hive.metastore.uris", metastore_uri)
@@ -311,20 +300,6 @@ def _start_spark(java: ChildProcess, directory: Path, metastore_uri: str, undo: 
 
 def _escape_property(value: str) -> str:
     return value.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-@contextmanager
-def _environment(changes: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _restore_interrupt(handler: Any) -> None:

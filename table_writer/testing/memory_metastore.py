@@ -46,7 +46,7 @@ PARTITION_BATCH: Final = 250
 class MemoryMetastore:
     """A :class:`~table_writer.metastore.protocol.Metastore` for tests.
 
-    Parameters
+    Attributes
     ----------
     on_call
         Called as ``on_call(method, phase)`` around each call, with the protocol's method name and the phase:
@@ -54,23 +54,12 @@ class MemoryMetastore:
         change is made (raise a ``LostResponseError`` for a lost answer). It may use the metastore itself, as another
         process would. A :class:`~table_writer.testing.faults.Late` before a change keeps it in :attr:`pending`. Can be
         set later.
-
-    Examples
-    --------
-    >>> from table_writer.model.table import Column
-    >>> metastore = MemoryMetastore()
-    >>> orders = metastore.create_table(
-    ...     Table(name=TableName("mart", "orders"), kind="EXTERNAL_TABLE", location="s3://mart/orders/",
-    ...           columns=(Column("id", "bigint"),), partition_columns=(Column("dt", "string"),)))
-    >>> metastore.add_partitions(orders, [Partition(values=("2024-01-01",), location="s3://mart/orders/a")])
-    >>> metastore.get_partitions(orders, [("2024-01-01",), ("2024-01-02",)]).keys()
-    dict_keys([('2024-01-01',)])
     """
 
     uri = "memory://metastore"
 
-    def __init__(self, *, on_call: Callable[[str, str], None] | None = None) -> None:
-        self.on_call = on_call
+    def __init__(self) -> None:
+        self.on_call: Callable[[str, str], None] | None = None
         self.version = "2.3.10"
         """What :meth:`server_version` answers; can be set."""
         self.answers_for_missing_tables = "error"
@@ -117,34 +106,28 @@ class MemoryMetastore:
             return stored
 
     def close(self) -> None:
-        """Do nothing."""
+        pass
 
     def server_version(self) -> str:
-        """Return :attr:`version`."""
         with self._call("server_version", "getVersion"):
             return self.version
 
     def call_counts(self) -> Mapping[str, int]:
-        """Return how many calls a real metastore would have received so far, by Thrift method."""
         return dict(self._counts)
 
     def get_table(self, name: TableName) -> Table | None:
-        """Return the table, ``None`` when there is none."""
         with self._call("get_table", "get_table_req"):
             return self._tables.get(name)
 
     def get_databases(self) -> Sequence[str]:
-        """Return the databases that have tables."""
         with self._call("get_databases", "get_all_databases"):
             return sorted({name.database for name in self._tables})
 
     def get_tables(self, database: str) -> Sequence[Table]:
-        """Return all tables of a database."""
         with self._call("get_tables", "get_all_tables"):
             return [table for name, table in self._tables.items() if name.database == database]
 
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
-        """Return the values of all partitions; of an unpartitioned table ``[()]``, at the cost of a second call."""
         with self._call("get_partition_names", "get_partition_names"):
             stored = self._listed(name)
             if not stored and not require_there(name, self._again(name), self.uri).partition_columns:
@@ -152,7 +135,6 @@ class MemoryMetastore:
             return sorted(stored)
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
-        """Read partitions by value; those that do not exist are absent from the answer."""
         validate_values(table, values)
         if not table.partition_columns:
             return self._get_whole_table(table) if values else {}
@@ -165,14 +147,12 @@ class MemoryMetastore:
             return found
 
     def get_all_partitions(self, table: Table) -> Mapping[PartitionValues, Partition]:
-        """Read all partitions; as in Hive, by several calls (an unpartitioned table by one); ``on_call`` sees them."""
         return read_all(self, table)
 
     @may_come_late
     def add_partitions(
         self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = nothing
     ) -> None:
-        """Add all partitions, or none."""
         validate_additions(table, partitions)
         with self._call("add_partitions", "add_partitions_req", calls=min(len(partitions), 1), before_send=before_send):
             stored = self._of(table.name)
@@ -187,10 +167,7 @@ class MemoryMetastore:
     def alter_partitions(
         self, table: Table, changes: Sequence[PartitionChange], *, before_send: Callable[[], None] = nothing
     ) -> None:
-        """Apply all changes, or none; as in Hive, what was read is written back whole.
-
-        An unpartitioned table is altered as Hive 2.3.10 and 4 do it, with compare-and-set.
-        """
+        """As in Hive, what was read is written back whole; one table with compare-and-set, as Hive 4 does."""
         validate_changes(table, changes)
         alter = self._alter if table.partition_columns else self._alter_whole_table
         alter(table, changes, before_send)
@@ -199,7 +176,6 @@ class MemoryMetastore:
     def drop_partition(
         self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = nothing
     ) -> None:
-        """Drop one partition; one that does not exist is no error."""
         validate_drop(table, values)
         with self._call("drop_partition", "drop_partition", before_send=before_send):
             self._partitions.get(table.name, {}).pop(self._kept(values), None)

@@ -56,7 +56,7 @@ class _Upload:
 
 
 class MemoryStore:
-    """A bucket in memory: strongly consistent, thread-safe, with S3's answers for what is not there.
+    """An :class:`~table_writer.storage.ObjectStore` in memory, with S3's answers for what is not there.
 
     Parameters
     ----------
@@ -73,21 +73,6 @@ class MemoryStore:
         a :class:`~table_writer.testing.faults.Late` in ``"before"`` keeps a call that changes something.
     pending
         The calls that were kept. Calling one applies it, without the hook.
-
-    Examples
-    --------
-    >>> store = MemoryStore()
-    >>> store.put_if_absent("a", b"1"), store.put_if_absent("a", b"2")
-    (True, False)
-    >>> def lose_the_response(operation, phase, key):
-    ...     if (operation, phase) == ("put", "after"):
-    ...         raise StorageError("lost")
-    >>> store.on_call = lose_the_response
-    >>> store.put("b", b"2")
-    Traceback (most recent call last):
-    table_writer.errors.StorageError: lost
-    >>> store.head("b").size_bytes
-    1
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.time, page_keys: int = PAGE_KEYS) -> None:
@@ -101,25 +86,21 @@ class MemoryStore:
         self._uploads: dict[str, _Upload] = {}
 
     def request_counts(self) -> Mapping[str, int]:
-        """Return the calls so far, under the names that S3 has for them."""
         return self._counter.counts()
 
     @may_come_late
     def put(self, key: str, body: bytes) -> None:
-        """Store an object, replacing what is there."""
         with self._call("put", key):
             self._store(key, body)
 
     @may_come_late
     def put_if_absent(self, key: str, body: bytes) -> bool:
-        """Store an object unless the key exists; a body equal to ours counts as ours."""
         with self._call("put_if_absent", key):
             if key not in self._objects:
                 self._store(key, body)
             return self._objects[key][0] == body
 
     def get(self, key: str) -> StoredObject | None:
-        """Return an object, ``None`` when there is none."""
         with self._call("get", key):
             if key not in self._objects:
                 return None
@@ -127,43 +108,36 @@ class MemoryStore:
             return StoredObject(info=info, body=body, age_seconds=max(0.0, self.clock() - info.modified_at.timestamp()))
 
     def head(self, key: str) -> ObjectInfo | None:
-        """Return what a listing would show of one key, ``None`` when there is none."""
         with self._call("head", key):
             return self._objects[key][1] if key in self._objects else None
 
     def list_page(self, prefix: str, *, start_after: str = "") -> tuple[Sequence[ObjectInfo], bool]:
-        """Return up to 1,000 objects below the prefix in key order, and whether more follow."""
         with self._call("list_page", prefix):
             keys = sorted(key for key in self._objects if key.startswith(prefix) and key > start_after)
             found = [self._objects[key][1] for key in keys if not key.endswith("/")]
             return found[: self._page_keys], len(found) > self._page_keys
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
-        """Iterate over all objects below the prefix, page by page, lazily."""
         return every_page(self.list_page, prefix, start_after)
 
     def list_files(self, directory: str) -> Sequence[str]:
-        """Return the keys directly in a directory."""
         with self._call("list_files", require_directory(directory)):
             below = sorted(key for key in self._objects if key.startswith(directory) and not key.endswith("/"))
             return [key for key in below if "/" not in key.removeprefix(directory)]
 
     def list_directories(self, directory: str) -> Sequence[str]:
-        """Return the names of the directories directly in a directory."""
         with self._call("list_directories", require_directory(directory)):
             below = (key.removeprefix(directory) for key in self._objects if key.startswith(directory))
             return sorted({key.partition("/")[0] for key in below if "/" in key})
 
     @may_come_late
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects; a missing one is no error."""
         for key in keys:
             with self._call("delete", key):
                 self._objects.pop(key, None)
 
     @may_come_late
     def copy(self, source: ObjectInfo, key: str) -> None:
-        """Make an object with the bytes of another one, if that is still the one that ``source`` shows."""
         with self._call("copy", key):
             body, info = self._objects.get(source.key, (b"", None))
             if info is None or (info.etag, info.size_bytes) != (source.etag, source.size_bytes):
@@ -171,14 +145,12 @@ class MemoryStore:
             self._store(key, body)
 
     def create_upload(self, key: str) -> str:
-        """Start a multipart upload; returns its id."""
         with self._call("create_upload", key):
             upload_id = uuid.uuid4().hex
             self._uploads[upload_id] = _Upload(key, self._now())
             return upload_id
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> UploadedPart:
-        """Send part ``number`` (from 1) of a pending upload."""
         with self._call("upload_part", key):
             data = bytes(body)
             part = UploadedPart(number=number, etag=_etag(data), size_bytes=len(data))
@@ -187,7 +159,6 @@ class MemoryStore:
 
     @may_come_late
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[UploadedPart]) -> None:
-        """Make the object exist; an upload that is gone counts as completed if the object is there with this size."""
         with self._call("complete_upload", key):
             size_bytes = sum(part.size_bytes for part in parts)
             present = self._objects.get(key)
@@ -203,13 +174,11 @@ class MemoryStore:
 
     @may_come_late
     def abort_upload(self, key: str, upload_id: str) -> None:
-        """Give up one pending upload; one that is not there any more is no error."""
         with self._call("abort_upload", key):
             if upload_id in self._uploads and self._uploads[upload_id].key == key:
                 del self._uploads[upload_id]
 
     def list_uploads(self, prefix: str) -> Iterator[UploadInfo]:
-        """Iterate over pending uploads below the prefix, which must end in ``/``."""
         require_directory(prefix)
         with self._call("list_uploads", prefix):
             found = [

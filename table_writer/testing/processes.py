@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Final, Self, TypeAlias
 
 LOCALHOST: Final = "127.0.0.1"
@@ -176,7 +175,7 @@ class ServerProcess(ABC):
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property

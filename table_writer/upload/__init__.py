@@ -5,6 +5,5 @@
 ``partitioning``  which row belongs to which partition; rows on local disk, grouped by partition
 ``parquet``       one Parquet file being encoded
 ``parts``         encoded bytes on their way to the store, and the undo of it
-``job``           runs tasks on Spark, checks their messages
-``spark_engine``  steps 2 and 3 by Spark's own writer
+``job``           runs tasks on Spark, checks their messages; or steps 2 and 3 by Spark's own writer
 """

@@ -49,7 +49,6 @@ class Files:
         self._statistics = MergedStatistics()
 
     def open(self, partition_id: int, number: int) -> PartSink:
-        """Return where the bytes of a partition's file go."""
         name = file_name(self._spec, self._task_index, number)
         return self._uploads.open(f"{self._spec.key_prefix}{self._ids.directory(partition_id)}{name}")
 
@@ -60,11 +59,9 @@ class Files:
 
     @property
     def statistics(self) -> dict[str, ColumnStatistics]:
-        """What all finished files say of their columns."""
         return self._statistics.columns
 
     def pending_uploads(self) -> tuple[PendingUpload, ...]:
-        """Wait for all parts of all files."""
         return tuple(
             PendingUpload(
                 key=file.sink.key,
@@ -99,11 +96,9 @@ class _Cut:
         return min(int(rows.num_rows), max(1, round(fitting)))
 
     def learn(self, row_count: int, size_bytes: int) -> None:
-        """Take note of how large rows were once encoded."""
         self._row_bytes = size_bytes / row_count
 
     def is_reached(self, size_bytes: int) -> bool:
-        """Whether a file of this size ends here."""
         return self._target_bytes is not None and size_bytes >= self._target_bytes * NEARLY
 
 
@@ -140,7 +135,6 @@ class PartitionFile:
                 self.close()
 
     def close(self) -> None:
-        """End the file."""
         if self._sink is None or self._encoder is None:
             return
         row_count, raw_size_bytes = self._encoder.close()
@@ -206,7 +200,6 @@ class RowBuffer:
         self._on_disk: set[int] = set()
 
     def add(self, ids: Any, rows: Any) -> None:
-        """Take rows, with the partition of each."""
         self._max_open_files = self._spec.open_files(leaf_count(rows.schema), widest_bytes(rows))
         row_bytes = rows.nbytes / rows.num_rows
         slice_bytes = SLICE_BYTES + SLICE_COLUMN_BYTES * rows.num_columns

@@ -1,44 +1,52 @@
-"""Run the tasks on Spark, and believe their messages only after checking them against each other."""
+"""Step 2 on the driver: by tasks of ours, whose messages are checked against each other, or by Spark's own writer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from operator import itemgetter
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import and_, itemgetter
+from typing import Final
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
+from pyspark.sql.types import StringType, StructField, StructType
 
-from table_writer.errors import StorageError
+from table_writer.errors import CheckFailedError, StorageError
+from table_writer.log.open_table import OpenTable
 from table_writer.model.message import CommitMessage, CommitMessages
-from table_writer.model.table import partition_name
+from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name, partition_values
 from table_writer.model.upload_spec import UploadSpec
+from table_writer.model.write import WritePlan, WrittenFiles, WrittenPartition
 from table_writer.progress import current
 from table_writer.spark import open_gateway
+from table_writer.spark.sql import quoted
+from table_writer.storage import ObjectInfo, ObjectStore, is_hidden, why_renamed
 from table_writer.upload.task import MESSAGE_COLUMN, MESSAGE_SCHEMA, map_function
 
+logger = logging.getLogger(__name__)
+FOUND: Final = "_exists"
 
-class Uploader:
-    """Uploads a DataFrame's rows as files that nobody has completed."""
 
-    def upload(self, rows: DataFrame, spec: UploadSpec) -> CommitMessages:
-        """Run one Spark job; afterwards all parts of all files are on the store and no object exists.
+def run_upload(rows: DataFrame, spec: UploadSpec) -> CommitMessages:
+    """Run one Spark job; afterwards all parts of all files are on the store and no object exists.
 
-        ``rows`` has the data columns with the table's types, then the partition columns as strings. There is one
-        message per task, from exactly one attempt of it, in the order of the tasks. Raises what an executor raised, a
-        ``StorageError`` for messages that contradict each other, and lets failures of the DataFrame's own code pass
-        through. Uploads may be left under ``spec.key_prefix``.
-        """
-        current().name(spec.write_id)
-        spark = open_gateway(rows.sparkSession)
-        spark.prepare_executors()
-        numbered = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))  # PySpark trips over dots in names
-        job = numbered.mapInArrow(map_function(spec), MESSAGE_SCHEMA)
+    ``rows`` has the data columns with the table's types, then the partition columns as strings. There is one message
+    per task, from exactly one attempt of it, in the order of the tasks. Raises what an executor raised, a
+    ``StorageError`` for messages that contradict each other, and lets failures of the DataFrame's own code pass
+    through. Uploads may be left under ``spec.key_prefix``.
+    """
+    current().name(spec.write_id)
+    spark = open_gateway(rows.sparkSession)
+    spark.prepare_executors()
+    numbered = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))  # PySpark trips over dots in names
+    job = numbered.mapInArrow(map_function(spec), MESSAGE_SCHEMA)
 
-        def collect() -> list[Row]:
-            with spark.batches_of(spec.batch_rows):
-                return job.collect()
+    def collect() -> list[Row]:
+        with spark.batches_of(spec.batch_rows):
+            return job.collect()
 
-        collected = spark.run(spec.write_id, collect)
-        return check_messages([row[MESSAGE_COLUMN] for row in collected], spec)
+    return check_messages((row[MESSAGE_COLUMN] for row in spark.run(spec.write_id, collect)), spec)
 
 
 def check_messages(sent: Iterable[bytes | bytearray], spec: UploadSpec) -> CommitMessages:
@@ -67,3 +75,109 @@ def _require_places(message: CommitMessage, spec: UploadSpec) -> None:
         prefix = f"{spec.key_prefix}{directory}/" if directory else spec.key_prefix
         if not upload.key.startswith(prefix) or "/" in upload.key.removeprefix(prefix):
             raise StorageError(f"{upload.key} is not a file of partition {directory!r}", write_id=spec.write_id)
+
+
+def write_by_spark(rows: DataFrame, schema: StructType, plan: WritePlan, opened: OpenTable) -> WrittenFiles:
+    """Write a DataFrame's rows as Spark itself would, where no reader looks; read them back and count them.
+
+    Neither Spark's catalog nor the metastore hears of these files; the publish tells the metastore.
+
+    On S3A the magic committer gives files their names, for this job alone, where the session has it. ``rows`` has the
+    table's data columns, then its partition columns, which may be text; ``schema`` has the types of all of them, also
+    of data columns that the metastore's table lacks as yet. Of every partition that has rows exactly the files are
+    returned that readers will see; nothing else is left below ``plan.data_location``.
+
+    ``InvalidInputError`` has Spark's reason why it cannot write this table or these types; nothing was written then.
+    ``CheckFailedError``: other rows are read back than were written, since the format cannot hold some of these values.
+    ``PartitionExistsError``: a row belongs to a partition that :func:`refusing` was told of. Failures of the
+    DataFrame's own code pass through. Files may be left below ``plan.data_location``.
+    """
+    spark = open_gateway(rows.sparkSession)  # a streaming query has a session of its own
+    files = spark.files(plan, schema)
+    renamed, _ = why_renamed(plan.data_location, opened.session.hadoop, opened.session.missing_jar)
+    magic = plan.data_location.scheme == "s3a" and not renamed
+    written = spark.run(plan.write_id, lambda: files.write(rows, magic=magic))
+    found = _only_visible(opened.store, plan)
+    counted = spark.run(plan.write_id, lambda: files.count(list(found))) if written else {}
+    _require_all(written, {values: counted.get(values, 0) for values in found}, plan, files.description)
+    empty = [one for values, group in found.items() if not counted.get(values) for one in group]
+    _delete(opened.store, empty, plan)
+    partitions = (
+        WrittenPartition(
+            values=values,
+            keys=tuple(one.key for one in group),
+            rows=counted[values],
+            bytes=sum(one.size_bytes for one in group),
+            raw_bytes=None,
+        )
+        for values, group in found.items()
+        if counted.get(values)
+    )
+    return WrittenFiles(plan=plan, partitions=tuple(partitions))
+
+
+def refusing(rows: DataFrame, existing: Collection[PartitionValues], columns: StructType) -> DataFrame:
+    """Return the same rows; the job that meets one of a partition that exists fails, before its task writes a file.
+
+    The partition columns come last, and may be text. The metastore may spell existing partitions otherwise: what
+    readers take for one value is one.
+    """
+    if not existing:
+        return rows
+    names = [f"_exists_{number}" for number in range(len(columns))]
+    texts = [tuple(None if value == NULL_PARTITION else value for value in values) for values in existing]
+    known = rows.sparkSession.createDataFrame(texts, StructType([StructField(name, StringType()) for name in names]))
+    pairs = zip(names, rows.columns[len(rows.columns) - len(names) :], columns, strict=True)
+    same = [
+        _as_stored(F.expr(f"try_cast({name} AS {field.dataType.simpleString()})")).eqNullSafe(
+            _as_stored(F.col(quoted(column)))
+        )
+        for name, column, field in pairs
+    ]
+    values = (
+        F.concat(F.lit(f"{field.name}="), F.coalesce(F.col(name), F.lit(NULL_PARTITION)))
+        for name, field in zip(names, columns, strict=True)
+    )
+    advice = "exists; create_partitions changes nothing then: use append or overwrite_partitions"
+    shown = F.concat_ws("/", *values)
+    message = F.concat(F.lit("\ntable_writer.errors.PartitionExistsError: partition "), shown, F.lit(f" {advice}\n"))
+    found = F.when(F.col(FOUND), F.raise_error(message).cast("boolean")).otherwise(F.lit(True))
+    joined = rows.join(F.broadcast(known.withColumn(FOUND, F.lit(True))), reduce(and_, same), "left").where(found)
+    return joined.drop(*names, FOUND)
+
+
+def _as_stored(column: Column) -> Column:
+    """Spell a value as its directory does; null and the empty text are one."""
+    text = column.cast("string")
+    return F.when(text != "", text)
+
+
+def _only_visible(store: ObjectStore, plan: WritePlan) -> dict[PartitionValues, list[ObjectInfo]]:
+    """Delete what committers leave behind, so that listings of published locations show data only; group the rest."""
+    prefix = plan.data_location.key
+    listed = list(store.list(prefix))
+    visible = [one for one in listed if not any(map(is_hidden, one.key.removeprefix(prefix).split("/")))]
+    kept = {one.key for one in visible}
+    _delete(store, [one for one in listed if one.key not in kept], plan)
+    by_values: dict[PartitionValues, list[ObjectInfo]] = {}
+    for one in visible:
+        directory = one.key.removeprefix(prefix).rpartition("/")[0]
+        by_values.setdefault(partition_values(directory) if directory else (), []).append(one)
+    return dict(sorted(by_values.items()))
+
+
+def _delete(store: ObjectStore, surplus: Sequence[ObjectInfo], plan: WritePlan) -> None:
+    logger.debug("write_id=%s deletes %d files without rows from its own location", plan.write_id, len(surplus))
+    store.delete([one.key for one in surplus])
+
+
+def _require_all(written: int, counted: Mapping[PartitionValues, int], plan: WritePlan, description: str) -> None:
+    read = sum(counted.values())
+    if read != written:
+        raise CheckFailedError(
+            f"{written:,} rows were written for {plan.table.name} and {read:,} are read back: files of {description}"
+            " cannot hold some of the values, usually line breaks in text, or rows of CSV with nothing but a null."
+            " Nothing was published. Take them out of the DataFrame, or choose a format or options that can hold them.",
+            table=str(plan.table.name),
+            write_id=plan.write_id,
+        )

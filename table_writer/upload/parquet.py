@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache, partial
 from itertools import accumulate, islice
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,11 +36,11 @@ MOST_COLUMNS: Final = 100
 Each is some 20 bytes in the message of every task, compressed, all of which the driver holds.
 """
 
+Moment = TypeVar("Moment", date, datetime)
 MakeBound = Callable[[Any], Bound | None]
 """Makes a bound of what a footer holds for it: a number, or bytes. ``None`` where Python has no such value."""
 
 EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - local time, and as UTC below
-EPOCH_DATE: Final = EPOCH.date()
 CHUNK_FOOTER_BYTES: Final = 1500  # what Arrow's writer keeps of one column of one row group until the file ends
 MAX_STATISTICS_BYTES: Final = 4096  # Arrow leaves out a minimum or maximum that is longer
 STATISTICS: Final = 4  # minimum and maximum, in the footer and in the page index
@@ -166,26 +166,19 @@ def _make_bound(kind: Any) -> MakeBound:
     if types.is_integer(kind):
         return int
     if types.is_date32(kind):
-        return _date
+        return partial(_moment, EPOCH.date(), timedelta(days=1))
     if types.is_timestamp(kind):
         epoch = EPOCH if kind.tz is None else EPOCH.replace(tzinfo=UTC)
         return partial(_moment, epoch, timedelta(milliseconds=1) if kind.unit == "ms" else timedelta(microseconds=1))
     if types.is_decimal(kind):
         return partial(_decimal, -kind.scale)
-    return _text if types.is_string(kind) or types.is_large_string(kind) else _no_bound
+    return _text if types.is_string(kind) or types.is_large_string(kind) else lambda _: None
 
 
-def _date(days: int) -> date | None:
-    try:
-        return EPOCH_DATE + timedelta(days)
-    except OverflowError:  # before the year 1, or after 9999
-        return None
-
-
-def _moment(epoch: datetime, unit: timedelta, count: int) -> datetime | None:
+def _moment(epoch: Moment, unit: timedelta, count: int) -> Moment | None:
     try:
         return epoch + count * unit
-    except OverflowError:
+    except OverflowError:  # before the year 1, or after 9999
         return None
 
 
@@ -200,10 +193,6 @@ def _text(encoded: bytes) -> str | None:
         return encoded.decode() if len(encoded) <= LONGEST_TEXT_BYTES else None
     except UnicodeDecodeError:  # Spark does not check its strings
         return None
-
-
-def _no_bound(_: Any) -> None:
-    return None
 
 
 def leaf_count(schema: Any) -> int:
@@ -304,7 +293,6 @@ def file_schema(schema: Any, options: ParquetOptions) -> Any:
 
 
 def file_type(kind: Any, *, column: str) -> Any:
-    """Return the type to write for a type that Spark sent."""
     types = pa.types
     if types.is_struct(kind):
         return pa.struct([pa.field(field.name, file_type(field.type, column=column)) for field in kind])

@@ -9,8 +9,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import date
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,7 +45,6 @@ class PartitionIds:
         return len(self._values)
 
     def values(self, partition_id: int) -> PartitionValues:
-        """Return the values of a partition."""
         return self._values[partition_id]
 
     def directory(self, partition_id: int) -> str:
@@ -153,35 +151,24 @@ def _joined(batches: list[Any]) -> Any:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-class Spill:
+class Spill(ExitStack):
     """Rows that wait on local disk; leaving it removes every file, whatever happened.
 
     ``level`` says how often these rows were spilled before: each level spreads them differently.
     """
 
     def __init__(self, level: int) -> None:
+        super().__init__()
         self._level = level
-        self._undo = ExitStack()
         self._directory: Path | None = None
         self._writers: dict[int, Any] = {}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._undo.close()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was added."""
-        return not self._writers
-
     def add(self, pieces: Iterable[tuple[int, list[Any]]]) -> None:
-        """Write rows of partitions, given with their partition's number."""
         buckets: dict[int, list[Any]] = {}
         for partition_id, batches in pieces:
             bucket = partition_id // BUCKETS**self._level % BUCKETS
-            numbered = (batch.append_column(PARTITION_ID, _repeat(partition_id, batch.num_rows)) for batch in batches)
+            number = pa.scalar(partition_id, pa.int32())
+            numbered = (batch.append_column(PARTITION_ID, pa.repeat(number, batch.num_rows)) for batch in batches)
             buckets.setdefault(bucket, []).extend(numbered)
         with _disk_errors():
             for bucket, batches in buckets.items():
@@ -204,19 +191,15 @@ class Spill:
 
     def _writer(self, bucket: int, schema: Any) -> Any:
         if bucket not in self._writers:
-            file = self._undo.enter_context(pa.OSFile(str(self._path(bucket)), "wb"))
+            file = self.enter_context(pa.OSFile(str(self._path(bucket)), "wb"))
             self._writers[bucket] = pa.ipc.new_stream(file, schema, options=SPILL_OPTIONS)
         return self._writers[bucket]
 
     def _path(self, bucket: int) -> Path:
         if self._directory is None:
             self._directory = Path(tempfile.mkdtemp(prefix="table_writer-spill-", dir=_local_directory()))
-            self._undo.callback(shutil.rmtree, self._directory, ignore_errors=True)
+            self.callback(shutil.rmtree, self._directory, ignore_errors=True)
         return self._directory / f"{bucket}.arrow"
-
-
-def _repeat(partition_id: int, row_count: int) -> Any:
-    return pa.repeat(pa.scalar(partition_id, pa.int32()), row_count)
 
 
 def _local_directory() -> str | None:

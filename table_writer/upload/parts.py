@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Final, Self
 
 from table_writer.errors import TableWriterError
@@ -60,7 +59,6 @@ class PartSink:
         return len(self.parts) >= MAX_PARTS - SPARE_PARTS
 
     def send(self) -> None:
-        """Send all unsent bytes as one part."""
         body = self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)
         number = len(self.parts) + 1
         self._unsent.clear()
@@ -68,7 +66,6 @@ class PartSink:
         self.parts.append(self._uploads.send(self, number, body))
 
     def finish(self) -> None:
-        """Send the last part."""
         if self._unsent:
             self.send()
         self._uploads.closed(self)
@@ -103,9 +100,9 @@ class Uploads:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.ended = True
-        self._pool.shutdown(wait=True, cancel_futures=error is not None)  # no upload is created after this line
+        self._pool.shutdown(wait=True, cancel_futures=kind is not None)  # no upload is created after this line
         self._undo.close()
 
     def open(self, key: str) -> PartSink:
@@ -133,7 +130,6 @@ class Uploads:
         return self._pool.submit(self._send, sink, number, body)
 
     def closed(self, sink: PartSink) -> None:
-        """Forget a sink that gets no more bytes."""
         self._filling.discard(sink)
 
     def hand_over(self) -> None:

@@ -56,8 +56,8 @@ def upload_rows(
     ids = PartitionIds(spec.partition_columns, rest_of_key=f"{spec.key_prefix}{longest_name}", existing=spec.existing)
     with Uploads(spec, store) as uploads:
         files = Files(spec, task_index, uploads, ids)
-        chunks = _Chunks(batches)
-        row_count = write_rows(_numbered(chunks, spec, ids), files, spec)
+        numbered = _Numbered(batches, spec, ids)
+        row_count = write_rows(numbered, files, spec)
         pending = files.pending_uploads()
         sent = {kind: count - sent_before.get(kind, 0) for kind, count in store.request_counts().items()}
         message = CommitMessage(
@@ -67,31 +67,30 @@ def upload_rows(
             row_count=row_count,
             uploads=pending,
             requests=tuple(sorted((kind, count) for kind, count in sent.items() if count)),
-            row_bytes=chunks.row_bytes,
+            row_bytes=numbered.row_bytes,
             statistics=files.statistics,
         ).to_bytes()
         uploads.hand_over()
     return message
 
 
-class _Chunks:
-    """The rows of a task, as many at a time as are worth splitting; remembers how wide the widest were."""
+class _Numbered:
+    """The data columns of rows with the number of each row's partition, as many at a time as are worth splitting.
 
-    def __init__(self, batches: Iterable[Any]) -> None:
+    Remembers how wide the widest rows were.
+    """
+
+    def __init__(self, batches: Iterable[Any], spec: UploadSpec, ids: PartitionIds) -> None:
         self._batches = batches
+        self._spec = spec
+        self._ids = ids
         self.row_bytes = 0
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        spec, data_count = self._spec, len(self._spec.data_columns)
         for chunk in in_chunks(self._batches):
             self.row_bytes = max(self.row_bytes, math.ceil(chunk.nbytes / chunk.num_rows))
-            yield chunk
-
-
-def _numbered(chunks: Iterable[Any], spec: UploadSpec, ids: PartitionIds) -> Iterator[tuple[Any, Any]]:
-    """Pair the data columns of rows with the number of each row's partition."""
-    data_count = len(spec.data_columns)
-    for chunk in chunks:
-        if chunk.num_columns != data_count + len(spec.partition_columns):
-            raise InvalidInputError(f"rows have {chunk.num_columns} columns, not the data and partition columns")
-        rows = pa.RecordBatch.from_arrays(chunk.columns[:data_count], names=list(spec.data_columns))
-        yield ids.of(chunk.columns[data_count:], chunk.num_rows), rows
+            if chunk.num_columns != data_count + len(spec.partition_columns):
+                raise InvalidInputError(f"rows have {chunk.num_columns} columns, not the data and partition columns")
+            rows = pa.RecordBatch.from_arrays(chunk.columns[:data_count], names=list(spec.data_columns))
+            yield self._ids.of(chunk.columns[data_count:], chunk.num_rows), rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -14,7 +14,7 @@ from pyspark.sql.types import DateType, StructType
 from table_writer.check.run import as_checks, require_valid
 from table_writer.config import WriteOptions
 from table_writer.display.plan_report import PlannedAction, PlannedPartition, PlanReport, SchemaVerdict
-from table_writer.display.render import size
+from table_writer.display.report import size
 from table_writer.errors import SchemaMismatchError, counted
 from table_writer.log.files import existing_values, files_read_at, why_not_copied
 from table_writer.log.open_table import OpenTable, RepeatedError
@@ -23,8 +23,8 @@ from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues,
 from table_writer.model.write import WriteMode, new_write_id
 from table_writer.plan.file_options import engine_of
 from table_writer.plan.fit import Fitted
-from table_writer.plan.limits import violation
 from table_writer.plan.planner import Planner, require_mode
+from table_writer.plan.types import violation
 from table_writer.spark.sql import SPARK_ERRORS, quoted
 
 USUAL_DATE: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -60,13 +60,8 @@ class Preview:
             fitted = self._planner.fit(df, self._options)
             self._planner.prepare(fitted, self._options, new_write_id())
             table = opened.table
-            require_valid(
-                as_checks(self._options.checks),
-                df.sparkSession,
-                fitted.schema,
-                str(table.name),
-                table.partition_columns,
-            )
+            checks = as_checks(self._options.checks)
+            require_valid(checks, df.sparkSession, fitted.schema, str(table.name), table.partition_columns)
             rows = self._rows_by_partition(df, fitted)
         except SchemaMismatchError as error:
             return replace(empty, schema=SchemaVerdict(problems=(error.message,)))
@@ -79,30 +74,27 @@ class Preview:
             problems=(*self._problems(planned), *self._uncopied(now), *self._unspelled(fitted, rows)),
         )
 
-    @property
-    def _partition_names(self) -> list[str]:
-        return [column.name for column in self._opened.table.partition_columns]
-
     def _rows_by_partition(self, df: DataFrame, fitted: Fitted) -> dict[PartitionValues, int]:
-        count = len(self._partition_names)
+        count = len(self._opened.table.partition_columns)
         names = fitted.rows.columns[len(fitted.rows.columns) - count :]  # as the DataFrame spells them
         columns = [F.col(quoted(name)).cast("string").alias(name) for name in names]
         try:
-            counted: Sequence[Row] = fitted.rows.groupBy(*columns).agg(F.count(F.lit(1))).collect()
+            rows: Sequence[Row] = fitted.rows.groupBy(*columns).agg(F.count(F.lit(1))).collect()
         except SPARK_ERRORS as error:
             explanation = violation(error, df, fitted.limits, str(self._opened.table.name))
             if explanation is None:
                 raise
             raise explanation from error
         found: dict[PartitionValues, int] = {}
-        for row in counted:
+        for row in rows:
             values = tuple(value or NULL_PARTITION for value in row[:count])
             found[values] = found.get(values, 0) + row[count]  # null and empty text are one partition
-        return {values: rows for values, rows in sorted(found.items()) if rows}
+        return {values: number for values, number in sorted(found.items()) if number}
 
     def _unspelled(self, fitted: Fitted, rows: Mapping[PartitionValues, int]) -> tuple[str, ...]:
         """Name dates in partition columns that only Spark's own writer can spell."""
-        kinds = [field.dataType for field in fitted.schema.fields[len(fitted.schema) - len(self._partition_names) :]]
+        count = len(self._opened.table.partition_columns)
+        kinds = [field.dataType for field in fitted.schema.fields[len(fitted.schema) - count :]]
         odd = sorted(
             {
                 value
@@ -132,23 +124,23 @@ class Preview:
         self, counts: Mapping[PartitionValues, int], now: Mapping[PartitionValues, Partition]
     ) -> tuple[PlannedPartition, ...]:
         data = self._opened.layout.data(new_write_id())
-        return tuple(
-            self._planned(values, counts.get(values, 0), now.get(values), data) for values in sorted({*counts, *now})
-        )
-
-    def _planned(self, values: PartitionValues, rows: int, now: Partition | None, data: Location) -> PlannedPartition:
-        name = name_in(self._opened.table, values)
-        copied = self._sizes(now) if now is not None and self._mode is WriteMode.APPEND else []
-        return PlannedPartition(
-            name=name,
-            values=values,
-            action=self._action(rows, now),
-            location=str(data.child(name)) if rows else "",
-            rows=rows,
-            replaced_location=now.location if now else None,
-            copied_files=len(copied),
-            copied_bytes=sum(copied),
-        )
+        planned = []
+        for values in sorted({*counts, *now}):
+            name, rows, before = name_in(self._opened.table, values), counts.get(values, 0), now.get(values)
+            copied = self._sizes(before) if before is not None and self._mode is WriteMode.APPEND else []
+            planned.append(
+                PlannedPartition(
+                    name=name,
+                    values=values,
+                    action=self._action(rows, before),
+                    location=str(data.child(name)) if rows else "",
+                    rows=rows,
+                    replaced_location=before.location if before else None,
+                    copied_files=len(copied),
+                    copied_bytes=sum(copied),
+                )
+            )
+        return tuple(planned)
 
     def _action(self, rows: int, now: Partition | None) -> PlannedAction:
         if not rows:
@@ -164,51 +156,34 @@ class Preview:
         found = files_read_at(self._opened.store, self._opened.layout, Location.parse(partition.location))
         return [one.size_bytes for one in found]
 
-    def _uncopied(self, now: Mapping[PartitionValues, Partition]) -> tuple[str, ...]:
+    def _uncopied(self, now: Mapping[PartitionValues, Partition]) -> Iterator[str]:
         """Name the partitions that an append would be refused for."""
-        if self._mode is not WriteMode.APPEND:
-            return ()
-        refused = (
-            (values, why_not_copied(self._opened.layout, partition)) for values, partition in sorted(now.items())
-        )
-        return tuple(
-            f"{shown_name(self._opened.table, values)} {why}: its files cannot be put beside new ones; replace it with"
-            " overwrite_partitions"
-            for values, why in refused
-            if why
-        )
+        for values, partition in sorted(now.items()) if self._mode is WriteMode.APPEND else ():
+            if why := why_not_copied(self._opened.layout, partition):
+                yield (
+                    f"{shown_name(self._opened.table, values)} {why}: its files cannot be put beside new ones; replace"
+                    " it with overwrite_partitions"
+                )
 
-    def _problems(self, planned: tuple[PlannedPartition, ...]) -> tuple[str, ...]:
+    def _problems(self, planned: tuple[PlannedPartition, ...]) -> Iterator[str]:
         existing = [one.name for one in planned if one.replaced_location is not None]
-        copied = sum(one.copied_bytes for one in planned)
-        limit = self._options.max_copied_bytes
+        if self._mode is WriteMode.CREATE_PARTITIONS and existing:
+            yield f"{counted(len(existing), 'partition')} already there: {', '.join(existing[:3])}"
+        copied, limit = sum(one.copied_bytes for one in planned), self._options.max_copied_bytes
+        if limit is not None and copied > limit:
+            yield (
+                f"{size(copied)} would have to be copied, above max_copied_bytes={limit}: partition more finely, or use"
+                " overwrite_partitions"
+            )
         selected = self._scope([one.values for one in planned])
         outside = [one.name for one in planned if self._options.where and one.values not in selected]
-        found = (
-            (
-                self._mode is WriteMode.CREATE_PARTITIONS and bool(existing),
-                f"{counted(len(existing), 'partition')} already there: {', '.join(existing[:3])}",
-            ),
-            (
-                limit is not None and copied > limit,
-                (
-                    f"{size(copied)} would have to be copied, above max_copied_bytes={limit}: partition more finely, or"
-                    " use overwrite_partitions"
-                ),
-            ),
-            (
-                bool(outside),
-                (
-                    f"the DataFrame has rows in {counted(len(outside), 'partition')} that"
-                    f" where={self._options.where!r} does not select: {', '.join(outside[:3])}"
-                ),
-            ),
-            (
-                self._options.if_empty == "error" and not any(one.rows for one in planned),
-                "the DataFrame has no rows, and if_empty='error'",
-            ),
-        )
-        return tuple(text for is_so, text in found if is_so)
+        if outside:
+            yield (
+                f"the DataFrame has rows in {counted(len(outside), 'partition')} that"
+                f" where={self._options.where!r} does not select: {', '.join(outside[:3])}"
+            )
+        if self._options.if_empty == "error" and not any(one.rows for one in planned):
+            yield "the DataFrame has no rows, and if_empty='error'"
 
 
 def _verdict(given: StructType, fitted: Fitted) -> SchemaVerdict:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from table_writer.display.render import size
+from table_writer.display.report import size
 from table_writer.display.write_result import Action, PartitionResult, WriteResult
 from table_writer.errors import InvalidInputError, StorageError, counted
 from table_writer.log.open_table import OpenTable
@@ -40,15 +40,8 @@ def nothing_written(plan: WritePlan, if_empty: str, watch: Stopwatch) -> WriteRe
             table=str(plan.table.name),
             write_id=plan.write_id,
         )
-    return WriteResult(
-        table=str(plan.table.name),
-        mode=plan.mode.value,
-        write_id=plan.write_id,
-        version=None,
-        seconds=watch.seconds,
-        storage_requests=watch.storage_requests(),
-        metastore_calls=watch.metastore_calls(),
-    )
+    result = WriteResult(table=str(plan.table.name), mode=plan.mode.value, write_id=plan.write_id, version=None)
+    return _timed(result, watch)
 
 
 def repeated_result(entry: LogEntry, watch: Stopwatch, *, write_id: str = "") -> WriteResult:
@@ -59,33 +52,45 @@ def repeated_result(entry: LogEntry, watch: Stopwatch, *, write_id: str = "") ->
     is_other = not write_id or (entry.write_id != write_id and entry.idempotency_key != "")  # a recovery's has no key
     same = f"write {write_id} was published already, by {entry.writer.get('user', '?')}@{entry.writer.get('host', '?')}"
     other = f"idempotency key {entry.idempotency_key} was published by write {entry.write_id}"
-    return WriteResult(
+    result = WriteResult(
         table=entry.table,
         mode=entry.mode,
         write_id=entry.write_id if is_other else write_id,
         version=entry.version,
         repeated=True,
-        seconds=watch.seconds,
-        storage_requests=watch.storage_requests(),
-        metastore_calls=watch.metastore_calls(),
         notes=(other if is_other else same,),
     )
+    return _timed(result, watch)
 
 
 def finished(
     opened: OpenTable, files: WrittenFiles, published: Published, watch: Stopwatch, refresh: Refresh | None = None
 ) -> WriteResult:
     """End a publish: tell other tools and the session, and say what was done. Readers have switched already."""
+    plan = files.plan
     marked = mark_success(opened, files, published)
-    refreshed = refresh(files.plan.write_id) if refresh else ()
-    notes = (*files.plan.notes, *published.notes, *marked, *refreshed)
-    return replace(write_result(files, published, notes, watch), checks=files.checks)
+    refreshed = refresh(plan.write_id) if refresh else ()
+    result = WriteResult(
+        table=str(plan.table.name),
+        mode=plan.mode.value,
+        write_id=plan.write_id,
+        version=published.entry.version,
+        partitions=_partitions(files, published),
+        notes=(*plan.notes, *published.notes, *marked, *refreshed, *_small_files(files)),
+        checks=files.checks,
+    )
+    return _timed(result, watch)
 
 
-def write_result(staged: WrittenFiles, published: Published, notes: tuple[str, ...], watch: Stopwatch) -> WriteResult:
-    """Return the result of a write that took effect."""
-    plan = staged.plan
-    written = {plan.spellings.get(one.values, one.values): one for one in staged.partitions}
+def _timed(result: WriteResult, watch: Stopwatch) -> WriteResult:
+    """Add what the call took until now."""
+    requests, calls = watch.storage_requests(), watch.metastore_calls()
+    return replace(result, seconds=watch.seconds, storage_requests=requests, metastore_calls=calls)
+
+
+def _partitions(files: WrittenFiles, published: Published) -> tuple[PartitionResult, ...]:
+    plan = files.plan
+    written = {plan.spellings.get(one.values, one.values): one for one in files.partitions}
     nothing = WrittenPartition(values=(), keys=(), rows=0, bytes=0, raw_bytes=0)
 
     def described(partition: EntryPartition) -> PartitionResult:
@@ -103,17 +108,7 @@ def write_result(staged: WrittenFiles, published: Published, notes: tuple[str, .
             copied_files=brought.files,
         )
 
-    return WriteResult(
-        table=str(plan.table.name),
-        mode=plan.mode.value,
-        write_id=plan.write_id,
-        version=published.entry.version,
-        partitions=tuple(map(described, sorted(published.entry.partitions, key=lambda one: one.values))),
-        seconds=watch.seconds,
-        storage_requests=watch.storage_requests(),
-        metastore_calls=watch.metastore_calls(),
-        notes=(*notes, *_small_files(staged)),
-    )
+    return tuple(map(described, sorted(published.entry.partitions, key=lambda one: one.values)))
 
 
 def mark_success(opened: OpenTable, staged: WrittenFiles, published: Published) -> tuple[str, ...]:
@@ -142,12 +137,9 @@ def _small_files(staged: WrittenFiles) -> tuple[str, ...]:
     if count < MANY_FILES or mean_bytes >= SMALL_FILE_BYTES or count < 2 * len(staged.partitions):
         return ()
     partitions = counted(len(staged.partitions), "partition")
-    return (
-        (
-            f"{count:,} files of {size(mean_bytes)} on average in {partitions}: readers like fewer, larger ones."
-            " distribution='rebalance' or 'hash' writes them, for a shuffle of the rows."
-        ),
-    )
+    files = f"{count:,} files of {size(mean_bytes)} on average in {partitions}"
+    advice = "distribution='rebalance' or 'hash' writes them, for a shuffle of the rows."
+    return (f"{files}: readers like fewer, larger ones. {advice}",)
 
 
 def success_json(entry: LogEntry, filenames: Iterable[str], root: Location) -> bytes:

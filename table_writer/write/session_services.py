@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from table_writer.check.check import Audit
 from table_writer.config import TableWriterConfig
@@ -28,7 +28,7 @@ from table_writer.spark.sql import in_partitions, quoted
 from table_writer.storage import ObjectStore, StoreSettings, open_store
 
 
-class SessionServices:
+class SessionServices(Services):
     """Opens services for the tables of one Spark session; tests replace the two functions by doubles."""
 
     def __init__(
@@ -41,24 +41,18 @@ class SessionServices:
     ) -> None:
         self._spark = spark
         session = open_gateway(spark).settings(config.hadoop)
-        self.services = Services(session, config, open_metastore=open_metastore, open_object_store=open_object_store)
-
-    @property
-    def metastore(self) -> Metastore:
-        """The session's metastore."""
-        return self.services.metastore
+        super().__init__(session, config, open_metastore=open_metastore, open_object_store=open_object_store)
 
     def table_name(self, text: str) -> TableName:
-        """Read a table name as the session would."""
         return TableName.parse(text, default_database=self._spark.catalog.currentDatabase())
 
-    def open_table(self, text: str) -> OpenTable:
+    def open_to_write(self, text: str) -> OpenTable:
         """Look a table up that is to be written, and open its store.
 
         An ``InvalidInputError`` says that it does not exist or cannot be written, or that its properties or its store
         are not understood.
         """
-        opened = self.services.open_table(self.table_name(text), require_writable)
+        opened = self.open_table(self.table_name(text), require_writable)
         opened.require_properties()
         return opened
 
@@ -87,18 +81,18 @@ def staged_frame(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -
         return spark.createDataFrame([], schema)
     plan = replace(staged.plan, table=opened.table)  # format and SerDe are not recorded with a staged write
     files = open_gateway(spark).files(plan, schema).read([one.values for one in staged.partitions])
-    return files.select(*(_typed(stored, field) for stored, field in zip(files.columns, schema, strict=True)))
+    return files.select(  # partition values are text in the names of directories
+        *(
+            F.col(quoted(stored)).cast(field.dataType).alias(field.name, metadata=field.metadata)
+            for stored, field in zip(files.columns, schema, strict=True)
+        )
+    )
 
 
 def _schema(opened: OpenTable, staged: WrittenFiles) -> StructType:
     """Return the columns the files have, those that the table is yet to get too, and the partition columns."""
     data = StructType.fromJson(json.loads(staged.plan.schema))
     return StructType([*data, *partition_schema(opened.table)])
-
-
-def _typed(stored: str, field: StructField) -> Column:
-    """Return a column under the table's name and type: partition values are text in the names of directories."""
-    return F.col(quoted(stored)).cast(field.dataType).alias(field.name, metadata=field.metadata)
 
 
 def _replaced_rows(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -> int:

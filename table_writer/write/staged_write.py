@@ -6,7 +6,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from types import TracebackType
 from typing import Final, Self
 
 from pyspark.sql import DataFrame, SparkSession
@@ -217,9 +216,7 @@ class StagedWrite:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             self.discard()
         except TableWriterError as failure:

@@ -43,9 +43,7 @@ logger = logging.getLogger(__name__)
 class BySpark:
     """What a session does about the publish of a staged write, which other processes do without."""
 
-    prepare: Callable[
-        [StagedRecord], WrittenFiles
-    ]  # before anything is claimed: predicates, and columns that the write adds
+    prepare: Callable[[StagedRecord], WrittenFiles]  # before anything is claimed: predicates, columns that are added
     copy_files: CopyFiles  # what an append brings along
     refresh: Refresh
 

@@ -24,20 +24,17 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import LogEntry
 from table_writer.model.staged_write import RecordedScope, StagedRecord
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles
-from table_writer.plan.evolve import add_columns
-from table_writer.plan.limits import violation
-from table_writer.plan.planner import Planned, Planner, require_batch, require_mode
-from table_writer.plan.types import partition_schema
-from table_writer.plan.where import Where, require_inside
+from table_writer.plan.fit import add_columns
+from table_writer.plan.planner import Planned, Planner, Where, require_batch, require_inside, require_mode
+from table_writer.plan.types import partition_schema, violation
 from table_writer.progress import Stopwatch
 from table_writer.publish.append import CopyFiles
 from table_writer.publish.publisher import Publisher
 from table_writer.spark import open_gateway
 from table_writer.spark.create_table import create_table
-from table_writer.spark.executors import ExecutorCompletions, ExecutorCopies, Executors
+from table_writer.spark.executors import Executors
 from table_writer.spark.sql import SPARK_ERRORS
-from table_writer.upload.job import Uploader
-from table_writer.upload.spark_engine import SparkEngine, refusing
+from table_writer.upload.job import refusing, run_upload, write_by_spark
 from table_writer.write.results import finished, nothing_written, repeated_result
 from table_writer.write.running_write import RunningWrite
 from table_writer.write.session_services import SessionServices, audit_of
@@ -141,7 +138,7 @@ class Steps:
     def watched(self, table: str, mode: str, write_id: str = "") -> AbstractContextManager[None]:
         """Show how far a call is, where it takes longer than a second."""
         spark_has_bar = self._spark.conf.get("spark.ui.showConsoleProgress", "false") == "true"
-        choice = self._services.services.config.progress
+        choice = self._services.config.progress
         return showing(choice, table=table, mode=mode, write_id=write_id, spark_has_bar=spark_has_bar)
 
     def _plan(self, df: DataFrame, table: str, call: Call, watch: Stopwatch) -> tuple[OpenTable, Planned]:
@@ -160,7 +157,7 @@ class Steps:
             require_batch(df, name)
             require_mode(call.mode, call.options, name, partitioned=bool(new.partition_by))
             create_table(self._spark, df, name, new, if_not_exists=True)
-        opened = self._services.open_table(table)
+        opened = self._services.open_to_write(table)
         watch.follow(opened.store)
         return opened
 
@@ -170,18 +167,17 @@ class Steps:
         if planned.spec is None:
             with watch.step("upload"), _explained(planned):
                 rows = refusing(planned.rows, planned.existing, partition_schema(opened.table))
-                engine = SparkEngine(self._spark, opened.session)
-                staged = engine.write(rows, planned.fitted.schema, plan, opened.store)
+                staged = write_by_spark(rows, planned.fitted.schema, plan, opened)
             require_inside(staged)
             return staged
         with watch.step("upload"), _explained(planned):
-            messages = Uploader().upload(planned.rows, planned.spec)
+            messages = run_upload(planned.rows, planned.spec)
         for message in messages:
             watch.add_requests(dict(message.requests))
         staged = WrittenFiles.from_messages(plan, messages)
         require_inside(staged)
         with watch.step("complete"):
-            write.complete(messages, ExecutorCompletions(self._executors(opened, plan.write_id, watch)))
+            write.complete(messages, self._executors(opened, plan.write_id, watch).complete)
         return staged
 
     def _prepare(self, opened: OpenTable, record: StagedRecord) -> WrittenFiles:
@@ -198,7 +194,7 @@ class Steps:
         return tuple(note for one in sessions for note in open_gateway(one).refresh(opened.table, write_id))
 
     def _copy_files(self, opened: OpenTable, write_id: str, watch: Stopwatch) -> CopyFiles:
-        return ExecutorCopies(self._executors(opened, write_id, watch), Completer.of(opened).copy)
+        return partial(self._executors(opened, write_id, watch).copy, few=Completer.of(opened).copy)
 
     def _with_scope(self, staged: WrittenFiles, opened: OpenTable) -> WrittenFiles:
         """Let Spark evaluate the predicate of a staged write again, for partitions that have appeared since."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from table_writer.cli.configuration import Redaction, is_secret
 from table_writer.errors import StorageError
 from tests.cli.shell import TABLE, URI, Shell
 from tests.publish.world import World
@@ -181,3 +182,14 @@ def test_errors_log_lines_and_tracebacks_hold_no_secret_of_a_file(
     assert ran.code == 4
     assert ran.json["error"]["message"] == "*** *** *** http://***@host s3 ***@bucket"
     assert not any(secret in ran.out + ran.err for secret in (SECRET, "proxy-hush", "token-of", "pw"))
+
+
+def test_a_secret_is_known_by_the_name_of_its_setting() -> None:
+    assert is_secret("fs.s3a.bucket.lake.secret.key")
+    assert not is_secret("fs.s3a.endpoint")
+
+
+def test_secrets_and_logins_are_blanked_out() -> None:
+    redaction = Redaction()
+    redaction.hide({"fs.s3a.secret.key": "hush-hush"})
+    assert redaction.of("key hush-hush at https://me:pw@proxy") == "key *** at https://***@proxy"

@@ -7,11 +7,12 @@ import logging
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from table_writer.cli.arguments import MEANINGS, ExitCode
+from table_writer.cli.arguments import MEANINGS, ExitCode, age, exit_code_of
 from table_writer.cli.main import Output
 from table_writer.display.reports import HistoryReport
 from table_writer.errors import (
@@ -206,6 +207,17 @@ def test_with_a_yes_it_is_done(changed: World, shell: Shell, answer: str) -> Non
     assert set(changed.partitions()) == {"d1", "d2"}
 
 
+@pytest.mark.parametrize(("words", "answer", "code"), [((), "n\n", 130), ((), "y\n", 0), (("--yes",), "", 0)])
+def test_accepting_a_loss_is_asked_about_too(
+    changed: World, shell: Shell, words: tuple[str, ...], answer: str, code: int
+) -> None:
+    before = state(changed)
+    ran = shell.run_at_terminal("adopt", TABLE, "--accept-loss", *words, answer=answer)
+    assert ran.code == code
+    assert ("Go ahead?" in ran.out) is (not words)
+    assert code == 0 or state(changed) == before
+
+
 def test_with_json_the_question_stands_on_stderr(changed: World, shell: Shell) -> None:
     ran = shell.run_at_terminal("restore", TABLE, "--json", answer="y\n")
     assert ran.json["dry_run"] is False
@@ -283,3 +295,12 @@ def test_a_reader_that_has_gone_is_silent() -> None:
     finally:
         os.close(writing)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_an_age_has_a_unit_unless_it_is_zero() -> None:
+    assert (age("36h"), age("0")) == (timedelta(hours=36), timedelta(0))
+
+
+@pytest.mark.parametrize("error", [LostResponseError("no answer"), KeyError("bug")], ids=repr)
+def test_after_a_lost_answer_or_a_bug_the_outcome_is_unknown(error: Exception) -> None:
+    assert exit_code_of(error) is ExitCode.UNKNOWN

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from table_writer.cli.arguments import MEANINGS, build_parser, parse
-from table_writer.cli.commands import COMMANDS
+from table_writer.cli.arguments import MEANINGS
+from table_writer.cli.commands import build_parser, parse
 from table_writer.cli.configuration import DIRECTORY_VARIABLES, METASTORE_VARIABLE, SITE_FILES
 from tests.cli.shell import TABLE, Shell
 from tests.publish.world import World
@@ -23,14 +23,14 @@ ROWS = {row.split()[0]: row for row in re.findall(r"^\| `(.+?)` \| .*$", PAGE, f
 
 
 def parsers() -> Iterator[tuple[str, ArgumentParser]]:
-    actions = build_parser(COMMANDS)._actions
+    actions = build_parser()._actions
     chosen = next(action.choices for action in actions if isinstance(action.choices, dict))
     yield from chosen.items()
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_every_shown_command_is_one(line: str) -> None:
-    assert parse(COMMANDS, shlex.split(line)).table == TABLE
+    assert parse(shlex.split(line)).table == TABLE
 
 
 @pytest.mark.parametrize(("name", "parser"), list(parsers()), ids=lambda one: one if isinstance(one, str) else "")

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from table_writer.display.report import Columns, Grid, Summary, size, summary_html, tone
 from table_writer.display.reports import HistoryReport
 from table_writer.display.staged_report import DiscardReport, StagedDetail, StagedReport
-from table_writer.display.write_result import checks_in_short
+from table_writer.display.write_result import checks_in_short, verdict
 from table_writer.model.check_result import CheckResult
 
 from .gallery import usual
@@ -113,3 +114,19 @@ def test_wide_characters_are_aligned_by_the_columns_they_take() -> None:
     told = HistoryReport(table="t", versions=(replace(versions[0], user="日本語"), replace(versions[1], user="abcdef")))
     first, second = repr(told).splitlines()[2:4]
     assert first.index("+3") + 3 == second.index("+3")
+
+
+def test_cells_are_spelled_for_people() -> None:
+    columns: Columns = {"value": "real", "twice": lambda number: 2 * number}
+    assert Grid.of(columns, [1, 1200]).rows == (("1", "2"), ("1,200", "2,400"))
+    assert [size(512), size(1536), size(3 * 1024**3)] == ["512 B", "1.5 KiB", "3.0 GiB"]
+
+
+def test_words_that_say_how_something_ended_have_a_tone() -> None:
+    assert [tone("published"), tone("in doubt"), tone("running")] == ["good", "doubt", "plain"]
+    assert verdict(CheckResult(name="fresh", severity="warn", passed=False, message="too old")) == "failed (warn)"
+
+
+def test_words_of_others_are_escaped_in_html() -> None:
+    shown = summary_html(Summary(headline="<b>: nothing", subject="<b>"))
+    assert shown.endswith('<p class="tw-head"><bdi>&lt;b&gt;</bdi>: nothing</p></div>')

@@ -23,7 +23,7 @@ from table_writer.storage.object_store import UploadInfo
 from table_writer.storage.s3 import LifecycleRule, S3Store
 from table_writer.storage.settings import StaticKeys
 from table_writer.testing.memory_store import MemoryStore
-from table_writer.testing.s3_server import S3Server
+from table_writer.testing.servers import S3Server
 from tests.doctor.conftest import of_check, status_of
 from tests.publish.world import World
 from tests.storage.conftest import FakeS3

@@ -68,7 +68,7 @@ def look(writer: TableWriter, lakehouse: Lakehouse) -> Callable[[str], Seen]:
 @pytest.fixture
 def keeper(writer: TableWriter) -> Maintenance:
     """Maintenance with what the session's writer has opened."""
-    return Maintenance(services=writer._services.services)
+    return Maintenance(services=writer._services)
 
 
 @pytest.fixture

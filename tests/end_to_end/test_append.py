@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 from table_writer import ConflictError, InvalidInputError, TableWriter
 from table_writer.model.table import Partition
 from table_writer.spark import open_gateway
-from table_writer.spark.executors import MANY_COPIES, ExecutorCopies, Executors
+from table_writer.spark.executors import MANY_COPIES, Executors
 from table_writer.storage import open_store
 from table_writer.storage.object_store import ObjectInfo
 from table_writer.storage.worker import copier
@@ -86,7 +87,7 @@ def test_rows_of_other_tools_are_not_counted_so_no_number_of_rows_is_claimed(
 def test_partitions_without_files_take_rows_and_nothing_is_copied(
     spark: SparkSession, writer: TableWriter, orders: str, rows: Rows
 ) -> None:
-    services = writer._services.open_table(orders)
+    services = writer._services.open_to_write(orders)
     placeholder = Partition(values=("d1",), location=str(services.layout.empty("w")), parameters={})
     services.metastore.add_partitions(services.table, [placeholder])
     spark.sql(f"ALTER TABLE {orders} ADD PARTITION (dt='d2')")
@@ -148,7 +149,7 @@ def test_a_partition_that_is_described_otherwise_than_the_table_is_refused_with_
 ) -> None:
     table = make_table("CREATE TABLE {name} (id BIGINT, note STRING) PARTITIONED BY (dt STRING) STORED AS PARQUET")
     writer.append(rows((1, "a", "d1"), (2, "b", "d2")), table)
-    services = writer._services.open_table(table)
+    services = writer._services.open_to_write(table)
     found = services.metastore.get_partitions(services.table, [("d1",)])[("d1",)]
     altered: Any = copy.deepcopy(found.native)
     change(altered.sd)
@@ -275,7 +276,7 @@ def test_on_a_file_system_too(
 
 
 def tiny_objects(writer: TableWriter, table: str, count: int) -> tuple[Any, str, list[ObjectInfo]]:
-    services = writer._services.open_table(table)
+    services = writer._services.open_to_write(table)
     store, prefix = services.store, f"{services.layout.root.key}tiny/"
     for number in range(count):
         store.put(f"{prefix}{number:03d}", str(number).encode())
@@ -311,7 +312,7 @@ def test_very_many_copies_are_spread_over_executors(spark: SparkSession, writer:
     settings, prefix, (source,) = tiny_objects(writer, orders, 1)
     counted: Counter[str] = Counter()
     by_driver: list[Any] = []
-    copy_all = ExecutorCopies(Executors(open_gateway(spark), settings, "w", counted.update), by_driver.append)
+    copy_all = partial(Executors(open_gateway(spark), settings, "w", counted.update).copy, few=by_driver.append)
     copy_all({f"{prefix}many/{number}": source for number in range(MANY_COPIES)})
     assert (dict(counted), by_driver) == ({"CopyObject": MANY_COPIES}, [])
     assert len(list(open_store(settings).list(f"{prefix}many/"))) == MANY_COPIES

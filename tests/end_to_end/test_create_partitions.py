@@ -14,7 +14,7 @@ from table_writer import ConflictError, PartitionExistsError, TableWriter
 from table_writer.model.table import Partition
 from table_writer.spark.classic import translated
 from table_writer.testing import Lakehouse
-from table_writer.upload.spark_engine import refusing
+from table_writer.upload.job import refusing
 
 from .watched import BEFORE_CLAIM, STAGED, Moment, Seen, requests_to
 
@@ -94,7 +94,7 @@ def test_null_and_a_number_spelled_with_zeros_are_found_to_exist(
     spark: SparkSession, writer: TableWriter, make_table: Callable[..., str]
 ) -> None:
     table = make_table("CREATE TABLE {name} (id INT) PARTITIONED BY (month INT) STORED AS PARQUET")
-    services = writer._services.open_table(table)
+    services = writer._services.open_to_write(table)
     zeros = Partition(values=("01",), location=f"{services.table.location}month=01/")
     services.metastore.add_partitions(services.table, [zeros])
     writer.create_partitions(spark.sql("SELECT 1 AS id, CAST(NULL AS INT) AS month"), table)

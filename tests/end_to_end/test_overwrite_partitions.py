@@ -84,7 +84,7 @@ def test_statistics_of_the_table_that_are_wrong_now_are_removed(
 
 
 def parameters_of(writer: TableWriter, table: str) -> dict[str, str]:
-    return dict(writer._services.open_table(table).table.parameters)
+    return dict(writer._services.open_to_write(table).table.parameters)
 
 
 def test_success_file_is_hadoops_json(

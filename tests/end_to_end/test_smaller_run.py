@@ -15,8 +15,8 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from table_writer import CheckFailedError, InvalidInputError, PartitionExistsError, SchemaMismatchError, TableWriter
 from table_writer.check import allowed_values, expression, fresh, in_range, matches, not_null, references, unique
-from table_writer.check.columns import Target
-from table_writer.plan.where import Where
+from table_writer.check.check import Target
+from table_writer.plan.planner import Where
 from table_writer.spark.files import for_magic, missing_jar
 
 pytestmark = pytest.mark.spark35

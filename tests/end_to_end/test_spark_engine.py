@@ -247,7 +247,7 @@ def test_a_serde_whose_own_schema_lacks_a_column_is_refused_for_it_would_drop_it
 
 def test_a_data_source_without_its_jar_is_named(spark: SparkSession, writer: TableWriter, make_table: Make) -> None:
     table = make_table("CREATE TABLE {name} (id INT) USING json")
-    services = writer._services.open_table(table)
+    services = writer._services.open_to_write(table)
     plan = WritePlan(
         write_id=new_write_id(),
         mode=WriteMode.APPEND,

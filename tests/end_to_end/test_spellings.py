@@ -75,7 +75,7 @@ def test_two_texts_are_one_value_exactly_if_spark_reads_one_value_from_their_par
         for number, text in enumerate(TEXTS)
     ]
     assert max(len(partition_name(["nr", *columns], one.values)) for one in partitions) <= LONGEST_NAME
-    services = writer._services.open_table(table)
+    services = writer._services.open_to_write(table)
     services.metastore.add_partitions(services.table, partitions)
     session.conf.set("spark.sql.session.timeZone", ZONE)
     columns = [as_text(name, kind).alias(name) for name, kind in zip(columns, READ, strict=True)]
@@ -137,7 +137,7 @@ def test_a_partition_that_another_tool_spelled_in_every_column_is_replaced_under
     columns = {f"p{number}": kind for number, kind in enumerate(OTHERS)}
     typed = ", ".join(f"{name} {kind}" for name, kind in columns.items())
     table = make_table(f"CREATE TABLE {{name}} (id INT, {typed}) USING parquet PARTITIONED BY ({', '.join(columns)})")
-    services = writer._services.open_table(table)
+    services = writer._services.open_to_write(table)
     theirs = tuple(text for text, _ in OTHERS.values())
     services.metastore.add_partitions(services.table, [Partition(values=theirs, location=f"{old}/")])
     texts = [None if text == NULL_PARTITION else text for _, text in OTHERS.values()]
@@ -157,7 +157,7 @@ def test_one_value_in_two_spellings_is_refused_with_both(
     session: SparkSession, writer: TableWriter, make_table: MakeTable
 ) -> None:
     table = make_table("CREATE TABLE {name} (id INT, d DATE, b BOOLEAN) USING parquet PARTITIONED BY (d, b)")
-    services = writer._services.open_table(table)
+    services = writer._services.open_to_write(table)
     root = services.table.location
     both = [("2024-1-1", "true"), ("2024-01-01", "T")]
     services.metastore.add_partitions(
@@ -174,7 +174,7 @@ def test_create_partitions_finds_one_that_another_tool_spelled(
     session: SparkSession, writer: TableWriter, make_table: MakeTable
 ) -> None:
     table = make_table("CREATE TABLE {name} (id INT, p DOUBLE) USING parquet PARTITIONED BY (p)")
-    services = writer._services.open_table(table)
+    services = writer._services.open_to_write(table)
     services.metastore.add_partitions(
         services.table, [Partition(values=("1",), location=f"{services.table.location}p=1/")]
     )

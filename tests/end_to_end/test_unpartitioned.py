@@ -90,7 +90,7 @@ def test_every_session_and_the_metastore_find_the_new_rows_and_the_table_stays_w
     assert after["Location"].rstrip("/") == appended.partitions[0].location.rstrip("/")
     kept = ("Comment", "Type", "id", "Code")
     assert [after[name] for name in kept] == [before[name] for name in kept]
-    now = writer._services.open_table(table)
+    now = writer._services.open_to_write(table)
     assert (now.table.parameters["team"], now.table.root.rstrip("/")) == ("sales", before["Location"].rstrip("/"))
     assert now.table.location == appended.partitions[0].location
     assert now.table.serde_parameters.get("path", after["Location"]).rstrip("/") == after["Location"].rstrip("/")

@@ -67,7 +67,7 @@ class Seen:
 
 
 def look_at(table: str, writer: TableWriter, lakehouse: Lakehouse) -> Seen:
-    services = writer._services.open_table(table)
+    services = writer._services.open_to_write(table)
     prefix = services.layout.root.key
     pages = lakehouse.s3.get_paginator("list_objects_v2").paginate(Bucket=lakehouse.bucket, Prefix=prefix)
     objects = {

@@ -21,11 +21,19 @@ def test_rows_of_any_width_are_weighed_until_a_write_has_shown_how_wide_they_are
         assert batch_rows(rows, 50) == 2_000
 
 
+def test_rows_of_fixed_width_count_a_byte_for_null_at_every_depth() -> None:
+    assert fixed_row_bytes(T.StructType().add("id", "long").add("place", T.StructType().add("lat", "double"))) == 19
+
+
 @pytest.mark.parametrize("seen_row_bytes", [1, 100, 209, 210, 1_000, 2_000, 2_097])
 def test_a_batch_stays_small_though_its_rows_are_many_times_as_wide_as_those_seen(seen_row_bytes):
     rows = batch_rows(STRING, seen_row_bytes)
     assert 1_000 <= rows <= 2_000
     assert rows * seen_row_bytes * WIDER_THAN_SEEN <= BATCH_BYTES
+
+
+def test_the_number_of_rows_follows_the_width_that_was_seen() -> None:
+    assert [batch_rows(STRING, seen) for seen in (0, 100, 1_000, 10_000)] == [0, 2_000, 2_000, 0]
 
 
 @pytest.mark.parametrize("seen_row_bytes", [2_098, 10_000, 10_000_000])

@@ -11,8 +11,7 @@ from table_writer.errors import SchemaMismatchError
 from table_writer.model.new_table import SchemaMode
 from table_writer.model.table import Column, Table, TableName
 from table_writer.plan.fit import Fitted, fit
-from table_writer.plan.limits import violation
-from table_writer.plan.types import CHAR_VARCHAR, exact_type, stored_field, table_schema
+from table_writer.plan.types import CHAR_VARCHAR, exact_type, stored_field, table_schema, violation
 from tests.cells import first_fast
 
 

@@ -14,7 +14,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.plan.distribution import laid_out
 from table_writer.storage import LocalSettings, open_store
-from table_writer.upload.job import Uploader
+from table_writer.upload.job import run_upload
 
 ROWS = 20_000
 SETTINGS = {
@@ -54,7 +54,7 @@ def files_of(rows: DataFrame, directory: Path, partition_columns: tuple[str, ...
     )
     store = open_store(spec.store)
     found: dict[str, list[Any]] = {}
-    for message in Uploader().upload(rows, spec):
+    for message in run_upload(rows, spec):
         for upload in message.uploads:
             store.complete_upload(upload.key, upload.upload_id, upload.parts)
             table = pq.read_table(f"/{upload.key}", partitioning=None)

@@ -20,8 +20,7 @@ from pyspark.sql.types import (
 )
 
 from table_writer.model.new_table import SchemaMode
-from table_writer.plan.evolve import added_field, addition_problems
-from table_writer.plan.fit import match
+from table_writer.plan.fit import added_field, addition_problems, match
 from table_writer.plan.types import CHAR_VARCHAR, Match, unstorable
 
 A_AND_B = StructType([StructField("a", IntegerType()), StructField("b", StringType())])

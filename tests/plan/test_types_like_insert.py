@@ -43,8 +43,7 @@ from pyspark.sql.types import (
 
 from table_writer.model.new_table import SchemaMode
 from table_writer.plan.fit import Fitted, fit, match
-from table_writer.plan.limits import violation
-from table_writer.plan.types import Match, plain_type, stored_field
+from table_writer.plan.types import Match, plain_type, stored_field, violation
 
 DECIMALS: Final = {
     f"decimal({precision},{scale})": DecimalType(precision, scale)

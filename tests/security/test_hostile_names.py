@@ -313,7 +313,7 @@ def test_spark_writes_hostile_partition_values_below_the_write_and_reads_them_ba
     rows = spark.createDataFrame([*enumerate(BY_SPARK), (-1, None)], "id INT, dt STRING").repartition(1)
     writer = TableWriter(spark)
     result = writer.overwrite_partitions(rows, name)
-    services = SessionServices(spark, writer._services.services.config)
+    services = SessionServices(spark, writer._services.config)
     opened = services.open_table(name)
     expected = {*enumerate(BY_SPARK), (-1, None)}
     assert read(spark, name) == expected

@@ -19,7 +19,7 @@ from table_writer.storage import LocalSettings, ObjectStore, S3Overrides, S3Sett
 from table_writer.storage.s3 import S3Store
 from table_writer.storage.settings import StaticKeys
 from table_writer.testing.memory_store import MemoryStore
-from table_writer.testing.s3_server import S3Server
+from table_writer.testing.servers import S3Server
 
 BUCKET = "storage-tests"
 

@@ -38,7 +38,7 @@ from table_writer.storage import ObjectInfo, S3Overrides, S3Settings, settings_f
 from table_writer.storage.s3 import S3Store, bucket_versioning, incomplete_upload_rules
 from table_writer.storage.s3_client import PERMISSIONS
 from table_writer.testing.memory_metastore import MemoryMetastore
-from table_writer.testing.s3_server import REGION, S3Server
+from table_writer.testing.servers import REGION, S3Server
 from tests.publish.world import TABLE, TableWorld
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "permissions.md"

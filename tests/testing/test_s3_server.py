@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from table_writer.testing import LakehouseError, S3Server
-from table_writer.testing.s3_server import VERSITYGW_INSTALL, S3ServerName, _find_versitygw
+from table_writer.testing.servers import VERSITYGW_INSTALL, S3ServerName, _find_versitygw
 
 EVERY_SERVER = ["moto", "versitygw"]  # a missing server is a failure: `make test` builds it
 

@@ -32,7 +32,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as Spark documents it
 from table_writer.errors import TableWriterError
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.storage import LocalSettings, open_store
-from table_writer.upload.job import Uploader
+from table_writer.upload.job import run_upload
 
 MIB = 1024 * 1024
 ROWS = 24_000
@@ -72,7 +72,7 @@ def run(name: str, rows: DataFrame) -> dict[str, Any]:
     spec = spec_for(name)
     found: dict[str, Any] = {}
     try:
-        messages = Uploader().upload(rows, spec)
+        messages = run_upload(rows, spec)
     except (TableWriterError, Exception) as error:  # noqa: BLE001 - the scenario reports it
         found |= {"error": type(error).__name__, "text": str(error)[:2000], "cause": type(error.__cause__).__name__}
     except KeyboardInterrupt:

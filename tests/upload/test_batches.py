@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from table_writer.spark import open_gateway
-from table_writer.spark.classic import MAX_BYTES_SETTING, MAX_ROWS_SETTING, batches_of
+from table_writer.spark.classic import MAX_BYTES_SETTING, MAX_ROWS_SETTING
 
 WIDE_BYTES = 200_000
 
@@ -31,11 +31,11 @@ def wide(spark: SparkSession, row_count: int) -> DataFrame:
 def test_rows_are_counted_inside_the_block_and_weighed_outside(spark: SparkSession) -> None:
     weighed = sent(wide(spark, 700))
     assert weighed[0] < 400
-    with batches_of(spark, 300):
+    with open_gateway(spark).batches_of(300):
         assert sent(wide(spark, 700)) == [300, 300, 100]
-    with batches_of(spark, 0):
+    with open_gateway(spark).batches_of(0):
         assert sent(wide(spark, 700)) == weighed
-    with pytest.raises(ZeroDivisionError), batches_of(spark, 300):
+    with pytest.raises(ZeroDivisionError), open_gateway(spark).batches_of(300):
         raise ZeroDivisionError
     assert sent(wide(spark, 700)) == weighed
 
@@ -45,7 +45,7 @@ def test_what_the_session_sets_stays(spark: SparkSession, name: str, value: str)
     spark.conf.set(name, value)
     try:
         chosen = sent(wide(spark, 700))
-        with batches_of(spark, 600):
+        with open_gateway(spark).batches_of(600):
             assert sent(wide(spark, 700)) == chosen
     finally:
         spark.conf.unset(name)

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from table_writer.complete import Completer
+from table_writer.complete import Completer, Spread
 from table_writer.errors import StorageError
 from table_writer.model.message import CommitMessage, CommitMessages, PendingUpload, names_of_task
 from table_writer.spark import open_gateway
-from table_writer.spark.executors import ITEMS_PER_TASK, TASKS_PER_JOB, ExecutorCompletions, Executors, jobs
+from table_writer.spark.executors import ITEMS_PER_TASK, TASKS_PER_JOB, Executors, jobs
 from table_writer.storage import LocalSettings, LocalStore, S3Settings
 from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.settings import StaticKeys
@@ -47,8 +47,8 @@ def pending(store: ObjectStore, prefix: str, count: int) -> CommitMessages:
 
 def on_executors(
     spark: SparkSession, counts: Counter[str], settings: LocalSettings | S3Settings | None = None
-) -> ExecutorCompletions:
-    return ExecutorCompletions(Executors(open_gateway(spark), settings or LocalSettings(), WRITE_ID, counts.update))
+) -> Spread:
+    return Executors(open_gateway(spark), settings or LocalSettings(), WRITE_ID, counts.update).complete
 
 
 def below(path: Path) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from table_writer.errors import StorageError
+from table_writer.publish.append import CopyFiles
 from table_writer.spark import open_gateway
-from table_writer.spark.executors import ITEMS_PER_TASK, ExecutorCopies, Executors
+from table_writer.spark.executors import ITEMS_PER_TASK, Executors
 from table_writer.storage import LocalSettings, LocalStore, SourceChangedError
 from table_writer.storage.object_store import ObjectInfo
 from table_writer.testing import Lakehouse
@@ -27,11 +29,12 @@ def listed(directory: Path, count: int) -> dict[str, ObjectInfo]:
     return {found.key.replace("/old/", "/new/"): found for found in store.list(f"{prefix}/old/")}
 
 
-def copies(spark: SparkSession, counts: Counter[str], *, many: int = 1) -> ExecutorCopies:
+def copies(spark: SparkSession, counts: Counter[str], *, many: int = 1) -> CopyFiles:
     def never(_: Mapping[str, ObjectInfo]) -> None:
         raise AssertionError("the driver was asked")
 
-    return ExecutorCopies(Executors(open_gateway(spark), LocalSettings(), "w-1", counts.update), never, many)
+    executors = Executors(open_gateway(spark), LocalSettings(), "w-1", counts.update)
+    return partial(executors.copy, few=never, many=many)
 
 
 def test_executors_make_every_copy_and_the_driver_counts_their_requests(lakehouse: Lakehouse, tmp_path: Path) -> None:

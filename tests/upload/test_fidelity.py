@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.storage import LocalSettings, open_store
-from table_writer.upload.job import Uploader
+from table_writer.upload.job import run_upload
 from tests.cells import first_fast
 from tests.upload.rows_of_all_types import COLUMNS, LOCAL_TIMESTAMPS, TIMESTAMPS, table
 
@@ -33,7 +33,7 @@ def write_ours(rows: DataFrame, directory: Path, **options: Any) -> Path:
         ),
     )
     store = open_store(spec.store)
-    for message in Uploader().upload(rows, spec):
+    for message in run_upload(rows, spec):
         for upload in message.uploads:
             store.complete_upload(upload.key, upload.upload_id, upload.parts)
     (file,) = (directory / "w1").glob("*.parquet")

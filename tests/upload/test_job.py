@@ -17,7 +17,7 @@ from table_writer.model.table import NULL_PARTITION
 from table_writer.spark.classic import run_interruptibly
 from table_writer.storage import S3Settings, open_store
 from table_writer.storage.settings import StaticKeys
-from table_writer.upload.job import Uploader
+from table_writer.upload.job import run_upload
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def rows_of(lakehouse, values, *, count=1000, tasks=3):
 
 def test_no_object_exists_until_the_uploads_are_completed(lakehouse, settings, spec):
     chosen = spec(store=settings, key_prefix="test_job/w1/")
-    messages = Uploader().upload(rows_of(lakehouse, ["a", "b"]), chosen)
+    messages = run_upload(rows_of(lakehouse, ["a", "b"]), chosen)
     store = open_store(settings)
     assert list(store.list(chosen.key_prefix)) == []
     assert [message.task_index for message in messages] == [0, 1, 2]
@@ -54,7 +54,7 @@ def test_no_object_exists_until_the_uploads_are_completed(lakehouse, settings, s
 def test_hostile_values_come_back_as_they_were(lakehouse, settings, spec):
     values = ["a/b", "..", "%2F", "x=y", "\x01\x7f", "ä€😀", " ", "'\"", "{}[]^", "", "{now}"]
     chosen = spec(store=settings, key_prefix="test_job/hostile/w1/")
-    messages = Uploader().upload(rows_of(lakehouse, values), chosen)
+    messages = run_upload(rows_of(lakehouse, values), chosen)
     found = {upload.partition_values[0] for message in messages for upload in message.uploads}
     assert found == {value or NULL_PARTITION for value in values}
     assert len({upload.key for message in messages for upload in message.uploads}) == 3 * len(values)
@@ -67,15 +67,15 @@ def test_hostile_values_come_back_as_they_were(lakehouse, settings, spec):
 
 def test_a_dataframe_without_rows_uploads_nothing(lakehouse, settings, spec):
     empty = rows_of(lakehouse, ["a"]).where("id < 0")
-    assert sum(message.row_count for message in Uploader().upload(empty, spec(store=settings))) == 0
+    assert sum(message.row_count for message in run_upload(empty, spec(store=settings))) == 0
     nothing = lakehouse.spark.createDataFrame([], "id long, name string, dt string")
-    assert sum(message.row_count for message in Uploader().upload(nothing, spec(store=settings))) == 0
+    assert sum(message.row_count for message in run_upload(nothing, spec(store=settings))) == 0
 
 
 def test_a_key_that_s3_refuses_names_the_partition_on_the_driver(lakehouse, settings, spec):
     chosen = spec(store=settings, key_prefix="test_job/long/w1/")
     with pytest.raises(InvalidInputError, match="partition 'dt=xxx") as caught:
-        Uploader().upload(rows_of(lakehouse, ["a", "x" * 1100]), chosen)
+        run_upload(rows_of(lakehouse, ["a", "x" * 1100]), chosen)
     assert isinstance(caught.value.__cause__, PythonException)
     assert list(open_store(settings).list_uploads(chosen.key_prefix)) == []
 
@@ -83,7 +83,7 @@ def test_a_key_that_s3_refuses_names_the_partition_on_the_driver(lakehouse, sett
 def test_a_store_that_cannot_be_reached_is_our_error(lakehouse, settings, spec):
     nowhere = replace(settings, endpoint_url="http://127.0.0.1:9", max_attempts=1)
     with pytest.raises(TableWriterError) as caught:
-        Uploader().upload(rows_of(lakehouse, ["a"], tasks=1), spec(store=nowhere))
+        run_upload(rows_of(lakehouse, ["a"], tasks=1), spec(store=nowhere))
     assert caught.value.write_id == "w1"
 
 
@@ -93,7 +93,7 @@ def test_a_failing_udf_passes_unchanged(lakehouse, settings, spec, caplog):
 
     rows = rows_of(lakehouse, ["a"]).withColumn("id", F.udf(fail, "long")("id"))
     with pytest.raises(PythonException, match="ZeroDivisionError: row"):
-        Uploader().upload(rows, spec(store=settings))
+        run_upload(rows, spec(store=settings))
     assert caplog.text == ""
 
 

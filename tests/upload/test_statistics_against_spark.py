@@ -17,7 +17,7 @@ from table_writer.model.table import Column, Table, TableName
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.model.write import TableLayout, WriteMode, WritePlan, WrittenFiles
 from table_writer.storage import LocalSettings, open_store
-from table_writer.upload.job import Uploader
+from table_writer.upload.job import run_upload
 from tests.upload.rows_of_all_types import COLUMNS, LOCAL_TIMESTAMPS, TIMESTAMPS, table
 
 FORMATS = {
@@ -89,7 +89,7 @@ def staged_files(rows: DataFrame, directory: Path, options: ParquetOptions) -> W
         partition_columns=("p",),
         file_options=options,
     )
-    messages = Uploader().upload(rows, spec)
+    messages = run_upload(rows, spec)
     store = open_store(spec.store)
     for message in messages:
         for upload in message.uploads:
