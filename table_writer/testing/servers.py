@@ -27,13 +27,7 @@ from thrift.Thrift import TException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
-from table_writer.testing.jars import (
-    BUILT_IN_HIVE,
-    HiveVersion,
-    java_environment,
-    metastore_class_path,
-    metastore_java,
-)
+from table_writer.testing.jars import BUILT_IN_HIVE, HiveVersion, java_environment, metastore_class_path, metastore_java
 from table_writer.testing.processes import LOCALHOST, LakehouseError, ServerProcess
 
 if TYPE_CHECKING:

@@ -212,7 +212,9 @@ def test_a_write_id_can_be_removed(world: World) -> None:
 
 
 @pytest.mark.parametrize("parameters", FIRST_SEEN)
-def test_of_four_racing_writers_one_wins_where_the_server_compares(world: World, parameters: dict[str, str], hive: World) -> None:
+def test_of_four_racing_writers_one_wins_if_the_server_compares(
+    world: World, parameters: dict[str, str], hive: World
+) -> None:
     table = world.table((), parameters={"EXTERNAL": "TRUE", **parameters})
     looks = threading.Barrier(4)
 
