@@ -7,7 +7,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale docs clean chromium versitygw
+.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 test-hive mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale docs clean chromium versitygw
 
 help:  ## Show this list
 	@echo 'Every day:'
@@ -42,7 +42,7 @@ test-slow: $(VENV)/.ready versitygw chromium  ## The slow matrices
 	$(MAKE) --no-print-directory -j2 test-slow-servers test-slow-doubles
 
 test-slow-servers:
-	$(PYTEST) -m "slow and not moto" $(addprefix --ignore=,$(DOUBLES))
+	$(PYTEST) -m "slow and not moto and not other_hive" $(addprefix --ignore=,$(DOUBLES))
 	$(PYTEST) -m moto --lakehouse-s3=moto tests/security
 
 test-slow-doubles:
@@ -111,6 +111,18 @@ $(VENV)-spark35/.ready: pyproject.toml
 
 test-spark35: $(VENV)-spark35/.ready  ## The smaller run on Spark 3.5
 	$(VENV)-spark35/bin/python -m pytest -m spark35 --lakehouse-s3=none tests/end_to_end tests/create_table
+
+# The gateway's contract, one SIGKILL in the middle of a switch, and the smaller run of all write modes, on each
+# metastore. A core each: HIVES="3.1.3 4.0.1 4.2.0" takes all of them.
+HIVES ?= 3.1.3 4.0.1
+test-hive: $(VENV)/.ready versitygw  ## The metastores of other Hives: HIVES="3.1.3 4.0.1 4.2.0"
+	$(MAKE) --no-print-directory -j2 $(addprefix test-hive-,$(HIVES))
+
+test-hive-%:
+	$(PYTEST) --lakehouse-hive=$* -m "not slow" -k "hive and not memory" tests/metastore/test_contract.py tests/metastore/test_unpartitioned.py
+	$(PYTEST) --lakehouse-hive=$* -m "other_hive" tests/metastore
+	$(PYTEST) --lakehouse-hive=$* -m "not slow" tests/real/test_metastore_killed.py
+	$(PYTEST) --lakehouse-hive=$* -m spark35 tests/end_to_end tests/create_table
 
 $(VENV)-mutants/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-mutants

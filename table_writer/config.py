@@ -165,6 +165,7 @@ class SessionSettings:
     hadoop: Mapping[str, str] = field(repr=False)  # as Spark would write with, hive-site.xml too; holds credentials
     spark_version: str = ""  # for example ``4.3.0``; empty without Spark
     application_id: str = ""  # Spark's own name of the application
+    hive_client: str = ""  # version of the client with which Spark asks the metastore; empty without Spark
     missing_jar: str = ""  # Maven coordinate of what S3A's magic committer needs; empty where the session has it
 
 

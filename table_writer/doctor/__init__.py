@@ -42,6 +42,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "partition files": table.files,
 }
 SPARK_CHECKS: Final[Mapping[str, Check]] = {
+    "hive client": spark.hive_client,
     "abort.pending.uploads": spark.abort_pending_uploads,
     "committer": spark.committer,
     "multipart.purge": spark.multipart_purge,

@@ -9,6 +9,7 @@ from typing import Final
 from table_writer.display.reports import Finding
 from table_writer.doctor.subject import Subject, error, note, ok, warning
 from table_writer.errors import counted
+from table_writer.metastore.settings import unusable_client
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.plan.file_options import is_arrows
 from table_writer.storage import part_bytes, why_renamed
@@ -172,6 +173,12 @@ def socket_timeout(subject: Subject) -> Iterable[Finding]:
         )
     else:
         yield ok(f"metastore calls of this library take {call:g} s at the most")
+
+
+def hive_client(subject: Subject) -> Iterable[Finding]:
+    client, server = subject.opened.session.hive_client, subject.version()
+    says, _, advice = unusable_client(client, server).partition("; ")
+    yield warning(says, advice) if says else ok(f"this session's Hive client {client} fits the metastore")
 
 
 def abort_pending_uploads(subject: Subject) -> Iterable[Finding]:

@@ -264,6 +264,20 @@ def refuse_left_log(metastore: Metastore, layout: TableLayout, table: Table) -> 
             )
 
 
+def refuse_immovable(metastore: Metastore, table: Table) -> None:
+    """Refuse, at the first write, an unpartitioned table that the metastore would not point at new rows."""
+    reason = "" if table.partition_columns else metastore.why_immovable(table)
+    if reason:
+        raise InvalidInputError(
+            f"the metastore at {metastore.uri} would refuse to point {table.name} at new rows below {table.root}:"
+            f" {reason}. Nothing was written. Before the first write, ALTER TABLE {table.name} SET LOCATION to where"
+            " Hive lets it move (its files do not come along), or partition the table: partitions may lie anywhere."
+            " Or let the server's administrator unset metastore.warehouse.external.dir, or set"
+            " metastore.metadata.transformer.class to a blank.",
+            table=str(table.name),
+        )
+
+
 def _is_at_hives(store: ObjectStore, layout: TableLayout, table: Table) -> bool:
     """Whether the log is where only Hive looks, or, of an unpartitioned table without a log, all files are."""
     hives = TableLayout(Location.parse(table.hive_location), layout.directory_name)

@@ -95,6 +95,25 @@ class HiveMetastore:
             return ""
         return version if version != NO_VERSION else self._version_by_calls()
 
+    def why_immovable(self, table: Table) -> str:
+        """Ask Hive 4 for the settings that decide: four reads, and one where nobody checks where tables lie."""
+        if hive_objects.keeps_location(table) or not self._setting("metastore.metadata.transformer.class"):
+            return ""
+        database = self._connection.read("get_database", table.name.database, table=str(table.name))
+        return hive_objects.why_immovable(
+            table,
+            warehouse=self._setting("metastore.warehouse.dir"),
+            managed=database.managedLocationUri or "",
+            has_external=self._setting("metastore.warehouse.external.dir") != "",
+        )
+
+    def _setting(self, name: str) -> str:
+        """Return a setting of the server; empty if it has none, or Hive 2 knows no names that begin like this."""
+        try:
+            return str(self._connection.read("get_config_value", name, "", table="")).strip()
+        except RefusedError:
+            return ""
+
     def call_counts(self) -> Mapping[str, int]:
         """Return how many calls were sent so far, by Thrift method, repeated reads and ``set_ugi`` included."""
         return self._connection.counts()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from hmsclient.genthrift.hive_metastore import ttypes
 from thrift.Thrift import TType
@@ -201,6 +202,9 @@ def _read_skewed_locations_as_tuples() -> None:
 
 
 _read_skewed_locations_as_tuples()
+# Hive 4 has more fields in a database: catalogName, createTime, and this one.
+ttypes.Database.thrift_spec += (None, None, (10, TType.STRING, "managedLocationUri", "UTF8", None))
+ttypes.Database.managedLocationUri = None
 
 
 def differences(storage: Any, described: Any, columns: Sequence[Column]) -> str:
@@ -268,6 +272,12 @@ def hive_location(location: str, parameters: Mapping[str, str], serde_parameters
     return "" if is_placeholder or location.rstrip("/") == sparks.rstrip("/") else location
 
 
+def keeps_location(table: Table) -> bool:
+    """Whether only the SerDe parameter ``path`` of a table moves."""
+    storage = _thrift(table).sd
+    return moved_location(storage.location, storage.serdeInfo.parameters or {}, "") != ""
+
+
 def moved_location(old: str, serde_parameters: Mapping[str, str], location: str) -> str:
     """Return the location that the metastore is to keep: Spark's placeholder for the one in ``path`` stays.
 
@@ -329,6 +339,33 @@ def expectation(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str
     """
     usable = [name for name in (WRITE_ID_PARAMETER, DDL_TIME) if _is_changed(name, old, new)]
     return {name: old[name] for name in usable[:1]}
+
+
+def why_immovable(table: Table, *, warehouse: str, managed: str, has_external: bool) -> str:
+    """Say why Hive 4 would refuse to move a table within its root; empty where it would not.
+
+    ``warehouse`` is the server's, ``managed`` that of the table's database, if it has one of its own. Of two locations
+    Hive compares the paths alone, as ``MetastoreDefaultTransformer.validateTablePaths`` shows.
+
+    Examples
+    --------
+    >>> name, root = TableName("mart", "orders"), "s3a://lake/wh/orders/"
+    >>> orders = Table(name=name, kind="EXTERNAL_TABLE", location=root, columns=(), partition_columns=())
+    >>> why_immovable(orders, warehouse="s3a://lake/wh", managed="", has_external=False)
+    ''
+    >>> why_immovable(orders, warehouse="s3a://lake/wh", managed="", has_external=True)
+    'Hive 4 keeps external tables out of its managed warehouse s3a://lake/wh'
+    """
+    if table.kind == "MANAGED_TABLE":
+        own = managed or warehouse
+        return "" if _is_below(table.root, own) else f"Hive 4 keeps managed tables within the managed warehouse {own}"
+    refused = has_external and _is_below(table.root, warehouse)
+    return f"Hive 4 keeps external tables out of its managed warehouse {warehouse}" if refused else ""
+
+
+def _is_below(location: str, warehouse: str) -> bool:
+    path, above = (urlsplit(one).path.rstrip("/") + "/" for one in (location, warehouse))
+    return path.startswith(above)
 
 
 def table_was_changed(table: TableName, uri: str) -> MetastoreError:

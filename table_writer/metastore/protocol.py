@@ -62,6 +62,9 @@ class Metastore(Protocol):
         ``alter_table`` honours ``expected_parameter_key``: 2.3.10 and 4 do, earlier 2.3 and 3 ignore it silently.
         """
 
+    def why_immovable(self, table: Table) -> str:
+        """Say why the server would refuse to move an unpartitioned table within its root; empty if it would not."""
+
     def call_counts(self) -> Mapping[str, int]:
         """Return how many calls were sent so far, by Thrift method."""
 

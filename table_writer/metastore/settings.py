@@ -141,6 +141,25 @@ class MetastoreSettings:
         )
 
 
+def unusable_client(client: str, server: str) -> str:
+    """Say why Spark's own Hive client can do nothing with a metastore, and what helps; empty where it can.
+
+    Examples
+    --------
+    >>> unusable_client("2.3.10", "3"), unusable_client("4.0.1", "4.0.1")
+    ('', '')
+    >>> unusable_client("2.3.10", "4.0.1").partition(";")[0]
+    "this session's Hive client 2.3.10 can neither read, make nor alter a table of Hive 4.0.1"
+    """
+    if not server.startswith("4.") or not client.startswith(("2.", "3.")):
+        return ""
+    return (
+        f"this session's Hive client {client} can neither read, make nor alter a table of Hive {server}; set"
+        " spark.sql.hive.metastore.version=4.0.1, spark.sql.hive.metastore.jars=path and"
+        " spark.sql.hive.metastore.jars.path to hive-exec 4.0.1 with the jars that it needs"
+    )
+
+
 def _full_uri(text: str) -> str:
     """Return ``thrift://host:port``."""
     text = without_login(text)

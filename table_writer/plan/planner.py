@@ -15,8 +15,16 @@ from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError, counted
 from table_writer.log.files import existing_values
 from table_writer.log.open_table import OpenTable
-from table_writer.log.owner import other_tables, refuse_left_log, refuse_nested_roots, require_in_place, take_root
+from table_writer.log.owner import (
+    other_tables,
+    refuse_immovable,
+    refuse_left_log,
+    refuse_nested_roots,
+    require_in_place,
+    take_root,
+)
 from table_writer.log.table_log import LogState
+from table_writer.metastore.settings import unusable_client
 from table_writer.model.new_table import SchemaMode
 from table_writer.model.partition_value import Spellings, has_spellings
 from table_writer.model.table import NULL_PARTITION, PartitionValues, TableName, partition_name
@@ -162,6 +170,9 @@ class Planner:
             others = other_tables(self._metastore, self._table)
             refuse_nested_roots(self._store, self._layout, self._table, others)
             refuse_left_log(self._metastore, self._layout, self._table)
+            refuse_immovable(self._metastore, self._table)
+            client = unusable_client(self._opened.session.hive_client, self._metastore.server_version())
+            notes.extend([client] if client else ())
             notes.extend(_stray_files(self._store, self._layout) if self._table.partition_columns else ())
 
         require_in_place(self._store, self._layout, self._table)

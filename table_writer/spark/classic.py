@@ -33,6 +33,7 @@ from table_writer.spark.sql import SPARK_ERRORS
 
 PREFIXES: Final = ("fs.s3a.", "hive.metastore.", "hive.imetastoreclient.", "mapreduce.fileoutputcommitter.", "parquet.")
 SECRETS: Final = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
+BUILT_IN_CLIENT: Final = "2.3"  # of Hive, in every Spark from 3.0 to 4.3
 PROVIDER_PATHS: Final = ("hadoop.security.credential.provider.path", "fs.s3a.security.credential.provider.path")
 PYTHON_NODES: Final = re.compile("Python|Pandas|Arrow|RDD")  # what a LogicalRDD has behind it is not to be seen
 LAST_TASKS_SECONDS: Final = 15.0  # Spark kills a Python worker 2 s after its task was cancelled
@@ -72,6 +73,7 @@ class ClassicSpark:
             hadoop={**self._hadoop_settings(), **overrides},
             spark_version=spark.version,
             application_id=spark.sparkContext.applicationId,
+            hive_client=spark.conf.get("spark.sql.hive.metastore.version", BUILT_IN_CLIENT) or BUILT_IN_CLIENT,
             missing_jar=missing_jar(spark),
         )
 

@@ -61,6 +61,7 @@ class MemoryMetastore:
     def __init__(self) -> None:
         self.on_call: Callable[[str, str], None] | None = None
         self.version = "2.3.10"
+        self.immovable: dict[TableName, str] = {}
         """What :meth:`server_version` answers; can be set."""
         self.answers_for_missing_tables = "error"
         """``"empty"``: a table that is gone has no partitions, as in Hive 4; can be set."""
@@ -111,6 +112,10 @@ class MemoryMetastore:
     def server_version(self) -> str:
         with self._call("server_version", "getVersion"):
             return self.version
+
+    def why_immovable(self, table: Table) -> str:
+        with self._call("why_immovable", "get_config_value"):
+            return self.immovable.get(table.name, "")
 
     def call_counts(self) -> Mapping[str, int]:
         return dict(self._counts)

@@ -11,6 +11,7 @@ from hmsclient.genthrift.hive_metastore import ttypes
 
 from table_writer.testing import MetastoreServer, S3Server
 from table_writer.testing.jars import s3a_jars
+from table_writer.testing.pytest_plugin import chosen
 from tests.real.real_world import DATABASE, Address, RealWorld
 
 numbers = itertools.count(1)
@@ -23,10 +24,12 @@ def s3_server() -> Iterator[S3Server]:
 
 
 @pytest.fixture(scope="session")
-def metastore_server(s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreServer]:
+def metastore_server(
+    request: pytest.FixtureRequest, s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MetastoreServer]:
     directory: Path = tmp_path_factory.mktemp("derby") / "database"
-    settings = s3_server.hadoop_settings()
-    with MetastoreServer(directory=directory, settings=settings, jars=s3a_jars()) as server:
+    settings, hive = s3_server.hadoop_settings(), chosen(request.config, "hive")
+    with MetastoreServer(hive=hive, directory=directory, settings=settings, jars=s3a_jars()) as server:
         yield server
 
 

@@ -37,7 +37,7 @@ FAST = {("write that mixes, of our partitions", "during")}
             operation,
             moment,
             marks=[] if (operation.name, moment) in FAST else [pytest.mark.slow],
-            id=f"Hive 2.3.10 killed {moment} the switch of: {operation}",
+            id=f"killed {moment} the switch of: {operation}",
         )
         for operation, moment in CELLS
     ],
