@@ -56,6 +56,21 @@ def test_each_setting_is_judged(world: World, check: str, conf: Mapping[str, str
     assert status_of(with_hadoop(world.services(), {}), check, conf) == status
 
 
+@pytest.mark.parametrize(
+    ("server", "client", "status"),
+    [("2.3.10", "2.3.10", "ok"), ("4.0.1", "4.0.1", "ok"), ("4.0.1", "2.3.10", "warning")],
+)
+def test_a_client_that_can_do_nothing_with_the_metastore_is_named(
+    world: World, server: str, client: str, status: str
+) -> None:
+    services = world.services()
+    world.metastore.version = server
+    opened = replace(services, session=replace(services.session, hive_client=client))
+    [finding] = of_check(opened, "hive client", {})
+    assert finding.status == status
+    assert ("spark.sql.hive.metastore.version=4.0.1" in finding.advice) is (status == "warning")
+
+
 JAR = {"spark.jars": "/opt/spark-hadoop-cloud_2.13-4.1.2.jar"}
 PROTOCOL = {"spark.sql.sources.commitProtocolClass": "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol"}
 

@@ -8,10 +8,19 @@ from dataclasses import replace
 import pytest
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.log.owner import Owner, adopt_root, is_of_earlier_table, refuse_nested_roots, require_owner, take_root
+from table_writer.log.owner import (
+    Owner,
+    adopt_root,
+    is_of_earlier_table,
+    refuse_immovable,
+    refuse_nested_roots,
+    require_owner,
+    take_root,
+)
 from table_writer.model.location import Location
-from table_writer.model.table import Table, TableName
+from table_writer.model.table import Column, Table, TableName
 from table_writer.model.write import TableLayout
+from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.memory_store import MemoryStore
 
 OWNER = Owner(database="mart", name="orders", created_at_seconds=1, metastore="thrift://a:9083")
@@ -47,6 +56,17 @@ def test_another_tables_files_are_an_error_that_names_both_ways_out(other: Owner
     take_root(store, LAYOUT, OWNER)
     with pytest.raises(InvalidInputError, match=r"adopt.*reset"):
         take_root(store, LAYOUT, other)
+
+
+def test_an_unpartitioned_table_that_the_metastore_would_not_move_is_refused_and_partitions_may_lie_anywhere() -> None:
+    metastore, whole = MemoryMetastore(), table("orders", str(LAYOUT.root))
+    metastore.immovable[whole.name] = "Hive 4 keeps external tables out of its managed warehouse s3a://lake/mart"
+    with pytest.raises(InvalidInputError, match=r"(?s)below s3a://lake/mart/orders/: Hive 4 keeps.*SET LOCATION"):
+        refuse_immovable(metastore, whole)
+    asked = metastore.call_counts()
+    refuse_immovable(metastore, replace(whole, partition_columns=(Column("dt", "string"),)))
+    assert metastore.call_counts() == asked
+    refuse_immovable(metastore, table("other", str(LAYOUT.root)))
 
 
 def test_a_store_that_ignores_conditional_puts_is_refused() -> None:
