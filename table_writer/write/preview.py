@@ -187,13 +187,11 @@ class Preview:
 
 
 def _verdict(given: StructType, fitted: Fitted) -> SchemaVerdict:
-    types = {field.name.lower(): field.dataType for field in given}
+    types = {field.name.lower(): field.dataType.simpleString() for field in given}
+    wanted = {field.name: field.dataType.simpleString() for field in fitted.schema}
+    pairs = ((name, types.get(name.lower(), kind), kind) for name, kind in wanted.items())
     return SchemaVerdict(
         added_columns=tuple(f"{field.name}: {field.dataType.simpleString()}" for field in fitted.added),
         filled_columns=fitted.filled,
-        converted_columns=tuple(
-            f"{field.name}: {types[field.name.lower()].simpleString()} -> {field.dataType.simpleString()}"
-            for field in fitted.schema
-            if field.name.lower() in types and types[field.name.lower()].simpleString() != field.dataType.simpleString()
-        ),
+        converted_columns=tuple(f"{name}: {was} -> {kind}" for name, was, kind in pairs if was != kind),
     )
