@@ -15,8 +15,6 @@ from table_writer.doctor.subject import Subject, error, note
 from table_writer.errors import MetastoreError, StorageError, TableWriterError
 from table_writer.log.open_table import OpenTable
 
-__all__ = ["examine"]
-
 Check = Callable[[Subject], Iterable[Finding]]
 
 CHECKS: Final[Mapping[str, Check]] = {
