@@ -145,15 +145,10 @@ def size_of(one: Any) -> str:
     return size(one.bytes)
 
 
-def columns_of_partitions(action: str) -> Columns:
+def columns_of_partitions(action: str = "") -> Columns:
     """Return the columns of partitions, whose attribute ``action`` says what happened to them."""
-    return {
-        "partition": lambda one: one.name or WHOLE_TABLE,
-        "": action,
-        "rows": "rows",
-        "files": "files",
-        "size": size_of,
-    }
+    name: Columns = {"partition": lambda one: one.name or WHOLE_TABLE}
+    return {**name, **({"": action} if action else {}), "rows": "rows", "files": "files", "size": size_of}
 
 
 def tags_line(tags: Mapping[str, str]) -> str:

@@ -7,22 +7,22 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from table_writer.display.report import Columns, Grid, Report, size, size_of, tags_line, who
+from table_writer.display.report import Columns, Grid, Report, columns_of_partitions, size, size_of, tags_line, who
 from table_writer.display.reports import DELETED, DeletedPath
 from table_writer.display.write_result import check_grids, checks_in_short
 from table_writer.errors import counted
 from table_writer.model.check_result import CheckResult
-from table_writer.model.column_statistics import Bound, ColumnStatistics
+from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.staged_write import FoundStaged
-from table_writer.model.table import WHOLE_TABLE, PartitionValues, Table, shown_name
+from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.write import TableLayout
 from table_writer.vacuum.sweep import Vacuumed
 
 STATISTICS: Final[Columns] = {
     "column": lambda pair: pair[0],
     "nulls": lambda pair: pair[1].null_count,
-    "smallest": lambda pair: _bound(pair[1].low),
-    "largest": lambda pair: _bound(pair[1].high),
+    "smallest": lambda pair: None if pair[1].low is None else str(pair[1].low),
+    "largest": lambda pair: None if pair[1].high is None else str(pair[1].high),
 }
 
 
@@ -113,16 +113,8 @@ class StagedReport(Report, rows="staged", columns=STAGED_COLUMNS):
         yield from (f"{one.write_id}: {tags_line(one.tags)}" for one in self.staged if one.tags)
 
 
-STAGED_DETAIL_COLUMNS: Final[Columns] = {
-    "partition": lambda one: one.name or WHOLE_TABLE,
-    "rows": "rows",
-    "files": "files",
-    "size": size_of,
-}
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
-class StagedDetail(Report, rows="partitions", columns=STAGED_DETAIL_COLUMNS):
+class StagedDetail(Report, rows="partitions", columns=columns_of_partitions()):
     """One staged write: its partitions, its checks, and what the footers of its files say of the columns.
 
     Parameters
@@ -204,10 +196,6 @@ class DiscardReport(Report, rows="deleted", columns=DELETED):
         yield from (f"FAILED: {failure}" for failure in self.failures)
         if self.version is not None:
             yield f"given up by version {self.version} of the log"
-
-
-def _bound(value: Bound | None) -> str:
-    return "?" if value is None else str(value)
 
 
 def staged_summary(found: FoundStaged) -> StagedSummary:

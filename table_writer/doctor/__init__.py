@@ -15,8 +15,6 @@ from table_writer.doctor.subject import Subject, error, note
 from table_writer.errors import MetastoreError, StorageError, TableWriterError
 from table_writer.log.open_table import OpenTable
 
-__all__ = ["examine"]
-
 Check = Callable[[Subject], Iterable[Finding]]
 
 CHECKS: Final[Mapping[str, Check]] = {
@@ -54,6 +52,10 @@ SPARK_CHECKS: Final[Mapping[str, Check]] = {
     "unix domain socket": spark.unix_socket,
     "socket timeout": spark.socket_timeout,
 }
+ADVICE: Final[Mapping[type[TableWriterError], str]] = {
+    MetastoreError: "check hive.metastore.uris and the network to that port",
+    StorageError: "check the credentials and fs.s3a.endpoint as the message says",
+}
 WORST_FIRST: Final = ("error", "warning", "note", "ok")
 
 
@@ -81,9 +83,5 @@ def examine(opened: OpenTable, spark_conf: Mapping[str, str] | None = None) -> t
 
 
 def _failed(failure: TableWriterError) -> Finding:
-    advice = "do what the message says, then run doctor again"
-    if isinstance(failure, MetastoreError):
-        advice = "check hive.metastore.uris and the network to that port, then run doctor again"
-    elif isinstance(failure, StorageError):
-        advice = "check the credentials and fs.s3a.endpoint as the message says, then run doctor again"
-    return error(f"cannot be checked: {failure}", advice)
+    to_do = next((text for kind, text in ADVICE.items() if isinstance(failure, kind)), "do what the message says")
+    return error(f"cannot be checked: {failure}", f"{to_do}, then run doctor again")

@@ -13,7 +13,7 @@ from table_writer.metastore.settings import unusable_client
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.plan.file_options import is_arrows
 from table_writer.storage import part_bytes, why_renamed
-from table_writer.storage.hadoop import HadoopValues, bucket_values
+from table_writer.storage.hadoop import bucket_values
 
 MIB: Final = 1024 * 1024
 UNITS: Final = {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
@@ -59,10 +59,6 @@ def size_bytes(subject: Subject, name: str, *, default: int | None, unit: int = 
     if match is None:
         return default
     return int(match[1]) * (UNITS[match[2]] if match[2] else unit)
-
-
-def for_bucket(subject: Subject) -> HadoopValues:
-    return bucket_values(subject.hadoop, subject.opened.layout.root.bucket)
 
 
 def memory(subject: Subject) -> Iterable[Finding]:
@@ -190,7 +186,7 @@ def abort_pending_uploads(subject: Subject) -> Iterable[Finding]:
     bucket = subject.opened.layout.root.bucket
     names = (f"spark.hadoop.fs.s3a.bucket.{bucket}.{ABORT}", f"spark.hadoop.fs.s3a.{ABORT}")
     said = any(given.get(name, "").strip().lower() == "true" for name in names)
-    values = for_bucket(subject)
+    values = bucket_values(subject.hadoop, subject.opened.layout.root.bucket)
     committers = values.text("committer.name").lower() in S3A_COMMITTERS
     advice = f"set {names[1]}=false in every job that writes to this bucket with S3A's committers"
     why = (
@@ -223,7 +219,7 @@ def committer(subject: Subject) -> Iterable[Finding]:
 
 def multipart_purge(subject: Subject) -> Iterable[Finding]:
     """Refuse a purge: opening the file system then aborts old uploads in the whole bucket."""
-    values = for_bucket(subject)
+    values = bucket_values(subject.hadoop, subject.opened.layout.root.bucket)
     if not values.flag("multipart.purge", default=False):
         yield ok("S3A purges no uploads")
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
@@ -51,46 +51,39 @@ def laid_out(
     to several; needs ``spark.sql.adaptive.enabled``. Rows of each task are sorted by partition, then by ``sort_by``, as
     in SQL's ``ORDER BY``, but columns only: ``"amount asc nulls last"``; so are the rows of each file.
     """
-    names = _Names(rows)
-    by_partition = [F.col(names.quoted(name)) for name in partition_columns]
-    order = [names.order(item) for item in sort_by]
+    fields = {field.name.lower(): field for field in rows.schema}
+    names = [quoted(fields[name.lower()].name) for name in partition_columns]
+    by_partition = [F.col(name) for name in names]
+    order = [_order(item, fields) for item in sort_by]
     if distribution == "hash":
         spread: list[Any] = list(by_partition) or [int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)]
         rows = rows.repartition(*spread)
     elif distribution == "rebalance":
-        rows = rows.hint("rebalance", *(names.quoted(name) for name in partition_columns))
+        rows = rows.hint("rebalance", *names)
     return rows.sortWithinPartitions(*by_partition, *order) if order else rows
 
 
-class _Names:
-    """Finds columns by name, whatever its case."""
+def _order(item: str, fields: Mapping[str, T.StructField]) -> Column:
+    """Return the sort order that a text asks for; a column whose name reads like an order is a column."""
+    found = SORT_ITEM.fullmatch(item.strip())
+    asked = found.groupdict() if found and _plain(item) not in fields else {"name": item}
+    field = fields.get(_plain(asked["name"]))
+    if field is None:
+        known = ", ".join(field.name for field in fields.values())
+        raise InvalidInputError(f"sort_by names {item!r}, which is no column of the table; it has {known}")
+    if any(one.typeName() in UNORDERED for one in all_types(field.dataType)):
+        raise InvalidInputError(
+            f"sort_by names {item!r}, but values of type {field.dataType.simpleString()} have no order"
+        )
+    direction = (asked.get("order") or "asc").lower()
+    nulls = (asked.get("nulls") or USUAL_NULLS[direction]).lower()
+    column: Column = getattr(F.col(quoted(field.name)), f"{direction}_nulls_{nulls}")()
+    return column
 
-    def __init__(self, rows: DataFrame) -> None:
-        self._fields = {field.name.lower(): field for field in rows.schema}
 
-    def quoted(self, name: str) -> str:
-        return quoted(self._fields[name.lower()].name)
-
-    def order(self, item: str) -> Column:
-        """Return the sort order that a text asks for; a column whose name reads like an order is a column."""
-        found = SORT_ITEM.fullmatch(item.strip())
-        asked = found.groupdict() if found and self._plain(item) not in self._fields else {"name": item}
-        name = self._plain(asked["name"])
-        if name not in self._fields:
-            known = ", ".join(field.name for field in self._fields.values())
-            raise InvalidInputError(f"sort_by names {item!r}, which is no column of the table; it has {known}")
-        if any(one.typeName() in UNORDERED for one in all_types(self._fields[name].dataType)):
-            raise InvalidInputError(
-                f"sort_by names {item!r}, but values of type {self._fields[name].dataType.simpleString()} have no order"
-            )
-        direction = (asked.get("order") or "asc").lower()
-        nulls = (asked.get("nulls") or USUAL_NULLS[direction]).lower()
-        column: Column = getattr(F.col(self.quoted(name)), f"{direction}_nulls_{nulls}")()
-        return column
-
-    def _plain(self, name: str) -> str:
-        stripped = name.strip().lower()
-        return stripped[1:-1].replace("``", "`") if re.fullmatch("`.+`", stripped) else stripped
+def _plain(name: str) -> str:
+    stripped = name.strip().lower()
+    return stripped[1:-1].replace("``", "`") if re.fullmatch("`.+`", stripped) else stripped
 
 
 def fixed_row_bytes(schema: T.StructType) -> int | None:

@@ -239,18 +239,11 @@ def _element(kind: T.ArrayType) -> T.StructField:
 
 
 def _match_maps(given: T.MapType, wanted: T.MapType, path: str, mode: SchemaMode) -> Match:
-    key = match(
-        T.StructField("key", given.keyType, nullable=False),
-        T.StructField("key", wanted.keyType, nullable=False),
-        f"{path}.key",
-        mode,
-    )
-    value = match(
-        T.StructField("value", given.valueType, given.valueContainsNull),
-        T.StructField("value", wanted.valueType, wanted.valueContainsNull),
-        f"{path}.value",
-        mode,
-    )
+    def inside(name: str, part: Callable[[T.MapType], T.StructField]) -> Match:
+        return match(part(given), part(wanted), f"{path}.{name}", mode)
+
+    key = inside("key", lambda kind: T.StructField("key", kind.keyType, nullable=False))
+    value = inside("value", lambda kind: T.StructField("value", kind.valueType, kind.valueContainsNull))
     of_key, of_value = key.convert, value.convert
 
     def convert(column: Column) -> Column:

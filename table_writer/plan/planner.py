@@ -73,7 +73,6 @@ class Planner:
         self._table = opened.table
         self._layout = opened.layout
         self._store = opened.store
-        self._log = opened.log
         self._metastore = opened.metastore
 
     def plan(self, df: DataFrame, mode: WriteMode, options: WriteOptions, seen: LogState | None = None) -> Planned:
@@ -119,14 +118,14 @@ class Planner:
             notes=notes,
             spellings=spelled.unusual(),
         )
-        refused_names = existing if mode is WriteMode.CREATE_PARTITIONS else ()
-        return Planned(plan=plan, df=df, fitted=fitted, rows=rows, spec=spec, existing=refused_names)
+        taken = existing if mode is WriteMode.CREATE_PARTITIONS else ()
+        return Planned(plan=plan, df=df, fitted=fitted, rows=rows, spec=spec, existing=taken)
 
     def _batch_rows(self, rows: DataFrame, data_schema: StructType, state: LogState) -> int:
         if open_gateway(rows.sparkSession).runs_other_python(rows):
             return 0
         is_fixed = fixed_row_bytes(rows.schema) is not None
-        return batch_rows(rows.schema, 0 if is_fixed else self._log.seen_row_bytes(state, data_schema.json()))
+        return batch_rows(rows.schema, 0 if is_fixed else self._opened.log.seen_row_bytes(state, data_schema.json()))
 
     def prepare(
         self, fitted: Fitted, options: WriteOptions, write_id: str, existing: Container[PartitionValues] = frozenset()

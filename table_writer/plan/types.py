@@ -19,13 +19,12 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
-from pyspark.sql.types import _parse_datatype_string
 
 from table_writer.errors import SchemaMismatchError
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.table import Table
 from table_writer.plan.file_options import provider_of
-from table_writer.spark.sql import SPARK_ERRORS, quoted, rebuilt
+from table_writer.spark.sql import SPARK_ERRORS, quoted, rebuilt, type_of_ddl
 
 _logger = logging.getLogger(__name__)
 Expression = Callable[[Column], Column]
@@ -330,4 +329,4 @@ def _with_limits(kind: T.DataType, declared: T.DataType) -> T.DataType:
 
 def _parsed(text: str) -> T.DataType:
     """Read a type in Hive's spelling, which does not quote the names of fields."""
-    return _parse_datatype_string(re.sub(r"(struct<|,)([^,<:`]+)(?=:)", r"\1`\2`", text))
+    return type_of_ddl(re.sub(r"(struct<|,)([^,<:`]+)(?=:)", r"\1`\2`", text))

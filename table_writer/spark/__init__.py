@@ -17,8 +17,6 @@ from pyspark.sql import SparkSession
 from table_writer.spark.classic import ClassicSpark
 from table_writer.spark.gateway import SparkGateway
 
-__all__ = ["SparkGateway", "open_gateway"]
-
 
 def open_gateway(spark: SparkSession) -> SparkGateway:
     """Return what answers for a session; it keeps nothing, so each call may open its own. Refuses Spark Connect."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
@@ -95,16 +96,14 @@ class ClassicSpark:
         old_rows = f"this session may show old rows until REFRESH TABLE {table.name}"
         stale = f"the table-level statistics of {table.name} are stale: ANALYZE TABLE renews them"
         undone = []
-        for note, action in ((old_rows, self._refresh_table), (stale, self._drop_statistics)):
+        refresh = partial(self._spark.catalog.refreshTable, f"`{table.name.database}`.`{table.name.name}`")
+        for note, action in ((old_rows, refresh), (stale, partial(self._drop_statistics, table))):
             try:
-                action(table)
+                action()
             except Exception:  # Spark raises what it likes here, and readers have switched already
                 logger.warning("write_id=%s refreshing this session failed", write_id, exc_info=True)
                 undone.append(note)
         return tuple(undone)
-
-    def _refresh_table(self, table: Table) -> None:
-        self._spark.catalog.refreshTable(f"`{table.name.database}`.`{table.name.name}`")
 
     def _drop_statistics(self, table: Table) -> None:
         """Do what Spark's own INSERT does to statistics that it does not renew."""

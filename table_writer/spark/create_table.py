@@ -11,13 +11,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
-from pyspark.sql.types import _parse_datatype_string
 
 from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.new_table import HIVE_COMPRESSION, NewTable
 from table_writer.model.table import TableName
-from table_writer.spark.sql import all_types, garbled, literal, quoted, rebuilt, spark_reason
+from table_writer.spark.sql import all_types, garbled, literal, quoted, rebuilt, spark_reason, type_of_ddl
 
 DEFAULT_VALUE: Final = "CURRENT_DEFAULT"  # Spark's metadata key: the column's default, as SQL
 EXISTS: Final = re.compile("TABLE_OR_VIEW_ALREADY_EXISTS|AlreadyExistsException")
@@ -78,7 +77,7 @@ def _schema_of(schema: DataFrame | T.StructType, name: TableName) -> T.StructTyp
 def _declared(column: T.StructField, name: TableName) -> T.DataType:
     declared = column.metadata.get(CHAR_VARCHAR)
     try:
-        return column.dataType if declared is None else _parse_datatype_string(declared)
+        return column.dataType if declared is None else type_of_ddl(declared)
     except PySparkException as error:
         raise _refused(name, f"column {column.name!r} says it is {declared!r}, which is no type of Spark") from error
 

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -25,7 +25,7 @@ from table_writer.log.files import batches
 from table_writer.model.message import PendingUpload
 from table_writer.model.process import PerProcess
 from table_writer.progress import current
-from table_writer.spark.gateway import SparkGateway
+from table_writer.spark.gateway import Answer, Item, SparkGateway
 from table_writer.spark.sql import spark_sentence
 from table_writer.storage import ObjectInfo, SourceChangedError
 from table_writer.storage.worker import completer, copier
@@ -35,8 +35,6 @@ TASKS_PER_JOB: Final = 40  # 20,000 uploads: no store takes more at a time, and 
 MANY_COPIES: Final = 2_000  # a Spark job takes as long as some hundred requests
 REQUIRED: Final = (("pyarrow", 21), ("boto3", 1))  # with the lowest major version
 MAX_PROBES: Final = 64
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
 _prepared: Final[set[str]] = set()
 _preparing: Final = PerProcess(threading.Lock)
 

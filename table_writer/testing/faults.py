@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, Concatenate, Final, Literal, ParamSpec, Protocol, Self, TypeVar
 from urllib.parse import urlsplit
@@ -38,11 +39,6 @@ class CuttingProxy:
     ----------
     target_uri
         ``thrift://host:port`` of the metastore.
-
-    Examples
-    --------
-    >>> with CuttingProxy("thrift://127.0.0.1:9083") as proxy:
-    ...     proxy.cut_next("alter_partitions_with_environment_context", "after")
     """
 
     def __init__(self, target_uri: str) -> None:
@@ -110,14 +106,14 @@ class CuttingProxy:
         return cut
 
 
+@dataclass
 class _Exchange:
     """One connection: a thread for each direction, since a big call and its early refusal may overlap."""
 
-    def __init__(self, proxy: CuttingProxy, client: socket.socket, server: socket.socket) -> None:
-        self._proxy = proxy
-        self._client = client
-        self._server = server
-        self._cut: Cut | None = None
+    _proxy: CuttingProxy
+    _client: socket.socket
+    _server: socket.socket
+    _cut: Cut | None = None
 
     def run(self) -> None:
         """Forward both directions until an end closes or a cut is due."""

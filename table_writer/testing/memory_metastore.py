@@ -209,24 +209,21 @@ class MemoryMetastore:
         self, table: Table, changes: Sequence[PartitionChange], before_send: Callable[[], None]
     ) -> None:
         read = [_table_read(change) for change in changes]
-        method = "alter_table_with_environment_context"
+        method, name = "alter_table_with_environment_context", table.name
         with self._call("alter_partitions", method, calls=len(read), before_send=before_send):
             for one, change in zip(read, changes, strict=True):
-                self._move_whole_table(table.name, one, change)
-
-    def _move_whole_table(self, name: TableName, read: Table, change: PartitionChange) -> None:
-        parameters = whole_table_parameters(change)
-        expected = expectation(change.partition.parameters, parameters)
-        self._of(name)
-        if not self._tables[name].parameters.items() >= expected.items():
-            raise table_was_changed(name, self.uri)
-        self._tables[name] = replace(
-            read,
-            location=_with_slash(change.location),
-            hive_location="",
-            serde_parameters=moved_serde_parameters(read.serde_parameters, change.location.rstrip("/")),
-            parameters={**_ddl_time(), **parameters},
-        )
+                parameters = whole_table_parameters(change)
+                expected = expectation(change.partition.parameters, parameters)
+                self._of(name)
+                if not self._tables[name].parameters.items() >= expected.items():
+                    raise table_was_changed(name, self.uri)
+                self._tables[name] = replace(
+                    one,
+                    location=_with_slash(change.location),
+                    hive_location="",
+                    serde_parameters=moved_serde_parameters(one.serde_parameters, change.location.rstrip("/")),
+                    parameters={**_ddl_time(), **parameters},
+                )
 
     @contextmanager
     def _call(

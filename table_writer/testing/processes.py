@@ -22,6 +22,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, TypeAlias
 
+from table_writer.model.process import PerProcess
+
 LOCALHOST: Final = "127.0.0.1"
 LOG_TAIL_LINES: Final = 30
 POLL_SECONDS: Final = 0.05
@@ -98,7 +100,7 @@ class ChildProcess:
         if self.running:
             raise LakehouseError(f"{self.name} is running already")
         environment = dict(os.environ if environment is None else environment)
-        self._process = _spawner().spawn(command, directory, environment, self.log_path)
+        self._process = _spawner.get().spawn(command, directory, environment, self.log_path)
 
     def wait_until_ready(self, is_ready: Callable[[], bool], *, timeout_seconds: float) -> None:
         """Poll ``is_ready`` until it is true; if the process ends or the time is up, raise with the end of its log."""
@@ -345,11 +347,4 @@ def _popen(command: Sequence[str], directory: Path, environment: dict[str, str],
         )
 
 
-_spawners: Final[dict[int, _Spawner]] = {}  # by process id: a fork has no thread of its parent's
-
-
-def _spawner() -> _Spawner:
-    pid = os.getpid()
-    if pid not in _spawners:
-        _spawners[pid] = _Spawner()
-    return _spawners[pid]
+_spawner: Final = PerProcess(_Spawner)  # a fork has no thread of its parent's

@@ -76,32 +76,6 @@ class Files:
         )
 
 
-class _Cut:
-    """How many rows to encode next, so that files end near their target size; all of them where there is none."""
-
-    def __init__(self, target_bytes: int | None) -> None:
-        self._target_bytes = target_bytes
-        self._row_bytes = 0.0  # encoded, as last seen; 0 before that
-
-    def row_count(self, rows: Any, size_bytes: int) -> int:
-        """Return how many of the rows a file of this size gets in one piece."""
-        if self._target_bytes is None:
-            return int(rows.num_rows)
-        missing_bytes = max(0, self._target_bytes - size_bytes)
-        fitting = (
-            missing_bytes / self._row_bytes
-            if self._row_bytes
-            else missing_bytes * FIRST_PIECE_SHARE / max(1, rows.nbytes) * rows.num_rows
-        )
-        return min(int(rows.num_rows), max(1, round(fitting)))
-
-    def learn(self, row_count: int, size_bytes: int) -> None:
-        self._row_bytes = size_bytes / row_count
-
-    def is_reached(self, size_bytes: int) -> bool:
-        return self._target_bytes is not None and size_bytes >= self._target_bytes * NEARLY
-
-
 class PartitionFile:
     """The rows of one partition, in one file, or in several: of about ``target_file_bytes``, or as limits demand.
 
@@ -117,21 +91,22 @@ class PartitionFile:
         self._footer_bytes = 0
         self._sink: PartSink | None = None
         self._encoder: ParquetFile | None = None
-        self._cut = _Cut(spec.target_file_bytes)
+        self._target_bytes = spec.target_file_bytes
+        self._row_bytes = 0.0  # encoded, as last seen; 0 before that
 
     def write(self, rows: Any) -> None:
         """Encode a table, as a row group or, where files have a target size, as several."""
         while rows.num_rows:
             encoder, sink = self._opened(rows)
-            count = self._cut.row_count(rows, sink.size_bytes)
+            count = self._fitting(rows, sink.size_bytes)
             before_bytes = sink.size_bytes
             piece = rows.slice(0, count)
             encoder.write(piece)
             self._row_count += count
             self._footer_bytes += footer_bytes(piece)
-            self._cut.learn(count, sink.size_bytes - before_bytes)
+            self._row_bytes = (sink.size_bytes - before_bytes) / count
             rows = rows.slice(count)  # of one row or more: this ends
-            if self._cut.is_reached(sink.size_bytes):
+            if self._target_bytes is not None and sink.size_bytes >= self._target_bytes * NEARLY:
                 self.close()
 
     def close(self) -> None:
@@ -146,6 +121,18 @@ class PartitionFile:
         file = FinishedFile(self._sink, self._partition_id, row_count, raw_size_bytes)
         self._files.finished(file, self._encoder.statistics())
         self._sink, self._encoder, self._row_count, self._footer_bytes = None, None, 0, 0
+
+    def _fitting(self, rows: Any, size_bytes: int) -> int:
+        """Return how many of the rows a file of this size gets in one piece; all of them where there is no target."""
+        if self._target_bytes is None:
+            return int(rows.num_rows)
+        missing_bytes = max(0, self._target_bytes - size_bytes)
+        fitting = (
+            missing_bytes / self._row_bytes
+            if self._row_bytes
+            else missing_bytes * FIRST_PIECE_SHARE / max(1, rows.nbytes) * rows.num_rows
+        )
+        return min(int(rows.num_rows), max(1, round(fitting)))
 
     def _opened(self, rows: Any) -> tuple[ParquetFile, PartSink]:
         if self._sink is None or self._encoder is None or self._is_full(rows):

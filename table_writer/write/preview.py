@@ -24,7 +24,7 @@ from table_writer.model.write import WriteMode, new_write_id
 from table_writer.plan.file_options import engine_of
 from table_writer.plan.fit import Fitted
 from table_writer.plan.planner import Planner, require_mode
-from table_writer.plan.types import violation
+from table_writer.plan.types import partition_schema, violation
 from table_writer.spark.sql import SPARK_ERRORS, quoted
 
 USUAL_DATE: Final = re.compile(r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -71,7 +71,7 @@ class Preview:
             empty,
             partitions=planned,
             schema=_verdict(df.schema, fitted),
-            problems=(*self._problems(planned), *self._uncopied(now), *self._unspelled(fitted, rows)),
+            problems=(*self._problems(planned), *self._uncopied(now), *self._unspelled(rows)),
         )
 
     def _rows_by_partition(self, df: DataFrame, fitted: Fitted) -> dict[PartitionValues, int]:
@@ -91,10 +91,9 @@ class Preview:
             found[values] = found.get(values, 0) + row[count]  # null and empty text are one partition
         return {values: number for values, number in sorted(found.items()) if number}
 
-    def _unspelled(self, fitted: Fitted, rows: Mapping[PartitionValues, int]) -> tuple[str, ...]:
+    def _unspelled(self, rows: Mapping[PartitionValues, int]) -> tuple[str, ...]:
         """Name dates in partition columns that only Spark's own writer can spell."""
-        count = len(self._opened.table.partition_columns)
-        kinds = [field.dataType for field in fitted.schema.fields[len(fitted.schema) - count :]]
+        kinds = [field.dataType for field in partition_schema(self._opened.table)]
         odd = sorted(
             {
                 value
@@ -187,13 +186,11 @@ class Preview:
 
 
 def _verdict(given: StructType, fitted: Fitted) -> SchemaVerdict:
-    types = {field.name.lower(): field.dataType for field in given}
+    types = {field.name.lower(): field.dataType.simpleString() for field in given}
+    wanted = {field.name: field.dataType.simpleString() for field in fitted.schema}
+    pairs = ((name, types.get(name.lower(), kind), kind) for name, kind in wanted.items())
     return SchemaVerdict(
         added_columns=tuple(f"{field.name}: {field.dataType.simpleString()}" for field in fitted.added),
         filled_columns=fitted.filled,
-        converted_columns=tuple(
-            f"{field.name}: {types[field.name.lower()].simpleString()} -> {field.dataType.simpleString()}"
-            for field in fitted.schema
-            if field.name.lower() in types and types[field.name.lower()].simpleString() != field.dataType.simpleString()
-        ),
+        converted_columns=tuple(f"{name}: {was} -> {kind}" for name, was, kind in pairs if was != kind),
     )

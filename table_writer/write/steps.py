@@ -101,9 +101,8 @@ class Steps:
                     raise _nothing_to_stage(planned.plan)
                 results = self.check(files, opened, call.checks, watch)  # 4
                 require_passed(results, str(opened.table.name), planned.plan.write_id)
-                files = files.with_checks(results)
                 record = StagedRecord(
-                    files=_recorded(files, opened),
+                    files=_recorded(files.with_checks(results), opened),
                     expires_after_seconds=expires_in.total_seconds(),
                     added_schema=StructType(list(planned.fitted.added)).json() if planned.fitted.added else "",
                     writer=opened.identity,

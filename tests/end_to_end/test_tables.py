@@ -140,7 +140,7 @@ def test_a_number_that_another_tool_spelled_with_zeros_is_the_same_partition(
 ) -> None:
     table = make_table("CREATE TABLE {name} (id INT) PARTITIONED BY (month INT) STORED AS PARQUET")
     catalog = writer._services
-    services = catalog.open_table(table)
+    services = catalog.open_to_write(table)
     from table_writer.model.table import Partition
 
     services.metastore.add_partitions(

@@ -314,14 +314,14 @@ def test_spark_writes_hostile_partition_values_below_the_write_and_reads_them_ba
     writer = TableWriter(spark)
     result = writer.overwrite_partitions(rows, name)
     services = SessionServices(spark, writer._services.config)
-    opened = services.open_table(name)
+    opened = services.open_to_write(name)
     expected = {*enumerate(BY_SPARK), (-1, None)}
     assert read(spark, name) == expected
     keys = [info.key for info in opened.store.list(opened.layout.all_data.key)]
     data = opened.layout.data(result.write_id).key
     assert all(re.fullmatch(r"dt=[^/]+/part-[^/]+", key.removeprefix(data)) for key in keys)
     assert len(keys) == len(expected)
-    keeper = Maintenance(services=services.services)
+    keeper = Maintenance(services=services)
     writer.overwrite_partitions(rows.selectExpr("id + 1000 AS id", "dt"), name)
     keeper.rollback(name, version=1, partitions=[one.name for one in keeper.show(name, 1).partitions])
     keeper.vacuum(name, older_than=timedelta(0), force=True)

@@ -385,7 +385,7 @@ def test_a_write_by_spark_leaves_no_secret_in_the_lakehouse(
         failing_rows = rows.selectExpr("id", "IF(id = 2, raise_error('in a task'), dt) AS dt")
         writer.overwrite_partitions(failing_rows, name)
     assert errors
-    opened = services.open_table(name)
+    opened = services.open_to_write(name)
     texts += [*shown(writer.doctor(name)), *shown(writer.recover(name)), repr(writer), repr(services), repr(opened)]
     prefix = opened.layout.root.key
     objects = {info.key: opened.store.get(info.key) for info in opened.store.list(prefix)}
