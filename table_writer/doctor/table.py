@@ -19,8 +19,7 @@ from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, READ_THREADS, 
 from table_writer.model.location import Location
 from table_writer.model.table import RETENTION_PROPERTY, PartitionValues
 from table_writer.storage.object_store import ObjectInfo, many
-from table_writer.vacuum.dead_writes import look_for_traces
-from table_writer.vacuum.due import SAFE_AGE, Ages, due, in_use
+from table_writer.vacuum.due import SAFE_AGE, Ages, due, in_use, look_for_traces
 
 LATE_SECONDS: Final = 2 * 86_400.0  # a vacuum that runs daily has been there by then
 MANY_ENTRIES: Final = 5_000  # read in whole by every maintenance call, two requests an entry

@@ -37,20 +37,11 @@ def standing(
 ) -> Standing:
     """Decide what another write's entry means to the write that wants to claim ``draft``.
 
-    Parameters
-    ----------
-    record
-        The other entry, and how it ended.
-    draft
-        The entry this write wants to claim; its ``base_version`` was the newest when it was planned.
-    in_doubt_at_plan
-        Versions that were in doubt at that time. One that was published since may hold rows this write never saw.
-    scope
-        Which other partitions the write replaces, whether it has rows for them or not.
-    appends
-        The write builds on whatever is there when it claims: what others have published since is no conflict.
-    data
-        The write's own directory. A vacuum that names it has given the write up, though that may have no rows at all.
+    The draft's ``base_version`` was the newest when it was planned. Of versions that were in doubt then, one that was
+    published since may hold rows this write never saw. ``scope``: which other partitions the write replaces, whether it
+    has rows for them or not. ``appends``: it builds on whatever is there when it claims, so what others have published
+    since is no conflict. ``data`` is its own directory: a vacuum that names it has given the write up, though that may
+    have no rows at all.
     """
     entry, outcome = record.entry, record.outcome
     seen = entry.version <= draft.base_version and entry.version not in in_doubt_at_plan

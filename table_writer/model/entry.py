@@ -132,6 +132,11 @@ class LogEntry:
         """The partitions this entry changes."""
         return frozenset(partition.values for partition in self.partitions)
 
+    @property
+    def named(self) -> dict[str, str]:
+        """What errors name of this entry, by their keywords."""
+        return {"table": self.table, "write_id": self.write_id}
+
     def validate(self) -> None:
         """Check the entry against itself; ``InvalidInputError`` lists what is wrong."""
         problems = [

@@ -80,7 +80,11 @@ class Location:
     def child(self, *names: str) -> Location:
         """Return the directory below this one; a name may hold several segments, or none."""
         below = "".join(f"{name.strip('/')}/" for name in names if name)
-        return Location(self.scheme, self.bucket, self.key + below)
+        return self.beside(self.key + below)
+
+    def beside(self, key: str) -> Location:
+        """Return the location of a key in the same bucket."""
+        return Location(self.scheme, self.bucket, key)
 
     def contains(self, other: Location) -> bool:
         """Whether the other is this directory or lies below it."""

@@ -323,12 +323,6 @@ def _record(stored: _Stored, layout: TableLayout, write_id: str) -> StagedRecord
     )
 
 
-def expiry_seconds(value: object) -> float | None:
-    """Read after how many seconds a staged write expires, ``None`` for what is no such number."""
-    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST_EXPIRY_SECONDS
-    return float(value) if known and isinstance(value, int | float) else None
-
-
 def _table_of(table: Table) -> _Table:
     return _Table(
         database=table.name.database,

@@ -177,6 +177,11 @@ class WritePlan:
         """Where the files of this write go."""
         return self.layout.data(self.write_id)
 
+    @property
+    def named(self) -> dict[str, str]:
+        """What errors name of this write, by their keywords."""
+        return {"table": str(self.table.name), "write_id": self.write_id}
+
 
 class FileKeys(Collection[str]):
     """The keys of one partition's files, kept compressed: they differ in a few characters of some 200.

@@ -6,12 +6,13 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, TypeVar
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.files import files_at, files_read_at, is_named_by_us
 from table_writer.log.history import History
+from table_writer.log.open_table import OpenTable
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
@@ -28,7 +29,7 @@ PARTS_ETAG: Final = re.compile(r"[0-9a-f]{32}-\d+")  # S3's, of an upload in par
 Wanted = TypeVar("Wanted")
 
 
-def entry_of(staged: WrittenFiles, *, publish_timeout_seconds: float, identity: Mapping[str, str]) -> LogEntry:
+def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
     """Return the entry of a write as far as its files tell: where partitions are now is not known yet."""
     plan = staged.plan
     partitions = tuple(
@@ -43,22 +44,17 @@ def entry_of(staged: WrittenFiles, *, publish_timeout_seconds: float, identity: 
         )
         for one in staged.partitions
     )
-    return LogEntry(
-        table=str(plan.table.name),
-        version=plan.base_version + 1,
+    return opened.next_entry(
+        plan.base_version,
+        Operation.WRITE,
+        f"{plan.mode.value} where {plan.where}" if plan.where else plan.mode.value,
         write_id=plan.write_id,
-        operation=Operation.WRITE,
-        mode=f"{plan.mode.value} where {plan.where}" if plan.where else plan.mode.value,
-        created_at=datetime.now(UTC),
-        base_version=plan.base_version,
-        publish_timeout_seconds=publish_timeout_seconds,
         partitions=partitions,
         schema=plan.schema,
         row_bytes=staged.row_bytes,
         checks=staged.checks,
         idempotency_key=plan.idempotency_key,
         tags=dict(plan.tags),
-        writer=dict(identity),
     )
 
 
@@ -84,8 +80,7 @@ def _directory_of(staged: WrittenPartition, plan: WritePlan) -> str:
     if not all(key.startswith(location.key) for key in staged.keys):
         raise StorageError(
             f"files of partition {name} are not below {location}; nothing was published",
-            table=str(plan.table.name),
-            write_id=plan.write_id,
+            **plan.named,
         )
     return str(location)
 
@@ -100,11 +95,6 @@ class Replaced:
 
     locations: tuple[ReplacedLocation, ...]
     notes: tuple[str, ...]
-
-    @property
-    def listed_files(self) -> bool:
-        """Whether files of other tools were listed, which takes a request for every 1,000."""
-        return any(replaced.objects for replaced in self.locations)
 
 
 def replaced_locations(
@@ -121,13 +111,13 @@ def replaced_locations(
     listed. A location outside the table root, or one that contains the root, is left alone and reported; only an
     unpartitioned table has its files in the root itself.
     """
-    ours: list[ReplacedLocation] = []
+    scheduled: list[ReplacedLocation] = []
     theirs: list[Location] = []
     foreign: list[str] = []
     for location in map(Location.parse, dict.fromkeys(locations)):
         if layout.own.contains(location):
             if not layout.is_placeholder(location) or any(files_at(store, layout, location)):
-                ours.append(ReplacedLocation(location=str(location), delete_after=delete_after))
+                scheduled.append(ReplacedLocation(location=str(location), delete_after=delete_after))
         elif layout.root.contains(location) and not (partitioned and location.contains(layout.own)):
             theirs.append(location)
         else:
@@ -137,22 +127,15 @@ def replaced_locations(
         if partitioned
         else {one: list(files_at(store, layout, one)) for one in theirs}
     )
-    scheduled = tuple(
-        ReplacedLocation(location=str(location), delete_after=delete_after, objects=tuple(map(_described, objects)))
-        for location, objects in found.items()
-    )
-    return Replaced(locations=(*ours, *scheduled), notes=tuple(map(_foreign_note, foreign)))
-
-
-def _foreign_note(location: str) -> str:
-    return (
+    for location, objects in found.items():
+        listed = tuple(ReplacedObject(key=one.key, size_bytes=one.size_bytes, etag=one.etag) for one in objects)
+        scheduled.append(ReplacedLocation(location=str(location), delete_after=delete_after, objects=listed))
+    notes = tuple(
         f"{location} was replaced but is not scheduled for deletion: it is not below the table's own directory."
         " Delete it yourself once no query reads it any more."
+        for location in foreign
     )
-
-
-def _described(found: ObjectInfo) -> ReplacedObject:
-    return ReplacedObject(key=found.key, size_bytes=found.size_bytes, etag=found.etag)
+    return Replaced(tuple(scheduled), notes)
 
 
 def _objects_by_location(

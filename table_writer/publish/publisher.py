@@ -27,7 +27,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, no_partition
 from table_writer.publish.append import Carried, CarryOver, CopyFiles
-from table_writer.publish.entry import Replaced, entry_of, replaced_locations, with_old_locations
+from table_writer.publish.entry import entry_of, replaced_locations, with_old_locations
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, outcome_unknown
 
@@ -82,20 +82,12 @@ class Publisher:
 
         ``claiming`` is entered around the sending of a claim. ``is_shared``: other processes may publish the write too.
 
-        Raises
-        ------
-        ConflictError
-            A partition was published, or moved, by somebody else since the plan. Nothing changed.
-        PartitionExistsError
-            The mode adds partitions, and one exists. Nothing changed.
-        RepeatedError
-            The idempotency key was published meanwhile, or this staged write by another process. Nothing changed.
-        OutcomeUnknownError
-            The switch may or may not have taken effect; nothing is deleted.
-        MetastoreError
-            The metastore refused; nothing changed.
+        Nothing changed after a ``ConflictError`` (a partition was published, or moved, by somebody else since the
+        plan), a ``PartitionExistsError`` (the mode adds partitions, and one exists), a ``RepeatedError`` (the
+        idempotency key was published meanwhile, or this staged write by another process) and a ``MetastoreError`` (the
+        metastore refused). ``OutcomeUnknownError``: the switch may or may not have taken effect; nothing is deleted.
         """
-        draft = self._draft(staged)
+        draft = entry_of(staged, self._opened)
         carry_over = CarryOver(
             self._opened.store, self._copy_files, staged, claiming.fresh_directory, is_shared=is_shared
         )
@@ -143,7 +135,7 @@ class Publisher:
         records = self._unseen(staged.plan, state)
         _require_unpublished(staged.plan, records)
         self._refuse_other_log(staged.plan, state)
-        self._first_in_doubt(self._draft(staged), records, staged.plan)
+        self._first_in_doubt(entry_of(staged, self._opened), records, staged.plan)
         table = self._table(staged.plan)
         values = [one.values for one in staged.partitions]
         self._refuse_existing(staged.plan, self._opened.metastore.get_partitions(table, values))
@@ -160,8 +152,7 @@ class Publisher:
             raise MetastoreError(
                 f"version {version} of {plan.table.name}, left in doubt by another write of the same partitions, could"
                 f" not be resolved: {error.message} Nothing of write {plan.write_id} was published.",
-                table=str(plan.table.name),
-                write_id=plan.write_id,
+                **plan.named,
             ) from error
 
     def _carry_out(self, look: _Look, plan: WritePlan, deadline: Deadline, state: LogState) -> Published:
@@ -169,10 +160,6 @@ class Publisher:
         if not notes:
             self._opened.log.save_checkpoint(replace(state, newest=look.entry.version, listed_after=plan.checkpoint))
         return Published(entry=look.entry, notes=look.notes + notes)
-
-    def _draft(self, staged: WrittenFiles) -> LogEntry:
-        timeout = self._opened.config.publish_timeout_seconds
-        return entry_of(staged, publish_timeout_seconds=timeout, identity=self._opened.identity)
 
     def _look(self, plan: WritePlan, draft: LogEntry, carry_over: CarryOver, state: LogState) -> _Look | None:
         """Read the table and the partitions again: the only look that a claim is based on.
@@ -187,11 +174,17 @@ class Publisher:
             return None
         while True:
             self._refuse_existing(plan, now)
-            replaced = self._replaced(plan, now)
+            replaced = replaced_locations(
+                self._opened.store,
+                plan.layout,
+                list(locations(now).values()),
+                datetime.now(UTC) + self._opened.retention,
+                partitioned=bool(plan.table.partition_columns),
+            )
             carried = now if plan.mode is WriteMode.APPEND else {}
             if carry_over.bring(carried, {one.values: one.new_location or "" for one in draft.partitions}):
                 return None
-            if not replaced.listed_files and not carried:
+            if not carried and not any(one.objects for one in replaced.locations):
                 break
             before, now = now, self._opened.metastore.get_partitions(table, values)
             if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
@@ -234,33 +227,21 @@ class Publisher:
                 f"write {plan.write_id} would create what is there already, {counted(len(existing), 'partition')} of"
                 f" {plan.table.name}: {_shown(plan.table, existing)}. Nothing was published. Use append or"
                 " overwrite_partitions for them.",
-                table=str(plan.table.name),
-                write_id=plan.write_id,
+                **plan.named,
             )
-
-    def _replaced(self, plan: WritePlan, now: PartitionsNow) -> Replaced:
-        return replaced_locations(
-            self._opened.store,
-            plan.layout,
-            list(locations(now).values()),
-            datetime.now(UTC) + self._opened.retention,
-            partitioned=bool(plan.table.partition_columns),
-        )
 
     def _table(self, plan: WritePlan) -> Table:
         table = self._opened.metastore.get_table(plan.table.name)
         if table is None or table.created_at_seconds != plan.table.created_at_seconds:
             raise ConflictError(
                 f"{plan.table.name} was dropped while it was being written; nothing was published. Run it again.",
-                table=str(plan.table.name),
-                write_id=plan.write_id,
+                **plan.named,
             )
         if _description(table) != _description(plan.table):
             raise ConflictError(
                 f"{plan.table.name} was altered (location, columns or format) while it was being written, or staged;"
                 " nothing was published. Run it again.",
-                table=str(plan.table.name),
-                write_id=plan.write_id,
+                **plan.named,
             )
         return table
 
@@ -300,8 +281,7 @@ class Publisher:
             f" write {draft.write_id} wants to publish, after this write was planned at version {draft.base_version}:"
             f" {_shown(plan.table, both)}."
             " The other write stays, this one changed nothing; run it again if its rows should win.",
-            table=draft.table,
-            write_id=draft.write_id,
+            **draft.named,
         )
 
     def _refuse_other_log(self, plan: WritePlan, state: LogState) -> None:
@@ -319,8 +299,7 @@ class Publisher:
         raise ConflictError(
             f"{why}; what happened since cannot be told. This call published nothing. Run it again; if it was staged,"
             " look first whether another process has published it.",
-            table=str(name),
-            write_id=plan.write_id,
+            **plan.named,
         )
 
 
@@ -341,8 +320,7 @@ def _given_up(vacuum: LogEntry, draft: LogEntry) -> ConflictError:
     return ConflictError(
         f"write {draft.write_id} of {draft.table} {why}: version {vacuum.version} of the log deletes its files. Nothing"
         " was published. Run it again.",
-        table=draft.table,
-        write_id=draft.write_id,
+        **draft.named,
     )
 
 

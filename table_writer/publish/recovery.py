@@ -172,8 +172,7 @@ class Recovery:
             if left_to_do:
                 raise MetastoreError(
                     f"version {record.entry.version} of {claimed.table} is only half recovered: {left_to_do[0]}",
-                    table=claimed.table,
-                    write_id=claimed.write_id,
+                    **claimed.named,
                 )
         return self._record_outcome(record.entry, claimed, tuple(partition.values for partition in todo), superseded)
 

@@ -10,7 +10,7 @@ from table_writer.errors import InvalidInputError, counted
 from table_writer.log.files import files_read_at
 from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable
-from table_writer.log.owner import Owner, adopt_root, home_of, is_moved, places_of, require_in_place
+from table_writer.log.owner import Owner, adopt_root, home_of, is_moved, places_of, readable_owner, require_in_place
 from table_writer.log.rules import Deadline
 from table_writer.model.entry import EntryPartition, Operation
 from table_writer.model.location import Location
@@ -49,11 +49,12 @@ class Restore:
         self._claimed = ClaimedEntries(opened)
         self._recovery = Recovery(opened)
 
-    def run(self, table: Table, chosen: Collection[PartitionValues] | None, *, dry_run: bool) -> Restored:
+    def run(self, chosen: Collection[PartitionValues] | None, *, dry_run: bool) -> Restored:
         """Add all missing partitions, or the chosen ones, at their newest published locations, in one metastore call.
 
         An unpartitioned table that was made again is pointed at its rows. Raises as a write does.
         """
+        table = self._opened.table
         resolved: tuple[str, ...] = ()
         while True:
             history, notes = self._recovery.history_for(table, dry_run=dry_run)
@@ -65,7 +66,8 @@ class Restore:
             }
             require_known(chosen or (), history, table)
             now = self._opened.metastore.get_partitions(table, list(wanted))
-            lost = {values: one for values, one in now.items() if self._was_made_again(values, one)}
+            root = self._opened.layout.root  # an unpartitioned table that is there was made again, without its rows
+            lost = {v: one for v, one in now.items() if v == () and Location.parse(one.location).same_place(root)}
             missing = {v: location for v, location in wanted.items() if v not in now or v in lost}
             unsure = {} if chosen else _perhaps_dropped(history, missing)
             unsure |= there_under_other_names(self._opened.metastore, table, missing)
@@ -87,10 +89,6 @@ class Restore:
             if self._claimed.claim(entry):
                 notes = self._claimed.carry_out(table, entry, lost, deadline)
                 return replace(found, version=entry.version, notes=resolved + notes)
-
-    def _was_made_again(self, values: PartitionValues, now: Partition) -> bool:
-        """Whether this is an unpartitioned table, back at its root: made again it exists, without its rows."""
-        return values == () and Location.parse(now.location).same_place(self._opened.layout.root)
 
     def _check(
         self, history: History, lost: Mapping[PartitionValues, Partition], values: PartitionValues, location: str
@@ -129,7 +127,7 @@ def adopt(opened: OpenTable, *, accept_loss: bool = False) -> None:
     """
     table, owner = opened.table, opened.owner
     layout = opened.layout if table.partition_columns else home_of(opened.store, opened.layout, table)
-    found = _owner(opened, layout)
+    found = readable_owner(opened.store, layout)
     _refuse_files_of_another(opened, layout, found, owner)
     if table.partition_columns:
         require_in_place(opened.store, layout, table)
@@ -138,14 +136,6 @@ def adopt(opened: OpenTable, *, accept_loss: bool = False) -> None:
     else:
         _bring_back(opened, layout, table)
     adopt_root(opened.store, layout, owner)
-
-
-def _owner(opened: OpenTable, layout: TableLayout) -> Owner | None:
-    stored = opened.store.get(layout.owner_key)
-    try:
-        return Owner.from_json(stored.body, layout.owner_key) if stored else None
-    except InvalidInputError:  # damaged: to adopt is to put it right
-        return None
 
 
 def _refuse_files_of_another(opened: OpenTable, layout: TableLayout, found: Owner | None, owner: Owner) -> None:
@@ -164,9 +154,9 @@ def _refuse_files_of_another(opened: OpenTable, layout: TableLayout, found: Owne
 def _restore_all_or_refuse(opened: OpenTable, table: Table) -> None:
     """Add the partitions of a table that was created again: a write would take them for dropped on purpose."""
     restore = Restore(opened)
-    done = restore.run(table, None, dry_run=True)
+    done = restore.run(None, dry_run=True)
     if done.present_count == 0 and done.partitions:
-        done = restore.run(table, None, dry_run=False)
+        done = restore.run(None, dry_run=False)
         missing = sorted(done.not_there)
     else:
         missing = sorted({*done.not_there, *(one.values for one in done.partitions)})

@@ -43,22 +43,13 @@ class Rollback:
         self._claimed = ClaimedEntries(opened)
         self._recovery = Recovery(opened)
 
-    def run(
-        self, table: Table, version: int, chosen: Collection[PartitionValues] | None, *, dry_run: bool
-    ) -> Republished:
+    def run(self, version: int, chosen: Collection[PartitionValues] | None, *, dry_run: bool) -> Republished:
         """Put partitions, or only the chosen ones, back to where they were after ``version``, in one metastore call.
 
-        Version 0 is the state before the first entry.
-
-        Raises
-        ------
-        InvalidInputError
-            It cannot be done; the message gives the reason for each partition.
-        ConflictError
-            Somebody else published one of the partitions meanwhile; nothing changed.
-        OutcomeUnknownError, MetastoreError, StorageError
-            As for a write.
+        Version 0 is the state before the first entry. Raises ``InvalidInputError`` with the reason for each partition
+        if it cannot be done, ``ConflictError`` if somebody else published one of them meanwhile, and what a write does.
         """
+        table = self._opened.table
         first: dict[PartitionValues, str | None] | None = None
         resolved: tuple[str, ...] = ()
         while True:
@@ -72,10 +63,10 @@ class Rollback:
             if first is not None and first != before:
                 raise _moved(table)
             first = before
-            partitions = self._checked(history, table, targets, now)
+            partitions = self._checked(history, targets, now)
             if dry_run or not partitions:
                 return Republished(version=None, partitions=partitions, notes=resolved)
-            entry = self._entry(history, table, version, partitions, now)
+            entry = self._entry(history, version, partitions, now)
             checked, now = now, self._opened.metastore.get_partitions(table, list(targets))
             if locations(checked) != locations(now):
                 raise _moved(table)  # while files were listed, which can take minutes
@@ -86,13 +77,14 @@ class Rollback:
                 return Republished(version=entry.version, partitions=partitions, notes=notes)
 
     def _checked(
-        self, history: History, table: Table, targets: Mapping[PartitionValues, StateThen], now: PartitionsNow
+        self, history: History, targets: Mapping[PartitionValues, StateThen], now: PartitionsNow
     ) -> tuple[EntryPartition, ...]:
         """Return the partitions that must change, having checked that readers would find all of their files."""
+        table, before = self._opened.table, locations(now)
         wrong: list[str] = []
         changed: dict[PartitionValues, str | None] = {}
         for values, target in targets.items():
-            current = now[values].location if values in now else None
+            current = before.get(values)
             newest = history.current[values].partition.new_location
             if not _same(current, newest):
                 where = Location.parse(current) if current else "no location"
@@ -101,9 +93,7 @@ class Rollback:
                     f" put it after version {history.current[values].version}"
                 )
             elif not target.known:
-                wrong.append(
-                    f"{shown_name(table, values)}: a vacuum has trimmed the entries that say where it was then"
-                )
+                wrong.append(f"{shown_name(table, values)}: a vacuum has trimmed the entries that say where it was then")
             elif not _same(current, target.location):
                 changed[values] = target.location
         checked, not_there = check_each(changed, partial(self._check, history))
@@ -118,7 +108,6 @@ class Rollback:
                 " partitions.",
                 table=str(table.name),
             )
-        before = locations(now)
         return tuple(replace(found, old_location=before.get(found.values)) for found in checked)
 
     def _check(self, history: History, values: PartitionValues, target: str | None) -> EntryPartition:
@@ -132,7 +121,7 @@ class Rollback:
         return replace(files_there(self._opened.store, history, values, location), new_location=target)
 
     def _entry(
-        self, history: History, table: Table, version: int, partitions: tuple[EntryPartition, ...], now: PartitionsNow
+        self, history: History, version: int, partitions: tuple[EntryPartition, ...], now: PartitionsNow
     ) -> LogEntry:
         created_at = datetime.now(UTC)
         left = [now[partition.values].location for partition in partitions if partition.values in now]
@@ -141,7 +130,7 @@ class Rollback:
             self._opened.layout,
             left,
             created_at + self._opened.retention,
-            partitioned=bool(table.partition_columns),
+            partitioned=bool(self._opened.table.partition_columns),
         )
         return self._opened.next_entry(
             history.newest,

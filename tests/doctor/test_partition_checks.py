@@ -103,7 +103,7 @@ def test_files_that_are_gone_are_an_error(world: World) -> None:
 
 def test_a_rolled_back_partition_is_what_was_published_then(world: World) -> None:
     world.write({"1": frozenset({5, 6, 7})})
-    Rollback(world.services()).run(world.table, 1, None, dry_run=False)
+    Rollback(world.services()).run(1, None, dry_run=False)
     assert status_of(world.services(), "partition files") == "ok"
     assert status_of(world.services(), "partition locations") == "ok"
 
