@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -114,14 +115,15 @@ class HiveMetastore:
     def get_tables(self, database: str) -> Iterator[Table]:
         """Read all tables and views of a database, 100 a call; one that is dropped meanwhile is absent."""
         missing: set[str] = set()
-        for names in _batches(self._table_names(database), TABLE_BATCH):  # not kept: a large metastore's fill a GB
+        read = partial(self._connection.read, table=f"{database}.*")
+        for names in _batches(read("get_all_tables", database), TABLE_BATCH):  # not kept: a large metastore's fill a GB
             request = ttypes.GetTablesRequest(dbName=database, tblNames=names, capabilities=_CAPABILITIES)
-            answer = self._connection.read("get_table_objects_by_name_req", request, table=f"{database}.*")
+            answer = read("get_table_objects_by_name_req", request)
             found = list(map(hive_objects.table_from, answer.tables))
             missing |= set(names) - {table.name.name for table in found}
             yield from found
         if missing:
-            protocol.require_listed(database, missing.intersection(self._table_names(database)), self.uri)
+            protocol.require_listed(database, missing.intersection(read("get_all_tables", database)), self.uri)
 
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
         """Return the values of all partitions, decoded from Hive's escaped names; ``[()]`` of an unpartitioned table.
@@ -198,7 +200,7 @@ class HiveMetastore:
     def drop_partition(
         self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = protocol.nothing
     ) -> None:
-        protocol.validate_drop(table, values)
+        protocol.validate_drops(table, [values])
         try:
             self._connection.change(
                 "drop_partition",
@@ -231,10 +233,6 @@ class HiveMetastore:
                     table=str(table.name),
                 ) from refused.reason
             raise
-
-    def _table_names(self, database: str) -> Sequence[str]:
-        names: Sequence[str] = self._connection.read("get_all_tables", database, table=f"{database}.*")
-        return names
 
     def _get_whole_table(self, table: Table) -> Mapping[PartitionValues, Partition]:
         """Read an unpartitioned table as its one partition."""

@@ -222,9 +222,11 @@ def files_there(store: ObjectStore, history: History, values: PartitionValues, l
         )
     known = history.described(values, location)
     ours = history.layout.all_data.contains(location)
-    if known is not None and ours:
-        return files_as_named(store, history.layout, known)
     found = list((files_read_at if ours else files_at)(store, history.layout, location))
+    if known is not None and ours:
+        if (len(found), sum(one.size_bytes for one in found)) != (known.files, known.bytes):
+            raise NotThereError(_difference(location, found, f"{known.files} files with {known.bytes:,} bytes"))
+        return known
     left = history.left.get(location.place)
     if left is None or ours:
         raise NotThereError(
@@ -270,15 +272,6 @@ def _is_clear(values: PartitionValues, types: Sequence[str]) -> bool:
     except InvalidInputError:
         return False
     return True
-
-
-def files_as_named(store: ObjectStore, layout: TableLayout, named: EntryPartition) -> EntryPartition:
-    """Return a partition of an entry whose files at its new location are all there, else ``NotThereError``."""
-    location = Location.parse(named.new_location or "")
-    found = list(files_read_at(store, layout, location))
-    if (len(found), sum(one.size_bytes for one in found)) != (named.files, named.bytes):
-        raise NotThereError(_difference(location, found, f"{named.files} files with {named.bytes:,} bytes"))
-    return named
 
 
 def require_not_fewer(store: ObjectStore, layout: TableLayout, named: EntryPartition) -> EntryPartition:

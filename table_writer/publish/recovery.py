@@ -142,19 +142,19 @@ class Recovery:
         are ``behind``, with their present locations as the old ones; then only they are done again. The recover entry
         takes the slot after ``newest``. Returns ``None`` if somebody else claims that slot first.
 
-        Raises
-        ------
-        OutcomeUnknownError
-            The metastore's answer was lost; the recover entry stays in doubt and can itself be recovered.
-        MetastoreError
-            The metastore refused; the entry stays in doubt.
+        Raises ``OutcomeUnknownError`` if the metastore's answer was lost; the recover entry stays in doubt and can
+        itself be recovered. ``MetastoreError``: the metastore refused; the entry stays in doubt.
         """
         deadline = Deadline(self._opened.config.publish_timeout_seconds)
         claimed = self._again(record.entry, newest + 1, behind)
         self._log.remember_recovery(claimed.version)
         if not self._claimed.claim(claimed):
             return None
-        now = self._look(table, claimed, deadline)
+        try:
+            now = self._metastore.get_partitions(table, [partition.values for partition in claimed.partitions])
+        except MetastoreError as error:
+            self._claimed.give_up(claimed, deadline, error)
+            raise
         found = self._states(claimed, now)
         superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
         if superseded:
@@ -384,13 +384,6 @@ class Recovery:
         }
         _, lost = check_each(ours, lambda _, one: require_not_fewer(self._log.store, self._layout, one))
         return lost
-
-    def _look(self, table: Table, entry: LogEntry, deadline: Deadline) -> PartitionsNow:
-        try:
-            return self._metastore.get_partitions(table, [partition.values for partition in entry.partitions])
-        except MetastoreError as error:
-            self._claimed.give_up(entry, deadline, error)
-            raise
 
 
 def placements(history: History, now: PartitionsNow) -> dict[PartitionValues, Placement]:

@@ -111,7 +111,11 @@ class S3Store:
                 self.client.put_object(**self._bucket, Key=key, Body=body, IfNoneMatch="*", **arguments)
             except (BotoCoreError, ClientError) as error:
                 if error_code(error) == "NotImplemented" or http_status(error) == 501:
-                    raise self._no_conditional_puts() from error
+                    raise InvalidInputError(
+                        f"the S3 store at {self._settings.endpoint_url or 'AWS'} does not know conditional puts"
+                        " (If-None-Match): two writers could not be kept apart. Use a store that does: AWS S3, MinIO,"
+                        " Ceph from Squid on"
+                    ) from error
                 failure = storage_error(error, self._settings.bucket, key)
                 failure.__cause__ = error
                 if http_status(error) not in MAY_BE_STORED:
@@ -139,10 +143,8 @@ class S3Store:
                 failure = storage_error(error, self._settings.bucket, key)
                 failure.__cause__ = error
                 continue
-            modified_at = answer["LastModified"].astimezone(UTC)
-            etag = answer["ETag"].strip('"')
-            info = ObjectInfo(key=key, size_bytes=len(body), etag=etag, modified_at=modified_at)
-            age = self._store_date(answer["ResponseMetadata"]["HTTPHeaders"]) - modified_at
+            info = _info(key, len(body), answer)
+            age = self._store_date(answer["ResponseMetadata"]["HTTPHeaders"]) - info.modified_at
             return StoredObject(info=info, body=body, age_seconds=max(0.0, age.total_seconds()))
         raise failure
 
@@ -153,12 +155,7 @@ class S3Store:
             if error_code(error) in ("NoSuchKey", "404"):
                 return None
             raise storage_error(error, self._settings.bucket, key) from error
-        return ObjectInfo(
-            key=key,
-            size_bytes=answer["ContentLength"],
-            etag=answer["ETag"].strip('"'),
-            modified_at=answer["LastModified"].astimezone(UTC),
-        )
+        return _info(key, answer["ContentLength"], answer)
 
     def list_page(self, prefix: str, *, start_after: str = "") -> tuple[Sequence[ObjectInfo], bool]:
         """Return up to 1,000 objects below the prefix, and whether more follow.
@@ -171,16 +168,7 @@ class S3Store:
                     **self._bucket, Prefix=prefix, StartAfter=start_after, MaxKeys=PAGE_KEYS
                 )
             found = [item for item in answer.get("Contents", []) if item["Key"].startswith(prefix)]
-            page = [
-                ObjectInfo(
-                    key=item["Key"],
-                    size_bytes=item["Size"],
-                    etag=item["ETag"].strip('"'),
-                    modified_at=item["LastModified"].astimezone(UTC),
-                )
-                for item in found
-                if not item["Key"].endswith("/")
-            ]
+            page = [_info(item["Key"], item["Size"], item) for item in found if not item["Key"].endswith("/")]
             more = bool(answer.get("IsTruncated")) and bool(found)
             if page or not more:
                 return page, more
@@ -211,11 +199,11 @@ class S3Store:
 
     def copy(self, source: ObjectInfo, key: str) -> None:
         """Make an object with the bytes of another one; a large one in parts, which are aborted if one fails."""
+        copier = BucketCopier(self.client, self._settings, self._bucket)
         if source.size_bytes <= self._settings.max_single_copy_bytes:
-            self._copier().copy_whole(source, key)
+            copier.copy_whole(source, key)
             return
         with ExitStack() as undo:
-            copier = self._copier()
             upload_id = copier.create_upload(source, key)
             undo.callback(self._abort_quietly, key, upload_id)
             self.complete_upload(key, upload_id, copier.copy_parts(source, key, upload_id))
@@ -292,9 +280,6 @@ class S3Store:
         client.meta.events.register("before-send.s3", self._count)
         return client
 
-    def _copier(self) -> BucketCopier:
-        return BucketCopier(self.client, self._settings, self._bucket)
-
     def _abort_quietly(self, key: str, upload_id: str) -> None:
         try:
             self.abort_upload(key, upload_id)
@@ -321,12 +306,10 @@ class S3Store:
             raise StorageError(f"the store of bucket {self._settings.bucket} sends no Date header; ages need one")
         return parsedate_to_datetime(headers["date"])
 
-    def _no_conditional_puts(self) -> InvalidInputError:
-        at = self._settings.endpoint_url or "AWS"
-        return InvalidInputError(
-            f"the S3 store at {at} does not know conditional puts (If-None-Match): two writers could not be "
-            "kept apart. Use a store that does: AWS S3, MinIO, Ceph from Squid on"
-        )
+
+def _info(key: str, size_bytes: int, said: Mapping[str, Any]) -> ObjectInfo:
+    modified_at = said["LastModified"].astimezone(UTC)
+    return ObjectInfo(key=key, size_bytes=size_bytes, etag=said["ETag"].strip('"'), modified_at=modified_at)
 
 
 def _completed(part: UploadedPart) -> CompletedPartTypeDef:
@@ -459,14 +442,11 @@ class BucketCopier:
         try:
             yield
         except (BotoCoreError, ClientError) as error:
-            raise self._error(error, source, key) from error
-
-    def _error(self, error: BotoCoreError | ClientError, source: ObjectInfo, key: str) -> StorageError:
-        if error_code(error) in CHANGED | GONE or http_status(error) == 412:
-            return source_changed(self._where(source.key))
-        if error_code(error) == "NoSuchUpload":
-            return StorageError(gone_upload_message(self._where(key)))
-        return storage_error(error, self._settings.bucket, f"{key}, a copy of {self._where(source.key)}")
+            if error_code(error) in CHANGED | GONE or http_status(error) == 412:
+                raise source_changed(self._where(source.key)) from error
+            if error_code(error) == "NoSuchUpload":
+                raise StorageError(gone_upload_message(self._where(key))) from error
+            raise storage_error(error, self._settings.bucket, f"{key}, a copy of {self._where(source.key)}") from error
 
     def _where(self, key: str) -> str:
         return f"s3://{self._settings.bucket}/{key}"
@@ -516,7 +496,9 @@ def incomplete_upload_rules(store: S3Store, prefix: str) -> tuple[LifecycleRule,
             return None
         raise storage_error(error, store.bucket, "") from error
     rules = [_rule(item) for item in answer.get("Rules", []) if item["Status"] == "Enabled"]
-    return tuple(rule for rule in rules if _does_something(rule) and _overlap(rule.prefix, prefix))
+    nothing = (None, None, None)  # but transitions, old versions or delete markers
+    acting = (rule for rule in rules if (rule.days, rule.expiration_days, rule.expiration_date) != nothing)
+    return tuple(rule for rule in acting if rule.prefix.startswith(prefix) or prefix.startswith(rule.prefix))
 
 
 def bucket_versioning(store: S3Store) -> Versioning | None:
@@ -551,12 +533,3 @@ def _rule(item: LifecycleRuleOutputTypeDef) -> LifecycleRule:
         expiration_date=expires_at.date() if expires_at is not None else None,
         is_limited=bool(conditions),
     )
-
-
-def _does_something(rule: LifecycleRule) -> bool:
-    """Whether it is more than a rule for transitions, old versions or delete markers."""
-    return (rule.days, rule.expiration_days, rule.expiration_date) != (None, None, None)
-
-
-def _overlap(one: str, other: str) -> bool:
-    return one.startswith(other) or other.startswith(one)
