@@ -146,7 +146,8 @@ class _Arguments:
         """Say why arguments make no call: one is missing, or there are too many by position."""
         parameters = [one for one in self._signature.parameters.values() if one.name in self._known]
         by_position = [one.name for one in parameters if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
-        taken = {*by_position[: len(given) - self._is_bound], *named}
+        is_bound = next(iter(self._signature.parameters), "") == "self"  # then the object is given first
+        taken = {*by_position[: len(given) - is_bound], *named}
         missing = [one.name for one in parameters if one.default is Parameter.empty and one.name not in taken]
         if missing:
             words = "; ".join(f"{name}: {_words(self._hints[name])}" for name in missing)
@@ -155,11 +156,6 @@ class _Arguments:
             f"{self._name(given)} takes {', '.join(by_position) or 'nothing'} by position, each once; give the others"
             " by their names"
         )
-
-    @property
-    def _is_bound(self) -> bool:
-        """Whether the first argument is the object whose method this is."""
-        return next(iter(self._signature.parameters), "") == "self"
 
     def _name(self, given: tuple[Any, ...]) -> str:
         """Return what the caller has called."""

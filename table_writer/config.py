@@ -12,17 +12,14 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.location import without_login
 from table_writer.model.new_table import NewTable
+from table_writer.model.upload_spec import MAX_PART_BYTES, MIB, MIN_PART_BYTES
 from table_writer.model.write import WriteMode
 from table_writer.progress import PROGRESS_CHOICES, ProgressListener
 from table_writer.storage import S3Overrides
 
-MIB: Final = 1024 * 1024
 DAY_SECONDS: Final = 86_400
-MIN_PART_BYTES: Final = 5 * MIB  # S3: every part but the last
-MAX_PART_BYTES: Final = 5 * 1024 * MIB  # S3: any part
 MOST_EXAMPLES: Final = 5  # rows that a failed check shows
-GIB: Final = 1024 * 1024 * 1024
-MAX_COPIED_BYTES: Final = 50 * GIB  # of one append: some minutes of copying inside S3
+MAX_COPIED_BYTES: Final = 50 * 1024 * MIB  # of one append: some minutes of copying inside S3
 SUFFIXES: Final = (".json", ".checks-")  # of objects that are named after a write
 SchemaChoice = Literal["strict", "allow_missing", "evolve"]
 Engine = Literal["auto", "arrow", "spark"]
@@ -274,7 +271,9 @@ class WriteOptions:
             ("idempotency_key", lambda value: len(value) <= 500, "a text of up to 500 characters"),
             (
                 "write_uuid",
-                lambda value: value == "" or _is_write_id(value),
+                lambda value: (
+                    value == "" or (WRITE_ID.fullmatch(value) is not None and not any(s in value for s in SUFFIXES))
+                ),
                 f"a text: {WRITE_ID.pattern}, without {' or '.join(SUFFIXES)}",
             ),
         )
@@ -309,7 +308,3 @@ def _require(settings: object, rules: Sequence[tuple[str, Callable[[Any], bool],
     for name, holds, expected in rules:
         if not holds(getattr(settings, name)):
             raise InvalidInputError(f"{name}={getattr(settings, name)!r}: expected {expected}")
-
-
-def _is_write_id(value: str) -> bool:
-    return WRITE_ID.fullmatch(value) is not None and not any(suffix in value for suffix in SUFFIXES)

@@ -197,11 +197,13 @@ class Connection:
         tried = []
         for _ in self._settings.uris:
             try:
-                return self._open(line, self.uri)
+                self._open(line, self.uri)
             except (OSError, UnicodeError, _NoAnswerError) as error:
                 tried.append(f"{self.uri}: {_describe(error)}")
                 failure = error
                 self._rotate()
+            else:
+                return
         raise MetastoreError(
             f"metastore not reachable at {'; '.join(tried)}. Start it or set hive.metastore.uris; nothing was changed",
             table=table,

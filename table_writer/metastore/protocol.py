@@ -123,9 +123,9 @@ class Metastore(Protocol):
         Servers that ignore this (see :meth:`server_version`) let the later of two win. Spark's placeholder for a
         location stays, and only the SerDe parameter ``path`` moves.
 
-        ``InvalidInputError``: a partition appears twice, or its values do not fit the table's partition columns. Nothing
-        changed after a ``PartitionMissingError``, nor where a ``MetastoreError`` says that an unpartitioned table was
-        changed since it was read, or is gone.
+        ``InvalidInputError``: a partition appears twice, or its values do not fit the table's partition columns.
+        Nothing changed after a ``PartitionMissingError``, nor where a ``MetastoreError`` says that an unpartitioned
+        table was changed since it was read, or is gone.
         """
 
     def drop_partition(

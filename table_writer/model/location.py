@@ -9,12 +9,8 @@ from typing import Final
 
 from table_writer.errors import InvalidInputError
 
-S3_SCHEMES: Final = frozenset(
-    {"s3", "s3a", "s3n"}
-)  # three spellings of one store: Hadoop's old and new connectors, EMR's
-
+S3_SCHEMES: Final = frozenset({"s3", "s3a", "s3n"})  # three spellings of one store: Hadoop's connectors, and EMR's
 Place = tuple[str, str, str]  # store, bucket and key: what two spellings of one location have in common
-
 
 # Old Hadoops took keys there. A bucket has no colon, so keys that were not escaped (``s3a://KEY:se/cret@``) are known.
 S3_LOGIN: Final = re.compile(r"^(s3[an]?://)(?:[^/]*@|[^/@:]*:[^@]*@)", re.IGNORECASE)

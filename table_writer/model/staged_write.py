@@ -194,7 +194,7 @@ class StagedRecord:
     def to_fields(self) -> dict[str, Any]:
         """Return what is stored of the staged write itself; a record that does not validate is never stored."""
         self.validate()
-        plan, files = self.plan, self.files
+        plan, scope, files = self.plan, self.plan.scope, self.files
         stored = _Stored(
             format=STAGED_FORMAT,
             mode=plan.mode,
@@ -206,7 +206,9 @@ class StagedRecord:
             schema=plan.schema,
             added_schema=self.added_schema,
             where=plan.where,
-            scope=_scope_of(plan.scope),
+            scope=_Scope(known=tuple(sorted(scope.known)), chosen=tuple(sorted(scope.chosen)))
+            if isinstance(scope, RecordedScope)
+            else None,
             idempotency_key=plan.idempotency_key,
             tags=dict(plan.tags),
             max_copied_bytes=plan.max_copied_bytes,
@@ -351,12 +353,6 @@ def _table(stored: _Table, layout_root: Location) -> Table:
         serde=stored.serde,
         created_at_seconds=stored.created_at_seconds,
     )
-
-
-def _scope_of(scope: Scope) -> _Scope | None:
-    if not isinstance(scope, RecordedScope):
-        return None
-    return _Scope(known=tuple(sorted(scope.known)), chosen=tuple(sorted(scope.chosen)))
 
 
 def _scope(stored: _Stored, table: str, write_id: str) -> Scope:

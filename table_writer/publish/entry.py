@@ -78,10 +78,7 @@ def _directory_of(staged: WrittenPartition, plan: WritePlan) -> str:
     name = name_in(plan.table, staged.values)
     location = plan.data_location.child(name)
     if not all(key.startswith(location.key) for key in staged.keys):
-        raise StorageError(
-            f"files of partition {name} are not below {location}; nothing was published",
-            **plan.named,
-        )
+        raise StorageError(f"files of partition {name} are not below {location}; nothing was published", **plan.named)
     return str(location)
 
 

@@ -67,7 +67,9 @@ class Restore:
             require_known(chosen or (), history, table)
             now = self._opened.metastore.get_partitions(table, list(wanted))
             root = self._opened.layout.root  # an unpartitioned table that is there was made again, without its rows
-            lost = {v: one for v, one in now.items() if v == () and Location.parse(one.location).same_place(root)}
+            lost: dict[PartitionValues, Partition] = {
+                v: one for v, one in now.items() if v == () and Location.parse(one.location).same_place(root)
+            }
             missing = {v: location for v, location in wanted.items() if v not in now or v in lost}
             unsure = {} if chosen else _perhaps_dropped(history, missing)
             unsure |= there_under_other_names(self._opened.metastore, table, missing)

@@ -93,7 +93,9 @@ class Rollback:
                     f" put it after version {history.current[values].version}"
                 )
             elif not target.known:
-                wrong.append(f"{shown_name(table, values)}: a vacuum has trimmed the entries that say where it was then")
+                wrong.append(
+                    f"{shown_name(table, values)}: a vacuum has trimmed the entries that say where it was then"
+                )
             elif not _same(current, target.location):
                 changed[values] = target.location
         checked, not_there = check_each(changed, partial(self._check, history))

@@ -8,9 +8,8 @@ from typing import Final, Literal, TypeAlias
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import without_login
-from table_writer.model.upload_spec import MAX_PART_BYTES, MIN_PART_BYTES
+from table_writer.model.upload_spec import MAX_PART_BYTES, MIB, MIN_PART_BYTES
 
-MIB: Final = 2**20
 MAX_COPY_BYTES: Final = 5 * 1024 * MIB  # S3: CopyObject takes no more
 
 # S3 copies one request at some 100 MiB/s and more: up to this, the answer comes well within the read timeout, and
@@ -18,17 +17,15 @@ MAX_COPY_BYTES: Final = 5 * 1024 * MIB  # S3: CopyObject takes no more
 MAX_SINGLE_COPY_BYTES: Final = 1024 * MIB
 COPY_PART_BYTES: Final = 256 * MIB
 
-CANNED_ACLS: Final = frozenset(
-    {
-        "private",
-        "public-read",
-        "public-read-write",
-        "authenticated-read",
-        "aws-exec-read",
-        "bucket-owner-read",
-        "bucket-owner-full-control",
-    }
-)
+ACLS: Final = {  # S3A takes the Java SDK's enum names, S3 the others
+    "Private": "private",
+    "PublicRead": "public-read",
+    "PublicReadWrite": "public-read-write",
+    "AuthenticatedRead": "authenticated-read",
+    "AwsExecRead": "aws-exec-read",
+    "BucketOwnerRead": "bucket-owner-read",
+    "BucketOwnerFullControl": "bucket-owner-full-control",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,8 +120,8 @@ class S3Settings:
             raise InvalidInputError(
                 "no credential source given; credentials=(Provider.DEFAULT_CHAIN,) is what AWS finds"
             )
-        if self.acl and self.acl not in CANNED_ACLS:
-            raise InvalidInputError(f"acl {self.acl!r} is none of {', '.join(sorted(CANNED_ACLS))}")
+        if self.acl and self.acl not in ACLS.values():
+            raise InvalidInputError(f"acl {self.acl!r} is none of {', '.join(sorted(ACLS.values()))}")
         if self.kms_key_id and not self.encryption.startswith("aws:kms"):
             raise InvalidInputError(f"a KMS key is given, but encryption is {self.encryption!r}; set it to 'aws:kms'")
         if min(self.connect_timeout_seconds, self.read_timeout_seconds) <= 0:

@@ -322,6 +322,4 @@ def look_for_traces(store: ObjectStore, layout: TableLayout) -> Traces:
         now = datetime.fromtimestamp(0, tz=UTC)
     else:
         now = owner.info.modified_at + timedelta(seconds=owner.age_seconds)
-    return Traces(
-        layout=layout, write_ids=write_ids, uploads=uploads, registered=registered, checks=checks, now=now
-    )
+    return Traces(layout=layout, write_ids=write_ids, uploads=uploads, registered=registered, checks=checks, now=now)
