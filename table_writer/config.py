@@ -264,7 +264,6 @@ class WriteOptions:
     checks: Sequence[object] = ()
 
     def __post_init__(self) -> None:
-        """Refuse values that no write could work with."""
         rules: Sequence[tuple[str, Callable[[Any], bool], str]] = (
             ("target_file_bytes", lambda value: value is None or value >= MIB, "None, or at least 1 MiB"),
             ("max_copied_bytes", lambda value: value is None or value >= 0, "None, or a number of bytes"),

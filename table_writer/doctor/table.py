@@ -15,7 +15,7 @@ from table_writer.log.owner import Owner, require_in_place
 from table_writer.log.registration import read_registrations
 from table_writer.log.rules import claim_is_over, is_covered
 from table_writer.log.stored import small_json
-from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, READ_THREADS, LogState
+from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, LogState
 from table_writer.model.location import Location
 from table_writer.model.table import RETENTION_PROPERTY, PartitionValues
 from table_writer.storage.object_store import ObjectInfo, many
@@ -24,7 +24,6 @@ from table_writer.vacuum.due import SAFE_AGE, Ages, due, in_use, look_for_traces
 LATE_SECONDS: Final = 2 * 86_400.0  # a vacuum that runs daily has been there by then
 MANY_ENTRIES: Final = 5_000  # read in whole by every maintenance call, two requests an entry
 LISTED_PARTITIONS: Final = 1_000
-LIST_THREADS: Final = 16
 
 
 def owner(subject: Subject) -> Iterable[Finding]:
@@ -265,7 +264,7 @@ def files(subject: Subject) -> Iterable[Finding]:
     history = subject.history()
     ours = [values for values in _placed(subject)[Placement.IN_PLACE] if _is_ours(history, values)]
     newest = sorted(ours, key=lambda values: history.current[values].version, reverse=True)[:LISTED_PARTITIONS]
-    listed = many(lambda values: _compared(subject, history, values), newest, LIST_THREADS)
+    listed = many(lambda values: _compared(subject, history, values), newest)
     findings = [*_mixed(subject, listed), *_lost(subject, listed)]
     if len(newest) < len(ours):
         findings.append(note(f"only the {len(newest):,} newest of {len(ours):,} partitions were listed"))
@@ -371,7 +370,7 @@ def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
         except InvalidInputError as unreadable:
             return unreadable
 
-    answers = many(read, sorted(state.versions), READ_THREADS)
+    answers = many(read, sorted(state.versions))
     for unreadable in (one for one in answers if isinstance(one, InvalidInputError)):
         yield error(unreadable.message, "bring it back from an older version; or do what the message says")
     history = History(subject.opened.layout, [one for one in answers if isinstance(one, SlotRecord)])

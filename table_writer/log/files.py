@@ -13,7 +13,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.write import TableLayout
 from table_writer.storage import visible_files
-from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo, ObjectStore, UploadInfo, many
+from table_writer.storage.object_store import PAGE_KEYS, THREADS, ObjectInfo, ObjectStore, UploadInfo, many
 
 WRITE_ID_IN_NAME: Final = re.compile("[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")
 DELETE_THREADS: Final = 4
@@ -85,7 +85,7 @@ class Removed:
     failures: list[str] = field(default_factory=list)
 
 
-def abort_uploads(store: ObjectStore, uploads: Iterable[UploadInfo], *, threads: int) -> Removed:
+def abort_uploads(store: ObjectStore, uploads: Iterable[UploadInfo], *, threads: int = THREADS) -> Removed:
     """Abort pending uploads; one that is gone already counts as aborted."""
 
     def abort(upload: UploadInfo) -> int:

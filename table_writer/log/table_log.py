@@ -28,13 +28,12 @@ from table_writer.log.stored import (
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
-from table_writer.storage.object_store import ObjectStore, many
+from table_writer.storage.object_store import THREADS, ObjectStore, many
 
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_EVERY_VERSIONS: Final = 50  # a page of a listing holds 500 entries with their outcomes: this costs nothing
 RECENT_ENTRIES: Final = 3  # among which the last write is looked for: after it come a vacuum, or a rollback
-READ_THREADS: Final = 16  # a whole log is read at once; each entry is two small requests
 MAX_ENTRY_BYTES: Final = MAX_BYTES
 MOST_LOST: Final = 100_000  # entries; a slot further away was never claimed by this library
 SLOT: Final = re.compile(r"([0-9]{20})\.(json|done)")
@@ -220,7 +219,7 @@ class TableLog:
         """
         allowance = Allowance(self._memory_bytes)
         state = state or self.read_state(listed_after=0)
-        records = many(lambda version: self.find(version, allowance), sorted(state.versions), READ_THREADS)
+        records = many(lambda version: self.find(version, allowance), sorted(state.versions))
         found = [record for record in records if record is not None]
         return History(self._layout, found, state.unverified, lost=state.lost | state.given_up)
 
@@ -239,14 +238,14 @@ class TableLog:
         allowance, at_once = Allowance(self._memory_bytes), 1
         while waiting:
             waiting, versions = waiting[:-at_once], waiting[-at_once:]
-            read = many(lambda version: self.find(version, allowance), versions, READ_THREADS)
+            read = many(lambda version: self.find(version, allowance), versions)
             records = [record for record in read if record is not None]
             found = records + found
             entry = published_with_key(found, key)
             passed = in_order and any(comes_before(one.entry.idempotency_key, key) for one in records)
             if entry is not None or passed:
                 return entry
-            at_once = min(2 * at_once, READ_THREADS)
+            at_once = min(2 * at_once, THREADS)
         return None
 
     def read(self, version: int) -> SlotRecord:

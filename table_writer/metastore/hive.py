@@ -97,7 +97,6 @@ class HiveMetastore:
         return version if version != NO_VERSION else self._version_by_calls()
 
     def call_counts(self) -> Mapping[str, int]:
-        """Return how many calls were sent so far, by Thrift method, repeated reads and ``set_ugi`` included."""
         return self._connection.counts()
 
     def get_table(self, name: TableName) -> Table | None:
@@ -113,7 +112,6 @@ class HiveMetastore:
         return list(self._connection.read("get_all_databases", table=""))
 
     def get_tables(self, database: str) -> Iterator[Table]:
-        """Read all tables and views of a database, 100 a call; one that is dropped meanwhile is absent."""
         missing: set[str] = set()
         read = partial(self._connection.read, table=f"{database}.*")
         for names in _batches(read("get_all_tables", database), TABLE_BATCH):  # not kept: a large metastore's fill a GB
@@ -126,17 +124,12 @@ class HiveMetastore:
             protocol.require_listed(database, missing.intersection(read("get_all_tables", database)), self.uri)
 
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
-        """Return the values of all partitions, decoded from Hive's escaped names; ``[()]`` of an unpartitioned table.
-
-        The table is read only where there are no names: most have some, and an unpartitioned one never does.
-        """
         names = self._connection.read("get_partition_names", name.database, name.name, ALL, table=str(name))
         table = None if names else self.get_table(name)
         is_whole = not names and not protocol.require_there(name, table, self.uri).partition_columns
         return [hive_objects.WHOLE_TABLE] if is_whole else [partition_values(text) for text in names]
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
-        """Read partitions by value, ``partition_batch`` a call; where none exists, also the table."""
         protocol.validate_values(table, values)
         if not table.partition_columns:
             return self._get_whole_table(table) if values else {}
@@ -160,10 +153,7 @@ class HiveMetastore:
     def add_partitions(
         self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = protocol.nothing
     ) -> None:
-        """Add all partitions with the table's columns and SerDe in ONE call, or none.
-
-        The server makes each location's directory where it is missing.
-        """
+        """Add all in ONE call, or none; the server makes each location's directory where it is missing."""
         protocol.validate_additions(table, partitions)
         if not partitions:
             return
@@ -188,10 +178,7 @@ class HiveMetastore:
     def alter_partitions(
         self, table: Table, changes: Sequence[PartitionChange], *, before_send: Callable[[], None] = protocol.nothing
     ) -> None:
-        """Apply all changes in ONE call, or none, without a look at the file system.
-
-        For an unpartitioned table this is ``alter_table``, with compare-and-set where the server has it.
-        """
+        """Apply all in ONE call, or none; of an unpartitioned table by ``alter_table`` with compare-and-set."""
         protocol.validate_changes(table, changes)
         alter = self._alter if table.partition_columns else self._alter_whole_table
         if changes:

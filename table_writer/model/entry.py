@@ -139,6 +139,8 @@ class LogEntry:
 
     def validate(self) -> None:
         """Check the entry against itself; ``InvalidInputError`` lists what is wrong."""
+        figures = [n for p in self.partitions for n in (p.rows or 0, p.bytes, p.raw_bytes or 0, p.files)]
+        figures.append(self.row_bytes)
         problems = [
             text
             for text, wrong in (
@@ -149,8 +151,7 @@ class LogEntry:
                 ("a partition is named twice", len(self.partition_values) != len(self.partitions)),
                 (
                     "a figure is negative, or one that nothing could have",
-                    any(not 0 <= n <= MAX_NUMBER for p in self.partitions for n in _figures(p))
-                    or not 0 <= self.row_bytes <= MAX_NUMBER,
+                    any(not 0 <= number <= MAX_NUMBER for number in figures),
                 ),
                 (
                     "publish timeout is not positive, or longer than a day",
@@ -228,10 +229,6 @@ def _change_locations(fields: dict[str, Any], change: Callable[[str], str], chan
             found["path"] = change_key(found["path"])
 
 
-def _figures(partition: EntryPartition) -> tuple[int, ...]:
-    return (partition.rows or 0, partition.bytes, partition.raw_bytes or 0, partition.files)
-
-
 def _shorten(location: str, *, root: Location) -> str:
     parsed = Location.parse(location)
     return root.relative_key(parsed) if root.contains(parsed) else str(parsed)
@@ -242,7 +239,7 @@ def _lengthen(text: str, *, root: Location) -> str:
         return str(Location.parse(text))
     if ".." in text.split("/"):
         raise InvalidInputError(f"a location in the log leaves the table root: {text!r}")
-    return str(Location(root.scheme, root.bucket, root.key + text))
+    return str(root.beside(root.key + text))
 
 
 def _below(key: str, *, root: Location) -> str:

@@ -61,7 +61,6 @@ class Location:
             return None
 
     def __str__(self) -> str:
-        """Spell it in full, with the trailing slash."""
         return f"{self.scheme}://{self.bucket}/{self.key}"
 
     @property

@@ -200,15 +200,12 @@ class FileKeys(Collection[str]):
         self._packed = zlib.compress("\0".join(keys).encode(), level=1)
 
     def __len__(self) -> int:
-        """Count the files."""
         return self._count
 
     def __iter__(self) -> Iterator[str]:
-        """Read all of them."""
         return iter(zlib.decompress(self._packed).decode().split("\0") if self._count else ())
 
     def __contains__(self, key: object) -> bool:
-        """Whether this is one of them."""
         return any(key == one for one in self)
 
 

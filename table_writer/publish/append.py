@@ -18,7 +18,6 @@ from table_writer.storage import SourceChangedError, visible_files
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 
 logger = logging.getLogger(__name__)
-LIST_THREADS: Final = 16
 MOST_ATTEMPTS: Final = 20  # of copying files that others replace meanwhile
 CopyFiles = Callable[[Mapping[str, ObjectInfo]], None]
 """Makes all copies, or raises; given are the new keys, each with the file as it was listed."""
@@ -195,7 +194,7 @@ class CarryOver:
 
     def _listed(self, now: PartitionsNow) -> dict[PartitionValues, dict[str, ObjectInfo]]:
         """List what readers of each partition see, by the names of files below its location."""
-        listed = dict(zip(now, many(self._files_of, now.values(), LIST_THREADS), strict=True))
+        listed = dict(zip(now, many(self._files_of, now.values()), strict=True))
         limit, size = self.plan.max_copied_bytes, sum(_bytes(files.values()) for files in listed.values())
         if limit is not None and size > limit:
             raise InvalidInputError(

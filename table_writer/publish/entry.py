@@ -23,7 +23,6 @@ from table_writer.publish.append import Carried
 from table_writer.publish.switch import PartitionsNow
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 
-LIST_THREADS: Final = 16
 WHOLE_ETAG: Final = re.compile(r"[0-9a-f]{32}")
 PARTS_ETAG: Final = re.compile(r"[0-9a-f]{32}-\d+")  # S3's, of an upload in parts: a copy of it has the other kind
 Wanted = TypeVar("Wanted")
@@ -200,7 +199,7 @@ def check_each(
         except NotThereError as reason:
             return reason
 
-    answers = dict(zip(wanted, many(checked, wanted, LIST_THREADS), strict=True))
+    answers = dict(zip(wanted, many(checked, wanted), strict=True))
     there = tuple(answer for answer in answers.values() if isinstance(answer, EntryPartition))
     return there, {values: str(answer) for values, answer in answers.items() if isinstance(answer, NotThereError)}
 

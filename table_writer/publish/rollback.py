@@ -56,7 +56,6 @@ class Rollback:
             history, notes = self._recovery.history_for(table, dry_run=dry_run)
             resolved += notes
             _require_version(history, version, table)
-            _require_nothing_lost(history, version, chosen, table)
             targets = _targets(history, version, chosen, table)
             now = self._opened.metastore.get_partitions(table, list(targets))
             before = {values: locations(now).get(values) for values in targets}
@@ -198,27 +197,21 @@ def _require_version(history: History, version: int, table: Table) -> None:
         )
 
 
-def _require_nothing_lost(
+def _targets(
     history: History, version: int, chosen: Collection[PartitionValues] | None, table: Table
-) -> None:
-    """Refuse to put back all partitions that changed since, where nobody knows which ones a lost entry changed."""
-    lost = history.lost_after(version)
-    if chosen is None and lost is not None:
+) -> dict[PartitionValues, StateThen]:
+    """Return where the partitions were that are to be put back; of all, only if nobody has lost which ones changed."""
+    states, lost = history.state_at(version), history.lost_after(version)
+    if chosen is not None:
+        require_known(chosen, history, table)
+        return {values: states[values] for values in sorted(chosen) if values in states}
+    if lost is not None:
         raise InvalidInputError(
             f"version {lost} of {table.name} is lost: which partitions it changed after version {version} is not known."
             " Nothing changed. Name the partitions that are to be put back, or replace them with overwrite_partitions",
             table=str(table.name),
         )
-
-
-def _targets(
-    history: History, version: int, chosen: Collection[PartitionValues] | None, table: Table
-) -> dict[PartitionValues, StateThen]:
-    states = history.state_at(version)
-    if chosen is None:
-        return dict(sorted(states.items()))
-    require_known(chosen, history, table)
-    return {values: states[values] for values in sorted(chosen) if values in states}
+    return dict(sorted(states.items()))
 
 
 def _same(one: str | None, other: str | None) -> bool:

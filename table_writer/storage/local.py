@@ -82,11 +82,9 @@ class LocalStore:
         return "LocalStore()"
 
     def request_counts(self) -> Mapping[str, int]:
-        """Return the calls so far, under the names that S3 has for them."""
         return self._counter.counts()
 
     def put(self, key: str, body: bytes) -> None:
-        """Store an object, replacing what is there; readers see the old or the new one."""
         with self._call("PutObject", key) as path:
             self._install(path, lambda file: file.write(body), os.replace)
 

@@ -16,6 +16,7 @@ from table_writer.model.process import PerProcess
 
 MAX_GET_BYTES: Final = 256 * 2**20  # nothing that is read in one piece is longer
 PAGE_KEYS: Final = 1_000  # S3: keys in one page of a listing, and in one batch delete
+THREADS: Final = 16  # that send small requests and wait for the store
 UNFINISHED: Final = "._COPYING_"  # what `hdfs dfs -put` has not finished yet
 PAST_OWN_KEYS: Final = "~"  # the last printable character of ASCII: all that this library writes sorts before it
 
@@ -131,7 +132,7 @@ class ObjectStore(Protocol):
         """Iterate over pending uploads below the prefix; without a ``/`` at its end it could match other writers'."""
 
 
-def many(do: Callable[[Item], Answer], items: Iterable[Item], threads: int) -> list[Answer]:
+def many(do: Callable[[Item], Answer], items: Iterable[Item], threads: int = THREADS) -> list[Answer]:
     """Do something with each item, several at once, and return the answers in their order.
 
     The first error is raised once what has begun has ended. A single item needs no thread.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import unquote_plus
@@ -96,7 +96,6 @@ class S3Store:
         return self._settings.bucket
 
     def request_counts(self) -> Mapping[str, int]:
-        """Return the HTTP requests sent so far by S3 operation; each retry is one."""
         return self._counter.counts()
 
     def put(self, key: str, body: bytes) -> None:
@@ -144,7 +143,10 @@ class S3Store:
                 failure.__cause__ = error
                 continue
             info = _info(key, len(body), answer)
-            age = self._store_date(answer["ResponseMetadata"]["HTTPHeaders"]) - info.modified_at
+            headers = answer["ResponseMetadata"]["HTTPHeaders"]
+            if "date" not in headers:
+                raise StorageError(f"the store of bucket {self._settings.bucket} sends no Date header; ages need one")
+            age = parsedate_to_datetime(headers["date"]) - info.modified_at
             return StoredObject(info=info, body=body, age_seconds=max(0.0, age.total_seconds()))
         raise failure
 
@@ -178,17 +180,15 @@ class S3Store:
         return every_page(self.list_page, prefix, start_after)
 
     def list_files(self, directory: str) -> Sequence[str]:
-        """Return the keys directly in a directory: one request for 1,000 of them and of the directories beside them."""
         keys = [item["Key"] for page in self._level(directory) for item in page.get("Contents", [])]
         return [key for key in keys if not key.endswith("/")]
 
     def list_directories(self, directory: str) -> Sequence[str]:
-        """Return the names of the directories directly in a directory: one request for 1,000 of them and of files."""
         prefixes = [item["Prefix"] for page in self._level(directory) for item in page.get("CommonPrefixes", [])]
         return sorted({one.removeprefix(directory)[:-1] for one in prefixes if one.startswith(directory)})
 
     def _level(self, directory: str) -> Iterator[ListObjectsV2OutputTypeDef]:
-        """List what is directly in a directory, page by page."""
+        """List what is directly in a directory: one request for 1,000 files and directories."""
         with self._errors(directory):
             yield from self.client.get_paginator("list_objects_v2").paginate(
                 **self._bucket, Prefix=require_directory(directory), Delimiter="/"
@@ -198,7 +198,6 @@ class S3Store:
         delete_objects(self.client, self._bucket, keys, pause=self._pause)
 
     def copy(self, source: ObjectInfo, key: str) -> None:
-        """Make an object with the bytes of another one; a large one in parts, which are aborted if one fails."""
         copier = BucketCopier(self.client, self._settings, self._bucket)
         if source.size_bytes <= self._settings.max_single_copy_bytes:
             copier.copy_whole(source, key)
@@ -300,11 +299,6 @@ class S3Store:
 
     def _count(self, event_name: str, **_: object) -> None:
         self._counter.add(event_name.rpartition(".")[2])
-
-    def _store_date(self, headers: Mapping[str, str]) -> datetime:
-        if "date" not in headers:
-            raise StorageError(f"the store of bucket {self._settings.bucket} sends no Date header; ages need one")
-        return parsedate_to_datetime(headers["date"])
 
 
 def _info(key: str, size_bytes: int, said: Mapping[str, Any]) -> ObjectInfo:

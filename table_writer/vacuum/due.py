@@ -24,7 +24,6 @@ from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo, many
 
 SAFE_AGE: Final = timedelta(hours=24)  # calls in flight and running queries must find their files
-THREADS: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,7 +178,7 @@ class Others:
         """Say why locations of other tools stay: one request for each directory that holds a listed file."""
         foreign = [left for left in locations if left.objects]
         directories = {one for left in foreign for found in left.objects for one in self._above(found.key)}
-        answers = zip(directories, many(partial(self._why_root, store), directories, THREADS), strict=True)
+        answers = zip(directories, many(partial(self._why_root, store), directories), strict=True)
         roots = {directory: why for directory, why in answers if why}
         found = ((left.location.place, self._reason(left, roots)) for left in foreign)
         return {place: reason for place, reason in found if reason}

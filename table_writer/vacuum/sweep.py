@@ -33,7 +33,6 @@ from table_writer.vacuum.due import (
 )
 
 logger = logging.getLogger(__name__)
-THREADS: Final = 16
 LOCATIONS_AT_ONCE: Final = 64
 READ_AT_MOST: Final = 16  # partitions, for each location deleted: a look at the metastore reads all that the table has
 LOOK_SECONDS: Final = 60.0  # so long a look counts as "just before", however many locations it could serve
@@ -193,7 +192,7 @@ class Vacuum:
             listed = ((one.key, one.size_bytes, one.etag) for one in free)
             return FoundLocation(left, tuple(there[one] for one in listed if one in there))
 
-        return tuple(many(look, locations, THREADS))
+        return tuple(many(look, locations))
 
     def _deletes(self, plan: Vacuumed) -> tuple[DeletedLocation, ...]:
         replaced = ((found.left.location, found.left.left_by) for found in plan.locations)
@@ -254,7 +253,7 @@ class Vacuum:
     def _give_up(self, entry: LogEntry, write: DeadWrite) -> list[str]:
         """Remove a dead write: uploads, objects, and last the registration, without which it would look discarded."""
         data = self._layout.data(write.write_id)
-        failed = abort_uploads(self._store, self._store.list_uploads(data.key), threads=THREADS).failures
+        failed = abort_uploads(self._store, self._store.list_uploads(data.key)).failures
         failed += self._delete(entry, (found.key for found in self._store.list(data.key)))
         if not failed:
             checks = check_keys(self._store, self._layout, write.write_id)
@@ -274,7 +273,7 @@ class Vacuum:
 
     def _tidied(self, plan: Vacuumed) -> Vacuumed:
         """Remove what needs no claim: late uploads of writes that ended, stale registrations, entries."""
-        failures = [*plan.failures, *abort_uploads(self._store, plan.leftover_uploads, threads=THREADS).failures]
+        failures = [*plan.failures, *abort_uploads(self._store, plan.leftover_uploads).failures]
         failures += self._delete(None, plan.stale_registrations)
         try:
             self._log.trim(plan.trimmed)
