@@ -15,7 +15,7 @@ from table_writer.log.files import abort_uploads, delete_keys
 from table_writer.log.open_table import OpenTable
 from table_writer.model.message import CommitMessage, PendingUpload
 from table_writer.progress import current
-from table_writer.storage import committer_threads
+from table_writer.storage.hadoop import committer_threads
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo
 
 logger = logging.getLogger(__name__)

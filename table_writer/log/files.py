@@ -12,8 +12,15 @@ from table_writer.errors import StorageError
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.write import TableLayout
-from table_writer.storage import visible_files
-from table_writer.storage.object_store import PAGE_KEYS, THREADS, ObjectInfo, ObjectStore, UploadInfo, many
+from table_writer.storage.object_store import (
+    PAGE_KEYS,
+    THREADS,
+    ObjectInfo,
+    ObjectStore,
+    UploadInfo,
+    many,
+    visible_files,
+)
 
 WRITE_ID_IN_NAME: Final = re.compile("[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")
 DELETE_THREADS: Final = 4

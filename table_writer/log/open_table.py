@@ -32,7 +32,10 @@ from table_writer.model.table import (
     unknown_properties,
 )
 from table_writer.model.write import TableLayout, WritePlan, new_write_id
-from table_writer.storage import ObjectStore, StoreSettings, open_store, settings_for
+from table_writer.storage import open_store
+from table_writer.storage.hadoop import settings_for
+from table_writer.storage.object_store import ObjectStore
+from table_writer.storage.settings import StoreSettings
 
 
 class RepeatedError(Exception):

@@ -14,8 +14,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles
 from table_writer.publish.switch import PartitionsNow
-from table_writer.storage import SourceChangedError, visible_files
-from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, SourceChangedError, many, visible_files
 
 logger = logging.getLogger(__name__)
 MOST_ATTEMPTS: Final = 20  # of copying files that others replace meanwhile

@@ -11,7 +11,8 @@ from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from table_writer.model.message import PendingUpload
-from table_writer.storage import ObjectInfo, ObjectStore, SourceChangedError, open_store
+from table_writer.storage import open_store
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, SourceChangedError
 
 THREADS: Final = 16
 

@@ -19,7 +19,8 @@ from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_
 from table_writer.model.write import WritePlan, WrittenFiles, WrittenPartition
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import quoted
-from table_writer.storage import ObjectInfo, ObjectStore, is_hidden, why_renamed
+from table_writer.storage.hadoop import why_renamed
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, is_hidden
 
 logger = logging.getLogger(__name__)
 FOUND: Final = "_exists"
