@@ -83,10 +83,6 @@ class TableLog:
         self._ids: frozenset[str] = frozenset()
         self._expected_id = ""
 
-    def at(self, layout: TableLayout) -> TableLog:
-        """Return the log at another place of the store, to be read with the same memory."""
-        return TableLog(self.store, layout, memory_bytes=self._memory_bytes)
-
     def expect(self, log_id: str) -> None:
         """Refuse from now on to read any other log than this; empty: not known."""
         self._expected_id = log_id

@@ -31,34 +31,22 @@ TIMESTAMP_TYPES: Final = ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParquetOptions:
-    """How Parquet files are written; each option is one of Spark's.
-
-    Parameters
-    ----------
-    compression
-        ``spark.sql.parquet.compression.codec``. ``lz4`` is written as ``lz4_raw``, which Spark, DuckDB and Arrow read.
-    compression_level
-        Of the codec; ``None`` takes Spark's: 3 for zstd, the codec's own for the others.
-    timestamp_type
-        ``spark.sql.parquet.outputTimestampType``, for TIMESTAMP; TIMESTAMP_NTZ is always INT64 micros, as in Spark.
-        Two cases differ from Spark, both readable by everything that reads Spark's files: with ``INT96``, a table that
-        has TIMESTAMP_NTZ columns too gets micros for both (Arrow knows INT96 for all timestamps of a file or for none);
-        with ``TIMESTAMP_MILLIS``, a timestamp inside an array, map or struct is written as micros.
-    spark_schema_json
-        Spark's schema of the data columns (``StructType.json()``), for the footer. Empty: not written.
-    spark_version
-        For the footer: readers take its absence for dates in the old calendar.
-    legacy_format
-        ``spark.sql.parquet.writeLegacyFormat``: decimals as FIXED_LEN_BYTE_ARRAY, for Hive and Impala.
-        Arrays and maps keep the standard layout, which both read.
-    """
+    """How Parquet files are written; each option is one of Spark's."""
 
     compression: str = "snappy"
-    compression_level: int | None = None
+    """``spark.sql.parquet.compression.codec``; ``lz4`` is written as ``lz4_raw``, which Spark, DuckDB, Arrow read."""
+    compression_level: int | None = None  # of the codec; None takes Spark's: 3 for zstd, the codec's own for the others
     timestamp_type: str = "INT96"
+    """``spark.sql.parquet.outputTimestampType``, for TIMESTAMP; TIMESTAMP_NTZ is always INT64 micros, as in Spark. Two
+    cases differ from Spark, both readable by everything that reads Spark's files: with ``INT96``, a table that has
+    TIMESTAMP_NTZ columns too gets micros for both (Arrow knows INT96 for all timestamps of a file or for none); with
+    ``TIMESTAMP_MILLIS``, a timestamp inside an array, map or struct is written as micros."""
     spark_schema_json: str = field(default="", repr=False)
-    spark_version: str = ""
+    """Spark's schema of the data columns (``StructType.json()``), for the footer. Empty: not written."""
+    spark_version: str = ""  # for the footer: readers take its absence for dates in the old calendar
     legacy_format: bool = False
+    """``spark.sql.parquet.writeLegacyFormat``: decimals as FIXED_LEN_BYTE_ARRAY, for Hive and Impala. Arrays and maps
+    keep the standard layout, which both read."""
 
     def __post_init__(self) -> None:
         if self.compression.lower() not in FILE_NAME_INFIXES:

@@ -178,7 +178,7 @@ def _bring_back(opened: OpenTable, layout: TableLayout, table: Table) -> None:
     strayed = is_moved(opened.layout, table)
     if not strayed:
         require_in_place(opened.store, opened.layout, table)
-    history = opened.log.at(layout).read_history()
+    history = replace(opened, layout=layout).log.read_history()
     placed = history.current.get(())
     now = Location.parse(table.location)
     newest = placed.partition if placed else None

@@ -198,21 +198,20 @@ class S3Store:
         delete_objects(self.client, self._bucket, keys, pause=self._pause)
 
     def copy(self, source: ObjectInfo, key: str) -> None:
-        copier = BucketCopier(self.client, self._settings, self._bucket)
+        copy = _Copy(self.client, self._settings, self._bucket, source, key)
         if source.size_bytes <= self._settings.max_single_copy_bytes:
-            copier.copy_whole(source, key)
+            copy.send_whole()
             return
         with ExitStack() as undo:
-            upload_id = copier.create_upload(source, key)
+            upload_id = copy.create_upload()
             undo.callback(self._abort_quietly, key, upload_id)
-            self.complete_upload(key, upload_id, copier.copy_parts(source, key, upload_id))
+            self.complete_upload(key, upload_id, copy.send_parts(upload_id))
             undo.pop_all()
 
     def create_upload(self, key: str) -> str:
-        checksum: dict[str, Any] = {"ChecksumAlgorithm": self._settings.checksum} if self._settings.checksum else {}
+        arguments = _algorithm(self._settings) | self._write
         with self._errors(key):
-            answer = self.client.create_multipart_upload(**self._bucket, Key=key, **checksum, **self._write)
-        return answer["UploadId"]
+            return self.client.create_multipart_upload(**self._bucket, Key=key, **arguments)["UploadId"]
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> UploadedPart:
         data = bytes(body)  # botocore takes no memoryview; of bytes this makes no copy
@@ -363,8 +362,9 @@ CHANGED: Final = frozenset({"PreconditionFailed", "412"})
 GONE: Final = frozenset({"NoSuchKey", "404"})  # a HEAD and some stores say it without a body
 
 
-class BucketCopier:
-    """Copies objects of one bucket, whole or in parts. Safe to use from several threads.
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """The copy of one object, whole or in parts.
 
     A copy is made as this store makes every object: encryption, ACL and storage class are those of the settings, not
     the source's. User metadata and the content encoding are kept: tools that encrypt on their side keep the key
@@ -375,75 +375,73 @@ class BucketCopier:
     between a client and S3, and none travel.
     """
 
-    def __init__(self, client: S3Client, settings: S3Settings, bucket: dict[str, Any]) -> None:
-        self._client = client
-        self._settings = settings
-        self._bucket = bucket
-        self._write = write_arguments(settings)
-        self._checksum: dict[str, Any] = {"ChecksumAlgorithm": settings.checksum} if settings.checksum else {}
+    client: S3Client
+    settings: S3Settings
+    bucket: dict[str, Any]
+    source: ObjectInfo
+    key: str
 
-    def copy_whole(self, source: ObjectInfo, key: str) -> None:
-        """Copy an object with one request."""
-        with self._errors(source, key):
-            self._client.copy_object(
-                **self._bucket,
-                **self._source(source),
-                Key=key,
-                TaggingDirective="REPLACE",
-                **self._checksum,
-                **self._write,
-            )
+    def send_whole(self) -> None:
+        """Copy the object with one request."""
+        arguments = self._arguments | _algorithm(self.settings) | write_arguments(self.settings)
+        with self._errors():
+            self.client.copy_object(**arguments, TaggingDirective="REPLACE")
 
-    def create_upload(self, source: ObjectInfo, key: str) -> str:
+    def create_upload(self) -> str:
         """Start a multipart upload with the metadata of the source, if it is still as listed; returns its id."""
-        with self._errors(source, key):
-            found = self._client.head_object(**self._bucket, Key=source.key)
-            if (found["ETag"].strip('"'), found["ContentLength"]) != (source.etag, source.size_bytes):
-                raise source_changed(self._where(source.key))
+        with self._errors():
+            found = self.client.head_object(**self.bucket, Key=self.source.key)
+            if (found["ETag"].strip('"'), found["ContentLength"]) != (self.source.etag, self.source.size_bytes):
+                raise source_changed(self._where(self.source.key))
             kept: dict[str, Any] = {
                 name: found[name] for name in ("Metadata", "ContentEncoding", "ContentType") if found.get(name)
             }
-            return self._client.create_multipart_upload(**self._bucket, Key=key, **kept, **self._write)["UploadId"]
+            kept |= write_arguments(self.settings)
+            return self.client.create_multipart_upload(**self.bucket, Key=self.key, **kept)["UploadId"]
 
-    def copy_parts(self, source: ObjectInfo, key: str, upload_id: str) -> Sequence[UploadedPart]:
-        """Copy an object into a pending upload; when this returns or raises, no request of it is under way."""
+    def send_parts(self, upload_id: str) -> Sequence[UploadedPart]:
+        """Copy the object into a pending upload; when this returns or raises, no request of it is under way."""
 
         def copy_part(number: int, first: int, last: int) -> UploadedPart:
-            with self._errors(source, key):
-                answer = self._client.upload_part_copy(
-                    **self._bucket,
-                    **self._source(source),
-                    Key=key,
-                    UploadId=upload_id,
-                    PartNumber=number,
-                    CopySourceRange=f"bytes={first}-{last}",
-                )
+            place: dict[str, Any] = {
+                "UploadId": upload_id,
+                "PartNumber": number,
+                "CopySourceRange": f"bytes={first}-{last}",
+            }
+            with self._errors():
+                answer = self.client.upload_part_copy(**self._arguments, **place)
             return UploadedPart(number=number, etag=answer["CopyPartResult"]["ETag"], size_bytes=last - first + 1)
 
-        ranges = part_ranges(source.size_bytes, self._settings.copy_part_bytes)
+        ranges = part_ranges(self.source.size_bytes, self.settings.copy_part_bytes)
         pool = ThreadPoolExecutor(COPY_THREADS, thread_name_prefix="copy")
         try:
             return list(pool.map(copy_part, range(1, len(ranges) + 1), *zip(*ranges, strict=True)))
         finally:
             pool.shutdown(cancel_futures=True)  # waits: a part that arrives after the abort would stay, and be paid for
 
-    def _source(self, source: ObjectInfo) -> dict[str, Any]:
-        place = {"Bucket": self._bucket["Bucket"], "Key": source.key}  # as a mapping, so that botocore encodes the key
-        return {"CopySource": place, "CopySourceIfMatch": f'"{source.etag}"'}
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        place = {"Bucket": self.bucket["Bucket"], "Key": self.source.key}  # a mapping, so that botocore encodes the key
+        return {**self.bucket, "Key": self.key, "CopySource": place, "CopySourceIfMatch": f'"{self.source.etag}"'}
 
     @contextmanager
-    def _errors(self, source: ObjectInfo, key: str) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
+        source = self._where(self.source.key)
         try:
             yield
         except (BotoCoreError, ClientError) as error:
             if error_code(error) in CHANGED | GONE or http_status(error) == 412:
-                raise source_changed(self._where(source.key)) from error
+                raise source_changed(source) from error
             if error_code(error) == "NoSuchUpload":
-                raise StorageError(gone_upload_message(self._where(key))) from error
-            raise storage_error(error, self._settings.bucket, f"{key}, a copy of {self._where(source.key)}") from error
+                raise StorageError(gone_upload_message(self._where(self.key))) from error
+            raise storage_error(error, self.settings.bucket, f"{self.key}, a copy of {source}") from error
 
     def _where(self, key: str) -> str:
-        return f"s3://{self._settings.bucket}/{key}"
+        return f"s3://{self.settings.bucket}/{key}"
+
+
+def _algorithm(settings: S3Settings) -> dict[str, Any]:
+    return {"ChecksumAlgorithm": settings.checksum} if settings.checksum else {}
 
 
 def part_ranges(size_bytes: int, part_bytes: int) -> Sequence[tuple[int, int]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
@@ -150,7 +150,6 @@ def may_go(history: History, location: Location, found: ReplacedObject) -> bool:
     return inside and found.key.startswith(location.key)
 
 
-@dataclass(frozen=True, slots=True)
 class Others:
     """The other tables of a metastore, and the roots of other tables that the store shows.
 
@@ -158,12 +157,8 @@ class Others:
     would take all partitions of all tables.
     """
 
-    layout: TableLayout
-    tables: dict[Place, TableName]
-    _places: PlaceSet = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_places", PlaceSet(self.tables))
+    def __init__(self, layout: TableLayout, tables: dict[Place, TableName]) -> None:
+        self._layout, self._tables, self._places = layout, tables, PlaceSet(tables)
 
     @classmethod
     def of(cls, metastore: Metastore, layout: TableLayout, table: Table) -> Others:
@@ -188,7 +183,7 @@ class Others:
         for found in left.objects:
             holder = self._places.holder((store, bucket, found.key))
             if holder is not None:
-                return f"files there may be those of table {self.tables[holder]}, whose location holds them"
+                return f"files there may be those of table {self._tables[holder]}, whose location holds them"
             inner = next((one for one in self._above(found.key) if one in roots), None)
             if inner is not None:
                 return f"files there may be those of another table, {roots[inner]}"
@@ -196,15 +191,15 @@ class Others:
 
     def _above(self, key: str) -> Iterable[str]:
         """Return the directories between the root and a file."""
-        root = self.layout.root.key
+        root = self._layout.root.key
         below = key.removeprefix(root).split("/")[:-1]
         return (f"{root}{'/'.join(below[:depth])}/" for depth in range(1, len(below) + 1))
 
     def _why_root(self, store: ObjectStore, directory: str) -> str:
         """Return which table a directory is, or may be, the root of; empty if of none."""
-        root = self.layout.root.beside(directory)
+        root = self._layout.root.beside(directory)
         try:
-            is_root = store.head(TableLayout(root, self.layout.directory_name).owner_key) is not None
+            is_root = store.head(TableLayout(root, self._layout.directory_name).owner_key) is not None
         except StorageError as error:  # a policy may not allow to look
             return f"whose root may be {root}: {error.message}"
         return f"whose root is {root}" if is_root else ""
