@@ -159,17 +159,10 @@ class History:
 
     def in_use(self) -> frozenset[Place]:
         """Return the locations that readers look at by the log, or may look at once what is in doubt is resolved."""
-        places = {
-            self._location(placed.partition.new_location).place
-            for placed in self.current.values()
-            if placed.partition.new_location is not None
-        }
-        for record in self.in_doubt:
-            for partition in record.entry.partitions:
-                for location in (partition.old_location, partition.new_location):
-                    if location is not None:
-                        places.add(self._location(location).place)
-        return frozenset(places)
+        named = [placed.partition.new_location for placed in self.current.values()]
+        for partition in (partition for record in self.in_doubt for partition in record.entry.partitions):
+            named += [partition.old_location, partition.new_location]
+        return frozenset(self._location(location).place for location in named if location is not None)
 
     def placement(self, values: PartitionValues, location: str | None) -> Placement:
         """Compare the metastore's location of a partition, ``None`` if it does not exist, with the log.

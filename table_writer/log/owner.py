@@ -40,12 +40,8 @@ class Owner:
     @classmethod
     def of(cls, table: Table, metastore_uri: str) -> Owner:
         """Describe a table."""
-        return cls(
-            database=table.name.database,
-            name=table.name.name,
-            created_at_seconds=table.created_at_seconds,
-            metastore=metastore_uri,
-        )
+        database, name = table.name.database, table.name.name
+        return cls(database=database, name=name, created_at_seconds=table.created_at_seconds, metastore=metastore_uri)
 
     @property
     def identity(self) -> tuple[str, str, int]:

@@ -189,30 +189,20 @@ class HiveMetastore:
     ) -> None:
         protocol.validate_drops(table, [values])
         try:
-            self._connection.change(
-                "drop_partition",
-                table.name.database,
-                table.name.name,
-                list(values),
-                False,
-                table=str(table.name),
-                before_send=before_send,
-            )
+            self._change("drop_partition", table.name, list(values), False, before_send=before_send)
         except RefusedError as refused:
             if not isinstance(refused.reason, ttypes.NoSuchObjectException):
                 raise
 
+    def _change(self, method: str, name: TableName, *arguments: object, before_send: Callable[[], None]) -> None:
+        """Send a changing call whose first two arguments name the table."""
+        self._connection.change(method, name.database, name.name, *arguments, table=str(name), before_send=before_send)
+
     def _alter(self, table: Table, changes: Sequence[PartitionChange], before_send: Callable[[], None]) -> None:
+        altered = [hive_objects.altered_partition(table, change) for change in changes]
         try:
-            self._connection.change(
-                "alter_partitions_with_environment_context",
-                table.name.database,
-                table.name.name,
-                [hive_objects.altered_partition(table, change) for change in changes],
-                ttypes.EnvironmentContext(NO_LISTING),
-                table=str(table.name),
-                before_send=before_send,
-            )
+            call = "alter_partitions_with_environment_context"
+            self._change(call, table.name, altered, ttypes.EnvironmentContext(NO_LISTING), before_send=before_send)
         except RefusedError as refused:
             if MISSING_PARTITION.search(str(getattr(refused.reason, "message", ""))):
                 raise PartitionMissingError(
@@ -237,15 +227,8 @@ class HiveMetastore:
         for name, value in hive_objects.expectation(change.partition.parameters, altered.parameters).items():
             context |= {"expected_parameter_key": name, "expected_parameter_value": value}
         try:
-            self._connection.change(
-                "alter_table_with_environment_context",
-                table.name.database,
-                table.name.name,
-                altered,
-                ttypes.EnvironmentContext(context),
-                table=str(table.name),
-                before_send=before_send,
-            )
+            call = "alter_table_with_environment_context"
+            self._change(call, table.name, altered, ttypes.EnvironmentContext(context), before_send=before_send)
         except RefusedError as refused:
             if TABLE_CHANGED in str(getattr(refused.reason, "message", "")):
                 raise hive_objects.table_was_changed(table.name, self.uri) from refused.reason

@@ -36,6 +36,18 @@ from table_writer.model.write import (
 
 STAGED_FORMAT: Final = 1
 LONGEST_EXPIRY_SECONDS: Final = 365 * 86_400.0
+SAME_NAMES: Final = (
+    "mode",
+    "created_at",
+    "base_version",
+    "log_id",
+    "schema",
+    "where",
+    "idempotency_key",
+    "max_copied_bytes",
+    "notes",
+)
+"""Fields of a plan that are stored under their own names, as they are."""
 
 
 @dataclass(frozen=True)
@@ -194,30 +206,19 @@ class StagedRecord:
     def to_fields(self) -> dict[str, Any]:
         """Return what is stored of the staged write itself; a record that does not validate is never stored."""
         self.validate()
-        plan, scope, files = self.plan, self.plan.scope, self.files
+        plan, scope, spelled, files = self.plan, self.plan.scope, self.plan.spellings, self.files
+        same: dict[str, Any] = {name: getattr(plan, name) for name in SAME_NAMES}
         stored = _Stored(
+            **same,
             format=STAGED_FORMAT,
-            mode=plan.mode,
-            created_at=plan.created_at,
-            base_version=plan.base_version,
-            log_id=plan.log_id,
             hint=plan.checkpoint,
             in_doubt=tuple(sorted(plan.in_doubt)),
-            schema=plan.schema,
             added_schema=self.added_schema,
-            where=plan.where,
             scope=_Scope(known=tuple(sorted(scope.known)), chosen=tuple(sorted(scope.chosen)))
             if isinstance(scope, RecordedScope)
             else None,
-            idempotency_key=plan.idempotency_key,
             tags=dict(plan.tags),
-            max_copied_bytes=plan.max_copied_bytes,
-            spellings=_Spellings(
-                types=plan.spellings.types,
-                time_zone=plan.spellings.time_zone,
-                names=tuple(plan.spellings.names.items()),
-            ),
-            notes=plan.notes,
+            spellings=_Spellings(types=spelled.types, time_zone=spelled.time_zone, names=tuple(spelled.names.items())),
             table=_table_of(plan.table),
             row_bytes=files.row_bytes,
             statistics={name: one.to_json() for name, one in files.statistics.items()},
@@ -282,24 +283,19 @@ class FoundStaged:
 def _record(stored: _Stored, layout: TableLayout, write_id: str) -> StagedRecord:
     table = _table(stored.table, layout.root)
     spelled = stored.spellings
+    same: dict[str, Any] = {name: getattr(stored, name) for name in SAME_NAMES}
+    _require_schema(stored.schema)
+    _require_schema(stored.added_schema)
     plan = WritePlan(
+        **same,
         write_id=write_id,
-        mode=stored.mode,
         table=table,
         layout=layout,
-        schema=_schema(stored.schema),
-        base_version=stored.base_version,
         checkpoint=stored.hint,
         in_doubt=frozenset(stored.in_doubt),
-        created_at=stored.created_at,
-        log_id=stored.log_id,
         scope=_scope(stored, str(table.name), write_id),
-        where=stored.where,
-        idempotency_key=stored.idempotency_key,
         tags=stored.tags,
-        max_copied_bytes=stored.max_copied_bytes,
         spellings=Spellings(spelled.types, spelled.time_zone, dict(spelled.names), str(table.name)),
-        notes=stored.notes,
     )
     files = WrittenFiles(
         plan=plan,
@@ -320,7 +316,7 @@ def _record(stored: _Stored, layout: TableLayout, write_id: str) -> StagedRecord
     return StagedRecord(
         files=files,
         expires_after_seconds=stored.expires_after_seconds,
-        added_schema=_schema(stored.added_schema),
+        added_schema=stored.added_schema,
         writer=stored.writer,
     )
 
@@ -365,8 +361,7 @@ def _scope(stored: _Stored, table: str, write_id: str) -> Scope:
     return RecordedScope(frozenset(stored.scope.known), frozenset(stored.scope.chosen), stored.where, table, write_id)
 
 
-def _schema(text: str) -> str:
-    """Read a schema, which is empty or Spark's JSON of one."""
+def _require_schema(text: str) -> None:
+    """Refuse a schema that is neither empty nor Spark's JSON of one."""
     if text and not isinstance(json.loads(text)["fields"], list):
         raise TypeError("a schema has no fields")
-    return text

@@ -174,13 +174,9 @@ class Publisher:
             return None
         while True:
             self._refuse_existing(plan, now)
-            replaced = replaced_locations(
-                self._opened.store,
-                plan.layout,
-                list(locations(now).values()),
-                datetime.now(UTC) + self._opened.retention,
-                partitioned=bool(plan.table.partition_columns),
-            )
+            delete_after = datetime.now(UTC) + self._opened.retention
+            left, partitioned = list(locations(now).values()), bool(plan.table.partition_columns)
+            replaced = replaced_locations(self._opened.store, plan.layout, left, delete_after, partitioned=partitioned)
             carried = now if plan.mode is WriteMode.APPEND else {}
             if carry_over.bring(carried, {one.values: one.new_location or "" for one in draft.partitions}):
                 return None
@@ -189,7 +185,6 @@ class Publisher:
             before, now = now, self._opened.metastore.get_partitions(table, values)
             if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
                 break
-        delete_after = datetime.now(UTC) + self._opened.retention
         overtaken = (ReplacedLocation(location=str(one), delete_after=delete_after) for one in carry_over.unseen)
         placed = _placed(draft, carry_over).partitions
         partitions = tuple(with_old_locations(one, now, carry_over.carried) for one in placed)
@@ -256,15 +251,9 @@ class Publisher:
         if repeated is not None:
             raise RepeatedError(repeated)
         plan.scope(frozenset().union(*(record.entry.partition_values for record in records)))  # asked once for all
+        appends, data = plan.mode is WriteMode.APPEND, plan.data_location
         for record in records:
-            verdict = standing(
-                record,
-                draft,
-                plan.in_doubt,
-                scope=plan.scope,
-                appends=plan.mode is WriteMode.APPEND,
-                data=plan.data_location,
-            )
+            verdict = standing(record, draft, plan.in_doubt, scope=plan.scope, appends=appends, data=data)
             if verdict is Standing.IN_DOUBT:
                 return record.entry.version
             if verdict is Standing.CONFLICT:

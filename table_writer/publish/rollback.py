@@ -126,14 +126,11 @@ class Rollback:
     ) -> LogEntry:
         created_at = datetime.now(UTC)
         left = [now[partition.values].location for partition in partitions if partition.values in now]
+        opened, partitioned = self._opened, bool(self._opened.table.partition_columns)
         replaced = replaced_locations(
-            self._opened.store,
-            self._opened.layout,
-            left,
-            created_at + self._opened.retention,
-            partitioned=bool(self._opened.table.partition_columns),
+            opened.store, opened.layout, left, created_at + opened.retention, partitioned=partitioned
         )
-        return self._opened.next_entry(
+        return opened.next_entry(
             history.newest,
             Operation.ROLLBACK,
             f"rollback to version {version}",

@@ -227,13 +227,8 @@ def stale_parameters(parameters: Mapping[str, str], new: Mapping[str, str]) -> f
     ``COLUMN_STATS_ACCURATE`` goes altogether: with its ``BASIC_STATS`` left, Hive would go on answering ``count(*)``
     from ``numRows`` after another tool's INSERT.
     """
-    return frozenset(
-        name
-        for name in parameters
-        if name == "COLUMN_STATS_ACCURATE"
-        or name.startswith(COLUMN_STATISTICS)
-        or (name in STATISTICS and name not in new)
-    )
+    stale = {"COLUMN_STATS_ACCURATE", *(STATISTICS - new.keys())}
+    return frozenset(name for name in parameters if name in stale or name.startswith(COLUMN_STATISTICS))
 
 
 class ClaimedEntries:

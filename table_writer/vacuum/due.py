@@ -248,11 +248,8 @@ class Traces:
     def stale_registrations(self, history: History, older_than_seconds: float) -> tuple[str, ...]:
         """Return keys of registrations of dead writers whose files the log owns, and of checks of no write."""
         claimed = history.claimed_ids
-        dead = {
-            write_id: one.key
-            for write_id, one in self.registered.items()
-            if write_id in claimed and one.is_dead(older_than_seconds)
-        }
+        ended = {write_id: one for write_id, one in self.registered.items() if write_id in claimed}
+        dead = {write_id: one.key for write_id, one in ended.items() if one.is_dead(older_than_seconds)}
         alive = self.registered.keys() - dead.keys()
         checks = (key for key in self.checks if write_id_of_check(self.layout, key) not in alive)
         return tuple(sorted((*dead.values(), *checks)))
