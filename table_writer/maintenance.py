@@ -90,7 +90,13 @@ class Maintenance:
             config = config or TableWriterConfig()
             if metastore_uri is not None:
                 config = replace(config, metastore_uris=tuple(metastore_uri.split(",")))
-            services = Services(SessionSettings(hadoop=_with_credentials(config.hadoop)), config)
+            hadoop = config.hadoop
+            if not any(name.endswith((".access.key", ".aws.credentials.provider")) for name in hadoop):
+                hadoop = {
+                    **hadoop,
+                    "fs.s3a.aws.credentials.provider": AWS_CHAIN,
+                }  # profiles and SSO too, as the AWS CLI
+            services = Services(SessionSettings(hadoop=hadoop), config)
         self._services = services
 
     def __enter__(self) -> Self:
@@ -483,12 +489,6 @@ class Maintenance:
         opened = self._services.open_table(TableName.parse(table))
         opened.require_owner()
         return opened
-
-
-def _with_credentials(hadoop: Mapping[str, str]) -> Mapping[str, str]:
-    """Without any word on credentials take what the AWS SDK finds: profiles and SSO too, as the AWS CLI does."""
-    named = any(name.endswith((".access.key", ".aws.credentials.provider")) for name in hadoop)
-    return hadoop if named else {**hadoop, "fs.s3a.aws.credentials.provider": AWS_CHAIN}
 
 
 def _vacuum_age(opened: OpenTable, older_than: timedelta | None, *, force: bool) -> timedelta | None:

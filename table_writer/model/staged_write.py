@@ -41,7 +41,6 @@ SAME_NAMES: Final = (
     "created_at",
     "base_version",
     "log_id",
-    "schema",
     "where",
     "idempotency_key",
     "max_copied_bytes",
@@ -213,6 +212,7 @@ class StagedRecord:
             format=STAGED_FORMAT,
             hint=plan.checkpoint,
             in_doubt=tuple(sorted(plan.in_doubt)),
+            schema=plan.schema,
             added_schema=self.added_schema,
             scope=_Scope(known=tuple(sorted(scope.known)), chosen=tuple(sorted(scope.chosen)))
             if isinstance(scope, RecordedScope)
@@ -284,13 +284,12 @@ def _record(stored: _Stored, layout: TableLayout, write_id: str) -> StagedRecord
     table = _table(stored.table, layout.root)
     spelled = stored.spellings
     same: dict[str, Any] = {name: getattr(stored, name) for name in SAME_NAMES}
-    _require_schema(stored.schema)
-    _require_schema(stored.added_schema)
     plan = WritePlan(
         **same,
         write_id=write_id,
         table=table,
         layout=layout,
+        schema=_schema(stored.schema),
         checkpoint=stored.hint,
         in_doubt=frozenset(stored.in_doubt),
         scope=_scope(stored, str(table.name), write_id),
@@ -316,7 +315,7 @@ def _record(stored: _Stored, layout: TableLayout, write_id: str) -> StagedRecord
     return StagedRecord(
         files=files,
         expires_after_seconds=stored.expires_after_seconds,
-        added_schema=stored.added_schema,
+        added_schema=_schema(stored.added_schema),
         writer=stored.writer,
     )
 
@@ -361,7 +360,8 @@ def _scope(stored: _Stored, table: str, write_id: str) -> Scope:
     return RecordedScope(frozenset(stored.scope.known), frozenset(stored.scope.chosen), stored.where, table, write_id)
 
 
-def _require_schema(text: str) -> None:
-    """Refuse a schema that is neither empty nor Spark's JSON of one."""
+def _schema(text: str) -> str:
+    """Read a schema, which is empty or Spark's JSON of one."""
     if text and not isinstance(json.loads(text)["fields"], list):
         raise TypeError("a schema has no fields")
+    return text

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted
 from table_writer.log.files import files_read_at, is_named_by_us, why_not_copied
-from table_writer.model.entry import EntryPartition
+from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles
@@ -67,15 +67,16 @@ class CarryOver:
         """The write's."""
         return self.staged.plan
 
-    def location_of(self, partition: EntryPartition) -> str | None:
-        """Return where readers will look for a partition, whose new files are at its ``new_location``."""
-        placed = self._placed.get(partition.values)
-        return partition.new_location if placed is None else str(placed.location)
+    def placed(self, draft: LogEntry) -> LogEntry:
+        """Return the draft with its partitions where readers will look."""
+        placed = {values: str(one.location) for values, one in self._placed.items()}
+        named = (replace(one, new_location=placed.get(one.values, one.new_location)) for one in draft.partitions)
+        return replace(draft, partitions=tuple(named))
 
     @property
-    def unseen(self) -> tuple[Location, ...]:
+    def unseen(self) -> Collection[Location]:
         """Where the write has files that no reader will look at: copies elsewhere have taken their place."""
-        return tuple(self._unseen.values())
+        return self._unseen.values()
 
     def bring(self, now: PartitionsNow, targets: Mapping[PartitionValues, str]) -> bool:
         """Copy all files of these partitions, unless the last round has copied exactly these.

@@ -99,7 +99,7 @@ class Publisher:
             if is_shared:
                 _require_unpublished(staged.plan, records)
             self._refuse_other_log(staged.plan, state)
-            waiting_for = self._first_in_doubt(_placed(draft, carry_over), records, staged.plan)
+            waiting_for = self._first_in_doubt(carry_over.placed(draft), records, staged.plan)
             if waiting_for is not None:
                 self._resolve_other(waiting_for, staged.plan, state)
             elif look := self._look(staged.plan, replace(draft, version=state.newest + 1), carry_over, state):
@@ -186,7 +186,7 @@ class Publisher:
             if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
                 break
         overtaken = (ReplacedLocation(location=str(one), delete_after=delete_after) for one in carry_over.unseen)
-        placed = _placed(draft, carry_over).partitions
+        placed = carry_over.placed(draft).partitions
         partitions = tuple(with_old_locations(one, now, carry_over.carried) for one in placed)
         entry = replace(
             draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*replaced.locations, *overtaken)
@@ -290,13 +290,6 @@ class Publisher:
             " look first whether another process has published it.",
             **plan.named,
         )
-
-
-def _placed(draft: LogEntry, carry_over: CarryOver) -> LogEntry:
-    """Return the draft with its partitions where readers will look."""
-    return replace(
-        draft, partitions=tuple(replace(one, new_location=carry_over.location_of(one)) for one in draft.partitions)
-    )
 
 
 def _description(table: Table) -> tuple[object, ...]:

@@ -75,8 +75,11 @@ class Recovery:
         wait = FIRST_WAIT_SECONDS
         record = self._log.read(version)
         while record.outcome is None and not claim_is_over(record.entry, record.age_seconds):
-            if self._has_taken_effect(record.entry, table):
-                return self._confirm(record.entry)
+            if self._has_taken_effect(record.entry, table):  # its outcome is recorded in its claimant's place
+                by = record.entry.write_id
+                outcome = self._log.record_outcome(version, Outcome.PUBLISHED, write_id=by, of=by)
+                logger.warning("version=%d was in doubt, and readers see it: %s", version, outcome.value)
+                return RecoveredEntry(version=version, outcome=outcome)
             if wait == FIRST_WAIT_SECONDS:
                 logger.warning(
                     "version=%d is being published by write_id=%s; waiting, at most %.0f s. Ctrl-C is safe",
@@ -126,12 +129,6 @@ class Recovery:
         return effect(states(entry, now, self._layout).values()) is Effect.ALL and not (
             self._log.read_state(listed_after=entry.version).unverified
         )
-
-    def _confirm(self, entry: LogEntry) -> RecoveredEntry:
-        """Record the outcome in its claimant's place."""
-        outcome = self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
-        logger.warning("version=%d was in doubt, and readers see it: %s", entry.version, outcome.value)
-        return RecoveredEntry(version=entry.version, outcome=outcome)
 
     def recover(
         self, record: SlotRecord, table: Table, *, newest: int, behind: Sequence[EntryPartition] = ()
