@@ -37,8 +37,9 @@ from table_writer.log.open_table import OpenTable, RepeatedError, Services
 from table_writer.log.owner import adopt_root, is_of_earlier_table, require_in_place
 from table_writer.model.table import HISTORY_PROPERTY, RETENTION_PROPERTY, PartitionValues, TableName
 from table_writer.progress import Stopwatch
+from table_writer.publish.entry import Republished
 from table_writer.publish.recovery import Recovery, placements
-from table_writer.publish.restore import Restore, Restored, adopt
+from table_writer.publish.restore import Restore, adopt
 from table_writer.publish.rollback import Rollback, version_of
 from table_writer.vacuum.due import SAFE_AGE, Ages, look_for_traces
 from table_writer.vacuum.sweep import Vacuum, interrupted
@@ -364,7 +365,7 @@ class Maintenance:
             dry_run=dry_run,
         )
 
-    def _missing(self, opened: OpenTable, done: Restored, chosen: Collection[PartitionValues] | None) -> str:
+    def _missing(self, opened: OpenTable, done: Republished, chosen: Collection[PartitionValues] | None) -> str:
         """Say which partitions of a table that was created again are not back yet, whose rows a write would forget."""
         if chosen is not None:
             done = Restore(opened).run(None, dry_run=True)

@@ -37,10 +37,8 @@ def files_read_at(store: ObjectStore, layout: TableLayout, location: Location) -
 
 def is_named_by_us(key: str, location: Location, layout: TableLayout) -> bool:
     """Whether a file's name carries the id of a write, as those of all files do that this library writes."""
-    write_id = layout.write_id_of(location)
-    return WRITE_ID_IN_NAME.search(key.removeprefix(location.key)) is not None or (
-        write_id is not None and write_id in key.removeprefix(location.key)
-    )
+    name, write_id = key.removeprefix(location.key), layout.write_id_of(location)
+    return WRITE_ID_IN_NAME.search(name) is not None or (write_id is not None and write_id in name)
 
 
 def written_placeholders(

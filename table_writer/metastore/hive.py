@@ -6,13 +6,12 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
 from hmsclient.genthrift.hive_metastore import ttypes
 from thrift.Thrift import TApplicationException
 
-from table_writer.errors import PartitionExistsError, PartitionMissingError
+from table_writer.errors import MetastoreError, PartitionExistsError, PartitionMissingError, counted
 from table_writer.metastore import hive_objects, protocol
 from table_writer.metastore.connection import Connection, RefusedError
 from table_writer.metastore.settings import MetastoreSettings
@@ -63,12 +62,6 @@ class HiveMetastore:
     def __repr__(self) -> str:
         return f"HiveMetastore({self._settings!r})"
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
     @property
     def uri(self) -> str:
         return self._connection.uri
@@ -94,7 +87,18 @@ class HiveMetastore:
             version = str(self._connection.read("getVersion", table=""))
         except RefusedError:
             return ""
-        return version if version != NO_VERSION else self._version_by_calls()
+        if version != NO_VERSION:
+            return version
+        try:
+            self._connection.read("get_index_names", "default", "none", 1, table="")  # there need not be such a table
+        except RefusedError as refused:
+            unknown = getattr(refused.reason, "type", None) == TApplicationException.UNKNOWN_METHOD
+            return "3" if isinstance(refused.reason, TApplicationException) and unknown else ""
+        try:
+            is_last = bool(self._connection.read("get_config_value", NEW_IN_2_3_10, "", table=""))
+        except RefusedError:
+            is_last = False
+        return "2.3.10" if is_last else "2.3"
 
     def call_counts(self) -> Mapping[str, int]:
         return self._connection.counts()
@@ -120,8 +124,13 @@ class HiveMetastore:
             found = list(map(hive_objects.table_from, answer.tables))
             missing |= set(names) - {table.name.name for table in found}
             yield from found
-        if missing:
-            protocol.require_listed(database, missing.intersection(read("get_all_tables", database)), self.uri)
+        twice = missing.intersection(read("get_all_tables", database)) if missing else ()
+        if twice:
+            raise MetastoreError(
+                f"the metastore at {self.uri} lists {counted(len(twice), 'table')} of {database} that it does not return,"
+                f" first {min(twice)}; run it again, and look into the metastore's log if it happens again",
+                table=f"{database}.*",
+            )
 
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
         names = self._connection.read("get_partition_names", name.database, name.name, ALL, table=str(name))
@@ -233,19 +242,6 @@ class HiveMetastore:
             if TABLE_CHANGED in str(getattr(refused.reason, "message", "")):
                 raise hive_objects.table_was_changed(table.name, self.uri) from refused.reason
             raise
-
-    def _version_by_calls(self) -> str:
-        """Tell the servers apart that do not say their version; the table asked for need not exist."""
-        try:
-            self._connection.read("get_index_names", "default", "none", 1, table="")
-        except RefusedError as refused:
-            unknown = getattr(refused.reason, "type", None) == TApplicationException.UNKNOWN_METHOD
-            return "3" if isinstance(refused.reason, TApplicationException) and unknown else ""
-        try:
-            is_last = bool(self._connection.read("get_config_value", NEW_IN_2_3_10, "", table=""))
-        except RefusedError:
-            is_last = False
-        return "2.3.10" if is_last else "2.3"
 
 
 # INSERT_ONLY_TABLES, newer than hmsclient. Without it Hive 3 and 4 refuse a whole batch of tables for one of that kind.

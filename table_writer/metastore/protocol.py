@@ -235,16 +235,6 @@ def require_asked(
         )
 
 
-def require_listed(database: str, listed: Collection[str], uri: str) -> None:
-    """Refuse tables that were listed twice and never returned."""
-    if listed:
-        raise MetastoreError(
-            f"the metastore at {uri} lists {counted(len(listed), 'table')} of {database} that it does not return, first"
-            f" {min(listed)}; run it again, and look into the metastore's log if it happens again",
-            table=f"{database}.*",
-        )
-
-
 def require_kept(
     metastore: Metastore, table: Table, added: Sequence[Partition], before_send: Callable[[], None]
 ) -> None:

@@ -86,10 +86,8 @@ class ColumnStatistics:
     @classmethod
     def of_texts(cls, null_count: Any, kind: Any, low: Any, high: Any) -> ColumnStatistics:
         """Read the four values that :meth:`to_json` returns, ``None`` for one that it leaves out; checks nothing."""
-        read = KINDS[kind].read if kind in KINDS else _no_bound
-        return cls(
-            null_count=null_count, low=None if low is None else read(low), high=None if high is None else read(high)
-        )
+        low, high = (None if text is None else KINDS[kind].read(text) for text in (low, high))
+        return cls(null_count=null_count, low=low, high=high)
 
     def _bounds(self) -> dict[str, Bound]:
         named = {"low": self.low, "high": self.high}
@@ -113,10 +111,6 @@ def _is_short(text: str) -> bool:
 def _is_spark_decimal(number: Decimal) -> bool:
     _, digits, exponent = number.as_tuple()
     return isinstance(exponent, int) and -MAX_DIGITS <= exponent <= 0 and len(digits) <= MAX_DIGITS
-
-
-def _no_bound(text: str) -> Bound:
-    raise ValueError(f"a bound without a type: {text}")
 
 
 class _Kind(NamedTuple):

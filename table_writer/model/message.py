@@ -138,7 +138,7 @@ def _statistics(sent: Sequence[Sequence[Any]]) -> dict[str, ColumnStatistics]:
     """Read what was checked when it was sent; a driver reads all messages several times."""
     try:
         return {name: ColumnStatistics.of_texts(*one) for name, *one in zip(*sent, strict=True)}
-    except (ArithmeticError, TypeError, ValueError) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise StorageError(f"a task sent something else than statistics of columns: {error}") from error
 
 

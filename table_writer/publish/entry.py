@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, TypeVar
 
@@ -173,6 +173,17 @@ def _skip_scan(store: ObjectStore, layout: TableLayout, ordered: Sequence[Locati
 def _end_of(location: Location) -> str:
     """Return a key after every key of the directory: ``0`` follows ``/``."""
     return f"{location.key[:-1]}0"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Republished:
+    """What a rollback or a restore has put back; a dry run and a call with nothing to do have no version."""
+
+    version: int | None
+    partitions: tuple[EntryPartition, ...]
+    not_there: Mapping[PartitionValues, str] = field(default_factory=dict)  # why a restore has not added a partition
+    present_count: int = 0  # partitions of the log that the metastore has had before a restore
+    notes: tuple[str, ...] = ()
 
 
 def require_known(chosen: Collection[PartitionValues], history: History, table: Table) -> None:

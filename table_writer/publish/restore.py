@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from table_writer.errors import InvalidInputError, counted
@@ -24,21 +24,17 @@ from table_writer.model.table import (
     shown_name,
 )
 from table_writer.model.write import TableLayout
-from table_writer.publish.entry import NotThereError, check_each, files_there, require_known, there_under_other_names
+from table_writer.publish.entry import (
+    NotThereError,
+    Republished,
+    check_each,
+    files_there,
+    require_known,
+    there_under_other_names,
+)
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, locations
 from table_writer.storage.object_store import ObjectStore
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Restored:
-    """What a restore added, and what it could not."""
-
-    version: int | None
-    partitions: tuple[EntryPartition, ...]
-    not_there: Mapping[PartitionValues, str]  # the reason why a partition was not added
-    present_count: int  # partitions of the log that the metastore has
-    notes: tuple[str, ...] = ()
 
 
 class Restore:
@@ -49,7 +45,7 @@ class Restore:
         self._claimed = ClaimedEntries(opened)
         self._recovery = Recovery(opened)
 
-    def run(self, chosen: Collection[PartitionValues] | None, *, dry_run: bool) -> Restored:
+    def run(self, chosen: Collection[PartitionValues] | None, *, dry_run: bool) -> Republished:
         """Add all missing partitions, or the chosen ones, at their newest published locations, in one metastore call.
 
         An unpartitioned table that was made again is pointed at its rows. Raises as a write does.
@@ -75,7 +71,7 @@ class Restore:
             unsure |= there_under_other_names(self._opened.metastore, table, missing)
             sure = {values: location for values, location in missing.items() if values not in unsure}
             partitions, not_there = check_each(sure, partial(self._check, history, lost))
-            found = Restored(
+            found = Republished(
                 version=None,
                 partitions=partitions,
                 not_there=not_there | unsure,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -16,6 +16,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.publish.entry import (
     NotThereError,
+    Republished,
     check_each,
     files_there,
     replaced_locations,
@@ -24,15 +25,6 @@ from table_writer.publish.entry import (
 )
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Republished:
-    """What a rollback changed; a dry run and a call that has nothing to do have no version of their own."""
-
-    version: int | None
-    partitions: tuple[EntryPartition, ...]
-    notes: tuple[str, ...] = ()
 
 
 class Rollback:

@@ -240,11 +240,6 @@ class Traces:
         ended = history.claimed_ids - history.ids_in_doubt - self.registered.keys()
         return tuple(upload for write_id in sorted(ended) for upload in self.uploads.get(write_id, ()))
 
-    @property
-    def staged_ids(self) -> frozenset[str]:
-        """The writes that wait to be published or discarded, and have not expired."""
-        return frozenset(key for key, one in self.registered.items() if one.is_staged and not one.is_dead(0.0))
-
     def stale_registrations(self, history: History, older_than_seconds: float) -> tuple[str, ...]:
         """Return keys of registrations of dead writers whose files the log owns, and of checks of no write."""
         claimed = history.claimed_ids

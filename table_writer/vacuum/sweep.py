@@ -82,7 +82,8 @@ class Vacuum:
             history = self._log.read_history()
             partitions = self._opened.metastore.get_all_partitions(self._opened.table)
             used = in_use(history, partitions.values())
-            chosen = self._spare_others(due(history, used, ages, traces.staged_ids))
+            staged = {key for key, one in traces.registered.items() if one.is_staged and not one.is_dead(0.0)}
+            chosen = self._spare_others(due(history, used, ages, staged))
             plan = Vacuumed(
                 locations=tuple(map(FoundLocation, chosen.locations)),
                 dead_writes=traces.dead_writes(self._store, history, used, ages.dead_write_seconds),
