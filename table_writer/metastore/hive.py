@@ -127,8 +127,8 @@ class HiveMetastore:
         twice = missing.intersection(read("get_all_tables", database)) if missing else ()
         if twice:
             raise MetastoreError(
-                f"the metastore at {self.uri} lists {counted(len(twice), 'table')} of {database} that it does not return,"
-                f" first {min(twice)}; run it again, and look into the metastore's log if it happens again",
+                f"the metastore at {self.uri} lists {counted(len(twice), 'table')} of {database} that it does not"
+                f" return, first {min(twice)}; run it again, and look into the metastore's log if it happens again",
                 table=f"{database}.*",
             )
 
