@@ -64,6 +64,12 @@ class EntryPartition:
     raw_bytes: int | None  # before compression
     files: int
 
+    @classmethod
+    def without_rows(cls, values: PartitionValues, new_location: str | None) -> EntryPartition:
+        """Describe a partition that will have no rows."""
+        figures = {"rows": 0, "bytes": 0, "raw_bytes": 0, "files": 0}
+        return cls(values=values, old_location=None, new_location=new_location, **figures)
+
 
 class ReplacedObject(msgspec.Struct, frozen=True, kw_only=True, rename={"key": "path", "size_bytes": "size"}):
     """A file that another tool wrote, exactly as it was when it was replaced."""

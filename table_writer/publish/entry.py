@@ -224,9 +224,7 @@ def files_there(store: ObjectStore, history: History, values: PartitionValues, l
     if history.layout.is_placeholder(location):
         if location.place in history.deleted or list(files_read_at(store, history.layout, location)):
             raise NotThereError(f"another tool has written to {location}, of which the log has no list")
-        return EntryPartition(
-            values=values, old_location=None, new_location=str(location), rows=0, bytes=0, raw_bytes=0, files=0
-        )
+        return EntryPartition.without_rows(values, str(location))
     known = history.described(values, location)
     ours = history.layout.all_data.contains(location)
     found = list((files_read_at if ours else files_at)(store, history.layout, location))

@@ -106,8 +106,11 @@ class Publisher:
                 deadline = Deadline(self._opened.config.publish_timeout_seconds)
                 with claiming(look.entry) as lost:
                     if self._claimed.claim(look.entry):
-                        published = self._carry_out(look, staged.plan, deadline, state)
-                        return replace(published, carried=carry_over.carried)
+                        notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline)
+                        if not notes:
+                            log = replace(state, newest=look.entry.version, listed_after=staged.plan.checkpoint)
+                            self._opened.log.save_checkpoint(log)
+                        return Published(entry=look.entry, notes=look.notes + notes, carried=carry_over.carried)
                     lost()
             state = self._opened.log.read_state(listed_after=state.listed_after)
 
@@ -155,12 +158,6 @@ class Publisher:
                 **plan.named,
             ) from error
 
-    def _carry_out(self, look: _Look, plan: WritePlan, deadline: Deadline, state: LogState) -> Published:
-        notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline)
-        if not notes:
-            self._opened.log.save_checkpoint(replace(state, newest=look.entry.version, listed_after=plan.checkpoint))
-        return Published(entry=look.entry, notes=look.notes + notes)
-
     def _look(self, plan: WritePlan, draft: LogEntry, carry_over: CarryOver, state: LogState) -> _Look | None:
         """Read the table and the partitions again: the only look that a claim is based on.
 
@@ -203,12 +200,7 @@ class Publisher:
             return draft
         nowhere = None if table.partition_columns else str(plan.data_location)
         emptied = plan.scope(self._opened.metastore.get_partition_names(table.name)) - draft.partition_values
-        gone = tuple(
-            EntryPartition(
-                values=values, old_location=None, new_location=nowhere, rows=0, bytes=0, raw_bytes=0, files=0
-            )
-            for values in sorted(emptied)
-        )
+        gone = tuple(EntryPartition.without_rows(values, nowhere) for values in sorted(emptied))
         if gone and nowhere:
             self._opened.store.put(f"{plan.data_location.key}{EMPTY_MARKER}", b"")
         return replace(draft, partitions=(*draft.partitions, *gone))
@@ -228,17 +220,12 @@ class Publisher:
     def _table(self, plan: WritePlan) -> Table:
         table = self._opened.metastore.get_table(plan.table.name)
         if table is None or table.created_at_seconds != plan.table.created_at_seconds:
-            raise ConflictError(
-                f"{plan.table.name} was dropped while it was being written; nothing was published. Run it again.",
-                **plan.named,
-            )
-        if _description(table) != _description(plan.table):
-            raise ConflictError(
-                f"{plan.table.name} was altered (location, columns or format) while it was being written, or staged;"
-                " nothing was published. Run it again.",
-                **plan.named,
-            )
-        return table
+            what = "dropped while it was being written"
+        elif _description(table) != _description(plan.table):
+            what = "altered (location, columns or format) while it was being written, or staged"
+        else:
+            return table
+        raise ConflictError(f"{plan.table.name} was {what}; nothing was published. Run it again.", **plan.named)
 
     def _unseen(self, plan: WritePlan, state: LogState) -> Sequence[SlotRecord]:
         """Read every entry that this write did not see ended, as far as the log still has it."""

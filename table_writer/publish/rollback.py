@@ -105,9 +105,7 @@ class Rollback:
 
     def _check(self, history: History, values: PartitionValues, target: str | None) -> EntryPartition:
         if target is None:
-            return EntryPartition(
-                values=values, old_location=None, new_location=None, rows=0, bytes=0, raw_bytes=0, files=0
-            )
+            return EntryPartition.without_rows(values, None)
         location = Location.parse(target)
         if not self._opened.layout.is_placeholder(location) and not history.restorable(location):
             raise NotThereError(f"its files at {location} were vacuumed, or were never this table's to keep")
