@@ -314,19 +314,13 @@ class Maintenance:
         traces = look_for_traces(opened.store, opened.layout)
         uploads = tuple(opened.store.list_uploads(opened.layout.root.key))
         listed = upload_details(uploads, traces, opened.log.read_history(), seconds)
+        report = UploadsReport(table=str(opened.table.name), uploads=listed)
         if not abort:
-            return UploadsReport(table=str(opened.table.name), uploads=listed)
+            return report
         only_dead_writes = Ages(replaced_seconds=math.inf, usual_seconds=math.inf, dead_write_seconds=seconds)
         found = Vacuum(opened).run(only_dead_writes, dry_run=dry_run)
         swept = vacuum_report(opened.table, opened.layout, found, dry_run=dry_run)
-        return UploadsReport(
-            table=str(opened.table.name),
-            uploads=listed,
-            aborted=swept.aborted,
-            deleted=swept.deleted,
-            failures=swept.failures,
-            dry_run=dry_run,
-        )
+        return replace(report, aborted=swept.aborted, deleted=swept.deleted, failures=swept.failures, dry_run=dry_run)
 
     def restore(self, table: str, *, partitions: Collection[str] | None = None, dry_run: bool = False) -> RestoreReport:
         """Add the partitions that the log knows and the metastore does not, in one metastore call.

@@ -140,8 +140,11 @@ class HiveMetastore:
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
         protocol.validate_values(table, values)
+        if not values:
+            return {}
         if not table.partition_columns:
-            return self._get_whole_table(table) if values else {}
+            now = protocol.require_same(table, self.get_table(table.name), self.uri)
+            return {hive_objects.WHOLE_TABLE: hive_objects.whole_table(now)}
         columns = [column.name for column in table.partition_columns]
         names = [partition_name(columns, one) for one in values]
         found: dict[PartitionValues, Partition] = {}
@@ -152,7 +155,7 @@ class HiveMetastore:
             partitions = (hive_objects.partition_from(one, table) for one in answer)
             found |= {partition.values: partition for partition in partitions}
         protocol.require_asked(table, values, found, self.uri)
-        if values and not found:
+        if not found:
             protocol.require_same(table, self.get_table(table.name), self.uri)
         return found
 
@@ -219,12 +222,6 @@ class HiveMetastore:
                     table=str(table.name),
                 ) from refused.reason
             raise
-
-    def _get_whole_table(self, table: Table) -> Mapping[PartitionValues, Partition]:
-        """Read an unpartitioned table as its one partition."""
-        now = self.get_table(table.name)
-        protocol.require_same(table, now, self.uri)
-        return {hive_objects.WHOLE_TABLE: hive_objects.whole_table(now)} if now is not None else {}
 
     def _alter_whole_table(
         self, table: Table, changes: Sequence[PartitionChange], before_send: Callable[[], None]

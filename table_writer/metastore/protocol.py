@@ -201,14 +201,16 @@ def read_all(metastore: Metastore, table: Table) -> Mapping[PartitionValues, Par
     return found
 
 
-def require_same(asked: Table, now: Table | None, uri: str) -> None:
-    """Refuse answers about a table that is not, or not any more, the one that was asked about."""
-    if _identity(asked) != _identity(require_there(asked.name, now, uri)):
+def require_same(asked: Table, now: Table | None, uri: str) -> Table:
+    """Return the table; refuse answers about one that is not, or not any more, the one that was asked about."""
+    there = require_there(asked.name, now, uri)
+    if _identity(asked) != _identity(there):
         raise MetastoreError(
             f"{asked.name} was dropped and made again in the metastore at {uri} since it was read: nothing is decided"
             " by answers of another table. Run it again.",
             table=str(asked.name),
         )
+    return there
 
 
 def require_there(name: TableName, now: Table | None, uri: str) -> Table:
