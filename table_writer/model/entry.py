@@ -147,43 +147,26 @@ class LogEntry:
         """Check the entry against itself; ``InvalidInputError`` lists what is wrong."""
         figures = [n for p in self.partitions for n in (p.rows or 0, p.bytes, p.raw_bytes or 0, p.files)]
         figures.append(self.row_bytes)
-        problems = [
-            text
-            for text, wrong in (
-                ("version is below 1, or none that could have been reached", not 1 <= self.version <= MAX_NUMBER),
-                ("base version is not below the version", not 0 <= self.base_version < self.version),
-                ("write_id is malformed", WRITE_ID.fullmatch(self.write_id) is None),
-                ("created_at has no time zone", self.created_at.utcoffset() is None),
-                ("a partition is named twice", len(self.partition_values) != len(self.partitions)),
-                (
-                    "a figure is negative, or one that nothing could have",
-                    any(not 0 <= number <= MAX_NUMBER for number in figures),
-                ),
-                (
-                    "publish timeout is not positive, or longer than a day",
-                    not 0 < self.publish_timeout_seconds <= MAX_TIMEOUT_SECONDS,
-                ),
-                ("a schedule has no time zone", any(one.delete_after.utcoffset() is None for one in self.replaced)),
-                (
-                    "a recover entry names no version",
-                    (self.operation is Operation.RECOVER) != (self.recovers is not None),
-                ),
-                (
-                    "only a vacuum deletes, and it changes no partition",
-                    bool(self.deletes) != (self.operation is Operation.VACUUM)
-                    or (bool(self.partitions) and self.operation is Operation.VACUUM),
-                ),
-                (
-                    "the version to recover is not an earlier one",
-                    self.recovers is not None and not 1 <= self.recovers <= self.base_version,
-                ),
-                (
-                    "the version to go back to is not an earlier one",
-                    self.rollback_to is not None and not 0 <= self.rollback_to <= self.base_version,
-                ),
-            )
-            if wrong
-        ]
+        base, timeout = self.base_version, self.publish_timeout_seconds
+        recovers, back_to = self.recovers, self.rollback_to
+        is_vacuum, is_recovery = self.operation is Operation.VACUUM, self.operation is Operation.RECOVER
+        wrong = {
+            "version is below 1, or none that could have been reached": not 1 <= self.version <= MAX_NUMBER,
+            "base version is not below the version": not 0 <= base < self.version,
+            "write_id is malformed": WRITE_ID.fullmatch(self.write_id) is None,
+            "created_at has no time zone": self.created_at.utcoffset() is None,
+            "a partition is named twice": len(self.partition_values) != len(self.partitions),
+            "a figure is negative, or one that nothing could have": min(figures) < 0 or max(figures) > MAX_NUMBER,
+            "publish timeout is not positive, or longer than a day": not 0 < timeout <= MAX_TIMEOUT_SECONDS,
+            "a schedule has no time zone": any(one.delete_after.utcoffset() is None for one in self.replaced),
+            "a recover entry names no version": is_recovery != (recovers is not None),
+            "only a vacuum deletes, and it changes no partition": (
+                bool(self.deletes) != is_vacuum or (is_vacuum and bool(self.partitions))
+            ),
+            "the version to recover is not an earlier one": recovers is not None and not 1 <= recovers <= base,
+            "the version to go back to is not an earlier one": back_to is not None and not 0 <= back_to <= base,
+        }
+        problems = [text for text, is_so in wrong.items() if is_so]
         if problems:
             raise InvalidInputError(f"log entry {self.version} is not valid: {'; '.join(problems)}", table=self.table)
 

@@ -172,34 +172,24 @@ class StagedRecord:
         figures = [n for one in self.files.partitions for n in (one.rows, one.bytes, one.raw_bytes or 0)]
         keys = [key for one in self.files.partitions for key in one.keys]
         values = [one.values for one in self.files.partitions]
-        problems = [
-            text
-            for text, wrong in (
-                ("its write_id is malformed", WRITE_ID.fullmatch(plan.write_id) is None),
-                ("it never expires", not 0 < self.expires_after_seconds <= LONGEST_EXPIRY_SECONDS),
-                ("its base version is none", not 0 <= plan.base_version <= MAX_NUMBER),
-                ("created_at has no time zone", plan.created_at.utcoffset() is None),
-                (
-                    "a figure is negative, or one that nothing could have",
-                    not all(0 <= n <= MAX_NUMBER for n in figures),
-                ),
-                ("a partition is named twice", len(set(values)) != len(values)),
-                (
-                    "a partition has another number of values than the table has partition columns",
-                    any(len(one) != len(plan.table.partition_columns) for one in values),
-                ),
-                (
-                    "a file is not below its own directory",
-                    not all(key.startswith(prefix) and ".." not in key.split("/") for key in keys),
-                ),
-            )
-            if wrong
-        ]
+        width, expiry = len(plan.table.partition_columns), self.expires_after_seconds
+        is_below = (key.startswith(prefix) and ".." not in key.split("/") for key in keys)
+        wrong = {
+            "its write_id is malformed": WRITE_ID.fullmatch(plan.write_id) is None,
+            "it never expires": not 0 < expiry <= LONGEST_EXPIRY_SECONDS,
+            "its base version is none": not 0 <= plan.base_version <= MAX_NUMBER,
+            "created_at has no time zone": plan.created_at.utcoffset() is None,
+            "a figure is negative, or one that nothing could have": not all(0 <= n <= MAX_NUMBER for n in figures),
+            "a partition is named twice": len(set(values)) != len(values),
+            "a partition has another number of values than the table has partition columns": (
+                any(len(one) != width for one in values)
+            ),
+            "a file is not below its own directory": not all(is_below),
+        }
+        problems = [text for text, is_so in wrong.items() if is_so]
         if problems:
             raise InvalidInputError(
-                f"staged write {plan.write_id} of {plan.table.name} is not valid: {'; '.join(problems)}",
-                table=str(plan.table.name),
-                write_id=plan.write_id,
+                f"staged write {plan.write_id} of {plan.table.name} is not valid: {'; '.join(problems)}", **plan.named
             )
 
     def to_fields(self) -> dict[str, Any]:
