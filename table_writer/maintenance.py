@@ -39,8 +39,8 @@ from table_writer.model.table import HISTORY_PROPERTY, RETENTION_PROPERTY, Parti
 from table_writer.progress import Stopwatch
 from table_writer.publish.entry import Republished
 from table_writer.publish.recovery import Recovery, placements
-from table_writer.publish.restore import Restore, adopt
-from table_writer.publish.rollback import Rollback, version_of
+from table_writer.publish.restore import adopt, restore_partitions
+from table_writer.publish.rollback import roll_back, version_of
 from table_writer.vacuum.due import SAFE_AGE, Ages, look_for_traces
 from table_writer.vacuum.sweep import Vacuum, interrupted
 from table_writer.write.results import repeated_result
@@ -234,7 +234,7 @@ class Maintenance:
         opened = self._open(table)
         if version is None:
             version = version_of(opened.log.read_history(), write_id or "", opened.table)
-        done = Rollback(opened).run(version, opened.partition_values(partitions), dry_run=dry_run)
+        done = roll_back(opened, version, opened.partition_values(partitions), dry_run=dry_run)
         return RollbackReport(
             table=str(opened.table.name),
             to_version=version,
@@ -340,7 +340,7 @@ class Maintenance:
         chosen = opened.partition_values(partitions)
         is_new = is_of_earlier_table(opened.store, opened.layout, opened.owner)
         require_in_place(opened.store, opened.layout, opened.table)
-        done = Restore(opened).run(chosen, dry_run=dry_run)
+        done = restore_partitions(opened, chosen, dry_run=dry_run)
         notes = done.notes
         if is_new and not dry_run and (missing := self._missing(opened, done, chosen)):
             notes = (*notes, missing)
@@ -362,7 +362,7 @@ class Maintenance:
     def _missing(self, opened: OpenTable, done: Republished, chosen: Collection[PartitionValues] | None) -> str:
         """Say which partitions of a table that was created again are not back yet, whose rows a write would forget."""
         if chosen is not None:
-            done = Restore(opened).run(None, dry_run=True)
+            done = restore_partitions(opened, None, dry_run=True)
         added = () if chosen is None else done.partitions
         missing = opened.partition_names({*done.not_there, *(one.values for one in added)})
         if not missing:

@@ -37,64 +37,61 @@ from table_writer.publish.switch import ClaimedEntries, locations
 from table_writer.storage.object_store import ObjectStore
 
 
-class Restore:
-    """Rebuilds partitions of one table from its log."""
+def restore_partitions(opened: OpenTable, chosen: Collection[PartitionValues] | None, *, dry_run: bool) -> Republished:
+    """Add all missing partitions, or the chosen ones, at their newest published locations, in one metastore call.
 
-    def __init__(self, opened: OpenTable) -> None:
-        self._opened = opened
-        self._claimed = ClaimedEntries(opened)
-        self._recovery = Recovery(opened)
+    An unpartitioned table that was made again is pointed at its rows. Raises as a write does.
+    """
+    table, claimed, recovery = opened.table, ClaimedEntries(opened), Recovery(opened)
+    resolved: tuple[str, ...] = ()
+    while True:
+        history, notes = recovery.history_for(table, dry_run=dry_run)
+        resolved += notes
+        wanted = {
+            values: placed.partition.new_location
+            for values, placed in sorted(history.current.items())
+            if placed.partition.new_location is not None and (chosen is None or values in chosen)
+        }
+        require_known(chosen or (), history, table)
+        now = opened.metastore.get_partitions(table, list(wanted))
+        root = opened.layout.root  # an unpartitioned table that is there was made again, without its rows
+        lost: dict[PartitionValues, Partition] = {
+            v: one for v, one in now.items() if v == () and Location.parse(one.location).same_place(root)
+        }
+        missing = {v: location for v, location in wanted.items() if v not in now or v in lost}
+        unsure = {} if chosen else _perhaps_dropped(history, missing)
+        unsure |= there_under_other_names(opened.metastore, table, missing)
+        sure = {values: location for values, location in missing.items() if values not in unsure}
+        partitions, not_there = check_each(sure, partial(_check, opened, history, lost))
+        found = Republished(
+            version=None,
+            partitions=partitions,
+            not_there=not_there | unsure,
+            present_count=len(now) - len(lost),
+            notes=resolved,
+        )
+        if dry_run or not partitions:
+            return found
+        before = locations(lost)
+        partitions = tuple(replace(one, old_location=before.get(one.values)) for one in partitions)
+        entry = opened.next_entry(history.newest, Operation.RESTORE, "restore", partitions=partitions)
+        deadline = Deadline(opened.config.publish_timeout_seconds)
+        if claimed.claim(entry):
+            notes = claimed.carry_out(table, entry, lost, deadline)
+            return replace(found, version=entry.version, notes=resolved + notes)
 
-    def run(self, chosen: Collection[PartitionValues] | None, *, dry_run: bool) -> Republished:
-        """Add all missing partitions, or the chosen ones, at their newest published locations, in one metastore call.
 
-        An unpartitioned table that was made again is pointed at its rows. Raises as a write does.
-        """
-        table = self._opened.table
-        resolved: tuple[str, ...] = ()
-        while True:
-            history, notes = self._recovery.history_for(table, dry_run=dry_run)
-            resolved += notes
-            wanted = {
-                values: placed.partition.new_location
-                for values, placed in sorted(history.current.items())
-                if placed.partition.new_location is not None and (chosen is None or values in chosen)
-            }
-            require_known(chosen or (), history, table)
-            now = self._opened.metastore.get_partitions(table, list(wanted))
-            root = self._opened.layout.root  # an unpartitioned table that is there was made again, without its rows
-            lost: dict[PartitionValues, Partition] = {
-                v: one for v, one in now.items() if v == () and Location.parse(one.location).same_place(root)
-            }
-            missing = {v: location for v, location in wanted.items() if v not in now or v in lost}
-            unsure = {} if chosen else _perhaps_dropped(history, missing)
-            unsure |= there_under_other_names(self._opened.metastore, table, missing)
-            sure = {values: location for values, location in missing.items() if values not in unsure}
-            partitions, not_there = check_each(sure, partial(self._check, history, lost))
-            found = Republished(
-                version=None,
-                partitions=partitions,
-                not_there=not_there | unsure,
-                present_count=len(now) - len(lost),
-                notes=resolved,
-            )
-            if dry_run or not partitions:
-                return found
-            before = locations(lost)
-            partitions = tuple(replace(one, old_location=before.get(one.values)) for one in partitions)
-            entry = self._opened.next_entry(history.newest, Operation.RESTORE, "restore", partitions=partitions)
-            deadline = Deadline(self._opened.config.publish_timeout_seconds)
-            if self._claimed.claim(entry):
-                notes = self._claimed.carry_out(table, entry, lost, deadline)
-                return replace(found, version=entry.version, notes=resolved + notes)
-
-    def _check(
-        self, history: History, lost: Mapping[PartitionValues, Partition], values: PartitionValues, location: str
-    ) -> EntryPartition:
-        if values in lost:
-            refuse_new_files(self._opened.store, history, self._opened.layout.root)
-        found = files_there(self._opened.store, history, values, Location.parse(location))
-        return replace(found, old_location=None, new_location=location)
+def _check(
+    opened: OpenTable,
+    history: History,
+    lost: Mapping[PartitionValues, Partition],
+    values: PartitionValues,
+    location: str,
+) -> EntryPartition:
+    if values in lost:
+        refuse_new_files(opened.store, history, opened.layout.root)
+    found = files_there(opened.store, history, values, Location.parse(location))
+    return replace(found, old_location=None, new_location=location)
 
 
 def refuse_new_files(store: ObjectStore, history: History, place: Location) -> None:
@@ -151,10 +148,9 @@ def _refuse_files_of_another(opened: OpenTable, layout: TableLayout, found: Owne
 
 def _restore_all_or_refuse(opened: OpenTable, table: Table) -> None:
     """Add the partitions of a table that was created again: a write would take them for dropped on purpose."""
-    restore = Restore(opened)
-    done = restore.run(None, dry_run=True)
+    done = restore_partitions(opened, None, dry_run=True)
     if done.present_count == 0 and done.partitions:
-        done = restore.run(None, dry_run=False)
+        done = restore_partitions(opened, None, dry_run=False)
         missing = sorted(done.not_there)
     else:
         missing = sorted({*done.not_there, *(one.values for one in done.partitions)})

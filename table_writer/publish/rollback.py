@@ -27,108 +27,103 @@ from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations
 
 
-class Rollback:
-    """Rolls partitions of one table back."""
+def roll_back(
+    opened: OpenTable, version: int, chosen: Collection[PartitionValues] | None, *, dry_run: bool
+) -> Republished:
+    """Put partitions, or only the chosen ones, back to where they were after ``version``, in one metastore call.
 
-    def __init__(self, opened: OpenTable) -> None:
-        self._opened = opened
-        self._claimed = ClaimedEntries(opened)
-        self._recovery = Recovery(opened)
+    Version 0 is the state before the first entry. Raises ``InvalidInputError`` with the reason for each partition
+    if it cannot be done, ``ConflictError`` if somebody else published one of them meanwhile, and what a write does.
+    """
+    table, claimed, recovery = opened.table, ClaimedEntries(opened), Recovery(opened)
+    first: dict[PartitionValues, str | None] | None = None
+    resolved: tuple[str, ...] = ()
+    while True:
+        history, notes = recovery.history_for(table, dry_run=dry_run)
+        resolved += notes
+        _require_version(history, version, table)
+        targets = _targets(history, version, chosen, table)
+        now = opened.metastore.get_partitions(table, list(targets))
+        before = {values: locations(now).get(values) for values in targets}
+        if first is not None and first != before:
+            raise _moved(table)
+        first = before
+        partitions = _checked(opened, history, targets, now)
+        if dry_run or not partitions:
+            return Republished(version=None, partitions=partitions, notes=resolved)
+        entry = _entry(opened, history, version, partitions, now)
+        checked, now = now, opened.metastore.get_partitions(table, list(targets))
+        if locations(checked) != locations(now):
+            raise _moved(table)  # while files were listed, which can take minutes
+        opened.log.remember_rollback(entry.version)
+        deadline = Deadline(opened.config.publish_timeout_seconds)
+        if claimed.claim(entry):
+            notes = resolved + claimed.carry_out(table, entry, now, deadline)
+            return Republished(version=entry.version, partitions=partitions, notes=notes)
 
-    def run(self, version: int, chosen: Collection[PartitionValues] | None, *, dry_run: bool) -> Republished:
-        """Put partitions, or only the chosen ones, back to where they were after ``version``, in one metastore call.
 
-        Version 0 is the state before the first entry. Raises ``InvalidInputError`` with the reason for each partition
-        if it cannot be done, ``ConflictError`` if somebody else published one of them meanwhile, and what a write does.
-        """
-        table = self._opened.table
-        first: dict[PartitionValues, str | None] | None = None
-        resolved: tuple[str, ...] = ()
-        while True:
-            history, notes = self._recovery.history_for(table, dry_run=dry_run)
-            resolved += notes
-            _require_version(history, version, table)
-            targets = _targets(history, version, chosen, table)
-            now = self._opened.metastore.get_partitions(table, list(targets))
-            before = {values: locations(now).get(values) for values in targets}
-            if first is not None and first != before:
-                raise _moved(table)
-            first = before
-            partitions = self._checked(history, targets, now)
-            if dry_run or not partitions:
-                return Republished(version=None, partitions=partitions, notes=resolved)
-            entry = self._entry(history, version, partitions, now)
-            checked, now = now, self._opened.metastore.get_partitions(table, list(targets))
-            if locations(checked) != locations(now):
-                raise _moved(table)  # while files were listed, which can take minutes
-            self._opened.log.remember_rollback(entry.version)
-            deadline = Deadline(self._opened.config.publish_timeout_seconds)
-            if self._claimed.claim(entry):
-                notes = resolved + self._claimed.carry_out(table, entry, now, deadline)
-                return Republished(version=entry.version, partitions=partitions, notes=notes)
-
-    def _checked(
-        self, history: History, targets: Mapping[PartitionValues, StateThen], now: PartitionsNow
-    ) -> tuple[EntryPartition, ...]:
-        """Return the partitions that must change, having checked that readers would find all of their files."""
-        table, before = self._opened.table, locations(now)
-        wrong: list[str] = []
-        changed: dict[PartitionValues, str | None] = {}
-        for values, target in targets.items():
-            current = before.get(values)
-            newest = history.current[values].partition.new_location
-            if not _same(current, newest):
-                where = Location.parse(current) if current else "no location"
-                wrong.append(
-                    f"{shown_name(table, values)} is at {where}, where another tool or a late call has"
-                    f" put it after version {history.current[values].version}"
-                )
-            elif not target.known:
-                wrong.append(
-                    f"{shown_name(table, values)}: a vacuum has trimmed the entries that say where it was then"
-                )
-            elif not _same(current, target.location):
-                changed[values] = target.location
-        checked, not_there = check_each(changed, partial(self._check, history))
-        added = [values for values in changed if values not in now]
-        not_there |= there_under_other_names(self._opened.metastore, table, added)
-        wrong += [f"{shown_name(table, values)}: {reason}" for values, reason in not_there.items()]
-        if wrong:
-            shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
-            raise InvalidInputError(
-                f"{len(wrong)} of {counted(len(targets), 'partition')} of {table.name} cannot be put back: {shown}."
-                " Nothing changed. Run `table-writer recover` if a late call may be the reason, or name the other"
-                " partitions.",
-                table=str(table.name),
+def _checked(
+    opened: OpenTable, history: History, targets: Mapping[PartitionValues, StateThen], now: PartitionsNow
+) -> tuple[EntryPartition, ...]:
+    """Return the partitions that must change, having checked that readers would find all of their files."""
+    table, before = opened.table, locations(now)
+    wrong: list[str] = []
+    changed: dict[PartitionValues, str | None] = {}
+    for values, target in targets.items():
+        current = before.get(values)
+        newest = history.current[values].partition.new_location
+        if not _same(current, newest):
+            where = Location.parse(current) if current else "no location"
+            wrong.append(
+                f"{shown_name(table, values)} is at {where}, where another tool or a late call has"
+                f" put it after version {history.current[values].version}"
             )
-        return tuple(replace(found, old_location=before.get(found.values)) for found in checked)
-
-    def _check(self, history: History, values: PartitionValues, target: str | None) -> EntryPartition:
-        if target is None:
-            return EntryPartition.without_rows(values, None)
-        location = Location.parse(target)
-        if not self._opened.layout.is_placeholder(location) and not history.restorable(location):
-            raise NotThereError(f"its files at {location} were vacuumed, or were never this table's to keep")
-        return replace(files_there(self._opened.store, history, values, location), new_location=target)
-
-    def _entry(
-        self, history: History, version: int, partitions: tuple[EntryPartition, ...], now: PartitionsNow
-    ) -> LogEntry:
-        created_at = datetime.now(UTC)
-        left = [now[partition.values].location for partition in partitions if partition.values in now]
-        opened, partitioned = self._opened, bool(self._opened.table.partition_columns)
-        replaced = replaced_locations(
-            opened.store, opened.layout, left, created_at + opened.retention, partitioned=partitioned
+        elif not target.known:
+            wrong.append(f"{shown_name(table, values)}: a vacuum has trimmed the entries that say where it was then")
+        elif not _same(current, target.location):
+            changed[values] = target.location
+    checked, not_there = check_each(changed, partial(_check, opened, history))
+    added = [values for values in changed if values not in now]
+    not_there |= there_under_other_names(opened.metastore, table, added)
+    wrong += [f"{shown_name(table, values)}: {reason}" for values, reason in not_there.items()]
+    if wrong:
+        shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
+        raise InvalidInputError(
+            f"{len(wrong)} of {counted(len(targets), 'partition')} of {table.name} cannot be put back: {shown}."
+            " Nothing changed. Run `table-writer recover` if a late call may be the reason, or name the other"
+            " partitions.",
+            table=str(table.name),
         )
-        return opened.next_entry(
-            history.newest,
-            Operation.ROLLBACK,
-            f"rollback to version {version}",
-            rollback_to=version,
-            created_at=created_at,
-            partitions=partitions,
-            replaced=replaced.locations,
-        )
+    return tuple(replace(found, old_location=before.get(found.values)) for found in checked)
+
+
+def _check(opened: OpenTable, history: History, values: PartitionValues, target: str | None) -> EntryPartition:
+    if target is None:
+        return EntryPartition.without_rows(values, None)
+    location = Location.parse(target)
+    if not opened.layout.is_placeholder(location) and not history.restorable(location):
+        raise NotThereError(f"its files at {location} were vacuumed, or were never this table's to keep")
+    return replace(files_there(opened.store, history, values, location), new_location=target)
+
+
+def _entry(
+    opened: OpenTable, history: History, version: int, partitions: tuple[EntryPartition, ...], now: PartitionsNow
+) -> LogEntry:
+    created_at = datetime.now(UTC)
+    left = [now[partition.values].location for partition in partitions if partition.values in now]
+    partitioned = bool(opened.table.partition_columns)
+    replaced = replaced_locations(
+        opened.store, opened.layout, left, created_at + opened.retention, partitioned=partitioned
+    )
+    return opened.next_entry(
+        history.newest,
+        Operation.ROLLBACK,
+        f"rollback to version {version}",
+        rollback_to=version,
+        created_at=created_at,
+        partitions=partitions,
+        replaced=replaced.locations,
+    )
 
 
 def _moved(table: Table) -> ConflictError:
