@@ -16,6 +16,7 @@ from table_writer.model.location import without_login
 
 DEFAULT_PORT: Final = 9083
 DEFAULT_TIMEOUT_SECONDS: Final = 60.0
+TIMEOUT: Final = "hive.metastore.client.socket.timeout"
 MAX_PARTITION_BATCH: Final = 30_000  # below the i16 of Thrift's older list calls; servers often cap lower
 
 SECONDS_PER_UNIT: Final[Mapping[str, float]] = {
@@ -105,12 +106,10 @@ class MetastoreSettings:
                 raise InvalidInputError(
                     f"{name}={conf[name]}: {what} is not supported; {advice} in hive.metastore.uris"
                 )
-        timeout = conf.get("hive.metastore.client.socket.timeout", "").strip()
+        timeout = conf.get(TIMEOUT, "").strip()
         return cls(
             uris=tuple(uri for uri in re.split(r"[,\s]+", conf.get("hive.metastore.uris", "")) if uri),
-            timeout_seconds=_seconds("hive.metastore.client.socket.timeout", timeout)
-            if timeout
-            else DEFAULT_TIMEOUT_SECONDS,
+            timeout_seconds=_seconds(TIMEOUT, timeout) if timeout else DEFAULT_TIMEOUT_SECONDS,
             user=_user() if _is_set(conf, "hive.metastore.execute.setugi", default=True) else "",
             framed=_is_set(conf, "hive.metastore.thrift.framed.transport.enabled"),
             shuffle_uris=conf.get("hive.metastore.uri.selection", "RANDOM").strip().upper() != "SEQUENTIAL",

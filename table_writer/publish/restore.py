@@ -54,7 +54,7 @@ def restore_partitions(opened: OpenTable, chosen: Collection[PartitionValues] | 
         }
         require_known(chosen or (), history, table)
         now = opened.metastore.get_partitions(table, list(wanted))
-        root = opened.layout.root  # an unpartitioned table that is there was made again, without its rows
+        root = opened.layout.root  # an unpartitioned table that is back there was made again: it has lost its rows
         lost: dict[PartitionValues, Partition] = {
             v: one for v, one in now.items() if v == () and Location.parse(one.location).same_place(root)
         }
