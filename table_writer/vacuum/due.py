@@ -19,7 +19,7 @@ from table_writer.log.registration import FoundRegistration, check_keys, read_re
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import WRITE_ID, ReplacedObject
 from table_writer.model.location import Location, Place, PlaceSet
-from table_writer.model.table import Partition, Table, TableName
+from table_writer.model.table import Partition, Table
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo, many
 
@@ -157,17 +157,12 @@ class Others:
     would take all partitions of all tables.
     """
 
-    def __init__(self, layout: TableLayout, tables: dict[Place, TableName]) -> None:
-        self._layout, self._tables, self._places = layout, tables, PlaceSet(tables)
-
-    @classmethod
-    def of(cls, metastore: Metastore, layout: TableLayout, table: Table) -> Others:
-        """Read all tables of all databases; kept are only those that lie below, at or around the root."""
-        root = PlaceSet([layout.root.place])
-        near = (
-            (location.place, other.name) for other in other_tables(metastore, table) for location in places_of(other)
-        )
-        return cls(layout, {place: name for place, name in near if root.meets(place)})
+    def __init__(self, metastore: Metastore, layout: TableLayout, table: Table) -> None:
+        others = other_tables(metastore, table)  # all of all databases; kept are those below, at or around the root
+        root, named = PlaceSet([layout.root.place]), ((place, one.name) for one in others for place in places_of(one))
+        self._layout = layout
+        self._tables = {location.place: name for location, name in named if root.meets(location.place)}
+        self._places = PlaceSet(self._tables)
 
     def reasons(self, store: ObjectStore, locations: Iterable[Left]) -> dict[Place, str]:
         """Say why locations of other tools stay: one request for each directory that holds a listed file."""

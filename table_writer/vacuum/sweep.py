@@ -175,7 +175,7 @@ class Vacuum:
         if not any(left.objects for left in chosen.locations):
             return chosen
         try:
-            self._others = self._others or Others.of(self._opened.metastore, self._layout, self._opened.table)
+            self._others = self._others or Others(self._opened.metastore, self._layout, self._opened.table)
         except MetastoreError as error:
             reason = f"which other tables may have files there is not known: {error.message}"
             return chosen.keeping({left.location.place: reason for left in chosen.locations if left.objects})
