@@ -93,10 +93,8 @@ class Maintenance:
                 config = replace(config, metastore_uris=tuple(metastore_uri.split(",")))
             hadoop = config.hadoop
             if not any(name.endswith((".access.key", ".aws.credentials.provider")) for name in hadoop):
-                hadoop = {
-                    **hadoop,
-                    "fs.s3a.aws.credentials.provider": AWS_CHAIN,
-                }  # profiles and SSO too, as the AWS CLI
+                # what the AWS SDK finds: profiles and SSO too, as the AWS CLI does
+                hadoop = {**hadoop, "fs.s3a.aws.credentials.provider": AWS_CHAIN}
             services = Services(SessionSettings(hadoop=hadoop), config)
         self._services = services
 

@@ -407,7 +407,7 @@ class TableLog:
             logger.warning("the checkpoint %s was not saved: %s", self._layout.checkpoint_key, error)
 
     def remember_recovery(self, version: int) -> None:
-        """Note that calls of an entry may come late; if that raises ``StorageError``, it must not be recovered."""
+        """Note, before a recover entry is claimed, that calls may come late; if that fails, nothing is recovered."""
         self.store.put(self._mark("recovered", version), b"")
 
     def forget_recoveries(self, versions: Iterable[int]) -> None:
@@ -420,7 +420,7 @@ class TableLog:
         return stored is not None and stored.age_seconds < MAX_TIMEOUT_SECONDS + LATE_CALL_SECONDS
 
     def remember_rollback(self, version: int) -> None:
-        """Note that batches of streams may come again; if that raises ``StorageError``, nothing must be rolled back."""
+        """Note, before a rollback is claimed, that batches of streams may come again; if that fails, there is none."""
         self.store.put(self._mark("rolled-back", version), b"")
 
     def with_checkpoint(self, state: LogState) -> LogState:

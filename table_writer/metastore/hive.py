@@ -116,6 +116,7 @@ class HiveMetastore:
         return list(self._connection.read("get_all_databases", table=""))
 
     def get_tables(self, database: str) -> Iterator[Table]:
+        """Read all tables and views of a database, 100 a call; one that is dropped meanwhile is absent."""
         missing: set[str] = set()
         read = partial(self._connection.read, table=f"{database}.*")
         for names in _batches(read("get_all_tables", database), TABLE_BATCH):  # not kept: a large metastore's fill a GB
@@ -134,7 +135,7 @@ class HiveMetastore:
 
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
         names = self._connection.read("get_partition_names", name.database, name.name, ALL, table=str(name))
-        table = None if names else self.get_table(name)
+        table = None if names else self.get_table(name)  # most tables have some names, an unpartitioned one never does
         is_whole = not names and not protocol.require_there(name, table, self.uri).partition_columns
         return [hive_objects.WHOLE_TABLE] if is_whole else [partition_values(text) for text in names]
 

@@ -85,6 +85,7 @@ class LocalStore:
         return self._counter.counts()
 
     def put(self, key: str, body: bytes) -> None:
+        """Store an object, replacing what is there; readers see the old or the new one."""
         with self._call("PutObject", key) as path:
             self._install(path, lambda file: file.write(body), os.replace)
 
