@@ -9,7 +9,6 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,7 @@ def s3() -> Iterator[StoreOfNames]:
 
 @pytest.fixture
 def metastore(hive: MetastoreOfNames) -> Iterator[HiveMetastore]:
-    with closing(HiveMetastore(MetastoreSettings(uris=(hive.uri,)))) as metastore:
+    with HiveMetastore(MetastoreSettings(uris=(hive.uri,))) as metastore:
         yield metastore
 
 

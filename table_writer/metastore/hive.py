@@ -6,7 +6,8 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from types import TracebackType
+from typing import Final, Self, TypeVar
 
 from hmsclient.genthrift.hive_metastore import ttypes
 from thrift.Thrift import TApplicationException
@@ -61,6 +62,12 @@ class HiveMetastore:
 
     def __repr__(self) -> str:
         return f"HiveMetastore({self._settings!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
 
     @property
     def uri(self) -> str:

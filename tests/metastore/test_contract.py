@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -357,7 +357,7 @@ def test_servers_are_told_apart_by_what_they_know(server: Server, version: str) 
         thread = threading.Thread(target=server.serve_one_connection, args=(listener,), daemon=True)
         thread.start()
         uri = f"thrift://127.0.0.1:{listener.getsockname()[1]}"
-        with closing(HiveMetastore(MetastoreSettings(uris=(uri,)))) as metastore:
+        with HiveMetastore(MetastoreSettings(uris=(uri,))) as metastore:
             assert metastore.server_version() == version
         thread.join()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -36,7 +35,7 @@ NEW = (
 
 @pytest.fixture(scope="module")
 def metastore(lakehouse: Lakehouse) -> Iterator[HiveMetastore]:
-    with closing(HiveMetastore(MetastoreSettings(uris=(lakehouse.metastore_uri,)))) as metastore:
+    with HiveMetastore(MetastoreSettings(uris=(lakehouse.metastore_uri,))) as metastore:
         yield metastore
 
 
