@@ -77,13 +77,10 @@ class S3Overrides:
 
     def credentials(self) -> tuple[CredentialSource, ...]:
         """Return the explicit source, nothing where none is given."""
-        if self.access_key or self.secret_key:
-            keys = StaticKeys(
-                access_key=self.access_key or "",
-                secret_key=self.secret_key or "",
-                session_token=self.session_token or "",
-            )
-            return (keys,)
+        access_key, secret_key = self.access_key or "", self.secret_key or ""
+        if access_key or secret_key:
+            token = self.session_token or ""
+            return (StaticKeys(access_key=access_key, secret_key=secret_key, session_token=token),)
         return (Profile(self.profile),) if self.profile else ()
 
 
