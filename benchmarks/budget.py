@@ -30,7 +30,8 @@ from benchmarks.servers import best_server
 from table_writer import TableWriter
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.spark import open_gateway
-from table_writer.storage import ObjectStore, open_store
+from table_writer.storage import open_store
+from table_writer.storage.object_store import ObjectStore
 from table_writer.testing import Lakehouse, lakehouse
 from table_writer.upload.task import upload_rows
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from table_writer.model.check_result import CheckResult
     from table_writer.model.column_statistics import ColumnStatistics
     from table_writer.model.new_table import NewTable
-    from table_writer.storage import S3Overrides
+    from table_writer.storage.hadoop import S3Overrides
     from table_writer.write.staged_write import StagedFile, StagedWrite
     from table_writer.writer import TableWriter
 
@@ -75,7 +75,7 @@ _ON_FIRST_USE = {
     "NewTable": "table_writer.model.new_table",
     "PartitionResult": "table_writer.display.write_result",
     "PlanReport": "table_writer.display.plan_report",
-    "S3Overrides": "table_writer.storage",
+    "S3Overrides": "table_writer.storage.hadoop",
     "StagedFile": "table_writer.write.staged_write",
     "StagedWrite": "table_writer.write.staged_write",
     "TableWriter": "table_writer.writer",

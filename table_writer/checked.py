@@ -92,15 +92,14 @@ class _Arguments:
     def __init__(self, function: Callable[..., Any], secret: frozenset[str]) -> None:
         self._function = function
         self._secret = secret
+        self._name = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]  # what callers have called
 
     def __call__(self, given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
         """Raise what is wrong with a call."""
         for name in named:
             if name not in self._known:
                 meant, takes = nearest(name, self._known) or ".", ", ".join(self._known) or "none"
-                raise InvalidInputError(
-                    f"{self._name(given)} has no parameter {printable(name)}{meant} It takes {takes}"
-                )
+                raise InvalidInputError(f"{self._name} has no parameter {printable(name)}{meant} It takes {takes}")
         try:
             bound = self._signature.bind(*given, **named)
         except TypeError:
@@ -146,26 +145,16 @@ class _Arguments:
         """Say why arguments make no call: one is missing, or there are too many by position."""
         parameters = [one for one in self._signature.parameters.values() if one.name in self._known]
         by_position = [one.name for one in parameters if one.kind is Parameter.POSITIONAL_OR_KEYWORD]
-        taken = {*by_position[: len(given) - self._is_bound], *named}
+        is_bound = next(iter(self._signature.parameters), "") == "self"  # then the object is given first
+        taken = {*by_position[: len(given) - is_bound], *named}
         missing = [one.name for one in parameters if one.default is Parameter.empty and one.name not in taken]
         if missing:
             words = "; ".join(f"{name}: {_words(self._hints[name])}" for name in missing)
-            return InvalidInputError(f"{self._name(given)} needs {words}")
+            return InvalidInputError(f"{self._name} needs {words}")
         return InvalidInputError(
-            f"{self._name(given)} takes {', '.join(by_position) or 'nothing'} by position, each once; give the others"
-            " by their names"
+            f"{self._name} takes {', '.join(by_position) or 'nothing'} by position, each once; give the others by their"
+            " names"
         )
-
-    @property
-    def _is_bound(self) -> bool:
-        """Whether the first argument is the object whose method this is."""
-        return next(iter(self._signature.parameters), "") == "self"
-
-    def _name(self, given: tuple[Any, ...]) -> str:
-        """Return what the caller has called."""
-        if self._function.__name__ == "__init__":
-            return type(given[0]).__name__
-        return self._function.__name__
 
 
 @dataclass(frozen=True, slots=True)

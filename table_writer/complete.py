@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Generic, Self, TypeVar
 
 from table_writer.errors import InvalidInputError, StorageError, TableWriterError
@@ -14,7 +15,7 @@ from table_writer.log.files import abort_uploads, delete_keys
 from table_writer.log.open_table import OpenTable
 from table_writer.model.message import CommitMessage, PendingUpload
 from table_writer.progress import current
-from table_writer.storage import committer_threads
+from table_writer.storage.hadoop import committer_threads
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo
 
 logger = logging.getLogger(__name__)
@@ -70,7 +71,11 @@ class Completer:
             if spread is None or count < self._many:
                 self._complete_here(write_id, uploads)
             else:
-                self._complete_there(data_prefix, uploads, spread)
+                try:
+                    spread(uploads)
+                except BaseException:  # Ctrl-C as well: any part may be done, and the store is asked what is there
+                    self.discard(data_prefix)
+                    raise
         except TableWriterError as error:
             error.write_id = error.write_id or write_id
             raise
@@ -97,14 +102,6 @@ class Completer:
 
         run_all(uploads, do=complete_one, undo=undo_one, skip=abort_one, threads=self._threads, describe=describe)
 
-    def _complete_there(self, data_prefix: str, uploads: Iterable[PendingUpload], spread: Spread) -> None:
-        """Leave it to others. When that fails, any part may be done: the store is asked what is there."""
-        try:
-            spread(uploads)
-        except BaseException:  # Ctrl-C as well
-            self.discard(data_prefix)
-            raise
-
     def copy(self, copies: Mapping[str, ObjectInfo]) -> None:
         """Let the store make every copy, of objects as they were listed, by new key.
 
@@ -129,7 +126,8 @@ class Completer:
         SeaweedFS may list one still, and deletes the object's bytes if it is aborted (its issue 11382).
         """
         write_id = _write_id(data_prefix)
-        pending = {(upload.key, upload.upload_id): upload for upload in self._uploads(data_prefix)}
+        uploads = _as_far_as_listed(write_id, "pending uploads", partial(self._store.list_uploads, data_prefix))
+        pending = {(upload.key, upload.upload_id): upload for upload in uploads}
         for named in _Uploads(messages) if pending else ():  # usually there are none, and nothing is read
             pending.pop((named.key, named.upload_id), None)
         aborted = self._abort(write_id, pending.values())
@@ -144,8 +142,10 @@ class Completer:
         that is completed while uploads are listed is an object by the time objects are.
         """
         write_id = _write_id(data_prefix)
-        aborted = self._abort(write_id, self._uploads(data_prefix))
-        deleted = delete_keys(self._store, (found.key for found in self._objects(data_prefix)))
+        uploads = _as_far_as_listed(write_id, "pending uploads", partial(self._store.list_uploads, data_prefix))
+        aborted = self._abort(write_id, uploads)
+        objects = _as_far_as_listed(write_id, "objects", partial(self._store.list, data_prefix))
+        deleted = delete_keys(self._store, (found.key for found in objects))
         for failure in deleted.failures:
             logger.warning("write_id=%s: could not delete all of its objects: %s", write_id, failure)
         logger.info("write_id=%s: discarded %d uploads and %d objects", write_id, aborted, deleted.count)
@@ -156,17 +156,13 @@ class Completer:
             logger.warning("write_id=%s: could not abort an upload: %s", write_id, failure)
         return aborted.count
 
-    def _uploads(self, data_prefix: str) -> Iterator[UploadInfo]:
-        try:
-            yield from self._store.list_uploads(data_prefix)
-        except StorageError as error:
-            logger.warning("write_id=%s: could not list pending uploads: %s", _write_id(data_prefix), error)
 
-    def _objects(self, data_prefix: str) -> Iterator[ObjectInfo]:
-        try:
-            yield from self._store.list(data_prefix)
-        except StorageError as error:
-            logger.warning("write_id=%s: could not list objects: %s", _write_id(data_prefix), error)
+def _as_far_as_listed(write_id: str, what: str, listing: Callable[[], Iterable[Item]]) -> Iterator[Item]:
+    """List until the store fails; that is logged."""
+    try:
+        yield from listing()
+    except StorageError as error:
+        logger.warning("write_id=%s: could not list %s: %s", write_id, what, error)
 
 
 def run_all(

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, Literal, TypedDict
+from typing import Final, Literal, TypedDict
 
 from table_writer.checked import checked, require_age
 from table_writer.errors import InvalidInputError
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.location import without_login
 from table_writer.model.new_table import NewTable
+from table_writer.model.upload_spec import MAX_PART_BYTES, MIB, MIN_PART_BYTES
 from table_writer.model.write import WriteMode
 from table_writer.progress import PROGRESS_CHOICES, ProgressListener
-from table_writer.storage import S3Overrides
+from table_writer.storage.hadoop import S3Overrides
 
-MIB: Final = 1024 * 1024
 DAY_SECONDS: Final = 86_400
-MIN_PART_BYTES: Final = 5 * MIB  # S3: every part but the last
-MAX_PART_BYTES: Final = 5 * 1024 * MIB  # S3: any part
 MOST_EXAMPLES: Final = 5  # rows that a failed check shows
-GIB: Final = 1024 * 1024 * 1024
-MAX_COPIED_BYTES: Final = 50 * GIB  # of one append: some minutes of copying inside S3
+MAX_COPIED_BYTES: Final = 50 * 1024 * MIB  # of one append: some minutes of copying inside S3
 SUFFIXES: Final = (".json", ".checks-")  # of objects that are named after a write
 SchemaChoice = Literal["strict", "allow_missing", "evolve"]
 Engine = Literal["auto", "arrow", "spark"]
@@ -123,37 +120,34 @@ class TableWriterConfig:
         """Refuse values that could not work, at the call and not on an executor an hour later."""
         if self.metastore_uris is not None:
             object.__setattr__(self, "metastore_uris", tuple(map(without_login, self.metastore_uris)))
-        rules: Sequence[tuple[str, Callable[[Any], bool], str]] = (
-            ("metastore_timeout_seconds", lambda value: value > 0, "positive"),
-            (
-                "publish_timeout_seconds",
-                lambda value: 2 * self.metastore_timeout_seconds + 5 <= value <= DAY_SECONDS,
+        directory = self.directory_name
+        rules = {
+            "metastore_timeout_seconds": (self.metastore_timeout_seconds > 0, "positive"),
+            "publish_timeout_seconds": (
+                2 * self.metastore_timeout_seconds + 5 <= self.publish_timeout_seconds <= DAY_SECONDS,
                 "at least 2 x metastore_timeout_seconds + 5, and at most a day",
             ),
-            (
-                "part_size_bytes",
-                lambda value: value is None or MIN_PART_BYTES <= value <= MAX_PART_BYTES,
+            "part_size_bytes": (
+                self.part_size_bytes is None or MIN_PART_BYTES <= self.part_size_bytes <= MAX_PART_BYTES,
                 "between 5 MiB and 5 GiB, as S3 demands",
             ),
-            ("upload_threads", lambda value: value >= 1, "at least 1"),
-            ("complete_threads", lambda value: value is None or value >= 1, "at least 1"),
-            ("max_open_files", lambda value: value >= 1, "at least 1"),
-            ("buffer_bytes", lambda value: value >= MIB, "at least 1 MiB"),
-            ("row_group_bytes", lambda value: value is None or value >= MIB, "at least 1 MiB"),
-            ("heartbeat_seconds", lambda value: 0 < value <= 3600, "positive, at most an hour"),
-            (
-                "directory_name",
-                lambda value: value.startswith("_") and "/" not in value and value.strip() == value,
+            "upload_threads": (self.upload_threads >= 1, "at least 1"),
+            "complete_threads": (self.complete_threads is None or self.complete_threads >= 1, "at least 1"),
+            "max_open_files": (self.max_open_files >= 1, "at least 1"),
+            "buffer_bytes": (self.buffer_bytes >= MIB, "at least 1 MiB"),
+            "row_group_bytes": (self.row_group_bytes is None or self.row_group_bytes >= MIB, "at least 1 MiB"),
+            "heartbeat_seconds": (0 < self.heartbeat_seconds <= 3600, "positive, at most an hour"),
+            "directory_name": (
+                directory.startswith("_") and "/" not in directory and directory.strip() == directory,
                 "a plain name that starts with '_', so that listings of the table root skip it",
             ),
-            (
-                "progress",
-                lambda value: not isinstance(value, str) or value in PROGRESS_CHOICES,
+            "progress": (
+                not isinstance(self.progress, str) or self.progress in PROGRESS_CHOICES,
                 f"one of {', '.join(PROGRESS_CHOICES)}, or a listener, which is called with a Progress",
             ),
-            ("log_memory_bytes", lambda value: value >= 64 * MIB, "at least 64 MiB"),
-            ("check_examples", lambda value: 0 <= value <= 1000, "0 to 1,000"),
-        )
+            "log_memory_bytes": (self.log_memory_bytes >= 64 * MIB, "at least 64 MiB"),
+            "check_examples": (0 <= self.check_examples <= 1000, "0 to 1,000"),
+        }
         _require(self, rules)
         require_age("retention", self.retention)
 
@@ -268,17 +262,14 @@ class WriteOptions:
     checks: Sequence[object] = ()
 
     def __post_init__(self) -> None:
-        """Refuse values that no write could work with."""
-        rules: Sequence[tuple[str, Callable[[Any], bool], str]] = (
-            ("target_file_bytes", lambda value: value is None or value >= MIB, "None, or at least 1 MiB"),
-            ("max_copied_bytes", lambda value: value is None or value >= 0, "None, or a number of bytes"),
-            ("idempotency_key", lambda value: len(value) <= 500, "a text of up to 500 characters"),
-            (
-                "write_uuid",
-                lambda value: value == "" or _is_write_id(value),
-                f"a text: {WRITE_ID.pattern}, without {' or '.join(SUFFIXES)}",
-            ),
-        )
+        size, limit, name = self.target_file_bytes, self.max_copied_bytes, self.write_uuid
+        is_name = WRITE_ID.fullmatch(name) is not None and not any(suffix in name for suffix in SUFFIXES)
+        rules = {
+            "target_file_bytes": (size is None or size >= MIB, "None, or at least 1 MiB"),
+            "max_copied_bytes": (limit is None or limit >= 0, "None, or a number of bytes"),
+            "idempotency_key": (len(self.idempotency_key) <= 500, "a text of up to 500 characters"),
+            "write_uuid": (not name or is_name, f"a text: {WRITE_ID.pattern}, without {' or '.join(SUFFIXES)}"),
+        }
         _require(self, rules)
         object.__setattr__(self, "sort_by", tuple(self.sort_by))
         object.__setattr__(self, "tags", dict(self.tags))
@@ -305,12 +296,8 @@ def write_mode(name: str) -> WriteMode:
         raise InvalidInputError(f"mode={name!r}: expected one of {modes}") from error
 
 
-def _require(settings: object, rules: Sequence[tuple[str, Callable[[Any], bool], str]]) -> None:
-    """Refuse values that break their rules, each given by name, with what holds and what is expected."""
-    for name, holds, expected in rules:
-        if not holds(getattr(settings, name)):
+def _require(settings: object, rules: Mapping[str, tuple[bool, str]]) -> None:
+    """Refuse values that break their rules, each given by name, with whether it holds and what is expected."""
+    for name, (holds, expected) in rules.items():
+        if not holds:
             raise InvalidInputError(f"{name}={getattr(settings, name)!r}: expected {expected}")
-
-
-def _is_write_id(value: str) -> bool:
-    return WRITE_ID.fullmatch(value) is not None and not any(suffix in value for suffix in SUFFIXES)

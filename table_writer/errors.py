@@ -55,6 +55,10 @@ class TableWriterError(Exception):
 
     code: ClassVar[str] = "error"
 
+    def __init_subclass__(cls, *, code: str = "") -> None:
+        super().__init_subclass__()
+        cls.code = code or cls.code
+
     def __init__(self, message: str, *, table: str = "", write_id: str = "") -> None:
         super().__init__(message)
         self.message = message
@@ -68,16 +72,12 @@ class TableWriterError(Exception):
         return f"{self.message} [{', '.join(missing)}]" if missing else self.message
 
 
-class InvalidInputError(TableWriterError, ValueError):
+class InvalidInputError(TableWriterError, ValueError, code="invalid_input"):
     """The call cannot be carried out as it stands; nothing was written. Fix the call."""
 
-    code = "invalid_input"
 
-
-class SchemaMismatchError(TableWriterError, ValueError):
+class SchemaMismatchError(TableWriterError, ValueError, code="schema_mismatch"):
     """The DataFrame does not fit the table; nothing was written. Fix the DataFrame."""
-
-    code = "schema_mismatch"
 
 
 class Checked(Protocol):
@@ -99,7 +99,7 @@ class Checked(Protocol):
     def answered_by(self) -> str: ...
 
 
-class CheckFailedError(TableWriterError):
+class CheckFailedError(TableWriterError, code="check_failed"):
     """A data-quality check failed; nothing was published. The message shows each, with counts and example rows.
 
     Parameters
@@ -110,53 +110,37 @@ class CheckFailedError(TableWriterError):
         The ``CheckResult`` of each check of the call, also of those that passed, with example rows.
     """
 
-    code = "check_failed"
-
     def __init__(self, message: str, *, table: str = "", write_id: str = "", results: tuple[Checked, ...] = ()) -> None:
         super().__init__(message, table=table, write_id=write_id)
         self.results = results
 
 
-class ConflictError(TableWriterError):
+class ConflictError(TableWriterError, code="conflict"):
     """Someone else published the same partitions first; nothing was published. Plan again and retry."""
 
-    code = "conflict"
 
-
-class StorageError(TableWriterError):
+class StorageError(TableWriterError, code="storage"):
     """Storage failed; nothing of this write is visible. Retry."""
 
-    code = "storage"
 
-
-class MetastoreError(TableWriterError):
+class MetastoreError(TableWriterError, code="metastore"):
     """The metastore failed or refused; nothing of this write is visible. Retry."""
 
-    code = "metastore"
 
-
-class PartitionExistsError(MetastoreError):
+class PartitionExistsError(MetastoreError, code="partition_exists"):
     """A partition to be added exists; the whole call changed nothing."""
 
-    code = "partition_exists"
 
-
-class PartitionMissingError(MetastoreError):
+class PartitionMissingError(MetastoreError, code="partition_missing"):
     """A partition to be altered does not exist; the whole call changed nothing."""
 
-    code = "partition_missing"
 
-
-class LostResponseError(MetastoreError):
+class LostResponseError(MetastoreError, code="lost_response"):
     """The request was sent and no answer came back: the change may or may not have been applied."""
 
-    code = "lost_response"
 
-
-class OutcomeUnknownError(TableWriterError):
+class OutcomeUnknownError(TableWriterError, code="outcome_unknown"):
     """It could not be found out whether the publish took effect. Do not retry, do not delete: recover."""
-
-    code = "outcome_unknown"
 
 
 def printable(text: str) -> str:

@@ -37,12 +37,12 @@ from table_writer.log.open_table import OpenTable, RepeatedError, Services
 from table_writer.log.owner import adopt_root, is_of_earlier_table, require_in_place
 from table_writer.model.table import HISTORY_PROPERTY, RETENTION_PROPERTY, PartitionValues, TableName
 from table_writer.progress import Stopwatch
+from table_writer.publish.entry import Republished
 from table_writer.publish.recovery import Recovery, placements
-from table_writer.publish.restore import Restore, Restored, adopt
-from table_writer.publish.rollback import Rollback, version_of
-from table_writer.vacuum.dead_writes import look_for_traces
-from table_writer.vacuum.due import SAFE_AGE, Ages
-from table_writer.vacuum.sweep import Vacuum
+from table_writer.publish.restore import adopt, restore_partitions
+from table_writer.publish.rollback import roll_back, version_of
+from table_writer.vacuum.due import SAFE_AGE, Ages, look_for_traces
+from table_writer.vacuum.sweep import Vacuum, interrupted
 from table_writer.write.results import repeated_result
 from table_writer.write.staged_writes import StagedWrites
 
@@ -91,7 +91,11 @@ class Maintenance:
             config = config or TableWriterConfig()
             if metastore_uri is not None:
                 config = replace(config, metastore_uris=tuple(metastore_uri.split(",")))
-            services = Services(SessionSettings(hadoop=_with_credentials(config.hadoop)), config)
+            hadoop = config.hadoop
+            if not any(name.endswith((".access.key", ".aws.credentials.provider")) for name in hadoop):
+                # what the AWS SDK finds: profiles and SSO too, as the AWS CLI does
+                hadoop = {**hadoop, "fs.s3a.aws.credentials.provider": AWS_CHAIN}
+            services = Services(SessionSettings(hadoop=hadoop), config)
         self._services = services
 
     def __enter__(self) -> Self:
@@ -167,7 +171,6 @@ class Maintenance:
         opened.require_owner()  # after that: a table that was created again adopts no log of which entries are lost
         before = opened.log.read_history(opened.log.read_state(listed_after=0, allow_lost=bool(lost)))
         in_doubt = [record.entry.version for record in before.publishes_in_doubt]
-        vacuum = Vacuum(opened)
         if dry_run:
             placed = placements(before, opened.metastore.get_partitions(opened.table, sorted(before.current)))
             return RecoverReport(
@@ -175,12 +178,12 @@ class Maintenance:
                 settled=dict.fromkeys(in_doubt, "in doubt"),
                 put_right=opened.partition_names([v for v, where in placed.items() if where is Placement.BEHIND]),
                 missing=opened.partition_names([v for v, where in placed.items() if where is Placement.MISSING]),
-                unfinished_vacuums=vacuum.interrupted(before),
+                unfinished_vacuums=tuple(one.version for one in interrupted(before)),
                 lost=tuple(sorted(lost)),
                 dry_run=True,
             )
         done = Recovery(opened).resolve_all(opened.table)
-        finished = vacuum.finish(opened.table)
+        finished = Vacuum(opened).finish()
         outcomes = {version: opened.log.outcome(version) for version in in_doubt}
         every = (*done.resolved, *done.corrected)
         return RecoverReport(
@@ -190,7 +193,7 @@ class Maintenance:
             superseded=opened.partition_names(done.taken.union(*(one.superseded for one in every))),
             missing=opened.partition_names([v for v, where in done.placed.items() if where is Placement.MISSING]),
             finished_vacuums=finished,
-            unfinished_vacuums=vacuum.interrupted(opened.log.read_history()),
+            unfinished_vacuums=tuple(one.version for one in interrupted(opened.log.read_history())),
             lost=tuple(sorted(lost)),
         )
 
@@ -229,7 +232,7 @@ class Maintenance:
         opened = self._open(table)
         if version is None:
             version = version_of(opened.log.read_history(), write_id or "", opened.table)
-        done = Rollback(opened).run(opened.table, version, opened.partition_values(partitions), dry_run=dry_run)
+        done = roll_back(opened, version, opened.partition_values(partitions), dry_run=dry_run)
         return RollbackReport(
             table=str(opened.table.name),
             to_version=version,
@@ -277,7 +280,7 @@ class Maintenance:
             history_seconds=(HISTORY_RETENTION if history is None else history).total_seconds(),
             least_seconds=0 if force else SAFE_AGE.total_seconds(),
         )
-        found = Vacuum(opened).run(opened.table, ages, dry_run=dry_run)
+        found = Vacuum(opened).run(ages, dry_run=dry_run)
         return vacuum_report(opened.table, opened.layout, found, dry_run=dry_run)
 
     def uploads(
@@ -309,19 +312,13 @@ class Maintenance:
         traces = look_for_traces(opened.store, opened.layout)
         uploads = tuple(opened.store.list_uploads(opened.layout.root.key))
         listed = upload_details(uploads, traces, opened.log.read_history(), seconds)
+        report = UploadsReport(table=str(opened.table.name), uploads=listed)
         if not abort:
-            return UploadsReport(table=str(opened.table.name), uploads=listed)
+            return report
         only_dead_writes = Ages(replaced_seconds=math.inf, usual_seconds=math.inf, dead_write_seconds=seconds)
-        found = Vacuum(opened).run(opened.table, only_dead_writes, dry_run=dry_run)
+        found = Vacuum(opened).run(only_dead_writes, dry_run=dry_run)
         swept = vacuum_report(opened.table, opened.layout, found, dry_run=dry_run)
-        return UploadsReport(
-            table=str(opened.table.name),
-            uploads=listed,
-            aborted=swept.aborted,
-            deleted=swept.deleted,
-            failures=swept.failures,
-            dry_run=dry_run,
-        )
+        return replace(report, aborted=swept.aborted, deleted=swept.deleted, failures=swept.failures, dry_run=dry_run)
 
     def restore(self, table: str, *, partitions: Collection[str] | None = None, dry_run: bool = False) -> RestoreReport:
         """Add the partitions that the log knows and the metastore does not, in one metastore call.
@@ -341,7 +338,7 @@ class Maintenance:
         chosen = opened.partition_values(partitions)
         is_new = is_of_earlier_table(opened.store, opened.layout, opened.owner)
         require_in_place(opened.store, opened.layout, opened.table)
-        done = Restore(opened).run(opened.table, chosen, dry_run=dry_run)
+        done = restore_partitions(opened, chosen, dry_run=dry_run)
         notes = done.notes
         if is_new and not dry_run and (missing := self._missing(opened, done, chosen)):
             notes = (*notes, missing)
@@ -360,10 +357,10 @@ class Maintenance:
             dry_run=dry_run,
         )
 
-    def _missing(self, opened: OpenTable, done: Restored, chosen: Collection[PartitionValues] | None) -> str:
+    def _missing(self, opened: OpenTable, done: Republished, chosen: Collection[PartitionValues] | None) -> str:
         """Say which partitions of a table that was created again are not back yet, whose rows a write would forget."""
         if chosen is not None:
-            done = Restore(opened).run(opened.table, None, dry_run=True)
+            done = restore_partitions(opened, None, dry_run=True)
         added = () if chosen is None else done.partitions
         missing = opened.partition_names({*done.not_there, *(one.values for one in added)})
         if not missing:
@@ -485,12 +482,6 @@ class Maintenance:
         opened = self._services.open_table(TableName.parse(table))
         opened.require_owner()
         return opened
-
-
-def _with_credentials(hadoop: Mapping[str, str]) -> Mapping[str, str]:
-    """Without any word on credentials take what the AWS SDK finds: profiles and SSO too, as the AWS CLI does."""
-    named = any(name.endswith((".access.key", ".aws.credentials.provider")) for name in hadoop)
-    return hadoop if named else {**hadoop, "fs.s3a.aws.credentials.provider": AWS_CHAIN}
 
 
 def _vacuum_age(opened: OpenTable, older_than: timedelta | None, *, force: bool) -> timedelta | None:

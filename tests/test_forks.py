@@ -25,10 +25,9 @@ from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.process import PerProcess
 from table_writer.model.table import Column, Table, TableName
 from table_writer.progress import Progress, WriteProgress, current, reported
-from table_writer.storage import S3Settings
 from table_writer.storage.local import LocalStore
 from table_writer.storage.s3 import S3Store
-from table_writer.storage.settings import StaticKeys
+from table_writer.storage.settings import S3Settings, StaticKeys
 from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.memory_store import MemoryStore
 from table_writer.write.running_write import RunningWrite

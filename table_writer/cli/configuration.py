@@ -13,7 +13,7 @@ from xml.parsers.expat import ErrorString
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError
-from table_writer.storage import S3Overrides
+from table_writer.storage.hadoop import S3Overrides
 
 METASTORE_VARIABLE: Final = "TABLE_WRITER_METASTORE_URI"
 DIRECTORY_VARIABLES: Final = ("HADOOP_CONF_DIR", "HIVE_CONF_DIR", "SPARK_CONF_DIR")

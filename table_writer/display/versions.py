@@ -18,7 +18,7 @@ from table_writer.model.entry import EntryPartition
 from table_writer.model.table import Table, shown_name
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import UploadInfo
-from table_writer.vacuum.dead_writes import Traces
+from table_writer.vacuum.due import Traces
 from table_writer.vacuum.sweep import Vacuumed
 
 

@@ -12,8 +12,7 @@ from table_writer.errors import counted
 from table_writer.metastore.settings import unusable_client
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.plan.file_options import is_arrows
-from table_writer.storage import part_bytes, why_renamed
-from table_writer.storage.hadoop import bucket_values
+from table_writer.storage.hadoop import bucket_values, part_bytes, why_renamed
 
 MIB: Final = 1024 * 1024
 UNITS: Final = {"b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}

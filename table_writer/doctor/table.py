@@ -15,17 +15,15 @@ from table_writer.log.owner import Owner, require_in_place
 from table_writer.log.registration import read_registrations
 from table_writer.log.rules import claim_is_over, is_covered
 from table_writer.log.stored import small_json
-from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, READ_THREADS, LogState
+from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, LogState
 from table_writer.model.location import Location
 from table_writer.model.table import RETENTION_PROPERTY, PartitionValues
 from table_writer.storage.object_store import ObjectInfo, many
-from table_writer.vacuum.dead_writes import look_for_traces
-from table_writer.vacuum.due import SAFE_AGE, Ages, due, in_use
+from table_writer.vacuum.due import SAFE_AGE, Ages, due, in_use, look_for_traces
 
 LATE_SECONDS: Final = 2 * 86_400.0  # a vacuum that runs daily has been there by then
 MANY_ENTRIES: Final = 5_000  # read in whole by every maintenance call, two requests an entry
 LISTED_PARTITIONS: Final = 1_000
-LIST_THREADS: Final = 16
 
 
 def owner(subject: Subject) -> Iterable[Finding]:
@@ -255,7 +253,7 @@ def files(subject: Subject) -> Iterable[Finding]:
         if location is not None and history.layout.write_id_of(Location.parse(location)) is not None:
             ours.append(values)
     newest = sorted(ours, key=lambda values: history.current[values].version, reverse=True)[:LISTED_PARTITIONS]
-    trouble = many(lambda values: _trouble(subject, history, values), newest, LIST_THREADS)
+    trouble = many(lambda values: _trouble(subject, history, values), newest)
     mixed, lost = (
         sorted(values for values, found in zip(newest, trouble, strict=True) if found == one)
         for one in ("mixed", "lost")
@@ -356,7 +354,7 @@ def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
         except InvalidInputError as unreadable:
             return unreadable
 
-    answers = many(read, sorted(state.versions), READ_THREADS)
+    answers = many(read, sorted(state.versions))
     for unreadable in (one for one in answers if isinstance(one, InvalidInputError)):
         yield error(unreadable.message, "bring it back from an older version; or do what the message says")
     history = History(subject.opened.layout, [one for one in answers if isinstance(one, SlotRecord)])

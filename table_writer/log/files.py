@@ -12,8 +12,15 @@ from table_writer.errors import StorageError
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.write import TableLayout
-from table_writer.storage import visible_files
-from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo, ObjectStore, UploadInfo, many
+from table_writer.storage.object_store import (
+    PAGE_KEYS,
+    THREADS,
+    ObjectInfo,
+    ObjectStore,
+    UploadInfo,
+    many,
+    visible_files,
+)
 
 WRITE_ID_IN_NAME: Final = re.compile("[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")
 DELETE_THREADS: Final = 4
@@ -30,10 +37,8 @@ def files_read_at(store: ObjectStore, layout: TableLayout, location: Location) -
 
 def is_named_by_us(key: str, location: Location, layout: TableLayout) -> bool:
     """Whether a file's name carries the id of a write, as those of all files do that this library writes."""
-    write_id = layout.write_id_of(location)
-    return WRITE_ID_IN_NAME.search(key.removeprefix(location.key)) is not None or (
-        write_id is not None and write_id in key.removeprefix(location.key)
-    )
+    name, write_id = key.removeprefix(location.key), layout.write_id_of(location)
+    return WRITE_ID_IN_NAME.search(name) is not None or (write_id is not None and write_id in name)
 
 
 def written_placeholders(
@@ -85,7 +90,7 @@ class Removed:
     failures: list[str] = field(default_factory=list)
 
 
-def abort_uploads(store: ObjectStore, uploads: Iterable[UploadInfo], *, threads: int) -> Removed:
+def abort_uploads(store: ObjectStore, uploads: Iterable[UploadInfo], *, threads: int = THREADS) -> Removed:
     """Abort pending uploads; one that is gone already counts as aborted."""
 
     def abort(upload: UploadInfo) -> int:

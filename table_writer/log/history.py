@@ -74,24 +74,13 @@ class Placement(enum.Enum):
 
 @dataclass(frozen=True)
 class History:
-    """All records of a log, folded.
-
-    Parameters
-    ----------
-    layout
-        Paths of the table.
-    records
-        Every record that is left in the log, by ascending version.
-    unverified
-        Recoveries after which nobody has looked yet whether a call came late; ``None``: all that the records show.
-    lost
-        Versions whose entries are lost: what they did to which partition is not known.
-    """
+    """All records of a log, folded."""
 
     layout: TableLayout
-    records: Sequence[SlotRecord]
+    records: Sequence[SlotRecord]  # every one that is left in the log, by ascending version
     unverified: Collection[int] | None = None
-    lost: Collection[int] = ()
+    """Recoveries after which nobody has looked yet whether a call came late; ``None``: all that the records show."""
+    lost: Collection[int] = ()  # versions whose entries are lost: what they did to which partition is not known
     current: dict[PartitionValues, Placed] = field(default_factory=dict, init=False)
     """The newest published entry's word on each partition that was ever published."""
     left: dict[Place, Left] = field(default_factory=dict, init=False)
@@ -103,7 +92,6 @@ class History:
     _naming: dict[PartitionValues, list[tuple[SlotRecord, EntryPartition]]] = field(
         default_factory=dict, init=False, repr=False
     )
-
     _locations: dict[str, Location] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -130,11 +118,8 @@ class History:
     @property
     def published(self) -> tuple[SlotRecord, ...]:
         """Entries that changed partitions."""
-        return tuple(
-            record
-            for record in self.records
-            if record.outcome is Outcome.PUBLISHED and record.entry.operation is not Operation.VACUUM
-        )
+        ended = (record for record in self.records if record.outcome is Outcome.PUBLISHED)
+        return tuple(record for record in ended if record.entry.operation is not Operation.VACUUM)
 
     @cached_property
     def _unverified_ids(self) -> frozenset[str]:
@@ -174,17 +159,10 @@ class History:
 
     def in_use(self) -> frozenset[Place]:
         """Return the locations that readers look at by the log, or may look at once what is in doubt is resolved."""
-        places = {
-            self._location(placed.partition.new_location).place
-            for placed in self.current.values()
-            if placed.partition.new_location is not None
-        }
-        for record in self.in_doubt:
-            for partition in record.entry.partitions:
-                for location in (partition.old_location, partition.new_location):
-                    if location is not None:
-                        places.add(self._location(location).place)
-        return frozenset(places)
+        named = [placed.partition.new_location for placed in self.current.values()]
+        for partition in (partition for record in self.in_doubt for partition in record.entry.partitions):
+            named += [partition.old_location, partition.new_location]
+        return frozenset(self._location(location).place for location in named if location is not None)
 
     def placement(self, values: PartitionValues, location: str | None) -> Placement:
         """Compare the metastore's location of a partition, ``None`` if it does not exist, with the log.
@@ -262,26 +240,16 @@ class History:
         needed |= {placed.version for placed in self.current.values()}
         needed |= {left.left_by for left in self.left.values() if left.objects or self._is_ours(left.location)}
         needed |= {self.deleted[place] for place in self.left if place in self.deleted}  # it is left, and gone
-        keys = {
-            r.entry.idempotency_key.rpartition("/")[0]: r.entry.version for r in self.records if r.entry.idempotency_key
-        }
-        needed |= set(keys.values())
-        keyed = [r.entry.version for r in self.records if r.entry.idempotency_key]
-        rollbacks = ((r.entry.version, r.entry.rollback_to) for r in self.records if r.entry.rollback_to is not None)
+        entries = [record.entry for record in self.records]
+        keyed = {one.version: one.idempotency_key for one in entries if one.idempotency_key}
+        needed |= set({key.rpartition("/")[0]: version for version, key in keyed.items()}.values())
+        rollbacks = ((one.version, one.rollback_to) for one in entries if one.rollback_to is not None)
         needed |= {version for version, to in rollbacks if any(to < one < version for one in keyed)}  # may void the key
-        free = {
-            record.entry.version
-            for record in self.records
-            if record.outcome is not None
-            and record.outcome_age_seconds > age_seconds
-            and record.entry.version not in needed
-        }
-        kept = {record.entry.version for record in self.records} - free
-        return frozenset(
-            entry.version
-            for entry in (record.entry for record in self.records if record.entry.version in free)
-            if kept.isdisjoint(deleted.replaced_by for deleted in entry.deletes)
-        )
+        ended = (one for one in self.records if one.outcome is not None and one.outcome_age_seconds > age_seconds)
+        free = {record.entry.version for record in ended} - needed
+        kept = {entry.version for entry in entries} - free
+        deleted_by = {entry.version: {one.replaced_by for one in entry.deletes} for entry in entries}
+        return frozenset(version for version in free if kept.isdisjoint(deleted_by[version]))
 
     def restorable(self, location: Location) -> bool:
         """Whether no vacuum has deleted, or may be deleting, what readers have left there."""

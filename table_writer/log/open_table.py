@@ -32,7 +32,10 @@ from table_writer.model.table import (
     unknown_properties,
 )
 from table_writer.model.write import TableLayout, WritePlan, new_write_id
-from table_writer.storage import ObjectStore, StoreSettings, open_store, settings_for
+from table_writer.storage import open_store
+from table_writer.storage.hadoop import settings_for
+from table_writer.storage.object_store import ObjectStore
+from table_writer.storage.settings import StoreSettings
 
 
 class RepeatedError(Exception):
@@ -45,28 +48,16 @@ class RepeatedError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class OpenTable:
-    """What all work on one table needs, and nothing that does the work.
+    """What all work on one table needs, and nothing that does the work."""
 
-    Parameters
-    ----------
-    table
-        As the metastore described it when it was opened.
-    store_settings
-        How executors open the store for themselves.
-    session, config
-        What the Spark session or Hadoop's settings say, and what the user says beside them.
-    sleep
-        Waits between two looks; a double in tests.
-    """
-
-    table: Table
+    table: Table  # as the metastore described it when it was opened
     layout: TableLayout
     store: ObjectStore
-    store_settings: StoreSettings
+    store_settings: StoreSettings  # with which executors open the store for themselves
     metastore: Metastore
-    session: SessionSettings
-    config: TableWriterConfig
-    sleep: Callable[[float], None] = time.sleep
+    session: SessionSettings  # what the Spark session or Hadoop's settings say
+    config: TableWriterConfig  # what the user says beside them
+    sleep: Callable[[float], None] = time.sleep  # waits between two looks; a double in tests
 
     @property
     def identity(self) -> dict[str, str]:
@@ -75,7 +66,7 @@ class OpenTable:
 
     @cached_property
     def log(self) -> TableLog:
-        """The table's log."""
+        """What has happened to the table, and what is being done to it."""
         return TableLog(self.store, self.layout, memory_bytes=self.config.log_memory_bytes)
 
     def next_entry(self, newest: int, operation: Operation, mode: str, **fields: Any) -> LogEntry:
@@ -226,7 +217,9 @@ class Services:
     ) -> None:
         self.session = session
         self.config = config
-        self.metastore = open_metastore(_metastore_settings(session, config))
+        uris = {"hive.metastore.uris": ",".join(config.metastore_uris)} if config.metastore_uris else {}
+        settings = MetastoreSettings.from_hadoop({**session.hadoop, **uris}, ca_file=config.metastore_ca_file)
+        self.metastore = open_metastore(replace(settings, timeout_seconds=config.metastore_timeout_seconds))
         self._sleep = sleep
         self._open_object_store = cache(open_object_store)  # a client of S3 takes 100 to 200 ms to make
 
@@ -247,9 +240,3 @@ class Services:
             config=self.config,
             sleep=self._sleep,
         )
-
-
-def _metastore_settings(session: SessionSettings, config: TableWriterConfig) -> MetastoreSettings:
-    uris = {"hive.metastore.uris": ",".join(config.metastore_uris)} if config.metastore_uris else {}
-    settings = MetastoreSettings.from_hadoop({**session.hadoop, **uris}, ca_file=config.metastore_ca_file)
-    return replace(settings, timeout_seconds=config.metastore_timeout_seconds)

@@ -40,20 +40,16 @@ class Owner:
     @classmethod
     def of(cls, table: Table, metastore_uri: str) -> Owner:
         """Describe a table."""
-        return cls(
-            database=table.name.database,
-            name=table.name.name,
-            created_at_seconds=table.created_at_seconds,
-            metastore=metastore_uri,
-        )
+        database, name = table.name.database, table.name.name
+        return cls(database=database, name=name, created_at_seconds=table.created_at_seconds, metastore=metastore_uri)
 
     @property
     def identity(self) -> tuple[str, str, int]:
-        """The fields that identify the table."""
+        """The fields by which tables are compared."""
         return (self.database, self.name, self.created_at_seconds)
 
     def to_json(self) -> bytes:
-        """Serialise."""
+        """Return what is stored."""
         return json.dumps({"format": OWNER_FORMAT, **asdict(self)}).encode()
 
     @classmethod
@@ -94,13 +90,19 @@ def take_root(
 
 def adopt_root(store: ObjectStore, layout: TableLayout, owner: Owner) -> None:
     """Declare that the files below the root, and the log, are this table's, whosever they were."""
+    found = readable_owner(store, layout)
+    log_id = found.log_id if found else ""
+    store.put(layout.owner_key, replace(owner, log_id=log_id or _begin_log(store, layout)).to_json())
+
+
+def readable_owner(store: ObjectStore, layout: TableLayout) -> Owner | None:
+    """Return whose the files below the root are, ``None`` if nothing that can be read says so."""
     stored = store.get(layout.owner_key)
     try:
-        log_id = Owner.from_json(stored.body, layout.owner_key).log_id if stored else ""
-    except InvalidInputError as damaged:
+        return Owner.from_json(stored.body, layout.owner_key) if stored else None
+    except InvalidInputError as damaged:  # to adopt is to put it right
         logger.warning("%s", damaged)
-        log_id = ""
-    store.put(layout.owner_key, replace(owner, log_id=log_id or _begin_log(store, layout)).to_json())
+        return None
 
 
 def _begin_log(store: ObjectStore, layout: TableLayout) -> str:
@@ -196,7 +198,7 @@ def refuse_nested_roots(store: ObjectStore, layout: TableLayout, table: Table, o
                 )
     segments = layout.root.key.split("/")[:-2]
     for depth in range(len(segments), 0, -1):
-        above = Location(layout.root.scheme, layout.root.bucket, "/".join(segments[:depth]) + "/")
+        above = layout.root.beside("/".join(segments[:depth]) + "/")
         if _is_root(store, TableLayout(above, layout.directory_name)):
             raise InvalidInputError(
                 f"{layout.root} lies inside {above}, which is another table's root; move one of the tables",
@@ -254,7 +256,7 @@ def refuse_left_log(metastore: Metastore, layout: TableLayout, table: Table) -> 
         location = Location.parse_any(partition.location)
         before, found, _ = f"/{location.key}".partition(f"/{layout.directory_name}/") if location else ("", "", "")
         if location and found and not layout.own.contains(location):
-            left = Location(location.scheme, location.bucket, f"{before.removeprefix('/')}/".removeprefix("/"))
+            left = location.beside(f"{before.removeprefix('/')}/".removeprefix("/"))
             raise InvalidInputError(
                 f"{table.name} is at {layout.root}, which has no log, and its partitions are below {left}, which this"
                 f" library has written: another tool has moved the table (SET LOCATION). ALTER TABLE {table.name} SET"

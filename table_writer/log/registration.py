@@ -15,7 +15,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +29,7 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.location import Location
 from table_writer.model.process import this_process
-from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, StagedRecord, expiry_seconds
+from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, StagedRecord
 from table_writer.model.write import TableLayout, WritePlan
 from table_writer.storage.object_store import ObjectStore, StoredObject
 from table_writer.version import __version__
@@ -85,38 +85,23 @@ class FoundRegistration:
     staged: Mapping[str, Any] = field(default_factory=dict, repr=False)  # as stored; see ``record``
 
     @classmethod
-    def parse(
-        cls, write_id: str, key: str, stored: StoredObject, allowance: Allowance | None = None
-    ) -> FoundRegistration:
-        """Read the registration of a running write. One that cannot be read still has its age.
+    def parse(cls, write_id: str, stored: StoredObject, allowance: Allowance, *, is_staged: bool) -> FoundRegistration:
+        """Read what is registered of a write. Of what cannot be read the age is known, and the longest times count.
 
         Raises ``InvalidInputError`` if it does not fit into what the reading that it belongs to may take.
         """
-        return cls._of(write_id, key, stored, _fields(key, stored.body, allowance or Allowance()))
-
-    @classmethod
-    def parse_staged(
-        cls, write_id: str, key: str, stored: StoredObject, allowance: Allowance | None = None
-    ) -> FoundRegistration:
-        """Read the record of a staged write; one that cannot be read expires as late as any."""
-        body = _fields(key, stored.body, allowance or Allowance())
-        staged = _dict(body.get("staged")) if body.get("write_id") == write_id else {}
-        expires_after_seconds = expiry_seconds(staged.get("expires_after_seconds"))
-        return replace(
-            cls._of(write_id, key, stored, body),
-            expires_after_seconds=expires_after_seconds or LONGEST_EXPIRY_SECONDS,
-            staged=staged,
-        )
-
-    @classmethod
-    def _of(cls, write_id: str, key: str, stored: StoredObject, body: Mapping[str, Any]) -> FoundRegistration:
+        body = _fields(stored.info.key, stored.body, allowance)
+        staged = _dict(body.get("staged")) if is_staged and body.get("write_id") == write_id else {}
+        expires_after_seconds = _seconds(staged.get("expires_after_seconds"), LONGEST_EXPIRY_SECONDS)
         return cls(
             write_id=write_id,
-            key=key,
+            key=stored.info.key,
             age_seconds=stored.age_seconds,
-            renewed_every_seconds=_heartbeat(body.get("renewed_every_seconds")),
+            renewed_every_seconds=_seconds(body.get("renewed_every_seconds"), LONGEST_HEARTBEAT_SECONDS),
             writer={str(name): str(value) for name, value in _dict(body.get("writer")).items()},
             put_at=stored.info.modified_at,
+            expires_after_seconds=expires_after_seconds if is_staged else None,
+            staged=staged,
         )
 
     @property
@@ -161,13 +146,10 @@ def read_registration(
     store: ObjectStore, layout: TableLayout, write_id: str, allowance: Allowance | None = None
 ) -> FoundRegistration | None:
     """Read the registration of one write, ``None`` if there is none; once it is staged, nothing else counts."""
-    for key, parse in (
-        (layout.staged_key(write_id), FoundRegistration.parse_staged),
-        (layout.registration_key(write_id), FoundRegistration.parse),
-    ):
+    for key, is_staged in ((layout.staged_key(write_id), True), (layout.registration_key(write_id), False)):
         stored = store.get(key)
         if stored is not None:
-            return parse(write_id, key, stored, allowance)
+            return FoundRegistration.parse(write_id, stored, allowance or Allowance(), is_staged=is_staged)
     return None
 
 
@@ -244,9 +226,10 @@ def _dict(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _heartbeat(value: object) -> float:
-    known = isinstance(value, int | float) and 0 < value <= LONGEST_HEARTBEAT_SECONDS
-    return float(value) if known and isinstance(value, int | float) else LONGEST_HEARTBEAT_SECONDS
+def _seconds(value: object, longest: float) -> float:
+    """Read a time; what is no time, or too long for one, counts as the longest."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= longest
+    return float(value) if known and isinstance(value, int | float) else longest
 
 
 def used_before(write_id: str, table: str) -> InvalidInputError:

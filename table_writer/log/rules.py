@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
@@ -37,25 +37,16 @@ def standing(
 ) -> Standing:
     """Decide what another write's entry means to the write that wants to claim ``draft``.
 
-    Parameters
-    ----------
-    record
-        The other entry, and how it ended.
-    draft
-        The entry this write wants to claim; its ``base_version`` was the newest when it was planned.
-    in_doubt_at_plan
-        Versions that were in doubt at that time. One that was published since may hold rows this write never saw.
-    scope
-        Which other partitions the write replaces, whether it has rows for them or not.
-    appends
-        The write builds on whatever is there when it claims: what others have published since is no conflict.
-    data
-        The write's own directory. A vacuum that names it has given the write up, though that may have no rows at all.
+    The draft's ``base_version`` was the newest when it was planned. Of versions that were in doubt then, one that was
+    published since may hold rows this write never saw. ``scope``: which other partitions the write replaces, whether it
+    has rows for them or not. ``appends``: it builds on whatever is there when it claims, so what others have published
+    since is no conflict. ``data`` is its own directory: a vacuum that names it has given the write up, though that may
+    have no rows at all.
     """
     entry, outcome = record.entry, record.outcome
     seen = entry.version <= draft.base_version and entry.version not in in_doubt_at_plan
     if entry.operation is Operation.VACUUM:
-        meets = not seen and outcome is not Outcome.ABANDONED and _deletes_of(entry, draft, data)
+        meets = not seen and outcome is not Outcome.ABANDONED and _delete([entry], draft, data)
         return Standing.DELETED if meets else Standing.UNRELATED
     overlap = bool(entry.partition_values & draft.partition_values or scope(entry.partition_values))
     same_key = draft.idempotency_key != "" and entry.idempotency_key == draft.idempotency_key
@@ -66,11 +57,11 @@ def standing(
     return Standing.EARLIER if seen or appends else Standing.CONFLICT
 
 
-def _deletes_of(vacuum: LogEntry, draft: LogEntry, data: Location | None) -> bool:
-    deleted = PlaceSet(Location.parse(one.location).place for one in vacuum.deletes)
-    named = (partition.new_location for partition in draft.partitions)
-    wanted = [*(Location.parse(location) for location in named if location is not None), *([data] if data else [])]
-    return any(deleted.holds(location.place) for location in wanted)
+def _delete(vacuums: Iterable[LogEntry], entry: LogEntry, data: Location | None = None) -> bool:
+    """Whether vacuums delete what an entry points readers at, or the directory that is given."""
+    deleted = PlaceSet(Location.parse(one.location).place for vacuum in vacuums for one in vacuum.deletes)
+    named = (Location.parse(one.new_location) for one in entry.partitions if one.new_location is not None)
+    return any(deleted.holds(location.place) for location in (*named, *([data] if data else [])))
 
 
 def claim_is_over(entry: LogEntry, age_seconds: float) -> bool:
@@ -147,12 +138,9 @@ def is_covered(history: History, entry: LogEntry) -> bool:
     Nobody claims over an entry in doubt. So a covered one without an outcome has lost it. It is never done again, since
     readers look at what came after it, or will.
     """
-    newer = [
-        one for one in history.records if one.entry.version > entry.version and one.outcome is not Outcome.ABANDONED
-    ]
-    deleted = PlaceSet(Location.parse(gone.location).place for one in newer for gone in one.entry.deletes)
-    new = (Location.parse(one.new_location) for one in entry.partitions if one.new_location is not None)
-    return any(deleted.holds(location.place) for location in new) or any(_covers(one, entry) for one in newer)
+    stand = [one for one in history.records if one.outcome is not Outcome.ABANDONED]
+    newer = [one for one in stand if one.entry.version > entry.version]
+    return _delete((one.entry for one in newer), entry) or any(_covers(one, entry) for one in newer)
 
 
 def rebuilt_outcome(

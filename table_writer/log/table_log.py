@@ -10,8 +10,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from table_writer.errors import ConflictError, InvalidInputError, StorageError
 from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
+from table_writer.log.owner import readable_owner
 from table_writer.log.rules import comes_before, published_with_key
 from table_writer.log.stored import (
     MAX_BYTES,
@@ -25,13 +28,12 @@ from table_writer.log.stored import (
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
-from table_writer.storage.object_store import ObjectStore, many
+from table_writer.storage.object_store import THREADS, ObjectStore, many
 
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_EVERY_VERSIONS: Final = 50  # a page of a listing holds 500 entries with their outcomes: this costs nothing
 RECENT_ENTRIES: Final = 3  # among which the last write is looked for: after it come a vacuum, or a rollback
-READ_THREADS: Final = 16  # a whole log is read at once; each entry is two small requests
 MAX_ENTRY_BYTES: Final = MAX_BYTES
 MOST_LOST: Final = 100_000  # entries; a slot further away was never claimed by this library
 SLOT: Final = re.compile(r"([0-9]{20})\.(json|done)")
@@ -62,13 +64,12 @@ class LogState:
         return min(self.in_doubt) - 1 if self.in_doubt else self.newest
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _StoredOutcome:
+class _StoredOutcome(msgspec.Struct, frozen=True, kw_only=True, rename={"recorded_by": "settled_by"}):
     outcome: Outcome
     recorded_by: str
-    of: str  # the write_id of the entry
-    superseded: frozenset[PartitionValues]
-    age_seconds: float
+    of: str = ""  # the write_id of the entry
+    superseded: frozenset[PartitionValues] = frozenset()
+    age_seconds: float = 0.0  # by the store's clock: not stored
 
 
 class TableLog:
@@ -82,10 +83,6 @@ class TableLog:
         self._ids: frozenset[str] = frozenset()
         self._expected_id = ""
 
-    def at(self, layout: TableLayout) -> TableLog:
-        """Return the log at another place of the store, to be read with the same memory."""
-        return TableLog(self.store, layout, memory_bytes=self._memory_bytes)
-
     def expect(self, log_id: str) -> None:
         """Refuse from now on to read any other log than this; empty: not known."""
         self._expected_id = log_id
@@ -95,13 +92,8 @@ class TableLog:
 
         ``listed_after`` is a version up to which nothing was in doubt at an earlier look; by default the stored
         checkpoint. ``allow_lost`` also returns a log of which entries are lost: to look at it, or to declare the loss.
-
-        Raises
-        ------
-        InvalidInputError
-            The log was deleted, or entries of it are lost; the message names the ways out.
-        ConflictError
-            It was deleted since :meth:`expect` was told which one it is.
+        Raises ``InvalidInputError`` if the log was deleted, or entries of it are lost, and ``ConflictError`` if it was
+        deleted since :meth:`expect` was told which one it is.
         """
         start, of_log = self._read_checkpoint() if listed_after is None else (listed_after, "")
         state = self._list(start)
@@ -118,9 +110,7 @@ class TableLog:
         return state
 
     def _list(self, start: int) -> LogState:
-        """List from a checkpoint on.
-
-        The checkpoint's own version is listed too: it is there unless the log was deleted.
+        """List from a checkpoint on; its own version is listed too, since that is there unless the log was deleted.
 
         An outcome whose entry is gone takes up its slot as well: whoever claimed the slot again would find that it has
         ended.
@@ -175,7 +165,8 @@ class TableLog:
         newest = max(state.versions, default=0)
         record = self.find(newest) if newest else None
         if record is None or record.entry.log_id != self._expected_id:
-            if self._owned_log_id() != self._expected_id:
+            owner = readable_owner(self.store, self._layout)
+            if owner is None or owner.log_id != self._expected_id:
                 raise ConflictError(
                     f"the log below {self._layout.root} was deleted since this call began: what happened since cannot"
                     " be told. This call changed nothing. Run it again"
@@ -189,14 +180,6 @@ class TableLog:
         self.store.put(self._mark("id", self._expected_id), b"")
         self._ids = frozenset({self._expected_id})
         return replace(state, ids=state.ids | {self._expected_id})
-
-    def _owned_log_id(self) -> str:
-        """Return which log ``owner.json`` names now, empty if it names none."""
-        stored = self.store.get(self._layout.owner_key)
-        try:
-            return "" if stored is None else str(small_json(stored.body).get("log_id", ""))
-        except (ValueError, AttributeError, RecursionError):
-            return ""
 
     def lost_message(self, lost: Collection[int]) -> str:
         """Say which entries are lost, and what to do."""
@@ -232,7 +215,7 @@ class TableLog:
         """
         allowance = Allowance(self._memory_bytes)
         state = state or self.read_state(listed_after=0)
-        records = many(lambda version: self.find(version, allowance), sorted(state.versions), READ_THREADS)
+        records = many(lambda version: self.find(version, allowance), sorted(state.versions))
         found = [record for record in records if record is not None]
         return History(self._layout, found, state.unverified, lost=state.lost | state.given_up)
 
@@ -251,14 +234,14 @@ class TableLog:
         allowance, at_once = Allowance(self._memory_bytes), 1
         while waiting:
             waiting, versions = waiting[:-at_once], waiting[-at_once:]
-            read = many(lambda version: self.find(version, allowance), versions, READ_THREADS)
+            read = many(lambda version: self.find(version, allowance), versions)
             records = [record for record in read if record is not None]
             found = records + found
             entry = published_with_key(found, key)
             passed = in_order and any(comes_before(one.entry.idempotency_key, key) for one in records)
             if entry is not None or passed:
                 return entry
-            at_once = min(2 * at_once, READ_THREADS)
+            at_once = min(2 * at_once, THREADS)
         return None
 
     def read(self, version: int) -> SlotRecord:
@@ -347,16 +330,11 @@ class TableLog:
         if stored is None:
             return None
         try:
-            body = allowance.parsed(stored.body, json.loads, most=MAX_OUTCOME_BYTES)
-            return _StoredOutcome(
-                outcome=Outcome(body["outcome"]),
-                recorded_by=str(body["settled_by"]),
-                of=str(body.get("of", "")),
-                superseded=frozenset(tuple(map(str, values)) for values in body.get("superseded", ())),
-                age_seconds=stored.age_seconds,
-            )
-        except (AttributeError, ValueError, KeyError, TypeError, RecursionError) as error:
+            parse = partial(msgspec.json.decode, type=_StoredOutcome)
+            found: _StoredOutcome = allowance.parsed(stored.body, parse, most=MAX_OUTCOME_BYTES)
+        except (ValueError, RecursionError) as error:
             raise InvalidInputError(self._unreadable(version, str(error))) from error
+        return msgspec.structs.replace(found, age_seconds=stored.age_seconds)
 
     def _unreadable(self, version: int, why: str) -> str:
         key = self._layout.outcome_key(version)
@@ -397,8 +375,7 @@ class TableLog:
             raise InvalidInputError(
                 f"the log entry of this {entry.operation.value} of {entry.table} cannot be stored: {error}. Nothing"
                 " changed; change fewer partitions at a time",
-                table=entry.table,
-                write_id=entry.write_id,
+                **entry.named,
             ) from error
         claimed = self.store.put_if_absent(self._layout.entry_key(entry.version), body)
         logger.info("write_id=%s version=%d claimed=%s", entry.write_id, entry.version, claimed)
@@ -420,10 +397,7 @@ class TableLog:
         return self.outcome(version) or outcome
 
     def save_checkpoint(self, state: LogState) -> None:
-        """Save up to where nothing is in doubt, so that the next writers list less.
-
-        If that fails they only list more.
-        """
+        """Save up to where nothing is in doubt, so that the next writers list less; if that fails they list more."""
         if state.checkpoint - state.listed_after < CHECKPOINT_EVERY_VERSIONS:
             return
         checkpoint = {"version": state.checkpoint, "log_id": self._log_id}
@@ -433,10 +407,7 @@ class TableLog:
             logger.warning("the checkpoint %s was not saved: %s", self._layout.checkpoint_key, error)
 
     def remember_recovery(self, version: int) -> None:
-        """Note, before a recover entry is claimed, that calls of the entry it recovers may come late.
-
-        If that raises ``StorageError``, nothing must be recovered.
-        """
+        """Note, before a recover entry is claimed, that calls may come late; if that fails, nothing is recovered."""
         self.store.put(self._mark("recovered", version), b"")
 
     def forget_recoveries(self, versions: Iterable[int]) -> None:
@@ -449,10 +420,7 @@ class TableLog:
         return stored is not None and stored.age_seconds < MAX_TIMEOUT_SECONDS + LATE_CALL_SECONDS
 
     def remember_rollback(self, version: int) -> None:
-        """Note, before a rollback is claimed, that batches of streams may come again.
-
-        If that raises ``StorageError``, nothing must be rolled back.
-        """
+        """Note, before a rollback is claimed, that batches of streams may come again; if that fails, there is none."""
         self.store.put(self._mark("rolled-back", version), b"")
 
     def with_checkpoint(self, state: LogState) -> LogState:

@@ -130,16 +130,9 @@ class Connection:
     def change(self, method: str, *arguments: object, table: str, before_send: Callable[[], None] = nothing) -> None:
         """Send a changing call exactly once, on a connection that was open a moment ago.
 
-        ``before_send`` is called after all waiting for the lock and for a connection.
-
-        Raises
-        ------
-        RefusedError
-            The server answered with an exception.
-        MetastoreError
-            The call was not sent.
-        LostResponseError
-            It was sent, at least in part, and no answer came.
+        ``before_send`` is called after all waiting for the lock and for a connection. ``RefusedError``: the server
+        answered with an exception. ``LostResponseError``: the call was sent, at least in part, and no answer came. Any
+        other ``MetastoreError``: it was not sent.
         """
         line = self._lines.get()
         with line.lock:
@@ -201,19 +194,20 @@ class Connection:
         if wire is not None and wire.idle_seconds() < self._settings.max_idle_seconds and wire.is_quiet():
             return
         line.hang_up()
-        failures = []
+        tried = []
         for _ in self._settings.uris:
             try:
-                self._open(line, self._uris[0])
+                self._open(line, self.uri)
             except (OSError, UnicodeError, _NoAnswerError) as error:
-                failures.append((f"{self._uris[0]}: {_describe(error)}", error))
+                tried.append(f"{self.uri}: {_describe(error)}")
+                failure = error
                 self._rotate()
             else:
                 return
-        tried = "; ".join(text for text, _ in failures)
         raise MetastoreError(
-            f"metastore not reachable at {tried}. Start it or set hive.metastore.uris; nothing was changed", table=table
-        ) from failures[-1][1]
+            f"metastore not reachable at {'; '.join(tried)}. Start it or set hive.metastore.uris; nothing was changed",
+            table=table,
+        ) from failure
 
     def _open(self, line: _Line, uri: str) -> None:
         settings, address = self._settings, urlsplit(uri)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from hmsclient.genthrift.hive_metastore import ttypes
 from thrift.Thrift import TApplicationException
 
-from table_writer.errors import PartitionExistsError, PartitionMissingError
+from table_writer.errors import MetastoreError, PartitionExistsError, PartitionMissingError, counted
 from table_writer.metastore import hive_objects, protocol
 from table_writer.metastore.connection import Connection, RefusedError
 from table_writer.metastore.settings import MetastoreSettings
@@ -93,7 +94,18 @@ class HiveMetastore:
             version = str(self._connection.read("getVersion", table=""))
         except RefusedError:
             return ""
-        return version if version != NO_VERSION else self._version_by_calls()
+        if version != NO_VERSION:
+            return version
+        try:
+            self._connection.read("get_index_names", "default", "none", 1, table="")  # there need not be such a table
+        except RefusedError as refused:
+            unknown = getattr(refused.reason, "type", None) == TApplicationException.UNKNOWN_METHOD
+            return "3" if isinstance(refused.reason, TApplicationException) and unknown else ""
+        try:
+            is_last = bool(self._connection.read("get_config_value", NEW_IN_2_3_10, "", table=""))
+        except RefusedError:
+            is_last = False
+        return "2.3.10" if is_last else "2.3"
 
     def why_immovable(self, table: Table) -> str:
         """Ask Hive 4 for the settings that decide: four reads, and one where nobody checks where tables lie."""
@@ -115,7 +127,6 @@ class HiveMetastore:
             return ""
 
     def call_counts(self) -> Mapping[str, int]:
-        """Return how many calls were sent so far, by Thrift method, repeated reads and ``set_ugi`` included."""
         return self._connection.counts()
 
     def get_table(self, name: TableName) -> Table | None:
@@ -133,30 +144,34 @@ class HiveMetastore:
     def get_tables(self, database: str) -> Iterator[Table]:
         """Read all tables and views of a database, 100 a call; one that is dropped meanwhile is absent."""
         missing: set[str] = set()
-        for names in _batches(self._table_names(database), TABLE_BATCH):  # not kept: a large metastore's fill a GB
+        read = partial(self._connection.read, table=f"{database}.*")
+        for names in _batches(read("get_all_tables", database), TABLE_BATCH):  # not kept: a large metastore's fill a GB
             request = ttypes.GetTablesRequest(dbName=database, tblNames=names, capabilities=_CAPABILITIES)
-            answer = self._connection.read("get_table_objects_by_name_req", request, table=f"{database}.*")
+            answer = read("get_table_objects_by_name_req", request)
             found = list(map(hive_objects.table_from, answer.tables))
             missing |= set(names) - {table.name.name for table in found}
             yield from found
-        if missing:
-            protocol.require_listed(database, missing.intersection(self._table_names(database)), self.uri)
+        twice = missing.intersection(read("get_all_tables", database)) if missing else ()
+        if twice:
+            raise MetastoreError(
+                f"the metastore at {self.uri} lists {counted(len(twice), 'table')} of {database} that it does not"
+                f" return, first {min(twice)}; run it again, and look into the metastore's log if it happens again",
+                table=f"{database}.*",
+            )
 
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
-        """Return the values of all partitions, decoded from Hive's escaped names; ``[()]`` of an unpartitioned table.
-
-        The table is read only where there are no names: most have some, and an unpartitioned one never does.
-        """
         names = self._connection.read("get_partition_names", name.database, name.name, ALL, table=str(name))
-        table = None if names else self.get_table(name)
+        table = None if names else self.get_table(name)  # most tables have some names, an unpartitioned one never does
         is_whole = not names and not protocol.require_there(name, table, self.uri).partition_columns
         return [hive_objects.WHOLE_TABLE] if is_whole else [partition_values(text) for text in names]
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
-        """Read partitions by value, ``partition_batch`` a call; where none exists, also the table."""
         protocol.validate_values(table, values)
+        if not values:
+            return {}
         if not table.partition_columns:
-            return self._get_whole_table(table) if values else {}
+            now = protocol.require_same(table, self.get_table(table.name), self.uri)
+            return {hive_objects.WHOLE_TABLE: hive_objects.whole_table(now)}
         columns = [column.name for column in table.partition_columns]
         names = [partition_name(columns, one) for one in values]
         found: dict[PartitionValues, Partition] = {}
@@ -167,7 +182,7 @@ class HiveMetastore:
             partitions = (hive_objects.partition_from(one, table) for one in answer)
             found |= {partition.values: partition for partition in partitions}
         protocol.require_asked(table, values, found, self.uri)
-        if values and not found:
+        if not found:
             protocol.require_same(table, self.get_table(table.name), self.uri)
         return found
 
@@ -177,10 +192,7 @@ class HiveMetastore:
     def add_partitions(
         self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = protocol.nothing
     ) -> None:
-        """Add all partitions with the table's columns and SerDe in ONE call, or none.
-
-        The server makes each location's directory where it is missing.
-        """
+        """Add all in ONE call, or none; the server makes each location's directory where it is missing."""
         protocol.validate_additions(table, partitions)
         if not partitions:
             return
@@ -205,10 +217,7 @@ class HiveMetastore:
     def alter_partitions(
         self, table: Table, changes: Sequence[PartitionChange], *, before_send: Callable[[], None] = protocol.nothing
     ) -> None:
-        """Apply all changes in ONE call, or none, without a look at the file system.
-
-        For an unpartitioned table this is ``alter_table``, with compare-and-set where the server has it.
-        """
+        """Apply all in ONE call, or none; of an unpartitioned table by ``alter_table`` with compare-and-set."""
         protocol.validate_changes(table, changes)
         alter = self._alter if table.partition_columns else self._alter_whole_table
         if changes:
@@ -217,32 +226,22 @@ class HiveMetastore:
     def drop_partition(
         self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = protocol.nothing
     ) -> None:
-        protocol.validate_drop(table, values)
+        protocol.validate_drops(table, [values])
         try:
-            self._connection.change(
-                "drop_partition",
-                table.name.database,
-                table.name.name,
-                list(values),
-                False,
-                table=str(table.name),
-                before_send=before_send,
-            )
+            self._change("drop_partition", table.name, list(values), False, before_send=before_send)
         except RefusedError as refused:
             if not isinstance(refused.reason, ttypes.NoSuchObjectException):
                 raise
 
+    def _change(self, method: str, name: TableName, *arguments: object, before_send: Callable[[], None]) -> None:
+        """Send a changing call whose first two arguments name the table."""
+        self._connection.change(method, name.database, name.name, *arguments, table=str(name), before_send=before_send)
+
     def _alter(self, table: Table, changes: Sequence[PartitionChange], before_send: Callable[[], None]) -> None:
+        altered = [hive_objects.altered_partition(table, change) for change in changes]
         try:
-            self._connection.change(
-                "alter_partitions_with_environment_context",
-                table.name.database,
-                table.name.name,
-                [hive_objects.altered_partition(table, change) for change in changes],
-                ttypes.EnvironmentContext(NO_LISTING),
-                table=str(table.name),
-                before_send=before_send,
-            )
+            call = "alter_partitions_with_environment_context"
+            self._change(call, table.name, altered, ttypes.EnvironmentContext(NO_LISTING), before_send=before_send)
         except RefusedError as refused:
             if MISSING_PARTITION.search(str(getattr(refused.reason, "message", ""))):
                 raise PartitionMissingError(
@@ -250,16 +249,6 @@ class HiveMetastore:
                     table=str(table.name),
                 ) from refused.reason
             raise
-
-    def _table_names(self, database: str) -> Sequence[str]:
-        names: Sequence[str] = self._connection.read("get_all_tables", database, table=f"{database}.*")
-        return names
-
-    def _get_whole_table(self, table: Table) -> Mapping[PartitionValues, Partition]:
-        """Read an unpartitioned table as its one partition."""
-        now = self.get_table(table.name)
-        protocol.require_same(table, now, self.uri)
-        return {hive_objects.WHOLE_TABLE: hive_objects.whole_table(now)} if now is not None else {}
 
     def _alter_whole_table(
         self, table: Table, changes: Sequence[PartitionChange], before_send: Callable[[], None]
@@ -271,32 +260,12 @@ class HiveMetastore:
         for name, value in hive_objects.expectation(change.partition.parameters, altered.parameters).items():
             context |= {"expected_parameter_key": name, "expected_parameter_value": value}
         try:
-            self._connection.change(
-                "alter_table_with_environment_context",
-                table.name.database,
-                table.name.name,
-                altered,
-                ttypes.EnvironmentContext(context),
-                table=str(table.name),
-                before_send=before_send,
-            )
+            call = "alter_table_with_environment_context"
+            self._change(call, table.name, altered, ttypes.EnvironmentContext(context), before_send=before_send)
         except RefusedError as refused:
             if TABLE_CHANGED in str(getattr(refused.reason, "message", "")):
                 raise hive_objects.table_was_changed(table.name, self.uri) from refused.reason
             raise
-
-    def _version_by_calls(self) -> str:
-        """Tell the servers apart that do not say their version; the table asked for need not exist."""
-        try:
-            self._connection.read("get_index_names", "default", "none", 1, table="")
-        except RefusedError as refused:
-            unknown = getattr(refused.reason, "type", None) == TApplicationException.UNKNOWN_METHOD
-            return "3" if isinstance(refused.reason, TApplicationException) and unknown else ""
-        try:
-            is_last = bool(self._connection.read("get_config_value", NEW_IN_2_3_10, "", table=""))
-        except RefusedError:
-            is_last = False
-        return "2.3.10" if is_last else "2.3"
 
 
 # INSERT_ONLY_TABLES, newer than hmsclient. Without it Hive 3 and 4 refuse a whole batch of tables for one of that kind.

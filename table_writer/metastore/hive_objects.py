@@ -38,17 +38,12 @@ COLUMNAR: Final = ("ParquetHiveSerDe", "OrcSerde")
 
 MAX_NAMED: Final = 3  # a table of 1,000 columns must not become a message of 1,000 lines
 NAME_AND_TYPE: Final = attrgetter("name", "type")
-WHOLE_TABLE: Final[PartitionValues] = ()
-"""The values of the one partition that an unpartitioned table is."""
-
+WHOLE_TABLE: Final[PartitionValues] = ()  # the values of the one partition that an unpartitioned table is
 DDL_TIME: Final = "transient_lastDdlTime"
 PATH: Final = "path"
-
-PLACEHOLDER: Final = (
-    "-__PLACEHOLDER__"  # Spark's HiveExternalCatalog: Hive must have some location, readers use ``path``
-)
-
 PROVIDER: Final = "spark.sql.sources.provider"
+PLACEHOLDER: Final = "-__PLACEHOLDER__"
+"""Of Spark's HiveExternalCatalog: Hive must have some location, and readers use ``path``."""
 
 
 def table_from(native: Any) -> Table:
@@ -108,7 +103,7 @@ def new_partition(table: Table, partition: Partition) -> Any:
     repeats the table's location.
     """
     storage = copy.copy(_thrift(table).sd)
-    storage.location = _without_slash(partition.location)
+    storage.location = partition.location.rstrip("/")  # as Spark and Hive store it
     return ttypes.Partition(
         values=list(partition.values),
         dbName=table.name.database,
@@ -132,7 +127,7 @@ def altered_partition(table: Table, change: PartitionChange) -> Any:
     just_added = known.native is None  # by us a moment ago: there is nothing to keep that new_partition does not know
     altered = new_partition(table, known) if just_added else copy.copy(_thrift(known))
     storage = altered.sd = copy.copy(altered.sd)
-    storage.location = _without_slash(change.location)
+    storage.location = change.location.rstrip("/")
     storage.cols = described.cols
     storage.serdeInfo = described.serdeInfo
     storage.inputFormat = described.inputFormat
@@ -149,7 +144,7 @@ def altered_table(change: PartitionChange) -> Any:
     altered = copy.copy(_thrift(change.partition))
     storage = altered.sd = copy.copy(altered.sd)
     serde = storage.serdeInfo = copy.copy(storage.serdeInfo)
-    location, serde_parameters = _without_slash(change.location), serde.parameters or {}
+    location, serde_parameters = change.location.rstrip("/"), serde.parameters or {}
     storage.location = moved_location(storage.location, serde_parameters, location)
     serde.parameters = moved_serde_parameters(serde_parameters, location)
     altered.parameters = _as_read(whole_table_parameters(change), change.partition.native)
@@ -181,10 +176,6 @@ def _as_read(wanted: Mapping[str, str], native: Any) -> dict[str, str]:
 
 def _with_slash(location: str) -> str:
     return f"{without_s3_login(location).rstrip('/')}/" if location else ""
-
-
-def _without_slash(location: str) -> str:
-    return location.rstrip("/")  # as Spark and Hive store it
 
 
 def _read_skewed_locations_as_tuples() -> None:

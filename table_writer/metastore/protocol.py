@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
@@ -107,14 +108,9 @@ class Metastore(Protocol):
         Parameters should hold ``numFiles`` and ``totalSize``: without both, a metastore lists each location. Values
         that are not ASCII are read back, since not every metastore's database keeps them.
 
-        Raises
-        ------
-        InvalidInputError
-            A partition appears twice, its values do not fit the table's partition columns, or there are none.
-        PartitionExistsError
-            One of them exists; nothing changed unless the server applied an earlier attempt of its own.
-        MetastoreError
-            Also: values were stored as others; the partitions were dropped again.
+        ``InvalidInputError``: a partition appears twice, its values do not fit the table's partition columns, or there
+        are none. ``PartitionExistsError``: one of them exists; nothing changed unless the server applied an earlier
+        attempt of its own. ``MetastoreError`` also: values were stored as others; the partitions were dropped again.
         """
 
     def alter_partitions(
@@ -130,14 +126,9 @@ class Metastore(Protocol):
         Servers that ignore this (see :meth:`server_version`) let the later of two win. Spark's placeholder for a
         location stays, and only the SerDe parameter ``path`` moves.
 
-        Raises
-        ------
-        InvalidInputError
-            A partition appears twice, or its values do not fit the table's partition columns.
-        PartitionMissingError
-            One of them does not exist; nothing changed.
-        MetastoreError
-            Also: an unpartitioned table was changed since it was read, or is gone; nothing changed.
+        ``InvalidInputError``: a partition appears twice, or its values do not fit the table's partition columns.
+        Nothing changed after a ``PartitionMissingError``, nor where a ``MetastoreError`` says that an unpartitioned
+        table was changed since it was read, or is gone.
         """
 
     def drop_partition(
@@ -157,8 +148,7 @@ def validate_values(table: Table, values: Sequence[PartitionValues]) -> None:
 def validate_additions(table: Table, partitions: Sequence[Partition]) -> None:
     """Refuse also duplicates and values that the metastore would spell in another way."""
     values = [partition.values for partition in partitions]
-    validate_values(table, values)
-    _refuse_whole_table(table, values)
+    validate_drops(table, values)
     _refuse_duplicates(table, values)
     if not all(map(all, values)):
         raise InvalidInputError(f"an empty partition value for {table.name}: Hive spells it {NULL_PARTITION}")
@@ -171,13 +161,9 @@ def validate_changes(table: Table, changes: Sequence[PartitionChange]) -> None:
     _refuse_duplicates(table, values)
 
 
-def validate_drop(table: Table, values: PartitionValues) -> None:
-    """Refuse values that do not fit, and dropping the one partition that an unpartitioned table is."""
-    validate_values(table, [values])
-    _refuse_whole_table(table, [values])
-
-
-def _refuse_whole_table(table: Table, values: Sequence[PartitionValues]) -> None:
+def validate_drops(table: Table, values: Sequence[PartitionValues]) -> None:
+    """Refuse values that do not fit, and the one partition that an unpartitioned table is."""
+    validate_values(table, values)
     if values and not table.partition_columns:
         raise InvalidInputError(
             f"{table.name} has no partition columns: it is its own only partition, which can neither be added nor"
@@ -187,11 +173,9 @@ def _refuse_whole_table(table: Table, values: Sequence[PartitionValues]) -> None
 
 
 def _refuse_duplicates(table: Table, values: Sequence[PartitionValues]) -> None:
-    seen: set[PartitionValues] = set()
-    for one in values:
-        if one in seen:
-            raise InvalidInputError(f"partition {one} of {table.name} appears twice in one call")
-        seen.add(one)
+    twice = next((one for one, count in Counter(values).items() if count > 1), None)
+    if twice is not None:
+        raise InvalidInputError(f"partition {twice} of {table.name} appears twice in one call")
 
 
 class OtherValuesError(MetastoreError):
@@ -220,14 +204,16 @@ def read_all(metastore: Metastore, table: Table) -> Mapping[PartitionValues, Par
     return found
 
 
-def require_same(asked: Table, now: Table | None, uri: str) -> None:
-    """Refuse answers about a table that is not, or not any more, the one that was asked about."""
-    if _identity(asked) != _identity(require_there(asked.name, now, uri)):
+def require_same(asked: Table, now: Table | None, uri: str) -> Table:
+    """Return the table; refuse answers about one that is not, or not any more, the one that was asked about."""
+    there = require_there(asked.name, now, uri)
+    if _identity(asked) != _identity(there):
         raise MetastoreError(
             f"{asked.name} was dropped and made again in the metastore at {uri} since it was read: nothing is decided"
             " by answers of another table. Run it again.",
             table=str(asked.name),
         )
+    return there
 
 
 def require_there(name: TableName, now: Table | None, uri: str) -> Table:
@@ -254,27 +240,13 @@ def require_asked(
         )
 
 
-def require_listed(database: str, listed: Collection[str], uri: str) -> None:
-    """Refuse tables that were listed twice and never returned."""
-    if listed:
-        raise MetastoreError(
-            f"the metastore at {uri} lists {counted(len(listed), 'table')} of {database} that it does not return, first"
-            f" {min(listed)}; run it again, and look into the metastore's log if it happens again",
-            table=f"{database}.*",
-        )
-
-
 def require_kept(
     metastore: Metastore, table: Table, added: Sequence[Partition], before_send: Callable[[], None]
 ) -> None:
     """Read back what was just added under values that not every database keeps, and drop all again if one is lost.
 
-    Raises
-    ------
-    MetastoreError
-        One is stored under other values. Nothing is changed, unless the message says that the drop failed as well.
-    LostResponseError
-        It could not be read back: all that was added is there.
+    ``MetastoreError``: one is stored under other values; nothing is changed, unless the message says that the drop
+    failed as well. ``LostResponseError``: it could not be read back; all that was added is there.
     """
     odd = [one.values for one in added if not all(text.isascii() for text in one.values)]
     try:

@@ -16,6 +16,7 @@ from table_writer.model.location import without_login
 
 DEFAULT_PORT: Final = 9083
 DEFAULT_TIMEOUT_SECONDS: Final = 60.0
+TIMEOUT: Final = "hive.metastore.client.socket.timeout"
 MAX_PARTITION_BATCH: Final = 30_000  # below the i16 of Thrift's older list calls; servers often cap lower
 
 SECONDS_PER_UNIT: Final[Mapping[str, float]] = {
@@ -45,46 +46,24 @@ UNSUPPORTED: Final = (  # setting, pattern of the values refused, what that asks
 class MetastoreSettings:
     """How to reach a Hive metastore over Thrift.
 
-    Parameters
-    ----------
-    uris
-        ``thrift://host:port``, tried in this order; the port defaults to 9083.
-    timeout_seconds
-        How long to wait for each answer. Switching 5,000 partitions takes a Hive 2.3 metastore about 15 seconds.
-    connect_timeout_seconds
-        How long to wait for each address to accept a connection.
-    user
-        Sent once a connection with ``set_ugi``, as Hive's own client does; empty sends nothing.
-    framed
-        Whether the metastore speaks Thrift's framed transport.
-    shuffle_uris
-        Try the addresses in random order, which spreads clients over metastores.
-    tls, ca_file
-        Encrypt, trusting the certificates of this PEM file; the host name is verified.
-    partition_batch
-        Partitions read in one call.
-    max_idle_seconds
-        A connection that was idle for longer is replaced before the next call.
-    read_attempts
-        How often a read is sent in all while connections break. Changing calls are sent once, whatever this says.
-
     Examples
     --------
     >>> MetastoreSettings(uris=("thrift://metastore",)).uris
     ('thrift://metastore:9083',)
     """
 
-    uris: tuple[str, ...]
+    uris: tuple[str, ...]  # ``thrift://host:port``, tried in this order; the port defaults to 9083
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
-    connect_timeout_seconds: float = 10
-    user: str = ""
-    framed: bool = False
-    shuffle_uris: bool = False
+    """For each answer. Switching 5,000 partitions takes a Hive 2.3 metastore about 15 seconds."""
+    connect_timeout_seconds: float = 10  # for each address to accept a connection
+    user: str = ""  # sent once a connection with ``set_ugi``, as Hive's own client does; empty sends nothing
+    framed: bool = False  # whether the metastore speaks Thrift's framed transport
+    shuffle_uris: bool = False  # try the addresses in random order, which spreads clients over metastores
     tls: bool = False
-    ca_file: str = ""
-    partition_batch: int = 250
+    ca_file: str = ""  # PEM file of the certificates that TLS trusts; the host name is verified
+    partition_batch: int = 250  # partitions read in one call
     max_idle_seconds: float = 60  # load balancers forget idle connections in silence; AWS after 350
-    read_attempts: int = 3
+    read_attempts: int = 3  # in all, while connections break; changing calls are sent once, whatever this says
 
     def __post_init__(self) -> None:
         """Spell the addresses in full and refuse what cannot work."""
@@ -127,12 +106,10 @@ class MetastoreSettings:
                 raise InvalidInputError(
                     f"{name}={conf[name]}: {what} is not supported; {advice} in hive.metastore.uris"
                 )
-        timeout = conf.get("hive.metastore.client.socket.timeout", "").strip()
+        timeout = conf.get(TIMEOUT, "").strip()
         return cls(
             uris=tuple(uri for uri in re.split(r"[,\s]+", conf.get("hive.metastore.uris", "")) if uri),
-            timeout_seconds=_seconds("hive.metastore.client.socket.timeout", timeout)
-            if timeout
-            else DEFAULT_TIMEOUT_SECONDS,
+            timeout_seconds=_seconds(TIMEOUT, timeout) if timeout else DEFAULT_TIMEOUT_SECONDS,
             user=_user() if _is_set(conf, "hive.metastore.execute.setugi", default=True) else "",
             framed=_is_set(conf, "hive.metastore.thrift.framed.transport.enabled"),
             shuffle_uris=conf.get("hive.metastore.uri.selection", "RANDOM").strip().upper() != "SEQUENTIAL",

@@ -74,20 +74,13 @@ class CheckResult:
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> CheckResult:
         """Read what was stored; ``InvalidInputError`` if it is no result of a check."""
-        texts = {name: stored.get(name) for name in ("name", "severity", "message", "answered_by")}
+        texts: dict[str, Any] = {name: stored.get(name) for name in ("name", "severity", "message", "answered_by")}
         passed, failed_rows = stored.get("passed"), stored.get("failed_rows")
         known = all(isinstance(text, str) for text in texts.values()) and texts["severity"] in SEVERITIES
         counted = failed_rows is None or (type(failed_rows) is int and 0 <= failed_rows <= MAX_COUNT)
         if not known or not isinstance(passed, bool) or not counted:
             raise InvalidInputError(f"not the result of a check: {dict(stored)!r}")
-        return cls(
-            name=str(texts["name"]),
-            severity=str(texts["severity"]),
-            passed=passed,
-            message=str(texts["message"]),
-            failed_rows=failed_rows,
-            answered_by=str(texts["answered_by"]),
-        )
+        return cls(passed=passed, failed_rows=failed_rows, **texts)
 
 
 def stored_line(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from table_writer.errors import InvalidInputError
 
@@ -57,7 +57,8 @@ class ColumnStatistics:
         nulls, bounds = self.null_count, self._bounds()
         known = nulls is None or (type(nulls) is int and 0 <= nulls <= MAX_INTEGER)
         kinds = {_kind(bound) for bound in bounds.values()}
-        if not known or len(kinds) > 1 or not all(_fits(bound) for bound in bounds.values()):
+        fit = all(_kind(bound) in KINDS and KINDS[_kind(bound)].fits(bound) for bound in bounds.values())
+        if not known or len(kinds) > 1 or not fit:
             raise InvalidInputError(f"not the statistics of a column: {self!r}")
         if len(bounds) > 1 and cast("Any", self.low) > self.high:
             raise InvalidInputError(f"statistics of a column whose lowest value is above its highest: {self!r}")
@@ -68,7 +69,7 @@ class ColumnStatistics:
         bounds = self._bounds()
         counted = {} if self.null_count is None else {"null_count": self.null_count}
         typed = dict.fromkeys(["type"] if bounds else [], next(map(_kind, bounds.values()), ""))
-        return counted | typed | {name: WRITERS[_kind(bound)](bound) for name, bound in bounds.items()}
+        return counted | typed | {name: KINDS[_kind(bound)].write(bound) for name, bound in bounds.items()}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> ColumnStatistics:
@@ -85,10 +86,8 @@ class ColumnStatistics:
     @classmethod
     def of_texts(cls, null_count: Any, kind: Any, low: Any, high: Any) -> ColumnStatistics:
         """Read the four values that :meth:`to_json` returns, ``None`` for one that it leaves out; checks nothing."""
-        read = READERS.get(kind, _no_bound)
-        return cls(
-            null_count=null_count, low=None if low is None else read(low), high=None if high is None else read(high)
-        )
+        low, high = (None if text is None else KINDS[kind].read(text) for text in (low, high))
+        return cls(null_count=null_count, low=low, high=high)
 
     def _bounds(self) -> dict[str, Bound]:
         named = {"low": self.low, "high": self.high}
@@ -99,12 +98,7 @@ def _kind(bound: Bound) -> str:
     """Return the name of a bound's type; a datetime has one for each of Spark's two."""
     if isinstance(bound, datetime):
         return "timestamp_ntz" if bound.tzinfo is None else "timestamp"
-    return KINDS.get(type(bound), "")
-
-
-def _fits(bound: Bound) -> bool:
-    """Whether Spark has such a value, and it is short enough to be kept."""
-    return FITS.get(_kind(bound), lambda _: False)(bound)
+    return NAMES.get(type(bound), "")
 
 
 def _is_short(text: str) -> bool:
@@ -119,34 +113,22 @@ def _is_spark_decimal(number: Decimal) -> bool:
     return isinstance(exponent, int) and -MAX_DIGITS <= exponent <= 0 and len(digits) <= MAX_DIGITS
 
 
-def _no_bound(text: str) -> Bound:
-    raise ValueError(f"a bound without a type: {text}")
+class _Kind(NamedTuple):
+    """How bounds of one type are stored; ``fits``: Spark has such a value, and it is short enough to be kept."""
+
+    write: Callable[[Any], str]
+    read: Callable[[str], Bound]
+    fits: Callable[[Any], bool] = lambda _: True
 
 
-KINDS: Final[dict[type, str]] = {int: "int", str: "text", date: "date", Decimal: "decimal"}
-FITS: Final[dict[str, Callable[[Any], bool]]] = {
-    "int": lambda number: -MAX_INTEGER - 1 <= number <= MAX_INTEGER,
-    "text": _is_short,
-    "date": lambda _: True,
-    "timestamp": lambda moment: moment.utcoffset() == timedelta(0),
-    "timestamp_ntz": lambda _: True,
-    "decimal": _is_spark_decimal,
-}
-WRITERS: Final[dict[str, Callable[[Any], str]]] = {
-    "int": str,
-    "text": str,
-    "date": date.isoformat,
-    "timestamp": datetime.isoformat,
-    "timestamp_ntz": datetime.isoformat,
-    "decimal": lambda number: format(number, "f"),
-}
-READERS: Final[dict[str, Callable[[str], Bound]]] = {
-    "int": int,
-    "text": str,
-    "date": date.fromisoformat,
-    "timestamp": datetime.fromisoformat,
-    "timestamp_ntz": datetime.fromisoformat,
-    "decimal": Decimal,
+NAMES: Final[dict[type, str]] = {int: "int", str: "text", date: "date", Decimal: "decimal"}
+KINDS: Final = {
+    "int": _Kind(str, int, lambda number: -MAX_INTEGER - 1 <= number <= MAX_INTEGER),
+    "text": _Kind(str, str, _is_short),
+    "date": _Kind(date.isoformat, date.fromisoformat),
+    "timestamp": _Kind(datetime.isoformat, datetime.fromisoformat, lambda one: one.utcoffset() == timedelta(0)),
+    "timestamp_ntz": _Kind(datetime.isoformat, datetime.fromisoformat),
+    "decimal": _Kind(lambda number: format(number, "f"), Decimal, _is_spark_decimal),
 }
 
 

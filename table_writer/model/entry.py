@@ -64,6 +64,12 @@ class EntryPartition:
     raw_bytes: int | None  # before compression
     files: int
 
+    @classmethod
+    def without_rows(cls, values: PartitionValues, new_location: str | None) -> EntryPartition:
+        """Describe a partition that will have no rows."""
+        figures = {"rows": 0, "bytes": 0, "raw_bytes": 0, "files": 0}
+        return cls(values=values, old_location=None, new_location=new_location, **figures)
+
 
 class ReplacedObject(msgspec.Struct, frozen=True, kw_only=True, rename={"key": "path", "size_bytes": "size"}):
     """A file that another tool wrote, exactly as it was when it was replaced."""
@@ -132,46 +138,35 @@ class LogEntry:
         """The partitions this entry changes."""
         return frozenset(partition.values for partition in self.partitions)
 
+    @property
+    def named(self) -> dict[str, str]:
+        """What errors name of this entry, by their keywords."""
+        return {"table": self.table, "write_id": self.write_id}
+
     def validate(self) -> None:
         """Check the entry against itself; ``InvalidInputError`` lists what is wrong."""
-        problems = [
-            text
-            for text, wrong in (
-                ("version is below 1, or none that could have been reached", not 1 <= self.version <= MAX_NUMBER),
-                ("base version is not below the version", not 0 <= self.base_version < self.version),
-                ("write_id is malformed", WRITE_ID.fullmatch(self.write_id) is None),
-                ("created_at has no time zone", self.created_at.utcoffset() is None),
-                ("a partition is named twice", len(self.partition_values) != len(self.partitions)),
-                (
-                    "a figure is negative, or one that nothing could have",
-                    any(not 0 <= n <= MAX_NUMBER for p in self.partitions for n in _figures(p))
-                    or not 0 <= self.row_bytes <= MAX_NUMBER,
-                ),
-                (
-                    "publish timeout is not positive, or longer than a day",
-                    not 0 < self.publish_timeout_seconds <= MAX_TIMEOUT_SECONDS,
-                ),
-                ("a schedule has no time zone", any(one.delete_after.utcoffset() is None for one in self.replaced)),
-                (
-                    "a recover entry names no version",
-                    (self.operation is Operation.RECOVER) != (self.recovers is not None),
-                ),
-                (
-                    "only a vacuum deletes, and it changes no partition",
-                    bool(self.deletes) != (self.operation is Operation.VACUUM)
-                    or (bool(self.partitions) and self.operation is Operation.VACUUM),
-                ),
-                (
-                    "the version to recover is not an earlier one",
-                    self.recovers is not None and not 1 <= self.recovers <= self.base_version,
-                ),
-                (
-                    "the version to go back to is not an earlier one",
-                    self.rollback_to is not None and not 0 <= self.rollback_to <= self.base_version,
-                ),
-            )
-            if wrong
-        ]
+        figures = [n for p in self.partitions for n in (p.rows or 0, p.bytes, p.raw_bytes or 0, p.files)]
+        figures.append(self.row_bytes)
+        base, timeout = self.base_version, self.publish_timeout_seconds
+        recovers, back_to = self.recovers, self.rollback_to
+        is_vacuum, is_recovery = self.operation is Operation.VACUUM, self.operation is Operation.RECOVER
+        wrong = {
+            "version is below 1, or none that could have been reached": not 1 <= self.version <= MAX_NUMBER,
+            "base version is not below the version": not 0 <= base < self.version,
+            "write_id is malformed": WRITE_ID.fullmatch(self.write_id) is None,
+            "created_at has no time zone": self.created_at.utcoffset() is None,
+            "a partition is named twice": len(self.partition_values) != len(self.partitions),
+            "a figure is negative, or one that nothing could have": min(figures) < 0 or max(figures) > MAX_NUMBER,
+            "publish timeout is not positive, or longer than a day": not 0 < timeout <= MAX_TIMEOUT_SECONDS,
+            "a schedule has no time zone": any(one.delete_after.utcoffset() is None for one in self.replaced),
+            "a recover entry names no version": is_recovery != (recovers is not None),
+            "only a vacuum deletes, and it changes no partition": (
+                bool(self.deletes) != is_vacuum or (is_vacuum and bool(self.partitions))
+            ),
+            "the version to recover is not an earlier one": recovers is not None and not 1 <= recovers <= base,
+            "the version to go back to is not an earlier one": back_to is not None and not 0 <= back_to <= base,
+        }
+        problems = [text for text, is_so in wrong.items() if is_so]
         if problems:
             raise InvalidInputError(f"log entry {self.version} is not valid: {'; '.join(problems)}", table=self.table)
 
@@ -223,10 +218,6 @@ def _change_locations(fields: dict[str, Any], change: Callable[[str], str], chan
             found["path"] = change_key(found["path"])
 
 
-def _figures(partition: EntryPartition) -> tuple[int, ...]:
-    return (partition.rows or 0, partition.bytes, partition.raw_bytes or 0, partition.files)
-
-
 def _shorten(location: str, *, root: Location) -> str:
     parsed = Location.parse(location)
     return root.relative_key(parsed) if root.contains(parsed) else str(parsed)
@@ -237,7 +228,7 @@ def _lengthen(text: str, *, root: Location) -> str:
         return str(Location.parse(text))
     if ".." in text.split("/"):
         raise InvalidInputError(f"a location in the log leaves the table root: {text!r}")
-    return str(Location(root.scheme, root.bucket, root.key + text))
+    return str(root.beside(root.key + text))
 
 
 def _below(key: str, *, root: Location) -> str:

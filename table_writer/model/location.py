@@ -9,12 +9,8 @@ from typing import Final
 
 from table_writer.errors import InvalidInputError
 
-S3_SCHEMES: Final = frozenset(
-    {"s3", "s3a", "s3n"}
-)  # three spellings of one store: Hadoop's old and new connectors, EMR's
-
+S3_SCHEMES: Final = frozenset({"s3", "s3a", "s3n"})  # three spellings of one store: Hadoop's connectors, and EMR's
 Place = tuple[str, str, str]  # store, bucket and key: what two spellings of one location have in common
-
 
 # Old Hadoops took keys there. A bucket has no colon, so keys that were not escaped (``s3a://KEY:se/cret@``) are known.
 S3_LOGIN: Final = re.compile(r"^(s3[an]?://)(?:[^/]*@|[^/@:]*:[^@]*@)", re.IGNORECASE)
@@ -65,7 +61,6 @@ class Location:
             return None
 
     def __str__(self) -> str:
-        """Spell it in full, with the trailing slash."""
         return f"{self.scheme}://{self.bucket}/{self.key}"
 
     @property
@@ -80,7 +75,11 @@ class Location:
     def child(self, *names: str) -> Location:
         """Return the directory below this one; a name may hold several segments, or none."""
         below = "".join(f"{name.strip('/')}/" for name in names if name)
-        return Location(self.scheme, self.bucket, self.key + below)
+        return self.beside(self.key + below)
+
+    def beside(self, key: str) -> Location:
+        """Return the location of a key in the same bucket."""
+        return Location(self.scheme, self.bucket, key)
 
     def contains(self, other: Location) -> bool:
         """Whether the other is this directory or lies below it."""

@@ -345,9 +345,8 @@ def _clock(
     hours, minutes, seconds = int(hour or 0), int(minute or 0), int(second or 0)
     if hours >= 24 or minutes >= 60 or seconds >= 60:  # a clock
         return None
-    return (hours * 3600 + minutes * 60 + seconds) * MICROS + int((fraction or "")[:6].ljust(6, "0")), (
-        zone or ""
-    ).strip(BLANKS)
+    micros = (hours * 3600 + minutes * 60 + seconds) * MICROS + int((fraction or "")[:6].ljust(6, "0"))
+    return micros, (zone or "").strip(BLANKS)
 
 
 def _is_long(micros: int) -> bool:

@@ -52,7 +52,6 @@ class PerProcess(Generic[T]):
         return self._values
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or deep-copied."""
         raise TypeError(
             "what a process has opened (connections, clients, locks) can be neither pickled nor copied: hand over the"
             " settings, and let the other process open its own"
@@ -68,13 +67,9 @@ class PerProcess(Generic[T]):
                 self._let_go(value)
 
 
-class _Process:
-    """One process; a fork is another one."""
-
-
 _holders: Final[weakref.WeakSet[PerProcess[Any]]] = weakref.WeakSet()
 _inherited: Final[list[object]] = []
-_now: Final[list[_Process]] = [_Process()]
+_now: Final[list[object]] = [object()]  # stands for this process; a fork has another one
 
 
 def this_process() -> object:
@@ -84,7 +79,7 @@ def this_process() -> object:
 
 def _after_fork() -> None:
     """Run in a forked child, which has one thread now, before its own code goes on."""
-    _now[0] = _Process()
+    _now[0] = object()
     for holder in list(_holders):
         holder._start_anew()  # noqa: SLF001 - of this module
 

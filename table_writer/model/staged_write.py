@@ -36,6 +36,17 @@ from table_writer.model.write import (
 
 STAGED_FORMAT: Final = 1
 LONGEST_EXPIRY_SECONDS: Final = 365 * 86_400.0
+SAME_NAMES: Final = (
+    "mode",
+    "created_at",
+    "base_version",
+    "log_id",
+    "where",
+    "idempotency_key",
+    "max_copied_bytes",
+    "notes",
+)
+"""Fields of a plan that are stored under their own names, as they are."""
 
 
 @dataclass(frozen=True)
@@ -161,61 +172,43 @@ class StagedRecord:
         figures = [n for one in self.files.partitions for n in (one.rows, one.bytes, one.raw_bytes or 0)]
         keys = [key for one in self.files.partitions for key in one.keys]
         values = [one.values for one in self.files.partitions]
-        problems = [
-            text
-            for text, wrong in (
-                ("its write_id is malformed", WRITE_ID.fullmatch(plan.write_id) is None),
-                ("it never expires", not 0 < self.expires_after_seconds <= LONGEST_EXPIRY_SECONDS),
-                ("its base version is none", not 0 <= plan.base_version <= MAX_NUMBER),
-                ("created_at has no time zone", plan.created_at.utcoffset() is None),
-                (
-                    "a figure is negative, or one that nothing could have",
-                    not all(0 <= n <= MAX_NUMBER for n in figures),
-                ),
-                ("a partition is named twice", len(set(values)) != len(values)),
-                (
-                    "a partition has another number of values than the table has partition columns",
-                    any(len(one) != len(plan.table.partition_columns) for one in values),
-                ),
-                (
-                    "a file is not below its own directory",
-                    not all(key.startswith(prefix) and ".." not in key.split("/") for key in keys),
-                ),
-            )
-            if wrong
-        ]
+        width, expiry = len(plan.table.partition_columns), self.expires_after_seconds
+        is_below = (key.startswith(prefix) and ".." not in key.split("/") for key in keys)
+        wrong = {
+            "its write_id is malformed": WRITE_ID.fullmatch(plan.write_id) is None,
+            "it never expires": not 0 < expiry <= LONGEST_EXPIRY_SECONDS,
+            "its base version is none": not 0 <= plan.base_version <= MAX_NUMBER,
+            "created_at has no time zone": plan.created_at.utcoffset() is None,
+            "a figure is negative, or one that nothing could have": not all(0 <= n <= MAX_NUMBER for n in figures),
+            "a partition is named twice": len(set(values)) != len(values),
+            "a partition has another number of values than the table has partition columns": (
+                any(len(one) != width for one in values)
+            ),
+            "a file is not below its own directory": not all(is_below),
+        }
+        problems = [text for text, is_so in wrong.items() if is_so]
         if problems:
             raise InvalidInputError(
-                f"staged write {plan.write_id} of {plan.table.name} is not valid: {'; '.join(problems)}",
-                table=str(plan.table.name),
-                write_id=plan.write_id,
+                f"staged write {plan.write_id} of {plan.table.name} is not valid: {'; '.join(problems)}", **plan.named
             )
 
     def to_fields(self) -> dict[str, Any]:
         """Return what is stored of the staged write itself; a record that does not validate is never stored."""
         self.validate()
-        plan, files = self.plan, self.files
+        plan, scope, spelled, files = self.plan, self.plan.scope, self.plan.spellings, self.files
+        same: dict[str, Any] = {name: getattr(plan, name) for name in SAME_NAMES}
         stored = _Stored(
+            **same,
             format=STAGED_FORMAT,
-            mode=plan.mode,
-            created_at=plan.created_at,
-            base_version=plan.base_version,
-            log_id=plan.log_id,
             hint=plan.checkpoint,
             in_doubt=tuple(sorted(plan.in_doubt)),
             schema=plan.schema,
             added_schema=self.added_schema,
-            where=plan.where,
-            scope=_scope_of(plan.scope),
-            idempotency_key=plan.idempotency_key,
+            scope=_Scope(known=tuple(sorted(scope.known)), chosen=tuple(sorted(scope.chosen)))
+            if isinstance(scope, RecordedScope)
+            else None,
             tags=dict(plan.tags),
-            max_copied_bytes=plan.max_copied_bytes,
-            spellings=_Spellings(
-                types=plan.spellings.types,
-                time_zone=plan.spellings.time_zone,
-                names=tuple(plan.spellings.names.items()),
-            ),
-            notes=plan.notes,
+            spellings=_Spellings(types=spelled.types, time_zone=spelled.time_zone, names=tuple(spelled.names.items())),
             table=_table_of(plan.table),
             row_bytes=files.row_bytes,
             statistics={name: one.to_json() for name, one in files.statistics.items()},
@@ -280,24 +273,18 @@ class FoundStaged:
 def _record(stored: _Stored, layout: TableLayout, write_id: str) -> StagedRecord:
     table = _table(stored.table, layout.root)
     spelled = stored.spellings
+    same: dict[str, Any] = {name: getattr(stored, name) for name in SAME_NAMES}
     plan = WritePlan(
+        **same,
         write_id=write_id,
-        mode=stored.mode,
         table=table,
         layout=layout,
         schema=_schema(stored.schema),
-        base_version=stored.base_version,
         checkpoint=stored.hint,
         in_doubt=frozenset(stored.in_doubt),
-        created_at=stored.created_at,
-        log_id=stored.log_id,
         scope=_scope(stored, str(table.name), write_id),
-        where=stored.where,
-        idempotency_key=stored.idempotency_key,
         tags=stored.tags,
-        max_copied_bytes=stored.max_copied_bytes,
         spellings=Spellings(spelled.types, spelled.time_zone, dict(spelled.names), str(table.name)),
-        notes=stored.notes,
     )
     files = WrittenFiles(
         plan=plan,
@@ -321,12 +308,6 @@ def _record(stored: _Stored, layout: TableLayout, write_id: str) -> StagedRecord
         added_schema=_schema(stored.added_schema),
         writer=stored.writer,
     )
-
-
-def expiry_seconds(value: object) -> float | None:
-    """Read after how many seconds a staged write expires, ``None`` for what is no such number."""
-    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST_EXPIRY_SECONDS
-    return float(value) if known and isinstance(value, int | float) else None
 
 
 def _table_of(table: Table) -> _Table:
@@ -357,12 +338,6 @@ def _table(stored: _Table, layout_root: Location) -> Table:
         serde=stored.serde,
         created_at_seconds=stored.created_at_seconds,
     )
-
-
-def _scope_of(scope: Scope) -> _Scope | None:
-    if not isinstance(scope, RecordedScope):
-        return None
-    return _Scope(known=tuple(sorted(scope.known)), chosen=tuple(sorted(scope.chosen)))
 
 
 def _scope(stored: _Stored, table: str, write_id: str) -> Scope:

@@ -79,7 +79,6 @@ class TableName:
         return cls(parts[0].lower(), parts[1].lower())
 
     def __str__(self) -> str:
-        """``database.name``."""
         return f"{self.database}.{self.name}"
 
 

@@ -31,34 +31,22 @@ TIMESTAMP_TYPES: Final = ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParquetOptions:
-    """How Parquet files are written; each option is one of Spark's.
-
-    Parameters
-    ----------
-    compression
-        ``spark.sql.parquet.compression.codec``. ``lz4`` is written as ``lz4_raw``, which Spark, DuckDB and Arrow read.
-    compression_level
-        Of the codec; ``None`` takes Spark's: 3 for zstd, the codec's own for the others.
-    timestamp_type
-        ``spark.sql.parquet.outputTimestampType``, for TIMESTAMP; TIMESTAMP_NTZ is always INT64 micros, as in Spark.
-        Two cases differ from Spark, both readable by everything that reads Spark's files: with ``INT96``, a table that
-        has TIMESTAMP_NTZ columns too gets micros for both (Arrow knows INT96 for all timestamps of a file or for none);
-        with ``TIMESTAMP_MILLIS``, a timestamp inside an array, map or struct is written as micros.
-    spark_schema_json
-        Spark's schema of the data columns (``StructType.json()``), for the footer. Empty: not written.
-    spark_version
-        For the footer: readers take its absence for dates in the old calendar.
-    legacy_format
-        ``spark.sql.parquet.writeLegacyFormat``: decimals as FIXED_LEN_BYTE_ARRAY, for Hive and Impala.
-        Arrays and maps keep the standard layout, which both read.
-    """
+    """How Parquet files are written; each option is one of Spark's."""
 
     compression: str = "snappy"
-    compression_level: int | None = None
+    """``spark.sql.parquet.compression.codec``; ``lz4`` is written as ``lz4_raw``, which Spark, DuckDB, Arrow read."""
+    compression_level: int | None = None  # of the codec; None takes Spark's: 3 for zstd, the codec's own for the others
     timestamp_type: str = "INT96"
+    """``spark.sql.parquet.outputTimestampType``, for TIMESTAMP; TIMESTAMP_NTZ is always INT64 micros, as in Spark. Two
+    cases differ from Spark, both readable by everything that reads Spark's files: with ``INT96``, a table that has
+    TIMESTAMP_NTZ columns too gets micros for both (Arrow knows INT96 for all timestamps of a file or for none); with
+    ``TIMESTAMP_MILLIS``, a timestamp inside an array, map or struct is written as micros."""
     spark_schema_json: str = field(default="", repr=False)
-    spark_version: str = ""
+    """Spark's schema of the data columns (``StructType.json()``), for the footer. Empty: not written."""
+    spark_version: str = ""  # for the footer: readers take its absence for dates in the old calendar
     legacy_format: bool = False
+    """``spark.sql.parquet.writeLegacyFormat``: decimals as FIXED_LEN_BYTE_ARRAY, for Hive and Impala. Arrays and maps
+    keep the standard layout, which both read."""
 
     def __post_init__(self) -> None:
         if self.compression.lower() not in FILE_NAME_INFIXES:
@@ -78,25 +66,10 @@ class ParquetOptions:
 class UploadSpec:
     """All an executor needs: picklable, complete and valid at construction, no secret in its ``repr``.
 
-    Parameters
-    ----------
-    write_id
-        In the name of every file and in every log line.
-    key_prefix
-        ``<table root key>/_table_writer/data/<write_id>/``: every key starts with it.
-    store
-        Picklable settings of the store, for :func:`table_writer.storage.open_store`.
-    data_columns, partition_columns
-        The rows hold the first, then the second (as strings); only the first go into the files.
-    part_size_bytes, upload_threads, max_open_files, buffer_bytes, row_group_bytes, target_file_bytes
-        As :class:`~table_writer.TableWriterConfig` and :class:`~table_writer.WriteOptions` describe them. A file that
-        nears S3's 10,000 parts is continued in another. A row group holds at most 1,048,576 rows; with a target size
-        they are cut so that every file but the last of a partition is within a quarter of it, with data that encodes
-        evenly.
-    batch_rows
-        Rows that Spark sends in one Arrow batch without weighing them; 0: as many as Spark's own limits let it.
-    existing
-        Partitions that must not get a row, with values as Spark spells them: the task that meets one fails.
+    Sizes and numbers are as :class:`~table_writer.TableWriterConfig` and :class:`~table_writer.WriteOptions` describe
+    them. A file that nears S3's 10,000 parts is continued in another. A row group holds at most 1,048,576 rows; with a
+    target size they are cut so that every file but the last of a partition is within a quarter of it, with data that
+    encodes evenly.
 
     Notes
     -----
@@ -117,11 +90,11 @@ class UploadSpec:
     share is closed and continued in another one.
     """
 
-    write_id: str
-    key_prefix: str
-    store: object = field(repr=False)
+    write_id: str  # in the name of every file and in every log line
+    key_prefix: str  # ``<table root key>/_table_writer/data/<write_id>/``: every key starts with it
+    store: object = field(repr=False)  # picklable settings of the store, for `table_writer.storage.open_store`
     data_columns: tuple[str, ...]
-    partition_columns: tuple[str, ...]
+    partition_columns: tuple[str, ...]  # rows hold them, as texts, after the data columns; they do not go into files
     file_options: ParquetOptions
     part_size_bytes: int = 16 * MIB
     upload_threads: int = 4
@@ -129,8 +102,9 @@ class UploadSpec:
     buffer_bytes: int = 128 * MIB
     row_group_bytes: int = 128 * MIB
     target_file_bytes: int | None = None
-    batch_rows: int = 0
+    batch_rows: int = 0  # that Spark sends in one Arrow batch without weighing them; 0: as its own limits let it
     existing: Container[PartitionValues] = field(default=frozenset(), repr=False)
+    """Partitions that must not get a row, with values as Spark spells them: the task that meets one fails."""
 
     def __post_init__(self) -> None:
         if not self.write_id or not self.key_prefix.endswith(f"{self.write_id}/"):

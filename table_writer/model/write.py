@@ -13,7 +13,7 @@ from functools import cached_property
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics, as_spark_orders
 from table_writer.model.location import Location
-from table_writer.model.message import CommitMessage, PendingUpload
+from table_writer.model.message import CommitMessage
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import PartitionValues, Table, escape
 
@@ -177,6 +177,11 @@ class WritePlan:
         """Where the files of this write go."""
         return self.layout.data(self.write_id)
 
+    @property
+    def named(self) -> dict[str, str]:
+        """What errors name of this write, by their keywords."""
+        return {"table": str(self.table.name), "write_id": self.write_id}
+
 
 class FileKeys(Collection[str]):
     """The keys of one partition's files, kept compressed: they differ in a few characters of some 200.
@@ -195,15 +200,12 @@ class FileKeys(Collection[str]):
         self._packed = zlib.compress("\0".join(keys).encode(), level=1)
 
     def __len__(self) -> int:
-        """Count the files."""
         return self._count
 
     def __iter__(self) -> Iterator[str]:
-        """Read all of them."""
         return iter(zlib.decompress(self._packed).decode().split("\0") if self._count else ())
 
     def __contains__(self, key: object) -> bool:
-        """Whether this is one of them."""
         return any(key == one for one in self)
 
 
@@ -237,8 +239,17 @@ class WrittenFiles:
             row_bytes = max(row_bytes, message.row_bytes)
             merged.add(message.statistics, message.row_count)
             for upload in message.uploads:
-                groups.setdefault(upload.partition_values, _Group()).add(upload)
-        partitions = tuple(groups[values].staged(values) for values in sorted(groups))
+                group = groups.setdefault(upload.partition_values, _Group())
+                group.keys.append(upload.key)
+                group.rows += upload.row_count
+                group.bytes += upload.size_bytes
+                group.raw_bytes += upload.raw_size_bytes
+        partitions = tuple(
+            WrittenPartition(
+                values=values, keys=FileKeys(one.keys), rows=one.rows, bytes=one.bytes, raw_bytes=one.raw_bytes
+            )
+            for values, one in sorted(groups.items())
+        )
         statistics = as_spark_orders(merged.columns, plan.schema)
         return cls(plan=plan, partitions=partitions, row_bytes=row_bytes, statistics=statistics)
 
@@ -254,20 +265,11 @@ class WrittenFiles:
         return replace(self, checks=tuple(newest.values()))
 
 
+@dataclass(slots=True)
 class _Group:
     """What is known so far of one partition's files."""
 
-    def __init__(self) -> None:
-        self._keys: list[str] = []
-        self._rows = self._bytes = self._raw_bytes = 0
-
-    def add(self, upload: PendingUpload) -> None:
-        self._keys.append(upload.key)
-        self._rows += upload.row_count
-        self._bytes += upload.size_bytes
-        self._raw_bytes += upload.raw_size_bytes
-
-    def staged(self, values: PartitionValues) -> WrittenPartition:
-        return WrittenPartition(
-            values=values, keys=FileKeys(self._keys), rows=self._rows, bytes=self._bytes, raw_bytes=self._raw_bytes
-        )
+    keys: list[str] = field(default_factory=list)
+    rows: int = 0
+    bytes: int = 0
+    raw_bytes: int = 0

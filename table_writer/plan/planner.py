@@ -45,7 +45,8 @@ from table_writer.plan.fit import Fitted, fit, require_spellable
 from table_writer.plan.types import exact_type, partition_schema, table_schema
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_reason
-from table_writer.storage import ObjectStore, part_bytes, why_renamed
+from table_writer.storage.hadoop import part_bytes, why_renamed
+from table_writer.storage.object_store import ObjectStore
 
 MIB = 1024 * 1024
 LARGEST_PART_BYTES = 16 * MIB  # more memory per task for no speed that could be measured

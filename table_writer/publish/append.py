@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted
 from table_writer.log.files import files_read_at, is_named_by_us, why_not_copied
-from table_writer.model.entry import EntryPartition
+from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles
 from table_writer.publish.switch import PartitionsNow
-from table_writer.storage import SourceChangedError, visible_files
-from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, SourceChangedError, many, visible_files
 
 logger = logging.getLogger(__name__)
-LIST_THREADS: Final = 16
 MOST_ATTEMPTS: Final = 20  # of copying files that others replace meanwhile
-Copies = Mapping[str, ObjectInfo]
-"""Files to copy: the new key, and the file as it was listed."""
-
-CopyFiles = Callable[[Copies], None]
-"""Makes all copies, or raises."""
+CopyFiles = Callable[[Mapping[str, ObjectInfo]], None]
+"""Makes all copies, or raises; given are the new keys, each with the file as it was listed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,15 +67,16 @@ class CarryOver:
         """The write's."""
         return self.staged.plan
 
-    def location_of(self, partition: EntryPartition) -> str | None:
-        """Return where readers will look for a partition, whose new files are at its ``new_location``."""
-        placed = self._placed.get(partition.values)
-        return partition.new_location if placed is None else str(placed.location)
+    def placed(self, draft: LogEntry) -> LogEntry:
+        """Return the draft with its partitions where readers will look."""
+        placed = {values: str(one.location) for values, one in self._placed.items()}
+        named = (replace(one, new_location=placed.get(one.values, one.new_location)) for one in draft.partitions)
+        return replace(draft, partitions=tuple(named))
 
     @property
-    def unseen(self) -> tuple[Location, ...]:
+    def unseen(self) -> Collection[Location]:
         """Where the write has files that no reader will look at: copies elsewhere have taken their place."""
-        return tuple(self._unseen.values())
+        return self._unseen.values()
 
     def bring(self, now: PartitionsNow, targets: Mapping[PartitionValues, str]) -> bool:
         """Copy all files of these partitions, unless the last round has copied exactly these.
@@ -88,14 +84,9 @@ class CarryOver:
         ``targets`` says where the write's own files are: the metastore may spell a partition differently from Spark.
         Returns whether anything was copied: then time has passed, and the caller looks again before it claims.
 
-        Raises
-        ------
-        InvalidInputError
-            A partition's files cannot be read by the table's description, lie in another bucket, or are too many bytes.
-        ConflictError
-            They change faster than they are copied.
-        StorageError
-            The files that readers would see are not exactly those that were written and copied.
+        Raises ``InvalidInputError`` if a partition's files cannot be read by the table's description, lie in another
+        bucket, or are too many bytes; ``ConflictError`` if they change faster than they are copied; ``StorageError`` if
+        the files that readers would see are not exactly those that were written and copied.
         """
         listed = self._listed(now)
         known = {values: one.copied for values, one in self._placed.items()}
@@ -103,7 +94,13 @@ class CarryOver:
         if not changed:
             self._require_exactly()
             return False
-        self._require_attempt()
+        self._attempts += 1
+        if self._attempts > MOST_ATTEMPTS:
+            raise ConflictError(
+                f"files of {self.plan.table.name} changed {MOST_ATTEMPTS} times while write {self.plan.write_id} copied"
+                " them: others write to the same partitions without pause. Nothing was published; run it again later.",
+                **self.plan.named,
+            )
         copies = self._place({v: (Location.parse(targets[v]), listed.get(v, {})) for v in changed})
         logger.info(
             "write_id=%s copies %d files with %d bytes", self.plan.write_id, len(copies), _bytes(copies.values())
@@ -131,7 +128,12 @@ class CarryOver:
                 location = self._directories[-1].child(self.plan.data_location.relative_key(target))
                 own = {key.removeprefix(target.key): found for key, found in new.get(values, {}).items()}
                 if own.keys() & files.keys():
-                    raise self._seen_already()
+                    name = self.plan.table.name
+                    raise ConflictError(
+                        f"readers of {name} look at files of write {self.plan.write_id}, which no version of the log"
+                        f" has published. Nothing was changed; run `table-writer recover {name}` first.",
+                        **self.plan.named,
+                    )
                 sources = {**own, **files}
                 self._unseen[placed.location.key] = placed.location
             copies |= {f"{location.key}{name}": source for name, source in sources.items()}
@@ -165,7 +167,12 @@ class CarryOver:
         seen = (one for one in (*own.values(), *others) if self._directory_of(one.key) not in self._unseen)
         wrong = {(one.key, one.size_bytes) for one in seen} ^ set(self._expected(own).items())
         if wrong:
-            raise self._not_as_written(f"{counted(len(wrong), 'file')} not as expected, for example {min(wrong)[0]}")
+            raise StorageError(
+                f"the files of write {self.plan.write_id} are not exactly those that were written and copied:"
+                f" {counted(len(wrong), 'file')} not as expected, for example {min(wrong)[0]}. Nothing was published."
+                " Run it again.",
+                **self.plan.named,
+            )
 
     def _expected(self, own: Mapping[str, ObjectInfo]) -> dict[str, int]:
         """Return keys and sizes of all files that readers are to see."""
@@ -185,26 +192,9 @@ class CarryOver:
         below = key.removeprefix(prefix).split("/")
         return prefix + "".join(f"{one}/" for one in below[: 1 + len(self.plan.table.partition_columns)])
 
-    def _seen_already(self) -> ConflictError:
-        name = self.plan.table.name
-        return ConflictError(
-            f"readers of {name} look at files of write {self.plan.write_id}, which no version of the log has published."
-            f" Nothing was changed; run `table-writer recover {name}` first.",
-            table=str(name),
-            write_id=self.plan.write_id,
-        )
-
-    def _not_as_written(self, why: str) -> StorageError:
-        return StorageError(
-            f"the files of write {self.plan.write_id} are not exactly those that were written and copied: {why}."
-            " Nothing was published. Run it again.",
-            table=str(self.plan.table.name),
-            write_id=self.plan.write_id,
-        )
-
     def _listed(self, now: PartitionsNow) -> dict[PartitionValues, dict[str, ObjectInfo]]:
         """List what readers of each partition see, by the names of files below its location."""
-        listed = dict(zip(now, many(self._files_of, now.values(), LIST_THREADS), strict=True))
+        listed = dict(zip(now, many(self._files_of, now.values()), strict=True))
         limit, size = self.plan.max_copied_bytes, sum(_bytes(files.values()) for files in listed.values())
         if limit is not None and size > limit:
             raise InvalidInputError(
@@ -212,8 +202,7 @@ class CarryOver:
                 f" {counted(len(listed), 'partition')}, above max_copied_bytes={limit:,}. Nothing was published."
                 " Partition the table more finely, so that an append touches less; or replace the partitions with"
                 " overwrite_partitions; or raise max_copied_bytes.",
-                table=str(self.plan.table.name),
-                write_id=self.plan.write_id,
+                **self.plan.named,
             )
         layout = self.plan.layout
         self.carried = {values: _described(now[values], files.values(), layout) for values, files in listed.items()}
@@ -221,22 +210,18 @@ class CarryOver:
 
     def _files_of(self, partition: Partition) -> dict[str, ObjectInfo]:
         location = Location.parse(partition.location)
-        self._require_readable(partition)
+        reason = why_not_copied(self.plan.layout, partition)
+        if reason:
+            raise InvalidInputError(
+                f"{shown_name(self.plan.table, partition.values)} of {self.plan.table.name} {reason}: its files cannot"
+                " be put beside new ones. Nothing was published. Replace it with overwrite_partitions, with its rows"
+                " and the new ones.",
+                **self.plan.named,
+            )
         found = files_read_at(self.store, self.plan.layout, location)
         files = {one.key.removeprefix(location.key): one for one in found}
         self._require_whole(partition, location, files)
         return files
-
-    def _require_readable(self, partition: Partition) -> None:
-        name = shown_name(self.plan.table, partition.values)
-        reason = why_not_copied(self.plan.layout, partition)
-        if reason:
-            raise InvalidInputError(
-                f"{name} of {self.plan.table.name} {reason}: its files cannot be put beside new ones. Nothing was"
-                " published. Replace it with overwrite_partitions, with its rows and the new ones.",
-                table=str(self.plan.table.name),
-                write_id=self.plan.write_id,
-            )
 
     def _require_whole(self, partition: Partition, location: Location, files: Mapping[str, ObjectInfo]) -> None:
         """Refuse to copy what is left of a partition that has lost files: the copy would make the loss permanent.
@@ -254,33 +239,15 @@ class CarryOver:
             f" {counted(count, 'file')} with {size:,} bytes at {location}, {len(files)} with"
             f" {_bytes(files.values()):,} are there. Nothing was published. Bring them back from older versions of the"
             " objects, or a backup; or replace the partition with overwrite_partitions.",
-            table=str(self.plan.table.name),
-            write_id=self.plan.write_id,
+            **self.plan.named,
         )
-
-    def _require_attempt(self) -> None:
-        self._attempts += 1
-        if self._attempts > MOST_ATTEMPTS:
-            raise ConflictError(
-                f"files of {self.plan.table.name} changed {MOST_ATTEMPTS} times while write {self.plan.write_id} copied"
-                " them: others write to the same partitions without pause. Nothing was published; run it again later.",
-                table=str(self.plan.table.name),
-                write_id=self.plan.write_id,
-            )
 
 
 def require_as_staged(store: ObjectStore, staged: WrittenFiles) -> dict[str, ObjectInfo]:
     """Compare the write's directory with what was written; costs one request for 1,000 files.
 
-    Returns
-    -------
-    dict
-        All files that readers of the directory would see, by their keys.
-
-    Raises
-    ------
-    StorageError
-        Files of the write are missing or have another size.
+    Returns all files that readers of the directory would see, by their keys. Raises ``StorageError`` if files of the
+    write are missing or have another size.
     """
     plan = staged.plan
     found = {one.key: one for one in visible_files(store, plan.data_location.key)}
@@ -292,8 +259,7 @@ def require_as_staged(store: ObjectStore, staged: WrittenFiles) -> dict[str, Obj
                 f" {counted(len(partition.keys), 'file')} of partition {partition.values} with {partition.bytes:,}"
                 f" bytes, {len(sizes)} with {sum(sizes):,} are there. Nothing was published. If it is staged, discard"
                 " it; write it again.",
-                table=str(plan.table.name),
-                write_id=plan.write_id,
+                **plan.named,
             )
     return found
 

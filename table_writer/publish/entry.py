@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Final, TypeVar
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.files import files_at, files_read_at, is_named_by_us
 from table_writer.log.history import History
+from table_writer.log.open_table import OpenTable
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
@@ -22,13 +23,12 @@ from table_writer.publish.append import Carried
 from table_writer.publish.switch import PartitionsNow
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 
-LIST_THREADS: Final = 16
 WHOLE_ETAG: Final = re.compile(r"[0-9a-f]{32}")
 PARTS_ETAG: Final = re.compile(r"[0-9a-f]{32}-\d+")  # S3's, of an upload in parts: a copy of it has the other kind
 Wanted = TypeVar("Wanted")
 
 
-def entry_of(staged: WrittenFiles, *, publish_timeout_seconds: float, identity: Mapping[str, str]) -> LogEntry:
+def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
     """Return the entry of a write as far as its files tell: where partitions are now is not known yet."""
     plan = staged.plan
     partitions = tuple(
@@ -43,22 +43,17 @@ def entry_of(staged: WrittenFiles, *, publish_timeout_seconds: float, identity: 
         )
         for one in staged.partitions
     )
-    return LogEntry(
-        table=str(plan.table.name),
-        version=plan.base_version + 1,
+    return opened.next_entry(
+        plan.base_version,
+        Operation.WRITE,
+        f"{plan.mode.value} where {plan.where}" if plan.where else plan.mode.value,
         write_id=plan.write_id,
-        operation=Operation.WRITE,
-        mode=f"{plan.mode.value} where {plan.where}" if plan.where else plan.mode.value,
-        created_at=datetime.now(UTC),
-        base_version=plan.base_version,
-        publish_timeout_seconds=publish_timeout_seconds,
         partitions=partitions,
         schema=plan.schema,
         row_bytes=staged.row_bytes,
         checks=staged.checks,
         idempotency_key=plan.idempotency_key,
         tags=dict(plan.tags),
-        writer=dict(identity),
     )
 
 
@@ -82,11 +77,7 @@ def _directory_of(staged: WrittenPartition, plan: WritePlan) -> str:
     name = name_in(plan.table, staged.values)
     location = plan.data_location.child(name)
     if not all(key.startswith(location.key) for key in staged.keys):
-        raise StorageError(
-            f"files of partition {name} are not below {location}; nothing was published",
-            table=str(plan.table.name),
-            write_id=plan.write_id,
-        )
+        raise StorageError(f"files of partition {name} are not below {location}; nothing was published", **plan.named)
     return str(location)
 
 
@@ -100,11 +91,6 @@ class Replaced:
 
     locations: tuple[ReplacedLocation, ...]
     notes: tuple[str, ...]
-
-    @property
-    def listed_files(self) -> bool:
-        """Whether files of other tools were listed, which takes a request for every 1,000."""
-        return any(replaced.objects for replaced in self.locations)
 
 
 def replaced_locations(
@@ -121,13 +107,13 @@ def replaced_locations(
     listed. A location outside the table root, or one that contains the root, is left alone and reported; only an
     unpartitioned table has its files in the root itself.
     """
-    ours: list[ReplacedLocation] = []
+    scheduled: list[ReplacedLocation] = []
     theirs: list[Location] = []
     foreign: list[str] = []
     for location in map(Location.parse, dict.fromkeys(locations)):
         if layout.own.contains(location):
             if not layout.is_placeholder(location) or any(files_at(store, layout, location)):
-                ours.append(ReplacedLocation(location=str(location), delete_after=delete_after))
+                scheduled.append(ReplacedLocation(location=str(location), delete_after=delete_after))
         elif layout.root.contains(location) and not (partitioned and location.contains(layout.own)):
             theirs.append(location)
         else:
@@ -137,22 +123,15 @@ def replaced_locations(
         if partitioned
         else {one: list(files_at(store, layout, one)) for one in theirs}
     )
-    scheduled = tuple(
-        ReplacedLocation(location=str(location), delete_after=delete_after, objects=tuple(map(_described, objects)))
-        for location, objects in found.items()
-    )
-    return Replaced(locations=(*ours, *scheduled), notes=tuple(map(_foreign_note, foreign)))
-
-
-def _foreign_note(location: str) -> str:
-    return (
+    for location, objects in found.items():
+        listed = tuple(ReplacedObject(key=one.key, size_bytes=one.size_bytes, etag=one.etag) for one in objects)
+        scheduled.append(ReplacedLocation(location=str(location), delete_after=delete_after, objects=listed))
+    notes = tuple(
         f"{location} was replaced but is not scheduled for deletion: it is not below the table's own directory."
         " Delete it yourself once no query reads it any more."
+        for location in foreign
     )
-
-
-def _described(found: ObjectInfo) -> ReplacedObject:
-    return ReplacedObject(key=found.key, size_bytes=found.size_bytes, etag=found.etag)
+    return Replaced(tuple(scheduled), notes)
 
 
 def _objects_by_location(
@@ -196,6 +175,17 @@ def _end_of(location: Location) -> str:
     return f"{location.key[:-1]}0"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Republished:
+    """What a rollback or a restore has put back; a dry run and a call with nothing to do have no version."""
+
+    version: int | None
+    partitions: tuple[EntryPartition, ...]
+    not_there: Mapping[PartitionValues, str] = field(default_factory=dict)  # why a restore has not added a partition
+    present_count: int = 0  # partitions of the log that the metastore has had before a restore
+    notes: tuple[str, ...] = ()
+
+
 def require_known(chosen: Collection[PartitionValues], history: History, table: Table) -> None:
     """Refuse partitions that are not in the log."""
     for values in (one for one in chosen if one not in history.current):
@@ -220,7 +210,7 @@ def check_each(
         except NotThereError as reason:
             return reason
 
-    answers = dict(zip(wanted, many(checked, wanted, LIST_THREADS), strict=True))
+    answers = dict(zip(wanted, many(checked, wanted), strict=True))
     there = tuple(answer for answer in answers.values() if isinstance(answer, EntryPartition))
     return there, {values: str(answer) for values, answer in answers.items() if isinstance(answer, NotThereError)}
 
@@ -234,14 +224,14 @@ def files_there(store: ObjectStore, history: History, values: PartitionValues, l
     if history.layout.is_placeholder(location):
         if location.place in history.deleted or list(files_read_at(store, history.layout, location)):
             raise NotThereError(f"another tool has written to {location}, of which the log has no list")
-        return EntryPartition(
-            values=values, old_location=None, new_location=str(location), rows=0, bytes=0, raw_bytes=0, files=0
-        )
+        return EntryPartition.without_rows(values, str(location))
     known = history.described(values, location)
     ours = history.layout.all_data.contains(location)
-    if known is not None and ours:
-        return files_as_named(store, history.layout, known)
     found = list((files_read_at if ours else files_at)(store, history.layout, location))
+    if known is not None and ours:
+        if (len(found), sum(one.size_bytes for one in found)) != (known.files, known.bytes):
+            raise NotThereError(_difference(location, found, f"{known.files} files with {known.bytes:,} bytes"))
+        return known
     left = history.left.get(location.place)
     if left is None or ours:
         raise NotThereError(
@@ -287,15 +277,6 @@ def _is_clear(values: PartitionValues, types: Sequence[str]) -> bool:
     except InvalidInputError:
         return False
     return True
-
-
-def files_as_named(store: ObjectStore, layout: TableLayout, named: EntryPartition) -> EntryPartition:
-    """Return a partition of an entry whose files at its new location are all there, else ``NotThereError``."""
-    location = Location.parse(named.new_location or "")
-    found = list(files_read_at(store, layout, location))
-    if (len(found), sum(one.size_bytes for one in found)) != (named.files, named.bytes):
-        raise NotThereError(_difference(location, found, f"{named.files} files with {named.bytes:,} bytes"))
-    return named
 
 
 def require_not_fewer(store: ObjectStore, layout: TableLayout, named: EntryPartition) -> EntryPartition:

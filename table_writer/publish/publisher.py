@@ -27,7 +27,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, no_partition
 from table_writer.publish.append import Carried, CarryOver, CopyFiles
-from table_writer.publish.entry import Replaced, entry_of, replaced_locations, with_old_locations
+from table_writer.publish.entry import entry_of, replaced_locations, with_old_locations
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, outcome_unknown
 
@@ -82,20 +82,12 @@ class Publisher:
 
         ``claiming`` is entered around the sending of a claim. ``is_shared``: other processes may publish the write too.
 
-        Raises
-        ------
-        ConflictError
-            A partition was published, or moved, by somebody else since the plan. Nothing changed.
-        PartitionExistsError
-            The mode adds partitions, and one exists. Nothing changed.
-        RepeatedError
-            The idempotency key was published meanwhile, or this staged write by another process. Nothing changed.
-        OutcomeUnknownError
-            The switch may or may not have taken effect; nothing is deleted.
-        MetastoreError
-            The metastore refused; nothing changed.
+        Nothing changed after a ``ConflictError`` (a partition was published, or moved, by somebody else since the
+        plan), a ``PartitionExistsError`` (the mode adds partitions, and one exists), a ``RepeatedError`` (the
+        idempotency key was published meanwhile, or this staged write by another process) and a ``MetastoreError`` (the
+        metastore refused). ``OutcomeUnknownError``: the switch may or may not have taken effect; nothing is deleted.
         """
-        draft = self._draft(staged)
+        draft = entry_of(staged, self._opened)
         carry_over = CarryOver(
             self._opened.store, self._copy_files, staged, claiming.fresh_directory, is_shared=is_shared
         )
@@ -107,15 +99,18 @@ class Publisher:
             if is_shared:
                 _require_unpublished(staged.plan, records)
             self._refuse_other_log(staged.plan, state)
-            waiting_for = self._first_in_doubt(_placed(draft, carry_over), records, staged.plan)
+            waiting_for = self._first_in_doubt(carry_over.placed(draft), records, staged.plan)
             if waiting_for is not None:
                 self._resolve_other(waiting_for, staged.plan, state)
             elif look := self._look(staged.plan, replace(draft, version=state.newest + 1), carry_over, state):
                 deadline = Deadline(self._opened.config.publish_timeout_seconds)
                 with claiming(look.entry) as lost:
                     if self._claimed.claim(look.entry):
-                        published = self._carry_out(look, staged.plan, deadline, state)
-                        return replace(published, carried=carry_over.carried)
+                        notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline)
+                        if not notes:
+                            log = replace(state, newest=look.entry.version, listed_after=staged.plan.checkpoint)
+                            self._opened.log.save_checkpoint(log)
+                        return Published(entry=look.entry, notes=look.notes + notes, carried=carry_over.carried)
                     lost()
             state = self._opened.log.read_state(listed_after=state.listed_after)
 
@@ -143,7 +138,7 @@ class Publisher:
         records = self._unseen(staged.plan, state)
         _require_unpublished(staged.plan, records)
         self._refuse_other_log(staged.plan, state)
-        self._first_in_doubt(self._draft(staged), records, staged.plan)
+        self._first_in_doubt(entry_of(staged, self._opened), records, staged.plan)
         table = self._table(staged.plan)
         values = [one.values for one in staged.partitions]
         self._refuse_existing(staged.plan, self._opened.metastore.get_partitions(table, values))
@@ -160,19 +155,8 @@ class Publisher:
             raise MetastoreError(
                 f"version {version} of {plan.table.name}, left in doubt by another write of the same partitions, could"
                 f" not be resolved: {error.message} Nothing of write {plan.write_id} was published.",
-                table=str(plan.table.name),
-                write_id=plan.write_id,
+                **plan.named,
             ) from error
-
-    def _carry_out(self, look: _Look, plan: WritePlan, deadline: Deadline, state: LogState) -> Published:
-        notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline)
-        if not notes:
-            self._opened.log.save_checkpoint(replace(state, newest=look.entry.version, listed_after=plan.checkpoint))
-        return Published(entry=look.entry, notes=look.notes + notes)
-
-    def _draft(self, staged: WrittenFiles) -> LogEntry:
-        timeout = self._opened.config.publish_timeout_seconds
-        return entry_of(staged, publish_timeout_seconds=timeout, identity=self._opened.identity)
 
     def _look(self, plan: WritePlan, draft: LogEntry, carry_over: CarryOver, state: LogState) -> _Look | None:
         """Read the table and the partitions again: the only look that a claim is based on.
@@ -187,18 +171,19 @@ class Publisher:
             return None
         while True:
             self._refuse_existing(plan, now)
-            replaced = self._replaced(plan, now)
+            delete_after = datetime.now(UTC) + self._opened.retention
+            left, partitioned = list(locations(now).values()), bool(plan.table.partition_columns)
+            replaced = replaced_locations(self._opened.store, plan.layout, left, delete_after, partitioned=partitioned)
             carried = now if plan.mode is WriteMode.APPEND else {}
             if carry_over.bring(carried, {one.values: one.new_location or "" for one in draft.partitions}):
                 return None
-            if not replaced.listed_files and not carried:
+            if not carried and not any(one.objects for one in replaced.locations):
                 break
             before, now = now, self._opened.metastore.get_partitions(table, values)
             if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
                 break
-        delete_after = datetime.now(UTC) + self._opened.retention
         overtaken = (ReplacedLocation(location=str(one), delete_after=delete_after) for one in carry_over.unseen)
-        placed = _placed(draft, carry_over).partitions
+        placed = carry_over.placed(draft).partitions
         partitions = tuple(with_old_locations(one, now, carry_over.carried) for one in placed)
         entry = replace(
             draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*replaced.locations, *overtaken)
@@ -215,12 +200,7 @@ class Publisher:
             return draft
         nowhere = None if table.partition_columns else str(plan.data_location)
         emptied = plan.scope(self._opened.metastore.get_partition_names(table.name)) - draft.partition_values
-        gone = tuple(
-            EntryPartition(
-                values=values, old_location=None, new_location=nowhere, rows=0, bytes=0, raw_bytes=0, files=0
-            )
-            for values in sorted(emptied)
-        )
+        gone = tuple(EntryPartition.without_rows(values, nowhere) for values in sorted(emptied))
         if gone and nowhere:
             self._opened.store.put(f"{plan.data_location.key}{EMPTY_MARKER}", b"")
         return replace(draft, partitions=(*draft.partitions, *gone))
@@ -234,35 +214,18 @@ class Publisher:
                 f"write {plan.write_id} would create what is there already, {counted(len(existing), 'partition')} of"
                 f" {plan.table.name}: {_shown(plan.table, existing)}. Nothing was published. Use append or"
                 " overwrite_partitions for them.",
-                table=str(plan.table.name),
-                write_id=plan.write_id,
+                **plan.named,
             )
-
-    def _replaced(self, plan: WritePlan, now: PartitionsNow) -> Replaced:
-        return replaced_locations(
-            self._opened.store,
-            plan.layout,
-            list(locations(now).values()),
-            datetime.now(UTC) + self._opened.retention,
-            partitioned=bool(plan.table.partition_columns),
-        )
 
     def _table(self, plan: WritePlan) -> Table:
         table = self._opened.metastore.get_table(plan.table.name)
         if table is None or table.created_at_seconds != plan.table.created_at_seconds:
-            raise ConflictError(
-                f"{plan.table.name} was dropped while it was being written; nothing was published. Run it again.",
-                table=str(plan.table.name),
-                write_id=plan.write_id,
-            )
-        if _description(table) != _description(plan.table):
-            raise ConflictError(
-                f"{plan.table.name} was altered (location, columns or format) while it was being written, or staged;"
-                " nothing was published. Run it again.",
-                table=str(plan.table.name),
-                write_id=plan.write_id,
-            )
-        return table
+            what = "dropped while it was being written"
+        elif _description(table) != _description(plan.table):
+            what = "altered (location, columns or format) while it was being written, or staged"
+        else:
+            return table
+        raise ConflictError(f"{plan.table.name} was {what}; nothing was published. Run it again.", **plan.named)
 
     def _unseen(self, plan: WritePlan, state: LogState) -> Sequence[SlotRecord]:
         """Read every entry that this write did not see ended, as far as the log still has it."""
@@ -275,15 +238,9 @@ class Publisher:
         if repeated is not None:
             raise RepeatedError(repeated)
         plan.scope(frozenset().union(*(record.entry.partition_values for record in records)))  # asked once for all
+        appends, data = plan.mode is WriteMode.APPEND, plan.data_location
         for record in records:
-            verdict = standing(
-                record,
-                draft,
-                plan.in_doubt,
-                scope=plan.scope,
-                appends=plan.mode is WriteMode.APPEND,
-                data=plan.data_location,
-            )
+            verdict = standing(record, draft, plan.in_doubt, scope=plan.scope, appends=appends, data=data)
             if verdict is Standing.IN_DOUBT:
                 return record.entry.version
             if verdict is Standing.CONFLICT:
@@ -300,8 +257,7 @@ class Publisher:
             f" write {draft.write_id} wants to publish, after this write was planned at version {draft.base_version}:"
             f" {_shown(plan.table, both)}."
             " The other write stays, this one changed nothing; run it again if its rows should win.",
-            table=draft.table,
-            write_id=draft.write_id,
+            **draft.named,
         )
 
     def _refuse_other_log(self, plan: WritePlan, state: LogState) -> None:
@@ -319,16 +275,8 @@ class Publisher:
         raise ConflictError(
             f"{why}; what happened since cannot be told. This call published nothing. Run it again; if it was staged,"
             " look first whether another process has published it.",
-            table=str(name),
-            write_id=plan.write_id,
+            **plan.named,
         )
-
-
-def _placed(draft: LogEntry, carry_over: CarryOver) -> LogEntry:
-    """Return the draft with its partitions where readers will look."""
-    return replace(
-        draft, partitions=tuple(replace(one, new_location=carry_over.location_of(one)) for one in draft.partitions)
-    )
 
 
 def _description(table: Table) -> tuple[object, ...]:
@@ -341,8 +289,7 @@ def _given_up(vacuum: LogEntry, draft: LogEntry) -> ConflictError:
     return ConflictError(
         f"write {draft.write_id} of {draft.table} {why}: version {vacuum.version} of the log deletes its files. Nothing"
         " was published. Run it again.",
-        table=draft.table,
-        write_id=draft.write_id,
+        **draft.named,
     )
 
 

@@ -9,20 +9,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from table_writer.errors import ConflictError, MetastoreError, StorageError, counted
+from table_writer.log import rules
 from table_writer.log.files import written_placeholders
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.open_table import OpenTable
-from table_writer.log.rules import (
-    Deadline,
-    Effect,
-    PartitionState,
-    claim_is_over,
-    effect,
-    is_covered,
-    rebuilt_outcome,
-    recovered_state,
-    to_switch,
-)
+from table_writer.log.rules import Deadline, Effect, PartitionState
 from table_writer.log.table_log import LogState
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
@@ -74,9 +65,12 @@ class Recovery:
         """
         wait = FIRST_WAIT_SECONDS
         record = self._log.read(version)
-        while record.outcome is None and not claim_is_over(record.entry, record.age_seconds):
-            if self._has_taken_effect(record.entry, table):
-                return self._confirm(record.entry)
+        while record.outcome is None and not rules.claim_is_over(record.entry, record.age_seconds):
+            if self._has_taken_effect(record.entry, table):  # its outcome is recorded in its claimant's place
+                by = record.entry.write_id
+                outcome = self._log.record_outcome(version, Outcome.PUBLISHED, write_id=by, of=by)
+                logger.warning("version=%d was in doubt, and readers see it: %s", version, outcome.value)
+                return RecoveredEntry(version=version, outcome=outcome)
             if wait == FIRST_WAIT_SECONDS:
                 logger.warning(
                     "version=%d is being published by write_id=%s; waiting, at most %.0f s. Ctrl-C is safe",
@@ -90,14 +84,14 @@ class Recovery:
         if record.outcome is not None:
             return None
         history = self._log.read_history(self._log.read_state(listed_after=version))
-        if is_covered(history, record.entry):
+        if rules.is_covered(history, record.entry):
             return self._rebuild(record.entry, history, table)
         return self.recover(record, table, newest=newest)
 
     def _rebuild(self, entry: LogEntry, history: History, table: Table) -> RecoveredEntry:
         """Record an outcome that was lost. Nothing is switched: newer entries have been published over this one."""
         now = self._metastore.get_partitions(table, [one.values for one in entry.partitions])
-        outcome, superseded = rebuilt_outcome(history, entry, locations(now))
+        outcome, superseded = rules.rebuilt_outcome(history, entry, locations(now))
         self._log.remember_recovery(entry.version)  # its claimant may have died with a call under way
         recorded_by = next((one.recorded_by for one in history.records if one.entry.recovers == entry.version), "")
         self._log.record_outcome(
@@ -123,15 +117,9 @@ class Recovery:
         except MetastoreError as error:
             logger.warning("version=%d cannot be seen: %s", entry.version, error)
             return False
-        return effect(states(entry, now, self._layout).values()) is Effect.ALL and not (
+        return rules.effect(states(entry, now, self._layout).values()) is Effect.ALL and not (
             self._log.read_state(listed_after=entry.version).unverified
         )
-
-    def _confirm(self, entry: LogEntry) -> RecoveredEntry:
-        """Record the outcome in its claimant's place."""
-        outcome = self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
-        logger.warning("version=%d was in doubt, and readers see it: %s", entry.version, outcome.value)
-        return RecoveredEntry(version=entry.version, outcome=outcome)
 
     def recover(
         self, record: SlotRecord, table: Table, *, newest: int, behind: Sequence[EntryPartition] = ()
@@ -142,24 +130,24 @@ class Recovery:
         are ``behind``, with their present locations as the old ones; then only they are done again. The recover entry
         takes the slot after ``newest``. Returns ``None`` if somebody else claims that slot first.
 
-        Raises
-        ------
-        OutcomeUnknownError
-            The metastore's answer was lost; the recover entry stays in doubt and can itself be recovered.
-        MetastoreError
-            The metastore refused; the entry stays in doubt.
+        Raises ``OutcomeUnknownError`` if the metastore's answer was lost; the recover entry stays in doubt and can
+        itself be recovered. ``MetastoreError``: the metastore refused; the entry stays in doubt.
         """
         deadline = Deadline(self._opened.config.publish_timeout_seconds)
         claimed = self._again(record.entry, newest + 1, behind)
         self._log.remember_recovery(claimed.version)
         if not self._claimed.claim(claimed):
             return None
-        now = self._look(table, claimed, deadline)
+        try:
+            now = self._metastore.get_partitions(table, [partition.values for partition in claimed.partitions])
+        except MetastoreError as error:
+            self._claimed.give_up(claimed, deadline, error)
+            raise
         found = self._states(claimed, now)
         superseded = tuple(values for values, state in found.items() if state is PartitionState.SUPERSEDED)
         if superseded:
             logger.warning("version=%s superseded by another tool, left alone: %s", claimed.recovers, superseded)
-        chosen = to_switch(found)
+        chosen = rules.to_switch(found)
         todo = tuple(partition for partition in claimed.partitions if partition.values in chosen)
         lost = self._lost_files(todo, found)
         if lost:
@@ -172,8 +160,7 @@ class Recovery:
             if left_to_do:
                 raise MetastoreError(
                     f"version {record.entry.version} of {claimed.table} is only half recovered: {left_to_do[0]}",
-                    table=claimed.table,
-                    write_id=claimed.write_id,
+                    **claimed.named,
                 )
         return self._record_outcome(record.entry, claimed, tuple(partition.values for partition in todo), superseded)
 
@@ -365,7 +352,7 @@ class Recovery:
         found, here = states(entry, now, self._layout), locations(now)
         if PartitionState.SUPERSEDED in found.values():
             history = self._log.read_history()
-            found = {one.values: recovered_state(history, one, here.get(one.values)) for one in entry.partitions}
+            found = {one.values: rules.recovered_state(history, one, here.get(one.values)) for one in entry.partitions}
         for values in written_placeholders(self._log.store, self._layout, now) & found.keys():
             # what another tool has put there is to stay: an entry that wants the partition gone has nothing left to do
             wanted = next(one.new_location for one in entry.partitions if one.values == values)
@@ -385,13 +372,6 @@ class Recovery:
         }
         _, lost = check_each(ours, lambda _, one: require_not_fewer(self._log.store, self._layout, one))
         return lost
-
-    def _look(self, table: Table, entry: LogEntry, deadline: Deadline) -> PartitionsNow:
-        try:
-            return self._metastore.get_partitions(table, [partition.values for partition in entry.partitions])
-        except MetastoreError as error:
-            self._claimed.give_up(entry, deadline, error)
-            raise
 
 
 def placements(history: History, now: PartitionsNow) -> dict[PartitionValues, Placement]:

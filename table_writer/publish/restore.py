@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from table_writer.errors import InvalidInputError, counted
 from table_writer.log.files import files_read_at
 from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable
-from table_writer.log.owner import Owner, adopt_root, home_of, is_moved, places_of, require_in_place
+from table_writer.log.owner import Owner, adopt_root, home_of, is_moved, places_of, readable_owner, require_in_place
 from table_writer.log.rules import Deadline
 from table_writer.model.entry import EntryPartition, Operation
 from table_writer.model.location import Location
@@ -24,81 +24,74 @@ from table_writer.model.table import (
     shown_name,
 )
 from table_writer.model.write import TableLayout
-from table_writer.publish.entry import NotThereError, check_each, files_there, require_known, there_under_other_names
+from table_writer.publish.entry import (
+    NotThereError,
+    Republished,
+    check_each,
+    files_there,
+    require_known,
+    there_under_other_names,
+)
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, locations
 from table_writer.storage.object_store import ObjectStore
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Restored:
-    """What a restore added, and what it could not."""
+def restore_partitions(opened: OpenTable, chosen: Collection[PartitionValues] | None, *, dry_run: bool) -> Republished:
+    """Add all missing partitions, or the chosen ones, at their newest published locations, in one metastore call.
 
-    version: int | None
-    partitions: tuple[EntryPartition, ...]
-    not_there: Mapping[PartitionValues, str]  # the reason why a partition was not added
-    present_count: int  # partitions of the log that the metastore has
-    notes: tuple[str, ...] = ()
+    An unpartitioned table that was made again is pointed at its rows. Raises as a write does.
+    """
+    table, claimed, recovery = opened.table, ClaimedEntries(opened), Recovery(opened)
+    resolved: tuple[str, ...] = ()
+    while True:
+        history, notes = recovery.history_for(table, dry_run=dry_run)
+        resolved += notes
+        wanted = {
+            values: placed.partition.new_location
+            for values, placed in sorted(history.current.items())
+            if placed.partition.new_location is not None and (chosen is None or values in chosen)
+        }
+        require_known(chosen or (), history, table)
+        now = opened.metastore.get_partitions(table, list(wanted))
+        root = opened.layout.root  # an unpartitioned table that is back there was made again: it has lost its rows
+        lost: dict[PartitionValues, Partition] = {
+            v: one for v, one in now.items() if v == () and Location.parse(one.location).same_place(root)
+        }
+        missing = {v: location for v, location in wanted.items() if v not in now or v in lost}
+        unsure = {} if chosen else _perhaps_dropped(history, missing)
+        unsure |= there_under_other_names(opened.metastore, table, missing)
+        sure = {values: location for values, location in missing.items() if values not in unsure}
+        partitions, not_there = check_each(sure, partial(_check, opened, history, lost))
+        found = Republished(
+            version=None,
+            partitions=partitions,
+            not_there=not_there | unsure,
+            present_count=len(now) - len(lost),
+            notes=resolved,
+        )
+        if dry_run or not partitions:
+            return found
+        before = locations(lost)
+        partitions = tuple(replace(one, old_location=before.get(one.values)) for one in partitions)
+        entry = opened.next_entry(history.newest, Operation.RESTORE, "restore", partitions=partitions)
+        deadline = Deadline(opened.config.publish_timeout_seconds)
+        if claimed.claim(entry):
+            notes = claimed.carry_out(table, entry, lost, deadline)
+            return replace(found, version=entry.version, notes=resolved + notes)
 
 
-class Restore:
-    """Rebuilds partitions of one table from its log."""
-
-    def __init__(self, opened: OpenTable) -> None:
-        self._opened = opened
-        self._claimed = ClaimedEntries(opened)
-        self._recovery = Recovery(opened)
-
-    def run(self, table: Table, chosen: Collection[PartitionValues] | None, *, dry_run: bool) -> Restored:
-        """Add all missing partitions, or the chosen ones, at their newest published locations, in one metastore call.
-
-        An unpartitioned table that was made again is pointed at its rows. Raises as a write does.
-        """
-        resolved: tuple[str, ...] = ()
-        while True:
-            history, notes = self._recovery.history_for(table, dry_run=dry_run)
-            resolved += notes
-            wanted = {
-                values: placed.partition.new_location
-                for values, placed in sorted(history.current.items())
-                if placed.partition.new_location is not None and (chosen is None or values in chosen)
-            }
-            require_known(chosen or (), history, table)
-            now = self._opened.metastore.get_partitions(table, list(wanted))
-            lost = {values: one for values, one in now.items() if self._was_made_again(values, one)}
-            missing = {v: location for v, location in wanted.items() if v not in now or v in lost}
-            unsure = {} if chosen else _perhaps_dropped(history, missing)
-            unsure |= there_under_other_names(self._opened.metastore, table, missing)
-            sure = {values: location for values, location in missing.items() if values not in unsure}
-            partitions, not_there = check_each(sure, partial(self._check, history, lost))
-            found = Restored(
-                version=None,
-                partitions=partitions,
-                not_there=not_there | unsure,
-                present_count=len(now) - len(lost),
-                notes=resolved,
-            )
-            if dry_run or not partitions:
-                return found
-            before = locations(lost)
-            partitions = tuple(replace(one, old_location=before.get(one.values)) for one in partitions)
-            entry = self._opened.next_entry(history.newest, Operation.RESTORE, "restore", partitions=partitions)
-            deadline = Deadline(self._opened.config.publish_timeout_seconds)
-            if self._claimed.claim(entry):
-                notes = self._claimed.carry_out(table, entry, lost, deadline)
-                return replace(found, version=entry.version, notes=resolved + notes)
-
-    def _was_made_again(self, values: PartitionValues, now: Partition) -> bool:
-        """Whether this is an unpartitioned table, back at its root: made again it exists, without its rows."""
-        return values == () and Location.parse(now.location).same_place(self._opened.layout.root)
-
-    def _check(
-        self, history: History, lost: Mapping[PartitionValues, Partition], values: PartitionValues, location: str
-    ) -> EntryPartition:
-        if values in lost:
-            refuse_new_files(self._opened.store, history, self._opened.layout.root)
-        found = files_there(self._opened.store, history, values, Location.parse(location))
-        return replace(found, old_location=None, new_location=location)
+def _check(
+    opened: OpenTable,
+    history: History,
+    lost: Mapping[PartitionValues, Partition],
+    values: PartitionValues,
+    location: str,
+) -> EntryPartition:
+    if values in lost:
+        refuse_new_files(opened.store, history, opened.layout.root)
+    found = files_there(opened.store, history, values, Location.parse(location))
+    return replace(found, old_location=None, new_location=location)
 
 
 def refuse_new_files(store: ObjectStore, history: History, place: Location) -> None:
@@ -129,7 +122,7 @@ def adopt(opened: OpenTable, *, accept_loss: bool = False) -> None:
     """
     table, owner = opened.table, opened.owner
     layout = opened.layout if table.partition_columns else home_of(opened.store, opened.layout, table)
-    found = _owner(opened, layout)
+    found = readable_owner(opened.store, layout)
     _refuse_files_of_another(opened, layout, found, owner)
     if table.partition_columns:
         require_in_place(opened.store, layout, table)
@@ -138,14 +131,6 @@ def adopt(opened: OpenTable, *, accept_loss: bool = False) -> None:
     else:
         _bring_back(opened, layout, table)
     adopt_root(opened.store, layout, owner)
-
-
-def _owner(opened: OpenTable, layout: TableLayout) -> Owner | None:
-    stored = opened.store.get(layout.owner_key)
-    try:
-        return Owner.from_json(stored.body, layout.owner_key) if stored else None
-    except InvalidInputError:  # damaged: to adopt is to put it right
-        return None
 
 
 def _refuse_files_of_another(opened: OpenTable, layout: TableLayout, found: Owner | None, owner: Owner) -> None:
@@ -163,10 +148,9 @@ def _refuse_files_of_another(opened: OpenTable, layout: TableLayout, found: Owne
 
 def _restore_all_or_refuse(opened: OpenTable, table: Table) -> None:
     """Add the partitions of a table that was created again: a write would take them for dropped on purpose."""
-    restore = Restore(opened)
-    done = restore.run(table, None, dry_run=True)
+    done = restore_partitions(opened, None, dry_run=True)
     if done.present_count == 0 and done.partitions:
-        done = restore.run(table, None, dry_run=False)
+        done = restore_partitions(opened, None, dry_run=False)
         missing = sorted(done.not_there)
     else:
         missing = sorted({*done.not_there, *(one.values for one in done.partitions)})
@@ -186,7 +170,7 @@ def _bring_back(opened: OpenTable, layout: TableLayout, table: Table) -> None:
     strayed = is_moved(opened.layout, table)
     if not strayed:
         require_in_place(opened.store, opened.layout, table)
-    history = opened.log.at(layout).read_history()
+    history = replace(opened, layout=layout).log.read_history()
     placed = history.current.get(())
     now = Location.parse(table.location)
     newest = placed.partition if placed else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -16,6 +16,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.publish.entry import (
     NotThereError,
+    Republished,
     check_each,
     files_there,
     replaced_locations,
@@ -26,132 +27,103 @@ from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Republished:
-    """What a rollback changed; a dry run and a call that has nothing to do have no version of their own."""
+def roll_back(
+    opened: OpenTable, version: int, chosen: Collection[PartitionValues] | None, *, dry_run: bool
+) -> Republished:
+    """Put partitions, or only the chosen ones, back to where they were after ``version``, in one metastore call.
 
-    version: int | None
-    partitions: tuple[EntryPartition, ...]
-    notes: tuple[str, ...] = ()
+    Version 0 is the state before the first entry. Raises ``InvalidInputError`` with the reason for each partition
+    if it cannot be done, ``ConflictError`` if somebody else published one of them meanwhile, and what a write does.
+    """
+    table, claimed, recovery = opened.table, ClaimedEntries(opened), Recovery(opened)
+    first: dict[PartitionValues, str | None] | None = None
+    resolved: tuple[str, ...] = ()
+    while True:
+        history, notes = recovery.history_for(table, dry_run=dry_run)
+        resolved += notes
+        _require_version(history, version, table)
+        targets = _targets(history, version, chosen, table)
+        now = opened.metastore.get_partitions(table, list(targets))
+        before = {values: locations(now).get(values) for values in targets}
+        if first is not None and first != before:
+            raise _moved(table)
+        first = before
+        partitions = _checked(opened, history, targets, now)
+        if dry_run or not partitions:
+            return Republished(version=None, partitions=partitions, notes=resolved)
+        entry = _entry(opened, history, version, partitions, now)
+        checked, now = now, opened.metastore.get_partitions(table, list(targets))
+        if locations(checked) != locations(now):
+            raise _moved(table)  # while files were listed, which can take minutes
+        opened.log.remember_rollback(entry.version)
+        deadline = Deadline(opened.config.publish_timeout_seconds)
+        if claimed.claim(entry):
+            notes = resolved + claimed.carry_out(table, entry, now, deadline)
+            return Republished(version=entry.version, partitions=partitions, notes=notes)
 
 
-class Rollback:
-    """Rolls partitions of one table back."""
-
-    def __init__(self, opened: OpenTable) -> None:
-        self._opened = opened
-        self._claimed = ClaimedEntries(opened)
-        self._recovery = Recovery(opened)
-
-    def run(
-        self, table: Table, version: int, chosen: Collection[PartitionValues] | None, *, dry_run: bool
-    ) -> Republished:
-        """Put partitions, or only the chosen ones, back to where they were after ``version``, in one metastore call.
-
-        Version 0 is the state before the first entry.
-
-        Raises
-        ------
-        InvalidInputError
-            It cannot be done; the message gives the reason for each partition.
-        ConflictError
-            Somebody else published one of the partitions meanwhile; nothing changed.
-        OutcomeUnknownError, MetastoreError, StorageError
-            As for a write.
-        """
-        first: dict[PartitionValues, str | None] | None = None
-        resolved: tuple[str, ...] = ()
-        while True:
-            history, notes = self._recovery.history_for(table, dry_run=dry_run)
-            resolved += notes
-            _require_version(history, version, table)
-            _require_nothing_lost(history, version, chosen, table)
-            targets = _targets(history, version, chosen, table)
-            now = self._opened.metastore.get_partitions(table, list(targets))
-            before = {values: locations(now).get(values) for values in targets}
-            if first is not None and first != before:
-                raise _moved(table)
-            first = before
-            partitions = self._checked(history, table, targets, now)
-            if dry_run or not partitions:
-                return Republished(version=None, partitions=partitions, notes=resolved)
-            entry = self._entry(history, table, version, partitions, now)
-            checked, now = now, self._opened.metastore.get_partitions(table, list(targets))
-            if locations(checked) != locations(now):
-                raise _moved(table)  # while files were listed, which can take minutes
-            self._opened.log.remember_rollback(entry.version)
-            deadline = Deadline(self._opened.config.publish_timeout_seconds)
-            if self._claimed.claim(entry):
-                notes = resolved + self._claimed.carry_out(table, entry, now, deadline)
-                return Republished(version=entry.version, partitions=partitions, notes=notes)
-
-    def _checked(
-        self, history: History, table: Table, targets: Mapping[PartitionValues, StateThen], now: PartitionsNow
-    ) -> tuple[EntryPartition, ...]:
-        """Return the partitions that must change, having checked that readers would find all of their files."""
-        wrong: list[str] = []
-        changed: dict[PartitionValues, str | None] = {}
-        for values, target in targets.items():
-            current = now[values].location if values in now else None
-            newest = history.current[values].partition.new_location
-            if not _same(current, newest):
-                where = Location.parse(current) if current else "no location"
-                wrong.append(
-                    f"{shown_name(table, values)} is at {where}, where another tool or a late call has"
-                    f" put it after version {history.current[values].version}"
-                )
-            elif not target.known:
-                wrong.append(
-                    f"{shown_name(table, values)}: a vacuum has trimmed the entries that say where it was then"
-                )
-            elif not _same(current, target.location):
-                changed[values] = target.location
-        checked, not_there = check_each(changed, partial(self._check, history))
-        added = [values for values in changed if values not in now]
-        not_there |= there_under_other_names(self._opened.metastore, table, added)
-        wrong += [f"{shown_name(table, values)}: {reason}" for values, reason in not_there.items()]
-        if wrong:
-            shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
-            raise InvalidInputError(
-                f"{len(wrong)} of {counted(len(targets), 'partition')} of {table.name} cannot be put back: {shown}."
-                " Nothing changed. Run `table-writer recover` if a late call may be the reason, or name the other"
-                " partitions.",
-                table=str(table.name),
+def _checked(
+    opened: OpenTable, history: History, targets: Mapping[PartitionValues, StateThen], now: PartitionsNow
+) -> tuple[EntryPartition, ...]:
+    """Return the partitions that must change, having checked that readers would find all of their files."""
+    table, before = opened.table, locations(now)
+    wrong: list[str] = []
+    changed: dict[PartitionValues, str | None] = {}
+    for values, target in targets.items():
+        current = before.get(values)
+        newest = history.current[values].partition.new_location
+        if not _same(current, newest):
+            where = Location.parse(current) if current else "no location"
+            wrong.append(
+                f"{shown_name(table, values)} is at {where}, where another tool or a late call has"
+                f" put it after version {history.current[values].version}"
             )
-        before = locations(now)
-        return tuple(replace(found, old_location=before.get(found.values)) for found in checked)
-
-    def _check(self, history: History, values: PartitionValues, target: str | None) -> EntryPartition:
-        if target is None:
-            return EntryPartition(
-                values=values, old_location=None, new_location=None, rows=0, bytes=0, raw_bytes=0, files=0
-            )
-        location = Location.parse(target)
-        if not self._opened.layout.is_placeholder(location) and not history.restorable(location):
-            raise NotThereError(f"its files at {location} were vacuumed, or were never this table's to keep")
-        return replace(files_there(self._opened.store, history, values, location), new_location=target)
-
-    def _entry(
-        self, history: History, table: Table, version: int, partitions: tuple[EntryPartition, ...], now: PartitionsNow
-    ) -> LogEntry:
-        created_at = datetime.now(UTC)
-        left = [now[partition.values].location for partition in partitions if partition.values in now]
-        replaced = replaced_locations(
-            self._opened.store,
-            self._opened.layout,
-            left,
-            created_at + self._opened.retention,
-            partitioned=bool(table.partition_columns),
+        elif not target.known:
+            wrong.append(f"{shown_name(table, values)}: a vacuum has trimmed the entries that say where it was then")
+        elif not _same(current, target.location):
+            changed[values] = target.location
+    checked, not_there = check_each(changed, partial(_check, opened, history))
+    added = [values for values in changed if values not in now]
+    not_there |= there_under_other_names(opened.metastore, table, added)
+    wrong += [f"{shown_name(table, values)}: {reason}" for values, reason in not_there.items()]
+    if wrong:
+        shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
+        raise InvalidInputError(
+            f"{len(wrong)} of {counted(len(targets), 'partition')} of {table.name} cannot be put back: {shown}."
+            " Nothing changed. Run `table-writer recover` if a late call may be the reason, or name the other"
+            " partitions.",
+            table=str(table.name),
         )
-        return self._opened.next_entry(
-            history.newest,
-            Operation.ROLLBACK,
-            f"rollback to version {version}",
-            rollback_to=version,
-            created_at=created_at,
-            partitions=partitions,
-            replaced=replaced.locations,
-        )
+    return tuple(replace(found, old_location=before.get(found.values)) for found in checked)
+
+
+def _check(opened: OpenTable, history: History, values: PartitionValues, target: str | None) -> EntryPartition:
+    if target is None:
+        return EntryPartition.without_rows(values, None)
+    location = Location.parse(target)
+    if not opened.layout.is_placeholder(location) and not history.restorable(location):
+        raise NotThereError(f"its files at {location} were vacuumed, or were never this table's to keep")
+    return replace(files_there(opened.store, history, values, location), new_location=target)
+
+
+def _entry(
+    opened: OpenTable, history: History, version: int, partitions: tuple[EntryPartition, ...], now: PartitionsNow
+) -> LogEntry:
+    created_at = datetime.now(UTC)
+    left = [now[partition.values].location for partition in partitions if partition.values in now]
+    partitioned = bool(opened.table.partition_columns)
+    replaced = replaced_locations(
+        opened.store, opened.layout, left, created_at + opened.retention, partitioned=partitioned
+    )
+    return opened.next_entry(
+        history.newest,
+        Operation.ROLLBACK,
+        f"rollback to version {version}",
+        rollback_to=version,
+        created_at=created_at,
+        partitions=partitions,
+        replaced=replaced.locations,
+    )
 
 
 def _moved(table: Table) -> ConflictError:
@@ -207,27 +179,21 @@ def _require_version(history: History, version: int, table: Table) -> None:
         )
 
 
-def _require_nothing_lost(
+def _targets(
     history: History, version: int, chosen: Collection[PartitionValues] | None, table: Table
-) -> None:
-    """Refuse to put back all partitions that changed since, where nobody knows which ones a lost entry changed."""
-    lost = history.lost_after(version)
-    if chosen is None and lost is not None:
+) -> dict[PartitionValues, StateThen]:
+    """Return where the partitions were that are to be put back; of all, only if nobody has lost which ones changed."""
+    states, lost = history.state_at(version), history.lost_after(version)
+    if chosen is not None:
+        require_known(chosen, history, table)
+        return {values: states[values] for values in sorted(chosen) if values in states}
+    if lost is not None:
         raise InvalidInputError(
             f"version {lost} of {table.name} is lost: which partitions it changed after version {version} is not known."
             " Nothing changed. Name the partitions that are to be put back, or replace them with overwrite_partitions",
             table=str(table.name),
         )
-
-
-def _targets(
-    history: History, version: int, chosen: Collection[PartitionValues] | None, table: Table
-) -> dict[PartitionValues, StateThen]:
-    states = history.state_at(version)
-    if chosen is None:
-        return dict(sorted(states.items()))
-    require_known(chosen, history, table)
-    return {values: states[values] for values in sorted(chosen) if values in states}
+    return dict(sorted(states.items()))
 
 
 def _same(one: str | None, other: str | None) -> bool:

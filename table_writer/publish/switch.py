@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from table_writer.errors import (
@@ -42,11 +43,9 @@ PartitionsNow = Mapping[PartitionValues, Partition]
 """Partitions as the metastore has just shown them; those that do not exist are absent."""
 
 COLUMN_STATISTICS: Final = "spark.sql.statistics.colStats."
-
 STATISTICS: Final = frozenset(
     {"numRows", "rawDataSize", "spark.sql.statistics.numRows", "spark.sql.statistics.totalSize"}
 )
-
 ABANDON_SECONDS: Final = 5.0  # giving up is one put; with less time left, recovery resolves the entry
 
 
@@ -55,19 +54,17 @@ def locations(now: PartitionsNow) -> dict[PartitionValues, str]:
     return {values: partition.location for values, partition in now.items()}
 
 
+@dataclass(frozen=True, slots=True)
 class Switch:
     """Carries out a claimed entry in the metastore, which must not retry calls that change something.
 
     No call is sent that could end, after ``call_timeout_seconds``, after the claim's own timeout.
     """
 
-    def __init__(
-        self, metastore: Metastore, store: ObjectStore, layout: TableLayout, *, call_timeout_seconds: float
-    ) -> None:
-        self._metastore = metastore
-        self._store = store
-        self._layout = layout
-        self._call_timeout_seconds = call_timeout_seconds
+    metastore: Metastore
+    store: ObjectStore
+    layout: TableLayout
+    call_timeout_seconds: float
 
     def apply(self, table: Table, entry: LogEntry, now: PartitionsNow, deadline: Deadline) -> tuple[str, ...]:
         """Point every partition of the entry at its new location, in one metastore transaction.
@@ -77,23 +74,32 @@ class Switch:
         same alter and dropped afterwards. Returns what is left to do: partitions without rows that could not be dropped
         yet. Then the entry must stay in doubt.
 
-        Raises
-        ------
-        OutcomeUnknownError
-            The metastore's answer was lost, and the change cannot be seen: it may yet be applied.
-        MetastoreError
-            The metastore refused; nothing changed.
+        Raises ``OutcomeUnknownError`` if the metastore's answer was lost, and the change cannot be seen: it may yet be
+        applied. ``MetastoreError``: the metastore refused; nothing changed.
         """
 
         def in_time() -> None:
-            self._require_time(entry, deadline)
+            if not deadline.allows(self.call_timeout_seconds):
+                raise MetastoreError(
+                    f"{entry.publish_timeout_seconds:g} s were not enough to publish; nothing was sent after them."
+                    " Look at the metastore's load, or raise publish_timeout_seconds, and retry.",
+                    **entry.named,
+                )
 
         try:
             if now:
                 self._alter(table, entry, now, in_time)
             else:
-                added = [self._added(entry, partition) for partition in entry.partitions if _stays(partition)]
-                self._metastore.add_partitions(table, added, before_send=in_time)
+                added = [
+                    Partition(
+                        values=one.values,
+                        location=one.new_location,
+                        parameters=new_parameters(entry, one, self.layout.root),
+                    )
+                    for one in entry.partitions
+                    if one.new_location is not None
+                ]
+                self.metastore.add_partitions(table, added, before_send=in_time)
         except MetastoreError as error:
             self._read_back(table, entry, error)
         return self._drop(table, entry, in_time)
@@ -101,21 +107,21 @@ class Switch:
     def _alter(self, table: Table, entry: LogEntry, now: PartitionsNow, in_time: Callable[[], None]) -> None:
         present = dict(now)
         for _ in range(3):  # another tool may drop a partition between our look and the alter
-            missing = [p for p in entry.partitions if p.values not in present and _stays(p)]
+            missing = [p for p in entry.partitions if p.values not in present and p.new_location is not None]
             if missing:
                 placeholders = [
                     Partition(values=one.values, location=self._empty(entry, one), parameters=NO_FILES)
                     for one in missing
                 ]
-                self._metastore.add_partitions(table, placeholders, before_send=in_time)
+                self.metastore.add_partitions(table, placeholders, before_send=in_time)
                 present |= {partition.values: partition for partition in placeholders}
             try:
                 named = (one for one in entry.partitions if one.values in present)
                 changes = [self._changed(entry, one, present[one.values]) for one in named]
-                return self._metastore.alter_partitions(table, changes, before_send=in_time)
+                return self.metastore.alter_partitions(table, changes, before_send=in_time)
             except PartitionMissingError:
                 logger.warning("write_id=%s a partition vanished before the switch; adding it again", entry.write_id)
-                present = dict(self._metastore.get_partitions(table, [p.values for p in entry.partitions]))
+                present = dict(self.metastore.get_partitions(table, [p.values for p in entry.partitions]))
         raise PartitionMissingError(
             f"partitions of {table.name} vanish as fast as they are added: another tool is dropping them",
             table=str(table.name),
@@ -123,35 +129,31 @@ class Switch:
         )
 
     def _empty(self, entry: LogEntry, partition: EntryPartition) -> str:
-        return str(self._layout.empty(entry.write_id, partition.values))
+        return str(self.layout.empty(entry.write_id, partition.values))
 
     def _drop(self, table: Table, entry: LogEntry, in_time: Callable[[], None]) -> tuple[str, ...]:
         """Drop what was emptied, if it is still empty. Readers see no rows there already, so a failure is a note.
 
         A partition to which another tool has written since has that tool's rows, and stays.
         """
-        emptied = [partition.values for partition in entry.partitions if not _stays(partition)]
+        emptied = [partition.values for partition in entry.partitions if partition.new_location is None]
         try:
-            now = self._metastore.get_partitions(table, emptied) if emptied else {}
-            written = written_placeholders(self._store, self._layout, now)
+            now = self.metastore.get_partitions(table, emptied) if emptied else {}
+            written = written_placeholders(self.store, self.layout, now)
             for values, present in now.items():
-                if values not in written and self._layout.is_placeholder(Location.parse(present.location)):
-                    self._metastore.drop_partition(table, values, before_send=in_time)
+                if values not in written and self.layout.is_placeholder(Location.parse(present.location)):
+                    self.metastore.drop_partition(table, values, before_send=in_time)
         except (MetastoreError, StorageError) as error:
             logger.warning("write_id=%s emptied partitions were not dropped yet: %s", entry.write_id, error)
             todo = f"{counted(len(emptied), 'partition')} without rows still to be dropped ({error.message});"
             return (f"{todo} `table-writer recover` does it.",)
         return ()
 
-    def _added(self, entry: LogEntry, partition: EntryPartition) -> Partition:
-        parameters = new_parameters(entry, partition, self._layout.root)
-        return Partition(values=partition.values, location=partition.new_location or "", parameters=parameters)
-
     def _changed(self, entry: LogEntry, partition: EntryPartition, current: Partition) -> PartitionChange:
         """Move a partition; one to be dropped stays at its placeholder: others may have written there."""
-        is_empty = self._layout.is_placeholder(Location.parse(current.location))
+        is_empty = self.layout.is_placeholder(Location.parse(current.location))
         empty = current.location if is_empty else self._empty(entry, partition)
-        new = new_parameters(entry, partition, self._layout.root)
+        new = new_parameters(entry, partition, self.layout.root)
         return PartitionChange(
             partition=current,
             location=partition.new_location or empty,
@@ -159,23 +161,14 @@ class Switch:
             removed_parameters=stale_parameters(current.parameters, new),
         )
 
-    def _require_time(self, entry: LogEntry, deadline: Deadline) -> None:
-        if not deadline.allows(self._call_timeout_seconds):
-            raise MetastoreError(
-                f"{entry.publish_timeout_seconds:g} s were not enough to publish; nothing was sent after them."
-                " Look at the metastore's load, or raise publish_timeout_seconds, and retry.",
-                table=entry.table,
-                write_id=entry.write_id,
-            )
-
     def _read_back(self, table: Table, entry: LogEntry, error: MetastoreError) -> None:
         """Look whether a call that failed took effect after all."""
         try:
-            now = self._metastore.get_partitions(table, [partition.values for partition in entry.partitions])
+            now = self.metastore.get_partitions(table, [partition.values for partition in entry.partitions])
         except MetastoreError as failure:
             logger.warning("write_id=%s reading back failed as well: %s", entry.write_id, failure)
             raise outcome_unknown(entry, error) from error
-        seen = effect(states(entry, now, self._layout).values())
+        seen = effect(states(entry, now, self.layout).values())
         if seen is Effect.ALL:
             logger.warning("write_id=%s the metastore's answer was lost, the switch took effect", entry.write_id)
             return
@@ -200,13 +193,8 @@ def outcome_unknown(entry: LogEntry, error: TableWriterError) -> OutcomeUnknownE
         f" {error.message} Do not retry and do not delete anything; its files are kept. To resolve it, run"
         f" `table-writer recover {entry.table}` or TableWriter(spark).recover({entry.table!r}); the next write of these"
         f" partitions would do so too, once {entry.publish_timeout_seconds:g} s have passed.",
-        table=entry.table,
-        write_id=entry.write_id,
+        **entry.named,
     )
-
-
-def _stays(partition: EntryPartition) -> bool:
-    return partition.new_location is not None
 
 
 def new_parameters(entry: LogEntry, partition: EntryPartition, root: Location) -> dict[str, str]:
@@ -239,13 +227,8 @@ def stale_parameters(parameters: Mapping[str, str], new: Mapping[str, str]) -> f
     ``COLUMN_STATS_ACCURATE`` goes altogether: with its ``BASIC_STATS`` left, Hive would go on answering ``count(*)``
     from ``numRows`` after another tool's INSERT.
     """
-    return frozenset(
-        name
-        for name in parameters
-        if name == "COLUMN_STATS_ACCURATE"
-        or name.startswith(COLUMN_STATISTICS)
-        or (name in STATISTICS and name not in new)
-    )
+    stale = {"COLUMN_STATS_ACCURATE", *(STATISTICS - new.keys())}
+    return frozenset(name for name in parameters if name in stale or name.startswith(COLUMN_STATISTICS))
 
 
 class ClaimedEntries:
@@ -272,17 +255,20 @@ class ClaimedEntries:
     def carry_out(self, table: Table, entry: LogEntry, now: PartitionsNow, deadline: Deadline) -> tuple[str, ...]:
         """Make readers see what the entry says, and record that.
 
-        Returns what a person should know of steps that failed after readers had switched.
-
-        Raises
-        ------
-        OutcomeUnknownError
-            The switch may or may not have taken effect; the entry stays in doubt.
-        MetastoreError, InvalidInputError
-            The metastore refused; nothing changed, and the entry is on record as abandoned.
+        Returns what a person should know of steps that failed after readers had switched: none of that is a failure of
+        the write. Raises ``OutcomeUnknownError`` if the switch may or may not have taken effect; the entry stays in
+        doubt. ``MetastoreError`` or ``InvalidInputError``: the metastore refused; nothing changed, and the entry is on
+        record as abandoned.
         """
         notes = self.switch(table, entry, now, deadline)
-        return notes or self._record_published(entry)
+        if notes:
+            return notes
+        try:
+            self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
+        except TableWriterError as error:
+            logger.warning("write_id=%s published, but its outcome was not recorded: %s", entry.write_id, error)
+            return (f"published, but the log could not record it ({error.message}); the next write resolves it.",)
+        return ()
 
     def switch(self, table: Table, entry: LogEntry, now: PartitionsNow, deadline: Deadline) -> tuple[str, ...]:
         """Do only the switch; the caller records the outcome, unless something is left to do."""
@@ -305,15 +291,6 @@ class ClaimedEntries:
             logger.warning("write_id=%s its outcome cannot be read: %s", entry.write_id, error)
             return False
         return record.outcome is Outcome.PUBLISHED and not record.superseded
-
-    def _record_published(self, entry: LogEntry) -> tuple[str, ...]:
-        """Record the outcome. Readers have switched already, so nothing that fails here is a failure of the write."""
-        try:
-            self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
-        except TableWriterError as error:
-            logger.warning("write_id=%s published, but its outcome was not recorded: %s", entry.write_id, error)
-            return (f"published, but the log could not record it ({error.message}); the next write resolves it.",)
-        return ()
 
     def give_up(self, entry: LogEntry, deadline: Deadline, refusal: TableWriterError) -> None:
         """After a refusal, record that nothing was published, but only while the claim is ours alone.

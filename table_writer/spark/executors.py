@@ -27,7 +27,7 @@ from table_writer.model.process import PerProcess
 from table_writer.progress import current
 from table_writer.spark.gateway import Answer, Item, SparkGateway
 from table_writer.spark.sql import spark_sentence
-from table_writer.storage import ObjectInfo, SourceChangedError
+from table_writer.storage.object_store import ObjectInfo, SourceChangedError
 from table_writer.storage.worker import completer, copier
 
 ITEMS_PER_TASK: Final = 500

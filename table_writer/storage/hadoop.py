@@ -14,6 +14,7 @@ from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import S3_SCHEMES, Location, without_login
 from table_writer.storage.settings import (
+    ACLS,
     AssumedRole,
     CredentialSource,
     LocalSettings,
@@ -26,15 +27,6 @@ from table_writer.storage.settings import (
 
 AWS_ENDPOINT: Final = re.compile(r"https://s3(?:[.-](?!fips)([a-z0-9-]+))?\.amazonaws\.com(?:\.cn)?/?")
 SSE: Final = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
-ACLS: Final = {  # S3A takes the Java SDK's enum names
-    "Private": "private",
-    "PublicRead": "public-read",
-    "PublicReadWrite": "public-read-write",
-    "AuthenticatedRead": "authenticated-read",
-    "AwsExecRead": "aws-exec-read",
-    "BucketOwnerRead": "bucket-owner-read",
-    "BucketOwnerFullControl": "bucket-owner-full-control",
-}
 S3A: Final = "org.apache.hadoop.fs.s3a."
 SDK1: Final = "com.amazonaws.auth."
 SDK2: Final = "software.amazon.awssdk.auth.credentials."
@@ -85,13 +77,10 @@ class S3Overrides:
 
     def credentials(self) -> tuple[CredentialSource, ...]:
         """Return the explicit source, nothing where none is given."""
-        if self.access_key or self.secret_key:
-            keys = StaticKeys(
-                access_key=self.access_key or "",
-                secret_key=self.secret_key or "",
-                session_token=self.session_token or "",
-            )
-            return (keys,)
+        access_key, secret_key = self.access_key or "", self.secret_key or ""
+        if access_key or secret_key:
+            token = self.session_token or ""
+            return (StaticKeys(access_key=access_key, secret_key=secret_key, session_token=token),)
         return (Profile(self.profile),) if self.profile else ()
 
 
@@ -336,14 +325,17 @@ class HadoopValues:
         """Return a boolean; as in Hadoop, what is neither true nor false counts as the default."""
         return {"true": True, "false": False}.get(self.text(name).lower(), default)
 
+    def _read(self, name: str, pattern: str, expected: str) -> re.Match[str] | None:
+        text = self.text(name).lower()
+        match = re.fullmatch(pattern, text)
+        if text and match is None:
+            raise InvalidInputError(f"{PREFIX}{name} is not {expected}")
+        return match
+
     def number(self, name: str) -> int | None:
         """Return a whole number, ``None`` when unset."""
-        text = self.text(name)
-        if not text:
-            return None
-        if not re.fullmatch(r"[+-]?\d+", text):
-            raise InvalidInputError(f"{PREFIX}{name} is not a whole number")
-        return int(text)
+        match = self._read(name, r"[+-]?\d+", "a whole number")
+        return int(match[0]) if match else None
 
     def seconds(self, name: str, *, unit: str = "ms") -> float | None:
         """Return a duration such as ``200000``, ``5s`` or ``2m``; a bare number counts in ``unit``.
@@ -354,23 +346,13 @@ class HadoopValues:
         >>> values.seconds("connection.timeout"), values.seconds("assumed.role.session.duration")
         (200.0, 1800.0)
         """
-        text = self.text(name).lower()
-        if not text:
-            return None
-        match = re.fullmatch(r"(\d+)\s*(ns|us|ms|s|m|h|d)?", text)
-        if match is None:
-            raise InvalidInputError(f"{PREFIX}{name} is not a duration; expected for example 200s")
-        return int(match[1]) * SECONDS[match[2] or unit]
+        match = self._read(name, r"(\d+)\s*(ns|us|ms|s|m|h|d)?", "a duration; expected for example 200s")
+        return int(match[1]) * SECONDS[match[2] or unit] if match else None
 
     def size_bytes(self, name: str) -> int | None:
         """Return a size such as ``67108864`` or ``64M``."""
-        text = self.text(name).lower()
-        if not text:
-            return None
-        match = re.fullmatch(r"(\d+)([kmgtp]?)", text)
-        if match is None:
-            raise InvalidInputError(f"{PREFIX}{name} is not a size; expected for example 64M")
-        return int(match[1]) * BINARY[match[2]]
+        match = self._read(name, r"(\d+)([kmgtp]?)", "a size; expected for example 64M")
+        return int(match[1]) * BINARY[match[2]] if match else None
 
 
 def bucket_values(hadoop: Mapping[str, str], bucket: str) -> HadoopValues:
@@ -381,9 +363,7 @@ def bucket_values(hadoop: Mapping[str, str], bucket: str) -> HadoopValues:
     >>> bucket_values({"fs.s3a.endpoint": "a", "fs.s3a.bucket.my.mart.endpoint": "b"}, "my.mart").text("endpoint")
     'b'
     """
-    everywhere = _layer(hadoop, PREFIX)
-    here = _layer(hadoop, f"{PREFIX}bucket.{bucket}.")
-    return HadoopValues(everywhere | here)
+    return HadoopValues(_layer(hadoop, PREFIX) | _layer(hadoop, f"{PREFIX}bucket.{bucket}."))
 
 
 def _layer(hadoop: Mapping[str, str], prefix: str) -> dict[str, str]:

@@ -46,8 +46,6 @@ CHUNK_BYTES: Final = 1024 * 1024
 CopyRange = Callable[[int, int, int, int, int], int]
 READ_AGAIN_SECONDS: Final = 60.0
 READ_ONLY: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-
-
 COPY_RANGE: Final[CopyRange] = getattr(os, "copy_file_range", lambda *_: 0)  # not every system has the call
 
 
@@ -57,18 +55,13 @@ def copy_contents(source: BinaryIO, target: BinaryIO, *, copy_range: CopyRange =
     The kernel copies, and where the file system can share blocks (XFS, Btrfs, NFS 4.2) it takes neither time nor space.
     What it does not copy is read and written here: other systems, other devices, old kernels that stop early.
     """
-    copied = _in_kernel(source.fileno(), target.fileno(), copy_range)
+    copied = 0
+    with suppress(OSError):  # not possible between these two; an error of the disk comes again when the rest is copied
+        while count := copy_range(source.fileno(), target.fileno(), RANGE_BYTES, copied, copied):
+            copied += count
     source.seek(copied)
     target.seek(copied)
     shutil.copyfileobj(source, target, CHUNK_BYTES)
-
-
-def _in_kernel(source: int, target: int, copy_range: CopyRange) -> int:
-    copied = 0
-    with suppress(OSError):  # not possible between these two; an error of the disk comes again when the rest is copied
-        while count := copy_range(source, target, RANGE_BYTES, copied, copied):
-            copied += count
-    return copied
 
 
 class LocalStore:
@@ -89,7 +82,6 @@ class LocalStore:
         return "LocalStore()"
 
     def request_counts(self) -> Mapping[str, int]:
-        """Return the calls so far, under the names that S3 has for them."""
         return self._counter.counts()
 
     def put(self, key: str, body: bytes) -> None:
@@ -134,20 +126,12 @@ class LocalStore:
 
     def list_files(self, directory: str) -> Sequence[str]:
         with self._call("ListObjectsV2", require_directory(directory)[:-1]) as path:
-            try:
-                with os.scandir(path) as entries:
-                    return sorted(entry.path[1:] for entry in entries if entry.is_file() and not _is_crc(entry.name))
-            except NO_FILE:
-                return []
+            return sorted(one.path[1:] for one in _entries(path) if one.is_file() and not _is_crc(one.name))
 
     def list_directories(self, directory: str) -> Sequence[str]:
         with self._call("ListObjectsV2", require_directory(directory)[:-1]) as path:
-            try:
-                with os.scandir(path) as entries:
-                    found = (entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-                    return sorted(name for name in found if name != UPLOADS)
-            except NO_FILE:
-                return []
+            found = (one.name for one in _entries(path) if one.is_dir(follow_symlinks=False))
+            return sorted(name for name in found if name != UPLOADS)
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects, and directories of table_writer and of partitions that are empty then."""
@@ -156,7 +140,8 @@ class LocalStore:
             try:
                 with self._call("DeleteObject", key) as path:
                     for file in (path, _crc_of(path)):
-                        _unlink(file)
+                        with suppress(*NO_FILE):
+                            file.unlink()
                     _remove_empty(path.parent)
             except StorageError as error:
                 refused.append(error)
@@ -281,16 +266,22 @@ def _require_unchanged(file: BinaryIO, source: ObjectInfo) -> None:
         raise source_changed(f"file:///{source.key}")
 
 
+def _entries(directory: Path | str) -> Sequence[os.DirEntry[str]]:
+    """Return what is directly in a directory; nothing if it is gone."""
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except NO_FILE:
+        return ()
+
+
 def _walk(directory: str, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
     """Yield objects in key order; Python compares text by code points, which is the order of its UTF-8 bytes.
 
     Links to directories are not followed: what is listed may be deleted, and files behind a link may belong to anybody.
     """
-    try:
-        with os.scandir(directory) as entries:
-            found = {entry.path[1:] + ("/" if entry.is_dir(follow_symlinks=False) else ""): entry for entry in entries}
-    except NO_FILE:
-        return
+    entries = _entries(directory)
+    found = {entry.path[1:] + ("/" if entry.is_dir(follow_symlinks=False) else ""): entry for entry in entries}
     for key, entry in sorted(found.items()):
         if key.endswith("/"):
             wanted = key.startswith(prefix) or prefix.startswith(key)
@@ -308,13 +299,6 @@ def _is_crc(name: str) -> bool:
 
 def _crc_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.crc")
-
-
-def _unlink(path: Path) -> None:
-    try:
-        path.unlink()
-    except NO_FILE:
-        return
 
 
 def _remove_empty(directory: Path) -> None:
@@ -392,7 +376,8 @@ def _complete(directory: Path, files: Sequence[Path], path: Path) -> None:
 
 def _expose(temporary: Path, path: Path, install: Install) -> None:
     if install is os.replace:
-        _unlink(_crc_of(path))
+        with suppress(*NO_FILE):
+            _crc_of(path).unlink()
     install(temporary, path)
     directory = os.open(path.parent, os.O_RDONLY)
     try:

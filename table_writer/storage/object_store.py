@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
@@ -16,6 +16,7 @@ from table_writer.model.process import PerProcess
 
 MAX_GET_BYTES: Final = 256 * 2**20  # nothing that is read in one piece is longer
 PAGE_KEYS: Final = 1_000  # S3: keys in one page of a listing, and in one batch delete
+THREADS: Final = 16  # that send small requests and wait for the store
 UNFINISHED: Final = "._COPYING_"  # what `hdfs dfs -put` has not finished yet
 PAST_OWN_KEYS: Final = "~"  # the last printable character of ASCII: all that this library writes sorts before it
 
@@ -51,10 +52,8 @@ class UploadInfo:
     initiated_at: datetime
 
 
-class SourceChangedError(StorageError):
+class SourceChangedError(StorageError, code="source_changed"):
     """An object that was to be copied is gone, or no longer the one that was listed; no copy was made."""
-
-    code: ClassVar[str] = "source_changed"
 
 
 class ObjectStore(Protocol):
@@ -133,7 +132,7 @@ class ObjectStore(Protocol):
         """Iterate over pending uploads below the prefix; without a ``/`` at its end it could match other writers'."""
 
 
-def many(do: Callable[[Item], Answer], items: Iterable[Item], threads: int) -> list[Answer]:
+def many(do: Callable[[Item], Answer], items: Iterable[Item], threads: int = THREADS) -> list[Answer]:
     """Do something with each item, several at once, and return the answers in their order.
 
     The first error is raised once what has begun has ended. A single item needs no thread.
@@ -239,16 +238,16 @@ def visible_files(store: ObjectStore, location_key: str, *, beside: str = "") ->
     ['orders/dt=1/part-1', 'orders/part-0']
     """
     require_directory(location_key)
-    return _visible(store, location_key, [require_directory(beside)] if beside else [])
+    return _visible(store, location_key, require_directory(beside) if beside else "")
 
 
-def _visible(store: ObjectStore, location_key: str, besides: list[str]) -> Iterator[ObjectInfo]:
+def _visible(store: ObjectStore, location_key: str, beside: str) -> Iterator[ObjectInfo]:
     start_after, more = "", True
     while more:
         page, more = store.list_page(location_key, start_after=start_after)
         for info in page:
-            jumps = [f"{beside}{PAST_OWN_KEYS}" for beside in besides if info.key.startswith(beside)]
-            start_after = max([info.key, *jumps])
-            names = info.key.removeprefix(location_key).split("/")
-            if not jumps and not any(is_hidden(name) for name in names):
+            start_after = info.key
+            if beside and info.key.startswith(beside):
+                start_after = max(info.key, f"{beside}{PAST_OWN_KEYS}")
+            elif not any(map(is_hidden, info.key.removeprefix(location_key).split("/"))):
                 yield info

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import unquote_plus
@@ -96,7 +96,6 @@ class S3Store:
         return self._settings.bucket
 
     def request_counts(self) -> Mapping[str, int]:
-        """Return the HTTP requests sent so far by S3 operation; each retry is one."""
         return self._counter.counts()
 
     def put(self, key: str, body: bytes) -> None:
@@ -111,7 +110,11 @@ class S3Store:
                 self.client.put_object(**self._bucket, Key=key, Body=body, IfNoneMatch="*", **arguments)
             except (BotoCoreError, ClientError) as error:
                 if error_code(error) == "NotImplemented" or http_status(error) == 501:
-                    raise self._no_conditional_puts() from error
+                    raise InvalidInputError(
+                        f"the S3 store at {self._settings.endpoint_url or 'AWS'} does not know conditional puts"
+                        " (If-None-Match): two writers could not be kept apart. Use a store that does: AWS S3, MinIO,"
+                        " Ceph from Squid on"
+                    ) from error
                 failure = storage_error(error, self._settings.bucket, key)
                 failure.__cause__ = error
                 if http_status(error) not in MAY_BE_STORED:
@@ -139,10 +142,11 @@ class S3Store:
                 failure = storage_error(error, self._settings.bucket, key)
                 failure.__cause__ = error
                 continue
-            modified_at = answer["LastModified"].astimezone(UTC)
-            etag = answer["ETag"].strip('"')
-            info = ObjectInfo(key=key, size_bytes=len(body), etag=etag, modified_at=modified_at)
-            age = self._store_date(answer["ResponseMetadata"]["HTTPHeaders"]) - modified_at
+            info = _info(key, len(body), answer)
+            headers = answer["ResponseMetadata"]["HTTPHeaders"]
+            if "date" not in headers:
+                raise StorageError(f"the store of bucket {self._settings.bucket} sends no Date header; ages need one")
+            age = parsedate_to_datetime(headers["date"]) - info.modified_at
             return StoredObject(info=info, body=body, age_seconds=max(0.0, age.total_seconds()))
         raise failure
 
@@ -153,12 +157,7 @@ class S3Store:
             if error_code(error) in ("NoSuchKey", "404"):
                 return None
             raise storage_error(error, self._settings.bucket, key) from error
-        return ObjectInfo(
-            key=key,
-            size_bytes=answer["ContentLength"],
-            etag=answer["ETag"].strip('"'),
-            modified_at=answer["LastModified"].astimezone(UTC),
-        )
+        return _info(key, answer["ContentLength"], answer)
 
     def list_page(self, prefix: str, *, start_after: str = "") -> tuple[Sequence[ObjectInfo], bool]:
         """Return up to 1,000 objects below the prefix, and whether more follow.
@@ -171,16 +170,7 @@ class S3Store:
                     **self._bucket, Prefix=prefix, StartAfter=start_after, MaxKeys=PAGE_KEYS
                 )
             found = [item for item in answer.get("Contents", []) if item["Key"].startswith(prefix)]
-            page = [
-                ObjectInfo(
-                    key=item["Key"],
-                    size_bytes=item["Size"],
-                    etag=item["ETag"].strip('"'),
-                    modified_at=item["LastModified"].astimezone(UTC),
-                )
-                for item in found
-                if not item["Key"].endswith("/")
-            ]
+            page = [_info(item["Key"], item["Size"], item) for item in found if not item["Key"].endswith("/")]
             more = bool(answer.get("IsTruncated")) and bool(found)
             if page or not more:
                 return page, more
@@ -190,17 +180,15 @@ class S3Store:
         return every_page(self.list_page, prefix, start_after)
 
     def list_files(self, directory: str) -> Sequence[str]:
-        """Return the keys directly in a directory: one request for 1,000 of them and of the directories beside them."""
         keys = [item["Key"] for page in self._level(directory) for item in page.get("Contents", [])]
         return [key for key in keys if not key.endswith("/")]
 
     def list_directories(self, directory: str) -> Sequence[str]:
-        """Return the names of the directories directly in a directory: one request for 1,000 of them and of files."""
         prefixes = [item["Prefix"] for page in self._level(directory) for item in page.get("CommonPrefixes", [])]
         return sorted({one.removeprefix(directory)[:-1] for one in prefixes if one.startswith(directory)})
 
     def _level(self, directory: str) -> Iterator[ListObjectsV2OutputTypeDef]:
-        """List what is directly in a directory, page by page."""
+        """List what is directly in a directory: one request for 1,000 files and directories."""
         with self._errors(directory):
             yield from self.client.get_paginator("list_objects_v2").paginate(
                 **self._bucket, Prefix=require_directory(directory), Delimiter="/"
@@ -210,22 +198,20 @@ class S3Store:
         delete_objects(self.client, self._bucket, keys, pause=self._pause)
 
     def copy(self, source: ObjectInfo, key: str) -> None:
-        """Make an object with the bytes of another one; a large one in parts, which are aborted if one fails."""
+        copy = _Copy(self.client, self._settings, self._bucket, source, key)
         if source.size_bytes <= self._settings.max_single_copy_bytes:
-            self._copier().copy_whole(source, key)
+            copy.send_whole()
             return
         with ExitStack() as undo:
-            copier = self._copier()
-            upload_id = copier.create_upload(source, key)
+            upload_id = copy.create_upload()
             undo.callback(self._abort_quietly, key, upload_id)
-            self.complete_upload(key, upload_id, copier.copy_parts(source, key, upload_id))
+            self.complete_upload(key, upload_id, copy.send_parts(upload_id))
             undo.pop_all()
 
     def create_upload(self, key: str) -> str:
-        checksum: dict[str, Any] = {"ChecksumAlgorithm": self._settings.checksum} if self._settings.checksum else {}
+        arguments = _algorithm(self._settings) | self._write
         with self._errors(key):
-            answer = self.client.create_multipart_upload(**self._bucket, Key=key, **checksum, **self._write)
-        return answer["UploadId"]
+            return self.client.create_multipart_upload(**self._bucket, Key=key, **arguments)["UploadId"]
 
     def upload_part(self, key: str, upload_id: str, number: int, body: bytes | memoryview) -> UploadedPart:
         data = bytes(body)  # botocore takes no memoryview; of bytes this makes no copy
@@ -292,9 +278,6 @@ class S3Store:
         client.meta.events.register("before-send.s3", self._count)
         return client
 
-    def _copier(self) -> BucketCopier:
-        return BucketCopier(self.client, self._settings, self._bucket)
-
     def _abort_quietly(self, key: str, upload_id: str) -> None:
         try:
             self.abort_upload(key, upload_id)
@@ -316,17 +299,10 @@ class S3Store:
     def _count(self, event_name: str, **_: object) -> None:
         self._counter.add(event_name.rpartition(".")[2])
 
-    def _store_date(self, headers: Mapping[str, str]) -> datetime:
-        if "date" not in headers:
-            raise StorageError(f"the store of bucket {self._settings.bucket} sends no Date header; ages need one")
-        return parsedate_to_datetime(headers["date"])
 
-    def _no_conditional_puts(self) -> InvalidInputError:
-        at = self._settings.endpoint_url or "AWS"
-        return InvalidInputError(
-            f"the S3 store at {at} does not know conditional puts (If-None-Match): two writers could not be "
-            "kept apart. Use a store that does: AWS S3, MinIO, Ceph from Squid on"
-        )
+def _info(key: str, size_bytes: int, said: Mapping[str, Any]) -> ObjectInfo:
+    modified_at = said["LastModified"].astimezone(UTC)
+    return ObjectInfo(key=key, size_bytes=size_bytes, etag=said["ETag"].strip('"'), modified_at=modified_at)
 
 
 def _completed(part: UploadedPart) -> CompletedPartTypeDef:
@@ -386,8 +362,9 @@ CHANGED: Final = frozenset({"PreconditionFailed", "412"})
 GONE: Final = frozenset({"NoSuchKey", "404"})  # a HEAD and some stores say it without a body
 
 
-class BucketCopier:
-    """Copies objects of one bucket, whole or in parts. Safe to use from several threads.
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """The copy of one object, whole or in parts.
 
     A copy is made as this store makes every object: encryption, ACL and storage class are those of the settings, not
     the source's. User metadata and the content encoding are kept: tools that encrypt on their side keep the key
@@ -398,78 +375,73 @@ class BucketCopier:
     between a client and S3, and none travel.
     """
 
-    def __init__(self, client: S3Client, settings: S3Settings, bucket: dict[str, Any]) -> None:
-        self._client = client
-        self._settings = settings
-        self._bucket = bucket
-        self._write = write_arguments(settings)
-        self._checksum: dict[str, Any] = {"ChecksumAlgorithm": settings.checksum} if settings.checksum else {}
+    client: S3Client
+    settings: S3Settings
+    bucket: dict[str, Any]
+    source: ObjectInfo
+    key: str
 
-    def copy_whole(self, source: ObjectInfo, key: str) -> None:
-        """Copy an object with one request."""
-        with self._errors(source, key):
-            self._client.copy_object(
-                **self._bucket,
-                **self._source(source),
-                Key=key,
-                TaggingDirective="REPLACE",
-                **self._checksum,
-                **self._write,
-            )
+    def send_whole(self) -> None:
+        """Copy the object with one request."""
+        arguments = self._arguments | _algorithm(self.settings) | write_arguments(self.settings)
+        with self._errors():
+            self.client.copy_object(**arguments, TaggingDirective="REPLACE")
 
-    def create_upload(self, source: ObjectInfo, key: str) -> str:
+    def create_upload(self) -> str:
         """Start a multipart upload with the metadata of the source, if it is still as listed; returns its id."""
-        with self._errors(source, key):
-            found = self._client.head_object(**self._bucket, Key=source.key)
-            if (found["ETag"].strip('"'), found["ContentLength"]) != (source.etag, source.size_bytes):
-                raise source_changed(self._where(source.key))
+        with self._errors():
+            found = self.client.head_object(**self.bucket, Key=self.source.key)
+            if (found["ETag"].strip('"'), found["ContentLength"]) != (self.source.etag, self.source.size_bytes):
+                raise source_changed(self._where(self.source.key))
             kept: dict[str, Any] = {
                 name: found[name] for name in ("Metadata", "ContentEncoding", "ContentType") if found.get(name)
             }
-            return self._client.create_multipart_upload(**self._bucket, Key=key, **kept, **self._write)["UploadId"]
+            kept |= write_arguments(self.settings)
+            return self.client.create_multipart_upload(**self.bucket, Key=self.key, **kept)["UploadId"]
 
-    def copy_parts(self, source: ObjectInfo, key: str, upload_id: str) -> Sequence[UploadedPart]:
-        """Copy an object into a pending upload; when this returns or raises, no request of it is under way."""
+    def send_parts(self, upload_id: str) -> Sequence[UploadedPart]:
+        """Copy the object into a pending upload; when this returns or raises, no request of it is under way."""
 
         def copy_part(number: int, first: int, last: int) -> UploadedPart:
-            with self._errors(source, key):
-                answer = self._client.upload_part_copy(
-                    **self._bucket,
-                    **self._source(source),
-                    Key=key,
-                    UploadId=upload_id,
-                    PartNumber=number,
-                    CopySourceRange=f"bytes={first}-{last}",
-                )
+            place: dict[str, Any] = {
+                "UploadId": upload_id,
+                "PartNumber": number,
+                "CopySourceRange": f"bytes={first}-{last}",
+            }
+            with self._errors():
+                answer = self.client.upload_part_copy(**self._arguments, **place)
             return UploadedPart(number=number, etag=answer["CopyPartResult"]["ETag"], size_bytes=last - first + 1)
 
-        ranges = part_ranges(source.size_bytes, self._settings.copy_part_bytes)
+        ranges = part_ranges(self.source.size_bytes, self.settings.copy_part_bytes)
         pool = ThreadPoolExecutor(COPY_THREADS, thread_name_prefix="copy")
         try:
             return list(pool.map(copy_part, range(1, len(ranges) + 1), *zip(*ranges, strict=True)))
         finally:
             pool.shutdown(cancel_futures=True)  # waits: a part that arrives after the abort would stay, and be paid for
 
-    def _source(self, source: ObjectInfo) -> dict[str, Any]:
-        place = {"Bucket": self._bucket["Bucket"], "Key": source.key}  # as a mapping, so that botocore encodes the key
-        return {"CopySource": place, "CopySourceIfMatch": f'"{source.etag}"'}
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        place = {"Bucket": self.bucket["Bucket"], "Key": self.source.key}  # a mapping, so that botocore encodes the key
+        return {**self.bucket, "Key": self.key, "CopySource": place, "CopySourceIfMatch": f'"{self.source.etag}"'}
 
     @contextmanager
-    def _errors(self, source: ObjectInfo, key: str) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
+        source = self._where(self.source.key)
         try:
             yield
         except (BotoCoreError, ClientError) as error:
-            raise self._error(error, source, key) from error
-
-    def _error(self, error: BotoCoreError | ClientError, source: ObjectInfo, key: str) -> StorageError:
-        if error_code(error) in CHANGED | GONE or http_status(error) == 412:
-            return source_changed(self._where(source.key))
-        if error_code(error) == "NoSuchUpload":
-            return StorageError(gone_upload_message(self._where(key)))
-        return storage_error(error, self._settings.bucket, f"{key}, a copy of {self._where(source.key)}")
+            if error_code(error) in CHANGED | GONE or http_status(error) == 412:
+                raise source_changed(source) from error
+            if error_code(error) == "NoSuchUpload":
+                raise StorageError(gone_upload_message(self._where(self.key))) from error
+            raise storage_error(error, self.settings.bucket, f"{self.key}, a copy of {source}") from error
 
     def _where(self, key: str) -> str:
-        return f"s3://{self._settings.bucket}/{key}"
+        return f"s3://{self.settings.bucket}/{key}"
+
+
+def _algorithm(settings: S3Settings) -> dict[str, Any]:
+    return {"ChecksumAlgorithm": settings.checksum} if settings.checksum else {}
 
 
 def part_ranges(size_bytes: int, part_bytes: int) -> Sequence[tuple[int, int]]:
@@ -516,7 +488,9 @@ def incomplete_upload_rules(store: S3Store, prefix: str) -> tuple[LifecycleRule,
             return None
         raise storage_error(error, store.bucket, "") from error
     rules = [_rule(item) for item in answer.get("Rules", []) if item["Status"] == "Enabled"]
-    return tuple(rule for rule in rules if _does_something(rule) and _overlap(rule.prefix, prefix))
+    nothing = (None, None, None)  # but transitions, old versions or delete markers
+    acting = (rule for rule in rules if (rule.days, rule.expiration_days, rule.expiration_date) != nothing)
+    return tuple(rule for rule in acting if rule.prefix.startswith(prefix) or prefix.startswith(rule.prefix))
 
 
 def bucket_versioning(store: S3Store) -> Versioning | None:
@@ -551,12 +525,3 @@ def _rule(item: LifecycleRuleOutputTypeDef) -> LifecycleRule:
         expiration_date=expires_at.date() if expires_at is not None else None,
         is_limited=bool(conditions),
     )
-
-
-def _does_something(rule: LifecycleRule) -> bool:
-    """Whether it is more than a rule for transitions, old versions or delete markers."""
-    return (rule.days, rule.expiration_days, rule.expiration_date) != (None, None, None)
-
-
-def _overlap(one: str, other: str) -> bool:
-    return one.startswith(other) or other.startswith(one)

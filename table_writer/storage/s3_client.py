@@ -153,10 +153,9 @@ def _config(settings: S3Settings, *, anonymous: bool) -> Config:
 
 def _sign_with_md5(request: AWSRequest, **_: object) -> None:
     """Send ``Content-MD5`` with a batch delete, as stores want it that know no CRC32."""
-    for name in [
-        name for name in request.headers if name.lower().startswith(("x-amz-checksum-", "x-amz-sdk-checksum"))
-    ]:
-        del request.headers[name]
+    for name in list(request.headers):
+        if name.lower().startswith(("x-amz-checksum-", "x-amz-sdk-checksum")):
+            del request.headers[name]
     body = request.body if isinstance(request.body, bytes) else b""
     digest = hashlib.md5(body, usedforsecurity=False).digest()
     request.headers["Content-MD5"] = base64.b64encode(digest).decode()
@@ -268,7 +267,8 @@ def storage_error(error: BotoCoreError | ClientError, bucket: str, key: str) -> 
     where = f"s3://{bucket}/{key}"
     if isinstance(error, ClientError):
         meaning, advice = _meaning(error)
-        said = f"{error.operation_name} on {where}: {error_code(error)} (HTTP {http_status(error)}): {_message(error)}"
+        message = str(error.response.get("Error", {}).get("Message", "")).rstrip(".") or "no message"
+        said = f"{error.operation_name} on {where}: {error_code(error)} (HTTP {http_status(error)}): {message}"
         return StorageError(f"{meaning}: {said}. {advice}")
     for kinds, meaning, advice in UNANSWERED:
         if isinstance(error, kinds):
@@ -287,7 +287,3 @@ def _meaning(error: ClientError) -> tuple[str, str]:
     if http_status(error) >= 500:
         return "S3 failed, also after retries", "Retry later"
     return ADVICE.get(code, ("S3 refused", "Retry; if it stays, look the code up in the store's documentation"))
-
-
-def _message(error: ClientError) -> str:
-    return str(error.response.get("Error", {}).get("Message", "")).rstrip(".") or "no message"

@@ -8,9 +8,8 @@ from typing import Final, Literal, TypeAlias
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import without_login
-from table_writer.model.upload_spec import MAX_PART_BYTES, MIN_PART_BYTES
+from table_writer.model.upload_spec import MAX_PART_BYTES, MIB, MIN_PART_BYTES
 
-MIB: Final = 2**20
 MAX_COPY_BYTES: Final = 5 * 1024 * MIB  # S3: CopyObject takes no more
 
 # S3 copies one request at some 100 MiB/s and more: up to this, the answer comes well within the read timeout, and
@@ -18,17 +17,15 @@ MAX_COPY_BYTES: Final = 5 * 1024 * MIB  # S3: CopyObject takes no more
 MAX_SINGLE_COPY_BYTES: Final = 1024 * MIB
 COPY_PART_BYTES: Final = 256 * MIB
 
-CANNED_ACLS: Final = frozenset(
-    {
-        "private",
-        "public-read",
-        "public-read-write",
-        "authenticated-read",
-        "aws-exec-read",
-        "bucket-owner-read",
-        "bucket-owner-full-control",
-    }
-)
+ACLS: Final = {  # S3A takes the Java SDK's enum names, S3 the others
+    "Private": "private",
+    "PublicRead": "public-read",
+    "PublicReadWrite": "public-read-write",
+    "AuthenticatedRead": "authenticated-read",
+    "AwsExecRead": "aws-exec-read",
+    "BucketOwnerRead": "bucket-owner-read",
+    "BucketOwnerFullControl": "bucket-owner-full-control",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,38 +83,18 @@ CredentialSource: TypeAlias = StaticKeys | Profile | AssumedRole | Provider
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class S3Settings:
-    """How to reach one bucket.
+    """How to reach one bucket."""
 
-    Parameters
-    ----------
-    bucket
-        Name of the bucket, or the ARN of an access point.
-    endpoint_url
-        For stores other than AWS, with ``http://`` or ``https://``. Empty: AWS. A login in it is left out.
-    region
-        Empty: ``AWS_REGION``, then the AWS configuration of the process, then ``us-east-1``.
-    credentials
-        Tried in order; the first that can provide wins.
-    checksum
-        ``"CRC32"``: every part and object is sent with its CRC32 and the store refuses damaged ones. ``None``
-        for stores that know no ``x-amz-checksum`` headers.
-    encryption
-        Empty: as the bucket says. ``"AES256"`` is SSE-S3, ``"aws:kms"`` SSE-KMS, ``"aws:kms:dsse"`` DSSE-KMS.
-    max_attempts
-        Tries per request, the first included.
-    max_single_copy_bytes
-        Up to this size a file is copied with one request; 5 GiB at most.
-    copy_part_bytes
-        Above it, so much with each request; 5 MiB to 5 GiB, more where a file would have over 10,000 parts.
-    """
-
-    bucket: str
-    endpoint_url: str = ""
-    region: str = ""
+    bucket: str  # name of the bucket, or the ARN of an access point
+    endpoint_url: str = ""  # for stores other than AWS, with ``http://`` or ``https://``; a login in it is left out
+    region: str = ""  # empty: ``AWS_REGION``, then the AWS configuration of the process, then ``us-east-1``
     path_style: bool = False
-    credentials: tuple[CredentialSource, ...] = (Provider.DEFAULT_CHAIN,)
+    credentials: tuple[CredentialSource, ...] = (Provider.DEFAULT_CHAIN,)  # the first that can provide wins
     checksum: Literal["CRC32"] | None = "CRC32"
+    """Every part and object is sent with it, and the store refuses damaged ones; ``None`` for stores that know no
+    ``x-amz-checksum`` headers."""
     encryption: Literal["", "AES256", "aws:kms", "aws:kms:dsse"] = ""
+    """Empty: as the bucket says. ``"AES256"`` is SSE-S3, ``"aws:kms"`` SSE-KMS, ``"aws:kms:dsse"`` DSSE-KMS."""
     kms_key_id: str = ""
     kms_context: str = field(default="", repr=False)  # base64 of a JSON object, as S3 takes it
     acl: str = ""
@@ -128,10 +105,10 @@ class S3Settings:
     verify_tls: bool | str = True  # a string is the path of a CA bundle
     connect_timeout_seconds: float = 10
     read_timeout_seconds: float = 60
-    max_attempts: int = 8
+    max_attempts: int = 8  # per request, the first included
     max_connections: int = 64
-    max_single_copy_bytes: int = MAX_SINGLE_COPY_BYTES
-    copy_part_bytes: int = COPY_PART_BYTES
+    max_single_copy_bytes: int = MAX_SINGLE_COPY_BYTES  # up to this size a file is copied with one request
+    copy_part_bytes: int = COPY_PART_BYTES  # above it, so much with each; more where there would be over 10,000 parts
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "endpoint_url", without_login(self.endpoint_url))
@@ -143,8 +120,8 @@ class S3Settings:
             raise InvalidInputError(
                 "no credential source given; credentials=(Provider.DEFAULT_CHAIN,) is what AWS finds"
             )
-        if self.acl and self.acl not in CANNED_ACLS:
-            raise InvalidInputError(f"acl {self.acl!r} is none of {', '.join(sorted(CANNED_ACLS))}")
+        if self.acl and self.acl not in ACLS.values():
+            raise InvalidInputError(f"acl {self.acl!r} is none of {', '.join(sorted(ACLS.values()))}")
         if self.kms_key_id and not self.encryption.startswith("aws:kms"):
             raise InvalidInputError(f"a KMS key is given, but encryption is {self.encryption!r}; set it to 'aws:kms'")
         if min(self.connect_timeout_seconds, self.read_timeout_seconds) <= 0:

@@ -8,12 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from table_writer.model.message import PendingUpload
-from table_writer.storage import ObjectInfo, ObjectStore, SourceChangedError, open_store
-
-THREADS: Final = 16
+from table_writer.storage import open_store
+from table_writer.storage.object_store import THREADS, ObjectInfo, ObjectStore, SourceChangedError
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

@@ -31,7 +31,7 @@ from table_writer.metastore.protocol import (
     require_there,
     validate_additions,
     validate_changes,
-    validate_drop,
+    validate_drops,
     validate_values,
 )
 from table_writer.model.location import without_s3_login
@@ -181,7 +181,7 @@ class MemoryMetastore:
     def drop_partition(
         self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = nothing
     ) -> None:
-        validate_drop(table, values)
+        validate_drops(table, [values])
         with self._call("drop_partition", "drop_partition", before_send=before_send):
             self._partitions.get(table.name, {}).pop(self._kept(values), None)
 

@@ -21,7 +21,8 @@ from table_writer.model.write import WritePlan, WrittenFiles, WrittenPartition
 from table_writer.progress import current
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import quoted
-from table_writer.storage import ObjectInfo, ObjectStore, is_hidden, why_renamed
+from table_writer.storage.hadoop import why_renamed
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, is_hidden
 from table_writer.upload.task import MESSAGE_COLUMN, MESSAGE_SCHEMA, map_function
 
 logger = logging.getLogger(__name__)

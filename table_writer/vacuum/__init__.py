@@ -1,5 +1,5 @@
 """STEP 6: what readers have left, and what dead writes have left behind, is deleted after its retention.
 
-``due`` decides, and tells which files may be another table's; ``dead_writes`` looks for writes that gave up;
-``sweep`` is the only code that deletes.
+``due`` decides, tells which files may be another table's, and looks for writes that gave up; ``sweep`` is the only code
+that deletes.
 """

@@ -1,51 +1,40 @@
-"""Which locations may be deleted now. Pure: the log, the metastore's locations and ages in, a decision out."""
+"""Which locations, and which writes that gave up, may be deleted now.
+
+The decision about locations is pure: the log, the metastore's locations and ages in, what is due out.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.history import History, Left
 from table_writer.log.owner import other_tables, places_of
+from table_writer.log.registration import FoundRegistration, check_keys, read_registrations, write_id_of_check
 from table_writer.metastore.protocol import Metastore
-from table_writer.model.entry import ReplacedObject
+from table_writer.model.entry import WRITE_ID, ReplacedObject
 from table_writer.model.location import Location, Place, PlaceSet
-from table_writer.model.table import Partition, Table, TableName
+from table_writer.model.table import Partition, Table
 from table_writer.model.write import TableLayout
-from table_writer.storage.object_store import ObjectStore, many
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo, many
 
 SAFE_AGE: Final = timedelta(hours=24)  # calls in flight and running queries must find their files
-THREADS: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ages:
-    """How old things must be before they go, in seconds; ``math.inf`` keeps them.
+    """How old things must be before they go, in seconds; ``math.inf`` keeps them."""
 
-    Parameters
-    ----------
-    replaced_seconds
-        Since readers left a location; ``None``: as the entry has scheduled.
-    usual_seconds
-        Where no entry has scheduled anything.
-    dead_write_seconds
-        Since the last sign of life of a write.
-    history_seconds
-        Since an entry ended on which nothing depends any more.
-    least_seconds
-        Nothing that readers have seen goes earlier, whatever was scheduled.
-    """
-
-    replaced_seconds: float | None
-    usual_seconds: float
-    dead_write_seconds: float
-    history_seconds: float = math.inf
-    least_seconds: float = 0.0
+    replaced_seconds: float | None  # since readers left a location; None: as the entry has scheduled
+    usual_seconds: float  # where no entry has scheduled anything
+    dead_write_seconds: float  # since the last sign of life of a write
+    history_seconds: float = math.inf  # since an entry ended on which nothing depends any more
+    least_seconds: float = 0.0  # nothing that readers have seen goes earlier, whatever was scheduled
 
     def of_replaced(self, left: Left) -> float:
         """Return how long a location stays."""
@@ -161,7 +150,6 @@ def may_go(history: History, location: Location, found: ReplacedObject) -> bool:
     return inside and found.key.startswith(location.key)
 
 
-@dataclass(frozen=True, slots=True)
 class Others:
     """The other tables of a metastore, and the roots of other tables that the store shows.
 
@@ -169,27 +157,18 @@ class Others:
     would take all partitions of all tables.
     """
 
-    layout: TableLayout
-    tables: dict[Place, TableName]
-    _places: PlaceSet = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_places", PlaceSet(self.tables))
-
-    @classmethod
-    def of(cls, metastore: Metastore, layout: TableLayout, table: Table) -> Others:
-        """Read all tables of all databases; kept are only those that lie below, at or around the root."""
-        root = PlaceSet([layout.root.place])
-        near = (
-            (location.place, other.name) for other in other_tables(metastore, table) for location in places_of(other)
-        )
-        return cls(layout, {place: name for place, name in near if root.meets(place)})
+    def __init__(self, metastore: Metastore, layout: TableLayout, table: Table) -> None:
+        others = other_tables(metastore, table)  # all of all databases; kept are those below, at or around the root
+        root, named = PlaceSet([layout.root.place]), ((place, one.name) for one in others for place in places_of(one))
+        self._layout = layout
+        self._tables = {location.place: name for location, name in named if root.meets(location.place)}
+        self._places = PlaceSet(self._tables)
 
     def reasons(self, store: ObjectStore, locations: Iterable[Left]) -> dict[Place, str]:
         """Say why locations of other tools stay: one request for each directory that holds a listed file."""
         foreign = [left for left in locations if left.objects]
         directories = {one for left in foreign for found in left.objects for one in self._above(found.key)}
-        answers = zip(directories, many(partial(self._why_root, store), directories, THREADS), strict=True)
+        answers = zip(directories, many(partial(self._why_root, store), directories), strict=True)
         roots = {directory: why for directory, why in answers if why}
         found = ((left.location.place, self._reason(left, roots)) for left in foreign)
         return {place: reason for place, reason in found if reason}
@@ -199,7 +178,7 @@ class Others:
         for found in left.objects:
             holder = self._places.holder((store, bucket, found.key))
             if holder is not None:
-                return f"files there may be those of table {self.tables[holder]}, whose location holds them"
+                return f"files there may be those of table {self._tables[holder]}, whose location holds them"
             inner = next((one for one in self._above(found.key) if one in roots), None)
             if inner is not None:
                 return f"files there may be those of another table, {roots[inner]}"
@@ -207,18 +186,121 @@ class Others:
 
     def _above(self, key: str) -> Iterable[str]:
         """Return the directories between the root and a file."""
-        root = self.layout.root.key
+        root = self._layout.root.key
         below = key.removeprefix(root).split("/")[:-1]
         return (f"{root}{'/'.join(below[:depth])}/" for depth in range(1, len(below) + 1))
 
     def _why_root(self, store: ObjectStore, directory: str) -> str:
         """Return which table a directory is, or may be, the root of; empty if of none."""
-        owner_key = TableLayout(self._location(directory), self.layout.directory_name).owner_key
+        root = self._layout.root.beside(directory)
         try:
-            is_root = store.head(owner_key) is not None
+            is_root = store.head(TableLayout(root, self._layout.directory_name).owner_key) is not None
         except StorageError as error:  # a policy may not allow to look
-            return f"whose root may be {self._location(directory)}: {error.message}"
-        return f"whose root is {self._location(directory)}" if is_root else ""
+            return f"whose root may be {root}: {error.message}"
+        return f"whose root is {root}" if is_root else ""
 
-    def _location(self, key: str) -> Location:
-        return Location(self.layout.root.scheme, self.layout.root.bucket, key)
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeadWrite:
+    """A write to give up, and all that lies under its own prefix."""
+
+    write_id: str
+    reason: str
+    objects: tuple[ObjectInfo, ...]
+    uploads: tuple[UploadInfo, ...]
+    registered: tuple[str, ...] = ()  # keys of what says that it is running or staged, and of results of its checks
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Traces:
+    """What one look at a table's directory showed of writes, published or not."""
+
+    layout: TableLayout
+    write_ids: frozenset[str]  # that have a directory under data/
+    uploads: dict[str, list[UploadInfo]]
+    registered: dict[str, FoundRegistration]
+    checks: tuple[str, ...]  # keys of results of checks
+    now: datetime  # by the store's clock
+
+    def write_id_of(self, upload: UploadInfo) -> str | None:
+        """Return which write an upload belongs to, ``None`` if it is another tool's."""
+        return self.layout.write_id_of(self.layout.root.beside(upload.key))
+
+    def age_seconds(self, upload: UploadInfo) -> float:
+        """Return the age of an upload by the store's clock."""
+        return max(0.0, (self.now - upload.initiated_at).total_seconds())
+
+    def leftover_uploads(self, history: History) -> tuple[UploadInfo, ...]:
+        """Return uploads that late attempts of ended writes have left: no claim of theirs is in doubt any more."""
+        ended = history.claimed_ids - history.ids_in_doubt - self.registered.keys()
+        return tuple(upload for write_id in sorted(ended) for upload in self.uploads.get(write_id, ()))
+
+    def stale_registrations(self, history: History, older_than_seconds: float) -> tuple[str, ...]:
+        """Return keys of registrations of dead writers whose files the log owns, and of checks of no write."""
+        claimed = history.claimed_ids
+        ended = {write_id: one for write_id, one in self.registered.items() if write_id in claimed}
+        dead = {write_id: one.key for write_id, one in ended.items() if one.is_dead(older_than_seconds)}
+        alive = self.registered.keys() - dead.keys()
+        checks = (key for key in self.checks if write_id_of_check(self.layout, key) not in alive)
+        return tuple(sorted((*dead.values(), *checks)))
+
+    def dead_writes(
+        self, store: ObjectStore, history: History, used: InUse, older_than_seconds: float
+    ) -> tuple[DeadWrite, ...]:
+        """Return the writes that never claimed an entry, whose writer is dead, and where no reader looks.
+
+        Readers can look at a write that the log does not know if somebody has deleted the log. A write without a
+        registration was discarded by its writer; what shows up afterwards comes from executors that had not heard of
+        it. Its age is that of its youngest trace.
+        """
+        claimed = history.claimed_ids
+        dead: list[DeadWrite] = []
+        for write_id in sorted((self.write_ids | self.uploads.keys() | self.registered.keys()) - claimed):
+            registered = self.registered.get(write_id)
+            if used.meets(self.layout.data(write_id).place):
+                continue
+            if registered is not None and not registered.is_dead(older_than_seconds):
+                continue
+            objects = tuple(store.list(self.layout.data(write_id).key)) if write_id in self.write_ids else ()
+            uploads = tuple(self.uploads.get(write_id, ()))
+            given_up = history.deleted.get(self.layout.data(write_id).place)
+            if registered is not None:
+                sign = "it was staged" if registered.is_staged else "its writer gave its last sign of life"
+                reason = f"{sign} {registered.age_seconds / 3600:.1f} hours ago"
+            elif given_up is not None:
+                reason = f"given up in version {given_up}"
+            else:
+                times = [*(found.modified_at for found in objects), *(one.initiated_at for one in uploads)]
+                age_seconds = max(0.0, (self.now - max(times)).total_seconds()) if times else 0.0
+                if not times or age_seconds < older_than_seconds:
+                    continue
+                reason = f"it has no registration and is {age_seconds / 3600:.1f} hours old"
+            if objects or uploads or registered is not None:
+                checks = (key for key in self.checks if write_id_of_check(self.layout, key) == write_id)
+                keys = () if registered is None else (registered.key, *checks)
+                dead.append(
+                    DeadWrite(write_id=write_id, reason=reason, objects=objects, uploads=uploads, registered=keys)
+                )
+        return tuple(dead)
+
+
+def look_for_traces(store: ObjectStore, layout: TableLayout) -> Traces:
+    """Look at data and uploads first, at registrations afterwards.
+
+    A writer registers before its first upload. So a write whose traces were seen is registered at the second look, or
+    it has claimed an entry or discarded its files by then. The log is read after both.
+    """
+    write_ids = frozenset(filter(WRITE_ID.fullmatch, store.list_directories(layout.all_data.key)))
+    uploads: dict[str, list[UploadInfo]] = {}
+    for upload in store.list_uploads(layout.all_data.key):
+        write_id = layout.write_id_of(layout.root.beside(upload.key))
+        if write_id is not None and WRITE_ID.fullmatch(write_id):  # else another tool's, at a key that no path names
+            uploads.setdefault(write_id, []).append(upload)
+    checks = tuple(check_keys(store, layout))  # first: a write is staged before its results of checks are put
+    registered = {key: replace(one, staged={}) for key, one in read_registrations(store, layout).items()}
+    owner = store.get(layout.owner_key)  # its own time plus the age that the store gives it is the store's time
+    if owner is None:  # never written by this library: nothing there has an age
+        now = datetime.fromtimestamp(0, tz=UTC)
+    else:
+        now = owner.info.modified_at + timedelta(seconds=owner.age_seconds)
+    return Traces(layout=layout, write_ids=write_ids, uploads=uploads, registered=registered, checks=checks, now=now)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from table_writer.errors import ConflictError, MetastoreError, TableWriterError
 from table_writer.log.files import abort_uploads, batches, delete_keys, files_at
@@ -13,16 +13,26 @@ from table_writer.log.history import History, Left, Placement
 from table_writer.log.open_table import OpenTable
 from table_writer.log.registration import check_keys
 from table_writer.log.rules import Deadline, claim_is_over
-from table_writer.model.entry import DISCARD, DeletedLocation, LogEntry, Operation, Outcome, ReplacedObject
+from table_writer.model.entry import DISCARD, DeletedLocation, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.process import boot_seconds
-from table_writer.model.table import Partition, PartitionValues, Table
+from table_writer.model.table import Partition, PartitionValues
 from table_writer.storage.object_store import ObjectInfo, UploadInfo, many
-from table_writer.vacuum.dead_writes import DeadWrite, look_for_traces
-from table_writer.vacuum.due import Ages, Due, InUse, Kept, Others, due, in_use, is_used, may_go
+from table_writer.vacuum.due import (
+    Ages,
+    DeadWrite,
+    Due,
+    InUse,
+    Kept,
+    Others,
+    due,
+    in_use,
+    is_used,
+    look_for_traces,
+    may_go,
+)
 
 logger = logging.getLogger(__name__)
-THREADS: Final = 16
 LOCATIONS_AT_ONCE: Final = 64
 READ_AT_MOST: Final = 16  # partitions, for each location deleted: a look at the metastore reads all that the table has
 LOOK_SECONDS: Final = 60.0  # so long a look counts as "just before", however many locations it could serve
@@ -61,19 +71,19 @@ class Vacuum:
         self._opened = opened
         self._store = opened.store
         self._log = opened.log
-        self._metastore = opened.metastore
         self._layout = opened.layout
         self._clock = clock
         self._others: Others | None = None
 
-    def run(self, table: Table, ages: Ages, *, dry_run: bool) -> Vacuumed:
+    def run(self, ages: Ages, *, dry_run: bool) -> Vacuumed:
         """Delete what is old enough; the next vacuum takes over what is among the ``failures``."""
         while True:
             traces = look_for_traces(self._store, self._layout)
             history = self._log.read_history()
-            partitions = self._metastore.get_all_partitions(table)
+            partitions = self._opened.metastore.get_all_partitions(self._opened.table)
             used = in_use(history, partitions.values())
-            chosen = self._spare_others(table, due(history, used, ages, traces.staged_ids))
+            staged = {key for key, one in traces.registered.items() if one.is_staged and not one.is_dead(0.0)}
+            chosen = self._spare_others(due(history, used, ages, staged))
             plan = Vacuumed(
                 locations=tuple(map(FoundLocation, chosen.locations)),
                 dead_writes=traces.dead_writes(self._store, history, used, ages.dead_write_seconds),
@@ -89,47 +99,29 @@ class Vacuum:
             if not plan.locations and not plan.dead_writes:
                 return self._tidied(plan)
             deadline = Deadline(CLAIM_SECONDS, self._clock)
-            entry = self._unfinished(history, plan)
-            if entry is not None:
-                return self._tidied(self._carry_out(table, history, entry, plan, deadline))
-            entry = self._entry(history, deletes=self._deletes(plan))
-            if self._log.claim(entry):
-                return self._tidied(self._carry_out(table, history, entry, plan, deadline))
+            deletes = self._deletes(plan)
+            died = (one for one in interrupted(history) if set(deletes) <= set(one.deletes))
+            unfinished = next(died, None)  # it names all of the plan: no second one is needed
+            entry = unfinished or self._entry(history, "vacuum", deletes)
+            if unfinished or self._log.claim(entry):
+                return self._tidied(self._carry_out(history, entry, plan, deadline))
 
-    def _unfinished(self, history: History, plan: Vacuumed) -> LogEntry | None:
-        """Return an entry of a vacuum that died and names all of the plan: no second one is needed."""
-        planned = set(self._deletes(plan))
-        interrupted = self.interrupted(history)
-        for record in history.in_doubt:
-            if record.entry.version in interrupted and planned <= set(record.entry.deletes):
-                return record.entry
-        return None
-
-    @staticmethod
-    def interrupted(history: History) -> tuple[int, ...]:
-        """Return the vacuums that are in doubt although their time is over."""
-        return tuple(
-            record.entry.version
-            for record in history.in_doubt
-            if record.entry.operation is Operation.VACUUM and claim_is_over(record.entry, record.age_seconds)
-        )
-
-    def give_up(self, table: Table, write_id: str, *, base_version: int = 0, dry_run: bool) -> Vacuumed:
+    def give_up(self, write_id: str, *, base_version: int = 0, dry_run: bool) -> Vacuumed:
         """Delete all of one write that was never published, once a claim keeps its publishers from publishing it.
 
         A write that had claimed an entry, which was abandoned, stays for its retention, as every write that ever
         claimed. Entries older than ``base_version`` do not name it, and are not read. Raises ``ConflictError`` if it is
         published, or will be.
         """
-        data = self._layout.data(write_id)
+        name, data = self._opened.table.name, self._layout.data(write_id)
         while True:
             history = self._log.read_history(self._log.read_state(listed_after=max(0, base_version - 1)))
-            if write_id in history.published_ids or self._in_use(table, history).meets(data.place):
+            if write_id in history.published_ids or self._in_use(history).meets(data.place):
                 raise ConflictError(
-                    f"write {write_id} of {table.name} was published, or is being published: it is not discarded, and"
-                    f" nothing was deleted. `table-writer history {table.name}` shows its version; a rollback takes it"
+                    f"write {write_id} of {name} was published, or is being published: it is not discarded, and"
+                    f" nothing was deleted. `table-writer history {name}` shows its version; a rollback takes it"
                     " back.",
-                    table=str(table.name),
+                    table=str(name),
                     write_id=write_id,
                 )
             plan = self._given_up(history, write_id)
@@ -137,9 +129,9 @@ class Vacuum:
                 return plan
             deadline = Deadline(CLAIM_SECONDS, self._clock)
             deletes = self._deletes(plan) or (DeletedLocation(location=str(data), replaced_by=None, kept=True),)
-            entry = replace(self._entry(history, deletes=deletes), mode=DISCARD)
+            entry = self._entry(history, DISCARD, deletes)
             if self._log.claim(entry):
-                return self._carry_out(table, history, entry, plan, deadline)
+                return self._carry_out(history, entry, plan, deadline)
 
     def _given_up(self, history: History, write_id: str) -> Vacuumed:
         """Return what goes with a write: all of it; nothing yet, if it had claimed an entry which was abandoned."""
@@ -150,23 +142,20 @@ class Vacuum:
         dead = DeadWrite(write_id=write_id, reason="discarded", objects=objects, uploads=uploads)
         return Vacuumed(dead_writes=(dead,))
 
-    def finish(self, table: Table) -> tuple[int, ...]:
+    def finish(self) -> tuple[int, ...]:
         """Carry out the vacuums whose own process died; returns their versions."""
         history = self._log.read_history()
         finished: list[int] = []
-        interrupted = self.interrupted(history)
-        for record in history.in_doubt:
-            if record.entry.version in interrupted:
-                ids = {self._layout.write_id_of(Location.parse(one.location)) for one in record.entry.deletes}
-                dead = sorted(write_id for write_id in ids - history.claimed_ids if write_id)
-                plan = Vacuumed(
-                    version=record.entry.version,
-                    locations=tuple(map(FoundLocation, history.outstanding(record.entry))),
-                    dead_writes=tuple(DeadWrite(write_id=one, reason="", objects=(), uploads=()) for one in dead),
-                )
-                self._carry_out(table, history, record.entry, plan, Deadline(CLAIM_SECONDS, self._clock))
-                if self._log.outcome(record.entry.version) is not None:
-                    finished.append(record.entry.version)
+        for entry in interrupted(history):
+            ids = {self._layout.write_id_of(Location.parse(one.location)) for one in entry.deletes}
+            dead = sorted(write_id for write_id in ids - history.claimed_ids if write_id)
+            plan = Vacuumed(
+                locations=tuple(map(FoundLocation, history.outstanding(entry))),
+                dead_writes=tuple(DeadWrite(write_id=one, reason="", objects=(), uploads=()) for one in dead),
+            )
+            self._carry_out(history, entry, plan, Deadline(CLAIM_SECONDS, self._clock))
+            if self._log.outcome(entry.version) is not None:
+                finished.append(entry.version)
         return tuple(finished)
 
     def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> None:
@@ -178,15 +167,15 @@ class Vacuum:
         if all(history.placement(one, here.get(one)) is not Placement.BEHIND for one in history.current):
             self._log.forget_recoveries(late)
 
-    def _in_use(self, table: Table, history: History) -> InUse:
-        return in_use(history, self._metastore.get_all_partitions(table).values())
+    def _in_use(self, history: History) -> InUse:
+        return in_use(history, self._opened.metastore.get_all_partitions(self._opened.table).values())
 
-    def _spare_others(self, table: Table, chosen: Due) -> Due:
+    def _spare_others(self, chosen: Due) -> Due:
         """Keep what may be another table's; all tables are read once a vacuum, if other tools' files are due at all."""
         if not any(left.objects for left in chosen.locations):
             return chosen
         try:
-            self._others = self._others or Others.of(self._metastore, self._layout, table)
+            self._others = self._others or Others(self._opened.metastore, self._layout, self._opened.table)
         except MetastoreError as error:
             reason = f"which other tables may have files there is not known: {error.message}"
             return chosen.keeping({left.location.place: reason for left in chosen.locations if left.objects})
@@ -199,42 +188,31 @@ class Vacuum:
             objects = tuple(files_at(self._store, self._layout, left.location))
             if not left.objects:
                 return FoundLocation(left, objects)
-            there = {found.key: found for found in objects}
-            unchanged = (
-                there[one.key]
-                for one in left.objects
-                if one.key in there and _same(there[one.key], one) and may_go(history, left.location, one)
-            )
-            return FoundLocation(left, tuple(unchanged))
+            there = {(found.key, found.size_bytes, found.etag): found for found in objects}
+            free = (one for one in left.objects if may_go(history, left.location, one))
+            listed = ((one.key, one.size_bytes, one.etag) for one in free)
+            return FoundLocation(left, tuple(there[one] for one in listed if one in there))
 
-        return tuple(many(look, locations, THREADS))
+        return tuple(many(look, locations))
 
     def _deletes(self, plan: Vacuumed) -> tuple[DeletedLocation, ...]:
-        replaced = (
-            DeletedLocation(location=str(found.left.location), replaced_by=found.left.left_by)
-            for found in plan.locations
-        )
-        dead = (
-            DeletedLocation(location=str(self._layout.data(write.write_id)), replaced_by=None)
-            for write in plan.dead_writes
-        )
-        return (*replaced, *dead)
+        replaced = ((found.left.location, found.left.left_by) for found in plan.locations)
+        dead = ((self._layout.data(write.write_id), None) for write in plan.dead_writes)
+        return tuple(DeletedLocation(location=str(place), replaced_by=by) for place, by in (*replaced, *dead))
 
-    def _entry(self, history: History, **fields: Any) -> LogEntry:
+    def _entry(self, history: History, mode: str, deletes: tuple[DeletedLocation, ...]) -> LogEntry:
         return self._opened.next_entry(
-            history.newest, Operation.VACUUM, "vacuum", publish_timeout_seconds=CLAIM_SECONDS, **fields
+            history.newest, Operation.VACUUM, mode, publish_timeout_seconds=CLAIM_SECONDS, deletes=deletes
         )
 
-    def _carry_out(
-        self, table: Table, history: History, entry: LogEntry, plan: Vacuumed, deadline: Deadline
-    ) -> Vacuumed:
+    def _carry_out(self, history: History, entry: LogEntry, plan: Vacuumed, deadline: Deadline) -> Vacuumed:
         """Delete what the claimed entry names, a few locations at a time, each looked at again just before.
 
         One look serves several groups of locations while it is fresh: in a large table it costs more than they do. What
         is in use by then is spared. After the claim's time nothing more is deleted: a process that was paused for long
         does not know what has happened since.
         """
-        logger.info("write_id=%s version=%d vacuums %s", entry.write_id, entry.version, table.name)
+        logger.info("write_id=%s version=%d vacuums %s", entry.write_id, entry.version, entry.table)
         done: list[FoundLocation] = []
         spared: list[Kept] = []
         failures: list[str] = []
@@ -242,19 +220,19 @@ class Vacuum:
         for chunk in batches(plan.locations, LOCATIONS_AT_ONCE):
             if served <= 0 or not fresh.allows(0.0):
                 fresh = Deadline(LOOK_SECONDS, self._clock)
-                used = self._in_use(table, history)
+                used = self._in_use(history)
                 served = used.place_count // READ_AT_MOST
             served -= len(chunk)
             if not deadline.allows(CHUNK_SECONDS):
                 break
-            spared += [Kept(one.left.location, SPARED) for one in chunk if is_used(used, one.left)]
-            unused = Due(tuple(one.left for one in chunk if not is_used(used, one.left)), ())
-            free = self._spare_others(table, unused)
+            chosen = Due(tuple(one.left for one in chunk), ())
+            in_the_way = {left.location.place: SPARED for left in chosen.locations if is_used(used, left)}
+            free = self._spare_others(chosen.keeping(in_the_way))
             spared += free.kept
             found = self._found(history, free.locations)
             failures += self._delete(entry, (item.key for one in found for item in one.objects))
             done += found
-        used = self._in_use(table, history)
+        used = self._in_use(history)
         dead: list[DeadWrite] = []
         for write in plan.dead_writes:
             if deadline.allows(CHUNK_SECONDS) and not used.meets(self._layout.data(write.write_id).place):
@@ -273,31 +251,30 @@ class Vacuum:
             failures=tuple(failures),
         )
 
-    def _give_up(self, entry: LogEntry, write: DeadWrite) -> Iterator[str]:
+    def _give_up(self, entry: LogEntry, write: DeadWrite) -> list[str]:
         """Remove a dead write: uploads, objects, and last the registration, without which it would look discarded."""
         data = self._layout.data(write.write_id)
-        failed = [*self._abort(self._store.list_uploads(data.key))]
+        failed = abort_uploads(self._store, self._store.list_uploads(data.key)).failures
         failed += self._delete(entry, (found.key for found in self._store.list(data.key)))
         if not failed:
             checks = check_keys(self._store, self._layout, write.write_id)
             keys = (self._layout.staged_key(write.write_id), self._layout.registration_key(write.write_id))
             failed += self._delete(entry, [*checks, *keys])
-        yield from failed
+        return failed
 
     def _record_outcomes(self, entry: LogEntry, history: History) -> None:
         """Record this vacuum as carried out, and earlier ones that died and whose locations it has deleted."""
         done = {Location.parse(deleted.location).place for deleted in entry.deletes}
-        for record in history.in_doubt:
-            if record.entry.operation is Operation.VACUUM:
-                places = {left.location.place for left in history.outstanding(record.entry)}
-                if places <= done:
-                    of = record.entry.write_id
-                    self._log.record_outcome(record.entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=of)
+        for earlier in (one.entry for one in history.in_doubt if one.entry.operation is Operation.VACUUM):
+            if done.issuperset(left.location.place for left in history.outstanding(earlier)):
+                self._log.record_outcome(
+                    earlier.version, Outcome.PUBLISHED, write_id=entry.write_id, of=earlier.write_id
+                )
         self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
 
     def _tidied(self, plan: Vacuumed) -> Vacuumed:
         """Remove what needs no claim: late uploads of writes that ended, stale registrations, entries."""
-        failures = [*plan.failures, *self._abort(plan.leftover_uploads)]
+        failures = [*plan.failures, *abort_uploads(self._store, plan.leftover_uploads).failures]
         failures += self._delete(None, plan.stale_registrations)
         try:
             self._log.trim(plan.trimmed)
@@ -311,9 +288,8 @@ class Vacuum:
             logger.warning("write_id=%s: not all deleted: %s", entry.write_id if entry else "-", failure)
         return failures
 
-    def _abort(self, uploads: Iterable[UploadInfo]) -> list[str]:
-        return abort_uploads(self._store, uploads, threads=THREADS).failures
 
-
-def _same(found: ObjectInfo, listed: ReplacedObject) -> bool:
-    return (found.size_bytes, found.etag) == (listed.size_bytes, listed.etag)
+def interrupted(history: History) -> tuple[LogEntry, ...]:
+    """Return the vacuums that are in doubt although their time is over."""
+    vacuums = (record for record in history.in_doubt if record.entry.operation is Operation.VACUUM)
+    return tuple(record.entry for record in vacuums if claim_is_over(record.entry, record.age_seconds))

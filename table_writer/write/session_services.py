@@ -25,7 +25,9 @@ from table_writer.plan.file_options import require_writable
 from table_writer.plan.types import partition_schema
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import in_partitions, quoted
-from table_writer.storage import ObjectStore, StoreSettings, open_store
+from table_writer.storage import open_store
+from table_writer.storage.object_store import ObjectStore
+from table_writer.storage.settings import StoreSettings
 
 
 class SessionServices(Services):

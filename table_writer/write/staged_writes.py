@@ -174,9 +174,7 @@ class StagedWrites:
         """
         registered = self._registered(write_id)
         logger.info("write_id=%s is discarded%s", write_id, ", as a dry run" if dry_run else "")
-        done = Vacuum(self._opened).give_up(
-            self._opened.table, write_id, base_version=_base_version(registered), dry_run=dry_run
-        )
+        done = Vacuum(self._opened).give_up(write_id, base_version=_base_version(registered), dry_run=dry_run)
         if done.kept and not dry_run:
             self._remove_record(write_id)
         return done

@@ -8,7 +8,7 @@ import pytest
 
 from table_writer.doctor import table as partitions
 from table_writer.model.location import Location
-from table_writer.publish.rollback import Rollback
+from table_writer.publish.rollback import roll_back
 from tests.doctor.conftest import of_check, status_of
 from tests.publish.world import ROOT, TABLE, World
 
@@ -103,7 +103,7 @@ def test_files_that_are_gone_are_an_error(world: World) -> None:
 
 def test_a_rolled_back_partition_is_what_was_published_then(world: World) -> None:
     world.write({"1": frozenset({5, 6, 7})})
-    Rollback(world.services()).run(world.table, 1, None, dry_run=False)
+    roll_back(world.services(), 1, None, dry_run=False)
     assert status_of(world.services(), "partition files") == "ok"
     assert status_of(world.services(), "partition locations") == "ok"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from table_writer.model.entry import EntryPartition, LogEntry, Operation
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
-from table_writer.storage import visible_files
+from table_writer.storage.object_store import visible_files
 from tests.publish.world import World, plain
 
 Ids = frozenset[int]

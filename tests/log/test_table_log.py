@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError
 from table_writer.log.history import LATE_CALL_SECONDS
+from table_writer.log.owner import Owner
 from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, TableLog
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
 from table_writer.testing.memory_store import MemoryStore
@@ -146,12 +148,13 @@ def test_a_log_that_is_not_the_one_that_is_expected_is_refused_and_a_lost_mark_i
     of.store.delete([f"{LAYOUT.log_prefix}id-abc"])
     fresh = TableLog(of.store, LAYOUT)
     fresh.expect("other")
-    for owner in (None, b"{}", b"[", b'{"log_id": "abc"}'):
+    owned = Owner(database="lake", name="t", created_at_seconds=1, metastore="thrift://a:9083")
+    for owner in (None, b"{}", b"[", replace(owned, log_id="abc").to_json()):
         if owner is not None:
             of.store.put(LAYOUT.owner_key, owner)
         with pytest.raises(ConflictError, match="was deleted since this call began"):
             fresh.read_state()
-    of.store.put(LAYOUT.owner_key, b'{"log_id": "other"}')
+    of.store.put(LAYOUT.owner_key, replace(owned, log_id="other").to_json())
     with pytest.raises(InvalidInputError, match="is not the log that"):
         fresh.read_state()
     fresh.expect("abc")

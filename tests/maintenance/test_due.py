@@ -14,8 +14,7 @@ from table_writer.log.history import Left, SlotRecord
 from table_writer.model.entry import ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.table import Partition
-from table_writer.vacuum.dead_writes import look_for_traces
-from table_writer.vacuum.due import Ages, Due, due, in_use, is_used, may_go
+from table_writer.vacuum.due import Ages, Due, due, in_use, is_used, look_for_traces, may_go
 from tests.log.test_history import abandoned, history, replacing
 from tests.log.test_rules import D1, LAYOUT, THEIRS, at, entry, published
 from tests.publish.world import DeathError, Fault, World

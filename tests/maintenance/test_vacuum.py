@@ -646,7 +646,7 @@ def test_a_vacuum_looks_again_once_its_look_is_old_however_many_partitions_there
 
     vacuum = Vacuum(world.services(), clock=lambda: seconds[0])
     world.store.on_call = be_slow
-    report = vacuum.run(world.table, Ages(replaced_seconds=0, usual_seconds=0, dead_write_seconds=0), dry_run=False)
+    report = vacuum.run(Ages(replaced_seconds=0, usual_seconds=0, dead_write_seconds=0), dry_run=False)
     assert {world.rows()[value] for value in (values[70], values[-1])} == {frozenset({1})}
     assert len(report.locations) == len(values) - 2
 
@@ -673,7 +673,7 @@ def test_nothing_is_deleted_after_the_vacuums_own_time(world: World) -> None:
     before = data(world) | {u.upload_id for u in world.store.list_uploads("mart/")}
     world.store.on_call = fall_asleep
     ages = Ages(replaced_seconds=0, usual_seconds=0, dead_write_seconds=0)
-    report = vacuum.run(world.table, ages, dry_run=False)
+    report = vacuum.run(ages, dry_run=False)
     world.store.on_call = None
     assert "time of this vacuum's claim is over" in report.failures[0]
     assert (report.locations, report.dead_writes) == ((), ())

@@ -12,8 +12,8 @@ from table_writer.config import TableWriterConfig
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import TableName
-from table_writer.storage import S3Settings, open_store
-from table_writer.storage.settings import StaticKeys
+from table_writer.storage import open_store
+from table_writer.storage.settings import S3Settings, StaticKeys
 from tests.publish.world import FaultyWorld
 from tests.real.hooked import HookedMetastore, HookedStore
 

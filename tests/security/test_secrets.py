@@ -27,8 +27,10 @@ from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.location import Location
 from table_writer.model.table import Column
-from table_writer.storage import ObjectStore, S3Overrides, S3Settings, StoreSettings, open_store, settings_for
-from table_writer.storage.settings import AssumedRole
+from table_writer.storage import open_store
+from table_writer.storage.hadoop import S3Overrides, settings_for
+from table_writer.storage.object_store import ObjectStore
+from table_writer.storage.settings import AssumedRole, S3Settings, StoreSettings
 from table_writer.testing import Lakehouse
 from table_writer.write.session_services import SessionServices
 from tests.cli.shell import Shell

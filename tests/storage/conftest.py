@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 
 from table_writer.model.location import Location
-from table_writer.storage import LocalSettings, ObjectStore, S3Overrides, S3Settings, open_store, settings_for
+from table_writer.storage import open_store
+from table_writer.storage.hadoop import S3Overrides, settings_for
+from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.s3 import S3Store
-from table_writer.storage.settings import StaticKeys
+from table_writer.storage.settings import LocalSettings, S3Settings, StaticKeys
 from table_writer.testing.memory_store import MemoryStore
 from table_writer.testing.servers import S3Server
 

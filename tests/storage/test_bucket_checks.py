@@ -10,8 +10,9 @@ import pytest
 
 from table_writer.errors import StorageError
 from table_writer.model.location import Location
-from table_writer.storage import S3Overrides, S3Settings, settings_for
+from table_writer.storage.hadoop import S3Overrides, settings_for
 from table_writer.storage.s3 import LifecycleRule, S3Store, bucket_versioning, incomplete_upload_rules
+from table_writer.storage.settings import S3Settings
 from table_writer.testing.servers import S3Server
 
 if TYPE_CHECKING:

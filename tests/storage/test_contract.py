@@ -15,7 +15,8 @@ import pytest
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
-from table_writer.storage import ObjectStore, object_store
+from table_writer.storage import object_store
+from table_writer.storage.object_store import ObjectStore
 
 if TYPE_CHECKING:
     from tests.storage.conftest import Place

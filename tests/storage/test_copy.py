@@ -17,8 +17,8 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 
 from table_writer.errors import StorageError
 from table_writer.model.upload_spec import MAX_PART_BYTES
-from table_writer.storage import ObjectInfo, ObjectStore, SourceChangedError
 from table_writer.storage.local import LocalStore, copy_contents
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, SourceChangedError
 from table_writer.storage.s3 import MAX_PARTS, S3Store, part_ranges
 from table_writer.storage.settings import COPY_PART_BYTES, S3Settings, StaticKeys
 from tests.storage.test_contract import MIB, ODD_NAMES, body_of, in_parallel, keys_below, upload

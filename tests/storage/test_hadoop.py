@@ -9,8 +9,16 @@ import pytest
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
-from table_writer.storage import LocalSettings, S3Overrides, S3Settings, committer_threads, part_bytes, settings_for
-from table_writer.storage.settings import AssumedRole, CredentialSource, Profile, Provider, StaticKeys
+from table_writer.storage.hadoop import S3Overrides, committer_threads, part_bytes, settings_for
+from table_writer.storage.settings import (
+    AssumedRole,
+    CredentialSource,
+    LocalSettings,
+    Profile,
+    Provider,
+    S3Settings,
+    StaticKeys,
+)
 
 MART = Location.parse("s3a://mart/orders/")
 KEYS = {"access.key": "AKIAME", "secret.key": "hush-hush"}

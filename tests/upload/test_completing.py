@@ -19,9 +19,9 @@ from table_writer.errors import StorageError
 from table_writer.model.message import CommitMessage, CommitMessages, PendingUpload, names_of_task
 from table_writer.spark import open_gateway
 from table_writer.spark.executors import ITEMS_PER_TASK, TASKS_PER_JOB, Executors, jobs
-from table_writer.storage import LocalSettings, LocalStore, S3Settings
+from table_writer.storage.local import LocalStore
 from table_writer.storage.object_store import ObjectStore
-from table_writer.storage.settings import StaticKeys
+from table_writer.storage.settings import LocalSettings, S3Settings, StaticKeys
 from table_writer.storage.worker import completer
 from table_writer.testing import Lakehouse
 from table_writer.testing.memory_store import MemoryStore

@@ -14,8 +14,9 @@ from table_writer.errors import StorageError
 from table_writer.publish.append import CopyFiles
 from table_writer.spark import open_gateway
 from table_writer.spark.executors import ITEMS_PER_TASK, Executors
-from table_writer.storage import LocalSettings, LocalStore, SourceChangedError
-from table_writer.storage.object_store import ObjectInfo
+from table_writer.storage.local import LocalStore
+from table_writer.storage.object_store import ObjectInfo, SourceChangedError
+from table_writer.storage.settings import LocalSettings
 from table_writer.testing import Lakehouse
 
 FILES = ITEMS_PER_TASK + 20
