@@ -126,8 +126,8 @@ def adopt(opened: OpenTable, *, accept_loss: bool = False) -> None:
     _refuse_files_of_another(opened, layout, found, owner)
     if table.partition_columns:
         require_in_place(opened.store, layout, table)
-        if found is not None and found.created_at_seconds != owner.created_at_seconds and not accept_loss:
-            _restore_all_or_refuse(opened, table)
+        if found is not None and not accept_loss:
+            _restore_all_or_refuse(opened, table, was_made_again=found.created_at_seconds != owner.created_at_seconds)
     else:
         _bring_back(opened, layout, table)
     adopt_root(opened.store, layout, owner)
@@ -146,10 +146,16 @@ def _refuse_files_of_another(opened: OpenTable, layout: TableLayout, found: Owne
         )
 
 
-def _restore_all_or_refuse(opened: OpenTable, table: Table) -> None:
-    """Add the partitions of a table that was created again: a write would take them for dropped on purpose."""
+def _restore_all_or_refuse(opened: OpenTable, table: Table, *, was_made_again: bool) -> None:
+    """Add the partitions of a table that was created again: a write would take them for dropped on purpose.
+
+    A renamed one keeps its partitions, and what it lacks was dropped before. If it has none, nobody can tell: a table
+    that was created again within the second in which the earlier one was made looks like it.
+    """
     done = restore_partitions(opened, None, dry_run=True)
-    if done.present_count == 0 and done.partitions:
+    if done.present_count and not was_made_again:
+        return
+    if done.present_count == 0 and done.partitions and was_made_again:
         done = restore_partitions(opened, None, dry_run=False)
         missing = sorted(done.not_there)
     else:

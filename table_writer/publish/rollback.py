@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from table_writer.errors import ConflictError, InvalidInputError, counted
+from table_writer.log.files import existing_values
 from table_writer.log.history import History, StateThen
 from table_writer.log.open_table import OpenTable
 from table_writer.log.rules import Deadline
@@ -67,12 +68,14 @@ def _checked(
 ) -> tuple[EntryPartition, ...]:
     """Return the partitions that must change, having checked that readers would find all of their files."""
     table, before = opened.table, locations(now)
+    exists = existing_values(opened.store, opened.layout, now)
     wrong: list[str] = []
     changed: dict[PartitionValues, str | None] = {}
     for values, target in targets.items():
         current = before.get(values)
         newest = history.current[values].partition.new_location
-        if not _same(current, newest):
+        is_dropped = newest is None and values not in exists  # a refused publish may have left its name
+        if not is_dropped and not _same(current, newest):
             where = Location.parse(current) if current else "no location"
             wrong.append(
                 f"{shown_name(table, values)} is at {where}, where another tool or a late call has"

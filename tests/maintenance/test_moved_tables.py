@@ -303,10 +303,10 @@ def test_a_log_is_not_begun_where_partitions_say_that_there_is_one_elsewhere() -
     assert world.metastore.call_counts() == before
 
 
-def made_again(world: World, name: TableName) -> None:
+def made_again(world: World, name: TableName, seconds: int = 60) -> None:
     before = world.table
     world.metastore.drop_table(TABLE)
-    world.metastore.create_table(replace(before, name=name, created_at_seconds=before.created_at_seconds + 60))
+    world.metastore.create_table(replace(before, name=name, created_at_seconds=before.created_at_seconds + seconds))
     world.name = name
 
 
@@ -318,6 +318,16 @@ def test_a_table_created_again_without_partitions_has_them_once_it_is_adopted(na
     world.write({"d2": frozenset({21})}, plan=world.plan(WriteMode.APPEND))
     world.vacuum()
     assert world.rows() == {"d1": frozenset({10}), "d2": frozenset({20, 21})}
+
+
+def test_a_table_created_again_in_the_same_second_may_be_a_renamed_one_whose_partitions_were_dropped() -> None:
+    world = partitioned()
+    made_again(world, RENAMED, seconds=0)
+    with pytest.raises(InvalidInputError, match=r"lacks 2 partitions .*table-writer restore.*--accept-loss"):
+        world.keeper.adopt(str(RENAMED))
+    world.keeper.adopt(str(RENAMED), accept_loss=True)
+    world.keeper.restore(str(RENAMED))
+    assert world.rows() == {"d1": frozenset({10}), "d2": frozenset({20})}
 
 
 @pytest.mark.parametrize("name", [TABLE, RENAMED])

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError
+from table_writer.model.location import Location
+from table_writer.model.table import Partition
+from table_writer.model.write import WriteMode
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 
 T = str(TABLE)
@@ -157,6 +160,36 @@ def test_what_another_tool_has_moved_is_not_overwritten(world: World) -> None:
     with pytest.raises(InvalidInputError, match="where another tool"):
         world.keeper.rollback(T, version=1)
     assert world.rows()["d1"] == frozenset({99})
+
+
+def refused_after_a_drop(world: World) -> Partition:
+    """Drop d1 and d2; a write of d2 is refused then, and leaves the name. Returns the partition at its placeholder."""
+    world.write({"d3": frozenset({31})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", Exception)), pytest.raises(MetastoreError):
+        world.write({"d2": frozenset({21}), "d3": frozenset({32})})
+    assert set(world.partitions()) == {"d2", "d3"}
+    return world.partitions()["d2"]
+
+
+@pytest.mark.parametrize(("version", "rows"), [(0, {}), (1, FIRST), (3, {"d3": frozenset({31})})])
+def test_a_name_that_a_refused_write_has_left_is_no_partition_in_the_way(
+    world: World, version: int, rows: dict[str, frozenset[int]]
+) -> None:
+    refused_after_a_drop(world)
+    world.keeper.rollback(T, version=version)
+    assert world.rows() == rows
+    if version < 3:
+        assert set(world.partitions()) == set(rows)
+    world.keeper.rollback(T, version=2)
+    assert world.rows() == {**FIRST, **SECOND}
+
+
+def test_rows_that_another_tool_has_written_under_such_a_name_are_in_the_way(world: World) -> None:
+    left = refused_after_a_drop(world)
+    world.store.put(f"{Location.parse(left.location).key}another.json", b"[8]")
+    with pytest.raises(InvalidInputError, match=r"dt=d2 is at .*another tool"):
+        world.keeper.rollback(T, version=1)
+    assert world.rows()["d2"] == frozenset({8})
 
 
 @pytest.mark.parametrize("version", [-1, 3, 100])
