@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from table_writer.errors import ConflictError, InvalidInputError, counted
-from table_writer.log.files import existing_values
+from table_writer.log.files import existing_values, files_read_at
 from table_writer.log.history import History, StateThen
 from table_writer.log.open_table import OpenTable
 from table_writer.log.rules import Deadline
@@ -83,8 +83,8 @@ def _checked(
             )
         elif not target.known:
             wrong.append(f"{shown_name(table, values)}: a vacuum has trimmed the entries that say where it was then")
-        elif not _same(current, target.location):
-            changed[values] = target.location
+        elif not _same(current, wanted := _with_rows(opened, target.location)):
+            changed[values] = wanted
     checked, not_there = check_each(changed, partial(_check, opened, history))
     added = [values for values in changed if values not in now]
     not_there |= there_under_other_names(opened.metastore, table, added)
@@ -98,6 +98,14 @@ def _checked(
             table=str(table.name),
         )
     return tuple(replace(found, old_location=before.get(found.values)) for found in checked)
+
+
+def _with_rows(opened: OpenTable, target: str | None) -> str | None:
+    """Return a location to go back to; of a name that a refused publish had left, none: there was no partition then."""
+    location = Location.parse(target) if target else None
+    if location and opened.layout.is_placeholder(location):
+        return target if any(files_read_at(opened.store, opened.layout, location)) else None
+    return target
 
 
 def _check(opened: OpenTable, history: History, values: PartitionValues, target: str | None) -> EntryPartition:

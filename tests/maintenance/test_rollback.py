@@ -184,6 +184,16 @@ def test_a_name_that_a_refused_write_has_left_is_no_partition_in_the_way(
     assert world.rows() == {**FIRST, **SECOND}
 
 
+def test_such_a_name_is_no_state_to_go_back_to(world: World) -> None:
+    refused_after_a_drop(world)
+    world.write({"d2": frozenset({22})})
+    world.keeper.rollback(T, version=3)
+    assert world.rows() == {"d3": frozenset({31})}
+    assert set(world.partitions()) == {"d3"}
+    world.vacuum()
+    assert world.leftovers() == [], "nothing keeps the files of the refused write"
+
+
 def test_rows_that_another_tool_has_written_under_such_a_name_are_in_the_way(world: World) -> None:
     left = refused_after_a_drop(world)
     world.store.put(f"{Location.parse(left.location).key}another.json", b"[8]")
