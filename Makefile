@@ -24,9 +24,9 @@ $(VENV)/.ready: pyproject.toml
 demo: $(VENV)/.ready  ##* First load and an overwrite of real flights, while a reader loops over the table
 	$(BIN)/python -m demo
 
-# Two processes at once, a core each: of the fast tests those on Spark, and all others; of the slow ones doubles and
-# servers.
-DOUBLES := $(addprefix tests/,fuzz log maintenance model protocol publish test_calls.py test_complete.py test_run_all.py test_scale.py)
+# Two processes at once, a core each: of the fast tests those on Spark, and all others; of the slow ones doubles
+# and pages, and servers.
+DOUBLES := $(addprefix tests/,display docs fuzz log maintenance model protocol publish test_calls.py test_complete.py test_run_all.py test_scale.py)
 PYTEST := $(BIN)/python -u -m pytest
 
 test: $(VENV)/.ready versitygw  ##* All tests but the slow matrices
