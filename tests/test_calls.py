@@ -101,6 +101,7 @@ RIGHT: Final[Mapping[str, frozenset[str]]] = {  # by annotation, what may be use
     "EmptyAction": frozenset(),
     "Storage": frozenset(),
     "S3ServerName": frozenset(),
+    "HiveVersion": frozenset(),
     "timedelta": frozenset({"timedelta", "longest timedelta"}),
     "timedelta | None": frozenset({"timedelta", "longest timedelta", "None"}),
     "Collection[str] | None": frozenset({"None"}) | LISTS,

@@ -90,10 +90,7 @@ class HiveMetastore:
 
         2.3.10 was asked; of the others the byte code was read.
         """
-        try:
-            version = str(self._connection.read("getVersion", table=""))
-        except RefusedError:
-            return ""
+        version = self.stated_version()
         if version != NO_VERSION:
             return version
         try:
@@ -106,6 +103,12 @@ class HiveMetastore:
         except RefusedError:
             is_last = False
         return "2.3.10" if is_last else "2.3"
+
+    def stated_version(self) -> str:
+        try:
+            return str(self._connection.read("getVersion", table=""))
+        except RefusedError:
+            return ""
 
     def why_immovable(self, table: Table) -> str:
         """Ask Hive 4 for the settings that decide: four reads, and one where nobody checks where tables lie."""

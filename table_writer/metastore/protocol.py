@@ -63,6 +63,9 @@ class Metastore(Protocol):
         ``alter_table`` honours ``expected_parameter_key``: 2.3.10 and 4 do, earlier 2.3 and 3 ignore it silently.
         """
 
+    def stated_version(self) -> str:
+        """Return the version that the server states, in one read: up to Hive 3.1.3 ``"3.0"``, whatever it is."""
+
     def why_immovable(self, table: Table) -> str:
         """Say why the server would refuse to move an unpartitioned table within its root; empty if it would not."""
 

@@ -113,6 +113,9 @@ class MemoryMetastore:
         with self._call("server_version", "getVersion"):
             return self.version
 
+    def stated_version(self) -> str:
+        return self.server_version()
+
     def why_immovable(self, table: Table) -> str:
         with self._call("why_immovable", "get_config_value"):
             return self.immovable.get(table.name, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -174,6 +175,9 @@ def test_a_table_created_again_on_old_files_is_refused_until_it_is_adopted(
     first = make_table(ddl, "first")
     writer.overwrite_partitions(rows((1, "a", "d")), first)
     spark.sql(f"DROP TABLE {first}")
+    made_at = int(time.time())
+    while int(time.time()) == made_at:  # the metastore counts creation in whole seconds
+        time.sleep(0.05)
     second = make_table(ddl, "second")
     with pytest.raises(InvalidInputError, match="adopt"):
         writer.overwrite_partitions(rows((2, "b", "d")), second)

@@ -51,6 +51,7 @@ def written(spark: SparkSession, writer: TableWriter, orders: str, two: Any) -> 
     assert calls.pop("get_table_objects_by_name_req") in range(1, databases + 1)  # none of a database without tables
     assert calls == {
         "get_table_req": 4,  # at plan; are there no partitions, or is there no table; before the claim; the same again
+        "getVersion": 1,  # can this session's own client talk to it?
         "get_all_databases": 1,  # is one table inside another?
         "get_all_tables": databases,
         "get_partition_names": 1,  # are partitions below another root?
