@@ -397,7 +397,7 @@ class Maintenance:
         Parameters
         ----------
         accept_loss
-            Partitions that the log knows, and a table that was created again does not have, were dropped on purpose.
+            Partitions that the log knows, and a table that was created again, or has none, lacks were dropped on purpose.
 
         Raises
         ------

@@ -35,6 +35,7 @@ MISSING_PARTITION: Final = re.compile(r"NoSuchObjectException|not matching with 
 TABLE_CHANGED: Final = "The table has been modified."  # what a refused compare-and-set is answered with, 2.3.10 and 4
 NO_VERSION: Final = "3.0"  # what getVersion answers up to Hive 3.1.3, whatever the version
 NEW_IN_2_3_10: Final = "hive.metastore.client.connection.timeout"
+TRANSFORMER: Final = "metastore.metadata.transformer.class"  # of Hive 4: checks where tables lie
 T = TypeVar("T")
 
 
@@ -112,7 +113,7 @@ class HiveMetastore:
 
     def why_immovable(self, table: Table) -> str:
         """Ask Hive 4 for the settings that decide: four reads, and one where nobody checks where tables lie."""
-        if hive_objects.keeps_location(table) or not self._setting("metastore.metadata.transformer.class"):
+        if hive_objects.keeps_location(table) or not self._setting(TRANSFORMER).endswith("MetastoreDefaultTransformer"):
             return ""
         database = self._connection.read("get_database", table.name.database, table=str(table.name))
         return hive_objects.why_immovable(

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from hmsclient.genthrift.hive_metastore import ttypes
+from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore, ttypes
 from thrift.Thrift import TType
 
 from table_writer.errors import InvalidInputError, MetastoreError
@@ -192,10 +192,16 @@ def _read_skewed_locations_as_tuples() -> None:
     nested[1] = specification
 
 
+def _read_managed_locations() -> None:
+    """Read one field more of a database, which Hive 4 has, and ``None`` elsewhere."""
+    fields = (*ttypes.Database.thrift_spec, None, None, (10, TType.STRING, "managedLocationUri", "UTF8", None))
+    ttypes.Database.thrift_spec = fields
+    ttypes.Database.managedLocationUri = None
+    ThriftHiveMetastore.get_database_result.thrift_spec[0][3][1] = fields  # it holds the fields by themselves
+
+
 _read_skewed_locations_as_tuples()
-# Hive 4 has more fields in a database: catalogName, createTime, and this one.
-ttypes.Database.thrift_spec += (None, None, (10, TType.STRING, "managedLocationUri", "UTF8", None))
-ttypes.Database.managedLocationUri = None
+_read_managed_locations()
 
 
 def differences(storage: Any, described: Any, columns: Sequence[Column]) -> str:
@@ -335,8 +341,8 @@ def expectation(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str
 def why_immovable(table: Table, *, warehouse: str, managed: str, has_external: bool) -> str:
     """Say why Hive 4 would refuse to move a table within its root; empty where it would not.
 
-    ``warehouse`` is the server's, ``managed`` that of the table's database, if it has one of its own. Of two locations
-    Hive compares the paths alone, as ``MetastoreDefaultTransformer.validateTablePaths`` shows.
+    ``warehouse`` is the server's, ``managed`` that of the table's database, if it has one of its own. The rule is that
+    of Hive's ``MetastoreDefaultTransformer.validateTablePaths``, which compares the paths alone of external tables.
 
     Examples
     --------
@@ -347,16 +353,13 @@ def why_immovable(table: Table, *, warehouse: str, managed: str, has_external: b
     >>> why_immovable(orders, warehouse="s3a://lake/wh", managed="", has_external=True)
     'Hive 4 keeps external tables out of its managed warehouse s3a://lake/wh'
     """
+    root, above = urlsplit(table.root), urlsplit(managed if managed and table.kind == "MANAGED_TABLE" else warehouse)
+    is_below = root.path.startswith(f"{above.path.rstrip('/')}/")
     if table.kind == "MANAGED_TABLE":
-        own = managed or warehouse
-        return "" if _is_below(table.root, own) else f"Hive 4 keeps managed tables within the managed warehouse {own}"
-    refused = has_external and _is_below(table.root, warehouse)
+        is_kept = is_below and (root.scheme, root.netloc) == (above.scheme, above.netloc)
+        return "" if is_kept else f"Hive 4 keeps managed tables within the managed warehouse {above.geturl()}"
+    refused = has_external and is_below
     return f"Hive 4 keeps external tables out of its managed warehouse {warehouse}" if refused else ""
-
-
-def _is_below(location: str, warehouse: str) -> bool:
-    path, above = (urlsplit(one).path.rstrip("/") + "/" for one in (location, warehouse))
-    return path.startswith(above)
 
 
 def table_was_changed(table: TableName, uri: str) -> MetastoreError:

@@ -128,7 +128,7 @@ def unusable_client(client: str, server: str) -> str:
     >>> unusable_client("2.3.10", "4.0.1").partition(";")[0]
     "this session's Hive client 2.3.10 can neither read, make nor alter a table of Hive 4.0.1"
     """
-    if not server.startswith("4.") or not client.startswith(("2.", "3.")):
+    if not server.startswith("4.") or not client.startswith("2."):
         return ""
     return (
         f"this session's Hive client {client} can neither read, make nor alter a table of Hive {server}; set"

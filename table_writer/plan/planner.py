@@ -171,8 +171,8 @@ class Planner:
             refuse_nested_roots(self._store, self._layout, self._table, others)
             refuse_left_log(self._metastore, self._layout, self._table)
             refuse_immovable(self._metastore, self._table)
-            client = unusable_client(self._opened.session.hive_client, self._metastore.stated_version())
-            notes.extend([client] if client else ())
+            unusable = unusable_client(self._opened.session.hive_client, self._metastore.stated_version())
+            notes.extend([unusable] if unusable else ())
             notes.extend(_stray_files(self._store, self._layout) if self._table.partition_columns else ())
 
         require_in_place(self._store, self._layout, self._table)

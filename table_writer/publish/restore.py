@@ -116,7 +116,8 @@ def adopt(opened: OpenTable, *, accept_loss: bool = False) -> None:
 
     An unpartitioned table is pointed at the location of the newest published entry, if its files are there and nobody
     has written where the table is now. A partitioned one that was created again, and has none of its partitions, gets
-    them as by a restore. If it has some, the others may have been dropped on purpose: ``accept_loss`` says so. Raises
+    them as by a restore. If it has some, or a renamed one none, these may have been dropped on purpose: ``accept_loss``
+    says so. Raises
     ``InvalidInputError``, with nothing changed, if it cannot be told whose rows readers would see, or if the files are
     those of another table that exists.
     """
@@ -127,7 +128,9 @@ def adopt(opened: OpenTable, *, accept_loss: bool = False) -> None:
     if table.partition_columns:
         require_in_place(opened.store, layout, table)
         if found is not None and not accept_loss:
-            _restore_all_or_refuse(opened, table, was_made_again=found.created_at_seconds != owner.created_at_seconds)
+            was_made_again = found.created_at_seconds != owner.created_at_seconds
+            if was_made_again or not opened.metastore.get_partition_names(table.name):
+                _restore_all_or_refuse(opened, found, was_made_again=was_made_again)
     else:
         _bring_back(opened, layout, table)
     adopt_root(opened.store, layout, owner)
@@ -146,29 +149,38 @@ def _refuse_files_of_another(opened: OpenTable, layout: TableLayout, found: Owne
         )
 
 
-def _restore_all_or_refuse(opened: OpenTable, table: Table, *, was_made_again: bool) -> None:
+def _restore_all_or_refuse(opened: OpenTable, found: Owner, *, was_made_again: bool) -> None:
     """Add the partitions of a table that was created again: a write would take them for dropped on purpose.
 
-    A renamed one keeps its partitions, and what it lacks was dropped before. If it has none, nobody can tell: a table
-    that was created again within the second in which the earlier one was made looks like it.
+    A renamed table keeps its partitions. If it has none, nobody can tell: a table that was created again within the
+    second in which the earlier one was made looks like it.
     """
+    table = opened.table
     done = restore_partitions(opened, None, dry_run=True)
-    if done.present_count and not was_made_again:
-        return
     if done.present_count == 0 and done.partitions and was_made_again:
         done = restore_partitions(opened, None, dry_run=False)
         missing = sorted(done.not_there)
     else:
         missing = sorted({*done.not_there, *(one.values for one in done.partitions)})
-    if missing:
-        shown = ", ".join(shown_name(table, values) for values in missing[:5]) + (", …" if missing[5:] else "")
-        raise InvalidInputError(
-            f"the metastore lacks {counted(len(missing), 'partition')} that the log of {table.name} knows: {shown}. A"
-            " write would take them for dropped, and forget their rows. Add them: `table-writer restore"
-            f" {table.name}`. Or if they were dropped on purpose, adopt the table without them: `table-writer adopt"
-            f" {table.name} --accept-loss`; a restore before the next write still brings them back.",
-            table=str(table.name),
+    if not missing:
+        return
+    shown = ", ".join(shown_name(table, values) for values in missing[:5]) + (", …" if missing[5:] else "")
+    without = f"`table-writer adopt {table.name} --accept-loss`"
+    if was_made_again or (found.database, found.name) == (table.name.database, table.name.name):
+        advice = (
+            f"Add them: `table-writer restore {table.name}`. Or if they were dropped on purpose, adopt the table"
+            f" without them: {without}; a restore before the next write still brings them back."
         )
+    else:
+        advice = (
+            f"Adopt the table without them: {without}. Unless they were dropped on purpose, add them before the next"
+            f" write: `table-writer restore {table.name}`."
+        )
+    raise InvalidInputError(
+        f"the metastore lacks {counted(len(missing), 'partition')} that the log of {table.name} knows: {shown}. A"
+        f" write would take them for dropped, and forget their rows. {advice}",
+        table=str(table.name),
+    )
 
 
 def _bring_back(opened: OpenTable, layout: TableLayout, table: Table) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 
 from table_writer.errors import ConflictError, InvalidInputError, counted
 from table_writer.log.files import existing_values, files_read_at
-from table_writer.log.history import History, StateThen
+from table_writer.log.history import History, Placement, StateThen
 from table_writer.log.open_table import OpenTable
 from table_writer.log.rules import Deadline
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
@@ -72,10 +72,10 @@ def _checked(
     wrong: list[str] = []
     changed: dict[PartitionValues, str | None] = {}
     for values, target in targets.items():
-        current = before.get(values)
+        current, wanted = before.get(values), _with_rows(opened, history, target.location)
         newest = history.current[values].partition.new_location
-        is_dropped = newest is None and values not in exists  # a refused publish may have left its name
-        if not is_dropped and not _same(current, newest):
+        is_moved = history.placement(values, current) is not Placement.IN_PLACE
+        if is_moved or (values in exists and not _same(current, newest)):  # others may write where a name was left
             where = Location.parse(current) if current else "no location"
             wrong.append(
                 f"{shown_name(table, values)} is at {where}, where another tool or a late call has"
@@ -83,7 +83,7 @@ def _checked(
             )
         elif not target.known:
             wrong.append(f"{shown_name(table, values)}: a vacuum has trimmed the entries that say where it was then")
-        elif not _same(current, wanted := _with_rows(opened, target.location)):
+        elif not _same(current, wanted):
             changed[values] = wanted
     checked, not_there = check_each(changed, partial(_check, opened, history))
     added = [values for values in changed if values not in now]
@@ -100,12 +100,16 @@ def _checked(
     return tuple(replace(found, old_location=before.get(found.values)) for found in checked)
 
 
-def _with_rows(opened: OpenTable, target: str | None) -> str | None:
-    """Return a location to go back to; of a name that a refused publish had left, none: there was no partition then."""
+def _with_rows(opened: OpenTable, history: History, target: str | None) -> str | None:
+    """Return a location to go back to; of a name that a refused publish had left, none: there was no partition then.
+
+    Where another tool had written under that name, there was one, and whether its rows are there still is looked at.
+    """
     location = Location.parse(target) if target else None
-    if location and opened.layout.is_placeholder(location):
-        return target if any(files_read_at(opened.store, opened.layout, location)) else None
-    return target
+    if location is None or not opened.layout.is_placeholder(location):
+        return target
+    had_rows = location.place in history.deleted or location.place in history.doomed
+    return target if had_rows or any(files_read_at(opened.store, opened.layout, location)) else None
 
 
 def _check(opened: OpenTable, history: History, values: PartitionValues, target: str | None) -> EntryPartition:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
@@ -96,14 +95,17 @@ class ClassicSpark:
         old_rows = f"this session may show old rows until REFRESH TABLE {table.name}"
         stale = f"the table-level statistics of {table.name} are stale: ANALYZE TABLE renews them"
         undone = []
-        refresh = partial(self._spark.catalog.refreshTable, f"`{table.name.database}`.`{table.name.name}`")
-        for note, action in ((old_rows, refresh), (stale, partial(self._drop_statistics, table))):
+        for note, action in ((old_rows, self._refresh_table), (stale, self._drop_statistics)):
             try:
-                action()
+                action(table)
             except Exception:  # Spark raises what it likes here, and readers have switched already
                 logger.warning("write_id=%s refreshing this session failed", write_id, exc_info=True)
                 undone.append(note)
         return tuple(undone)
+
+    def _refresh_table(self, table: Table) -> None:
+        catalog = self._spark.catalog  # asks the JVM, which may be gone
+        catalog.refreshTable(f"`{table.name.database}`.`{table.name.name}`")
 
     def _drop_statistics(self, table: Table) -> None:
         """Do what Spark's own INSERT does to statistics that it does not renew."""

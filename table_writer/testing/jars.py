@@ -47,6 +47,7 @@ _NOT_WITH_S3A: Final = (
 
 HiveVersion = Literal["2.3.10", "3.1.3", "4.0.1", "4.2.0"]
 BUILT_IN_HIVE: Final = "2.3.10"  # whose jars pyspark carries, server and client
+FIRST_SPARK_FOR_HIVE_4: Final = 4
 CLIENT_FOR_HIVE_4: Final = "4.0.1"  # of the versions that Spark 4.3 takes, the newest that was run
 
 
@@ -183,6 +184,8 @@ def hive_client_settings(hive: HiveVersion) -> dict[str, str]:
     """Return Spark's settings for the client that such a metastore needs: of Hive 4 Spark's own one cannot use any."""
     if not hive.startswith("4."):
         return {}
+    if int(pyspark.__version__.split(".")[0]) < FIRST_SPARK_FOR_HIVE_4:
+        raise LakehouseError(f"Spark {pyspark.__version__} takes no client for Hive {hive}: take Spark 4 or Hive 3.1.3")
     client = resolve_jars("hive-exec", [f"org.apache.hive:hive-exec:{CLIENT_FOR_HIVE_4}"], transitive=False)
     jars = (*client, *_hive_jars(CLIENT_FOR_HIVE_4))
     return {

@@ -9,12 +9,11 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
-from unittest.mock import patch
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -287,7 +286,7 @@ def _start_spark(java: ChildProcess, directory: Path, metastore_uri: str, undo: 
         "PYSPARK_GATEWAY_SECRET": secret,
         "PYSPARK_PYTHON": sys.executable,
     }
-    with patch.dict(os.environ, environment):
+    with _environment(environment):
         gateway = launch_gateway()  # type: ignore[no-untyped-call]
         undo.callback(_forget_gateway, gateway)
         conf = SparkConf(loadDefaults=False).set("spark.hadoop.hive.metastore.uris", metastore_uri)
@@ -300,6 +299,21 @@ def _start_spark(java: ChildProcess, directory: Path, metastore_uri: str, undo: 
 
 def _escape_property(value: str) -> str:
     return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+@contextmanager
+def _environment(changes: Mapping[str, str]) -> Iterator[None]:
+    """Set variables for a block, and leave alone what else is set in it: Spark keeps settings there."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _restore_interrupt(handler: Any) -> None:

@@ -61,8 +61,9 @@ class MemoryMetastore:
     def __init__(self) -> None:
         self.on_call: Callable[[str, str], None] | None = None
         self.version = "2.3.10"
-        self.immovable: dict[TableName, str] = {}
         """What :meth:`server_version` answers; can be set."""
+        self.immovable: dict[TableName, str] = {}
+        """What :meth:`why_immovable` answers of a table; can be set."""
         self.answers_for_missing_tables = "error"
         """``"empty"``: a table that is gone has no partitions, as in Hive 4; can be set."""
         self.character_set = ""

@@ -26,13 +26,14 @@ CHOICES: Final = {  # what an option may be, its default first
     "s3": ("moto", "versitygw", "none"),
     "hive": get_args(HiveVersion),
 }
+TITLES: Final = {"s3": "S3 server", "hive": "metastore's version"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add an option, and a line of the ini file, for each choice."""
     group = parser.getgroup("table_writer", "embedded lakehouse of table_writer")
     for what, choices in CHOICES.items():
-        text = f"{what} of the lakehouse fixture"
+        text = f"{TITLES[what]} of the lakehouse fixture"
         group.addoption(f"--lakehouse-{what}", choices=choices, help=f"{text} (default: {choices[0]})")
         parser.addini(f"lakehouse_{what}", f"{text}: {', '.join(choices)}", default=choices[0])
 

@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, get_args
 from xml.sax.saxutils import escape
 
 import boto3
@@ -220,6 +220,8 @@ class MetastoreServer(ServerProcess):
         jars: Sequence[str | Path] = (),
         audit_log: str | Path | None = None,
     ) -> None:
+        if hive not in get_args(HiveVersion):
+            raise LakehouseError(f"Hive {hive!r} is unknown: choose from {', '.join(get_args(HiveVersion))}")
         super().__init__("Hive metastore")
         self._hive: HiveVersion = hive
         self._warehouse = warehouse

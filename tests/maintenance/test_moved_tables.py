@@ -320,14 +320,33 @@ def test_a_table_created_again_without_partitions_has_them_once_it_is_adopted(na
     assert world.rows() == {"d1": frozenset({10}), "d2": frozenset({20, 21})}
 
 
-def test_a_table_created_again_in_the_same_second_may_be_a_renamed_one_whose_partitions_were_dropped() -> None:
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [(TABLE, r"Add them: `table-writer restore.*--accept-loss"), (RENAMED, r"--accept-loss.*table-writer restore")],
+)
+def test_a_table_created_again_in_the_same_second_may_be_a_renamed_one_whose_partitions_were_dropped(
+    name: TableName, advice: str
+) -> None:
     world = partitioned()
-    made_again(world, RENAMED, seconds=0)
-    with pytest.raises(InvalidInputError, match=r"lacks 2 partitions .*table-writer restore.*--accept-loss"):
-        world.keeper.adopt(str(RENAMED))
-    world.keeper.adopt(str(RENAMED), accept_loss=True)
-    world.keeper.restore(str(RENAMED))
+    made_again(world, name, seconds=0)
+    with pytest.raises(InvalidInputError, match=rf"lacks 2 partitions .*{advice}"):
+        world.keeper.adopt(str(name))
+    world.keeper.adopt(str(name), accept_loss=True)
+    world.keeper.restore(str(name))
     assert world.rows() == {"d1": frozenset({10}), "d2": frozenset({20})}
+
+
+def test_a_renamed_table_that_has_partitions_is_adopted_though_its_log_lacks_an_entry() -> None:
+    world = partitioned()
+    world.write({"d1": frozenset({11})})
+    kept = world.partitions()
+    world.store.delete([world.layout.entry_key(1)])
+    made_again(world, RENAMED, seconds=0)
+    for partition in kept.values():
+        world.metastore.put_partition(RENAMED, partition)
+    world.keeper.adopt(str(RENAMED))
+    world.keeper.recover(str(RENAMED), accept_loss=True)
+    assert world.rows() == {"d1": frozenset({11}), "d2": frozenset({20})}
 
 
 @pytest.mark.parametrize("name", [TABLE, RENAMED])

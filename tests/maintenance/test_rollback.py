@@ -194,6 +194,18 @@ def test_such_a_name_is_no_state_to_go_back_to(world: World) -> None:
     assert world.leftovers() == [], "nothing keeps the files of the refused write"
 
 
+def test_rows_of_another_tool_under_such_a_name_that_a_vacuum_has_deleted_cannot_come_back(world: World) -> None:
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", Exception)), pytest.raises(MetastoreError):
+        world.write({"d1": frozenset({11}), "d9": frozenset({90})})
+    left = world.partitions()["d9"]
+    world.store.put(f"{Location.parse(left.location).key}another.json", b"[8]")
+    world.write({"d9": frozenset({91})})
+    assert left.location in {one.location for one in world.vacuum().deleted}
+    with pytest.raises(InvalidInputError, match="dt=d9"):
+        world.keeper.rollback(T, version=1)
+    assert world.rows()["d9"] == frozenset({91})
+
+
 def test_rows_that_another_tool_has_written_under_such_a_name_are_in_the_way(world: World) -> None:
     left = refused_after_a_drop(world)
     world.store.put(f"{Location.parse(left.location).key}another.json", b"[8]")

@@ -6,7 +6,10 @@ import copy
 from typing import Any
 
 import pytest
-from hmsclient.genthrift.hive_metastore import ttypes
+from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore, ttypes
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol, TBinaryProtocolAccelerated
+from thrift.Thrift import TType
+from thrift.transport.TTransport import TMemoryBuffer
 
 from table_writer.metastore.connection import Connection
 from table_writer.metastore.hive_objects import partition_from
@@ -120,3 +123,21 @@ def test_the_double_lets_tests_say_what_differs() -> None:
     metastore.alter_partitions(table, [PartitionChange(partition=found, location="s3://mart/b/", set_parameters={})])
     (found,) = metastore.get_all_partitions(table).values()
     assert found.differs == ""
+
+
+def test_the_managed_location_of_a_database_is_read_where_the_server_has_one() -> None:
+    """Hive 4 has this field, of which the generated code knows nothing."""
+    sent = TMemoryBuffer()
+    writing = TBinaryProtocol(sent)
+    writing.writeStructBegin("get_database_result")
+    writing.writeFieldBegin("success", TType.STRUCT, 0)
+    writing.writeStructBegin("Database")
+    writing.writeFieldBegin("name", TType.STRING, 1)
+    writing.writeString("mart")
+    writing.writeFieldBegin("managedLocationUri", TType.STRING, 10)
+    writing.writeString("s3a://lake/managed/mart.db")
+    writing.writeFieldStop()
+    writing.writeFieldStop()
+    answer = ThriftHiveMetastore.get_database_result()
+    answer.read(TBinaryProtocolAccelerated(TMemoryBuffer(sent.getvalue())))
+    assert (answer.success.name, answer.success.managedLocationUri) == ("mart", "s3a://lake/managed/mart.db")
