@@ -397,7 +397,8 @@ class Maintenance:
         Parameters
         ----------
         accept_loss
-            Partitions that the log knows, and a table that was created again, or has none, lacks were dropped on purpose.
+            Partitions that the log knows were dropped on purpose, if a table that was created again lacks some, or a
+            renamed one all of them.
 
         Raises
         ------
