@@ -26,9 +26,9 @@ from table_writer.model.upload_spec import ParquetOptions, UploadSpec
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, new_write_id
 from table_writer.spark.executors import jobs
 from table_writer.storage.object_store import PAGE_KEYS, ObjectInfo
-from table_writer.testing.memory_metastore import MemoryMetastore
-from table_writer.testing.memory_store import MemoryStore, _Upload
 from table_writer.write.running_write import RunningWrite
+from tests.doubles.memory_metastore import MemoryMetastore
+from tests.doubles.memory_store import MemoryStore, _Upload
 from tests.publish.world import publisher_of
 
 TABLE = TableName("mart_customer_orders", "orders_enriched")

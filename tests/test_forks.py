@@ -28,9 +28,9 @@ from table_writer.progress import Progress, WriteProgress, current, reported
 from table_writer.storage.local import LocalStore
 from table_writer.storage.s3 import S3Store
 from table_writer.storage.settings import S3Settings, StaticKeys
-from table_writer.testing.memory_metastore import MemoryMetastore
-from table_writer.testing.memory_store import MemoryStore
 from table_writer.write.running_write import RunningWrite
+from tests.doubles.memory_metastore import MemoryMetastore
+from tests.doubles.memory_store import MemoryStore
 from tests.forked import MetastoreOfNames, StoreOfNames, in_child, serving
 from tests.publish.world import MetastoreDouble
 

@@ -227,15 +227,6 @@ def visible_files(store: ObjectStore, location_key: str, *, beside: str = "") ->
     (:func:`is_hidden`). What lies above, such as ``_table_writer/`` for locations of this library, does not matter.
     ``beside`` is a directory to jump over, with one request at most: that of this library below a table's root, which
     may hold very many objects.
-
-    Examples
-    --------
-    >>> from table_writer.testing.memory_store import MemoryStore
-    >>> store = MemoryStore()
-    >>> for name in ("_SUCCESS", "_table_writer/log/1.json", "part-0", "dt=1/.part-1.crc", "dt=1/part-1"):
-    ...     store.put(f"orders/{name}", b"")
-    >>> [found.key for found in visible_files(store, "orders/", beside="orders/_table_writer/")]
-    ['orders/dt=1/part-1', 'orders/part-0']
     """
     require_directory(location_key)
     return _visible(store, location_key, require_directory(beside) if beside else "")

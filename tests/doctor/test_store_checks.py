@@ -23,9 +23,9 @@ from table_writer.storage.hadoop import S3Overrides, settings_for
 from table_writer.storage.object_store import UploadInfo
 from table_writer.storage.s3 import LifecycleRule, S3Store
 from table_writer.storage.settings import LocalSettings, S3Settings, StaticKeys
-from table_writer.testing.memory_store import MemoryStore
 from table_writer.testing.servers import S3Server
 from tests.doctor.conftest import of_check, status_of
+from tests.doubles.memory_store import MemoryStore
 from tests.publish.world import World
 from tests.storage.conftest import FakeS3
 

@@ -22,7 +22,7 @@ from table_writer.errors import (
 )
 from table_writer.log.open_table import Services
 from table_writer.model.entry import Operation
-from table_writer.testing.faults import Late
+from tests.doubles.faults import Late
 from tests.publish.world import DeathError, World
 
 from .history import CHANGING, WITHOUT_CALLS, Event, Step

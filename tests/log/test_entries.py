@@ -28,7 +28,7 @@ from table_writer.log.table_log import TableLog
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.write import TableLayout
-from table_writer.testing.memory_store import MemoryStore
+from tests.doubles.memory_store import MemoryStore
 
 ROOT = Location.parse("s3a://lake/mart/orders")
 NOW = datetime(2024, 1, 1, tzinfo=UTC)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from table_writer.log.registration import Registration
-from table_writer.testing.memory_store import MemoryStore
+from tests.doubles.memory_store import MemoryStore
 from tests.publish.world import World
 
 

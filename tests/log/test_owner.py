@@ -20,8 +20,8 @@ from table_writer.log.owner import (
 from table_writer.model.location import Location
 from table_writer.model.table import Column, Table, TableName
 from table_writer.model.write import TableLayout
-from table_writer.testing.memory_metastore import MemoryMetastore
-from table_writer.testing.memory_store import MemoryStore
+from tests.doubles.memory_metastore import MemoryMetastore
+from tests.doubles.memory_store import MemoryStore
 
 OWNER = Owner(database="mart", name="orders", created_at_seconds=1, metastore="thrift://a:9083")
 LAYOUT = TableLayout(Location.parse("s3a://lake/mart/orders"))

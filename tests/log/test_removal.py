@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from table_writer.errors import StorageError
 from table_writer.log.files import DELETE_THREADS, delete_keys
 from table_writer.storage.object_store import PAGE_KEYS
-from table_writer.testing.memory_store import MemoryStore
+from tests.doubles.memory_store import MemoryStore
 
 COUNT = 2 * DELETE_THREADS * PAGE_KEYS + 1
 

@@ -11,7 +11,7 @@ from table_writer.log.table_log import TableLog
 from table_writer.model.entry import LogEntry, Operation
 from table_writer.model.location import Location
 from table_writer.model.write import TableLayout
-from table_writer.testing.memory_store import MemoryStore
+from tests.doubles.memory_store import MemoryStore
 
 LAYOUT = TableLayout(Location.parse("s3a://lake/mart/orders"))
 SCHEMA, EVOLVED = "[name]", "[name, page]"

@@ -13,7 +13,7 @@ from table_writer.log.history import LATE_CALL_SECONDS
 from table_writer.log.owner import Owner
 from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, TableLog
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
-from table_writer.testing.memory_store import MemoryStore
+from tests.doubles.memory_store import MemoryStore
 
 from .test_rules import D1, D2, LAYOUT, entry
 

@@ -17,8 +17,8 @@ from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import Column, Partition, PartitionValues, Table, TableName
 from table_writer.testing import MetastoreServer
-from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.pytest_plugin import chosen
+from tests.doubles.memory_metastore import MemoryMetastore
 
 FIGURES = {
     "numFiles": "7",

@@ -23,7 +23,7 @@ from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import Partition, Table
 from table_writer.testing import MetastoreServer
-from table_writer.testing.faults import Cut, CuttingProxy
+from tests.doubles.faults import Cut, CuttingProxy
 from tests.metastore.conftest import World, hive_world
 from tests.metastore.test_contract import change
 

@@ -27,7 +27,7 @@ from table_writer.errors import (
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import NULL_PARTITION, Column, Partition, PartitionChange, Table, TableName
-from table_writer.testing.memory_metastore import MemoryMetastore
+from tests.doubles.memory_metastore import MemoryMetastore
 from tests.metastore.conftest import FIGURES, World
 
 ALTER = "alter_partitions_with_environment_context"

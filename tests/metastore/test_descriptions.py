@@ -14,7 +14,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 from table_writer.metastore.connection import Connection
 from table_writer.metastore.hive_objects import partition_from
 from table_writer.model.table import Column, Partition, PartitionChange, Table, TableName
-from table_writer.testing.memory_metastore import MemoryMetastore
+from tests.doubles.memory_metastore import MemoryMetastore
 from tests.metastore.conftest import INPUT_FORMAT, OUTPUT_FORMAT, SERDE, World, thrift_table
 
 ORC = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"

@@ -22,7 +22,7 @@ from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import Column, Partition, PartitionChange, Table, TableName
 from table_writer.testing import Lakehouse
-from table_writer.testing.memory_metastore import MemoryMetastore
+from tests.doubles.memory_metastore import MemoryMetastore
 from tests.metastore.conftest import World
 
 ALTER_TABLE = "alter_table_with_environment_context"

@@ -28,7 +28,7 @@ from table_writer.model.partition_value import Spellings
 from table_writer.model.table import NULL_PARTITION, PartitionValues
 from table_writer.model.write import WriteMode
 from table_writer.storage.object_store import ObjectInfo
-from table_writer.testing.memory_metastore import MemoryMetastore
+from tests.doubles.memory_metastore import MemoryMetastore
 from tests.publish.world import DeathError, Fault, World
 
 ONE = {"d1": frozenset({1})}

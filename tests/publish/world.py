@@ -38,9 +38,9 @@ from table_writer.model.write import (
 from table_writer.publish.publisher import Published, Publisher
 from table_writer.publish.switch import NO_FILES
 from table_writer.storage.object_store import ObjectStore, visible_files
-from table_writer.testing.memory_metastore import MemoryMetastore
-from table_writer.testing.memory_store import MemoryStore
 from table_writer.write.running_write import RunningWrite
+from tests.doubles.memory_metastore import MemoryMetastore
+from tests.doubles.memory_store import MemoryStore
 
 Rows = Mapping[str, frozenset[int]]
 TABLE = TableName("mart", "orders")

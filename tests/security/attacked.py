@@ -14,7 +14,7 @@ from table_writer.errors import TableWriterError
 from table_writer.maintenance import Maintenance
 from table_writer.model.location import Location
 from table_writer.storage.object_store import ObjectStore
-from table_writer.testing.memory_store import MemoryStore
+from tests.doubles.memory_store import MemoryStore
 from tests.publish.world import TABLE, DeathError, Fault, World
 
 T: Final = str(TABLE)

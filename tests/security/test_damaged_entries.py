@@ -12,7 +12,7 @@ import pytest
 from table_writer.errors import InvalidInputError
 from table_writer.log.table_log import MAX_ENTRY_BYTES
 from table_writer.storage.object_store import ObjectInfo
-from table_writer.testing.memory_store import MemoryStore
+from tests.doubles.memory_store import MemoryStore
 from tests.security.attacked import NOW, Attacked, T, bodies, survives_every_call
 
 DEEP: Final = 10_000

@@ -23,9 +23,9 @@ from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, TableName, partition_name, partition_values
 from table_writer.storage.local import LocalStore
 from table_writer.testing import Lakehouse
-from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.write.session_services import SessionServices
 from tests.cli.shell import Shell
+from tests.doubles.memory_metastore import MemoryMetastore
 from tests.publish.world import TABLE, TableWorld, World
 from tests.security.attacked import NOW, Attacked, T, bodies
 

@@ -17,7 +17,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
 from table_writer.model.table import Column, Partition, Table
 from table_writer.storage.local import LocalStore
-from table_writer.testing.memory_metastore import MemoryMetastore
+from tests.doubles.memory_metastore import MemoryMetastore
 from tests.publish.world import TABLE, TableWorld
 from tests.security.attacked import NOW, Attacked, T, bodies
 

@@ -20,8 +20,8 @@ from table_writer.storage.hadoop import S3Overrides, settings_for
 from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.s3 import S3Store
 from table_writer.storage.settings import LocalSettings, S3Settings, StaticKeys
-from table_writer.testing.memory_store import MemoryStore
 from table_writer.testing.servers import S3Server
+from tests.doubles.memory_store import MemoryStore
 
 BUCKET = "storage-tests"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from table_writer.errors import StorageError
-from table_writer.testing.memory_store import REQUESTS, MemoryStore
+from tests.doubles.memory_store import REQUESTS, MemoryStore
 
 
 def every_call(store: MemoryStore) -> dict[str, list[str]]:

@@ -39,8 +39,8 @@ from table_writer.storage.object_store import ObjectInfo
 from table_writer.storage.s3 import S3Store, bucket_versioning, incomplete_upload_rules
 from table_writer.storage.s3_client import PERMISSIONS
 from table_writer.storage.settings import S3Settings
-from table_writer.testing.memory_metastore import MemoryMetastore
 from table_writer.testing.servers import REGION, S3Server
+from tests.doubles.memory_metastore import MemoryMetastore
 from tests.publish.world import TABLE, TableWorld
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "permissions.md"

@@ -37,7 +37,7 @@ from table_writer.metastore.protocol import (
 from table_writer.model.location import without_s3_login
 from table_writer.model.process import PerProcess
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table, TableName
-from table_writer.testing.faults import may_come_late
+from tests.doubles.faults import may_come_late
 
 NATIVE: Final = "memory"  # marks what was read from here, as Thrift's objects mark what was read from Hive
 PARTITION_BATCH: Final = 250
@@ -52,7 +52,7 @@ class MemoryMetastore:
         Called as ``on_call(method, phase)`` around each call, with the protocol's method name and the phase:
         ``"before"`` or ``"after"``. What it raises reaches the caller: before, nothing has changed; after, the
         change is made (raise a ``LostResponseError`` for a lost answer). It may use the metastore itself, as another
-        process would. A :class:`~table_writer.testing.faults.Late` before a change keeps it in :attr:`pending`. Can be
+        process would. A :class:`~tests.doubles.faults.Late` before a change keeps it in :attr:`pending`. Can be
         set later.
     """
 

@@ -26,7 +26,7 @@ from table_writer.storage.object_store import (
     require_directory,
     source_changed,
 )
-from table_writer.testing.faults import may_come_late
+from tests.doubles.faults import may_come_late
 
 Phase = Literal["before", "after"]
 MIN_PART_BYTES: Final = 5 * 1024 * 1024  # S3: every part but the last
@@ -70,7 +70,7 @@ class MemoryStore:
     on_call
         Called with the operation (the method's name), ``"before"`` or ``"after"`` it takes effect, and its key or
         prefix; for ``delete`` once per key. Raising in ``"before"`` is a failure, in ``"after"`` a lost response;
-        a :class:`~table_writer.testing.faults.Late` in ``"before"`` keeps a call that changes something.
+        a :class:`~tests.doubles.faults.Late` in ``"before"`` keeps a call that changes something.
     pending
         The calls that were kept. Calling one applies it, without the hook.
     """
