@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Literal, TypedDict
 
 from table_writer.checked import checked, require_age
 from table_writer.errors import InvalidInputError
+from table_writer.metastore.sasl import Token
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.location import without_login
 from table_writer.model.new_table import NewTable
@@ -38,6 +39,11 @@ class TableWriterConfig:
         ``thrift://host:port``, several for failover. Default: ``hive.metastore.uris``.
     metastore_ca_file
         PEM file to trust, for ``hive.metastore.use.SSL=true``: Python cannot read Java's trust stores.
+    metastore_password
+        Of ``hive.metastore.client.plain.username``, for ``hive.metastore.client.auth.mode=PLAIN``. Never shown.
+        Default: what Hadoop's credential store has under the user's name.
+    metastore_password_in_clear
+        Whether that password may go over a connection without TLS.
     metastore_timeout_seconds
         How long one metastore call may take. Not Spark's ``hive.metastore.client.socket.timeout`` of ten minutes: a
         claim lasts twice as long, and that of a writer that died before its switch is waited for.
@@ -98,6 +104,8 @@ class TableWriterConfig:
 
     metastore_uris: tuple[str, ...] | None = None
     metastore_ca_file: str = ""
+    metastore_password: str = field(default="", repr=False)
+    metastore_password_in_clear: bool = False
     metastore_timeout_seconds: float = 120.0
     publish_timeout_seconds: float = 300.0
     hadoop: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -160,6 +168,9 @@ class SessionSettings:
     spark_version: str = ""  # for example ``4.3.0``; empty without Spark
     application_id: str = ""  # Spark's own name of the application
     hive_client: str = ""  # version of the client with which Spark asks the metastore; empty without Spark
+    metastore_token: Callable[[], Token] | None = field(
+        default=None, repr=False
+    )  # a fresh one; None: Kerberos is asked
     missing_jar: str = ""  # Maven coordinate of what S3A's magic committer needs; empty where the session has it
 
 

@@ -17,7 +17,7 @@ from table_writer.log.registration import Registration, writer_identity
 from table_writer.log.table_log import LogState, TableLog
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.protocol import Metastore
-from table_writer.metastore.settings import MetastoreSettings
+from table_writer.metastore.settings import Credentials, MetastoreSettings
 from table_writer.model.entry import LogEntry, Operation
 from table_writer.model.location import Location
 from table_writer.model.table import (
@@ -203,6 +203,14 @@ def require_table(table: Table | None, name: TableName, metastore_uri: str) -> T
     return table
 
 
+def _credentials(session: SessionSettings, config: TableWriterConfig) -> Credentials:
+    return Credentials(
+        token=session.metastore_token,
+        password=config.metastore_password,
+        password_in_clear=config.metastore_password_in_clear,
+    )
+
+
 class Services:
     """Opens services for the tables of one metastore; tests replace the three functions by doubles."""
 
@@ -218,7 +226,9 @@ class Services:
         self.session = session
         self.config = config
         uris = {"hive.metastore.uris": ",".join(config.metastore_uris)} if config.metastore_uris else {}
-        settings = MetastoreSettings.from_hadoop({**session.hadoop, **uris}, ca_file=config.metastore_ca_file)
+        settings = MetastoreSettings.from_hadoop(
+            {**session.hadoop, **uris}, ca_file=config.metastore_ca_file, credentials=_credentials(session, config)
+        )
         self.metastore = open_metastore(replace(settings, timeout_seconds=config.metastore_timeout_seconds))
         self._sleep = sleep
         self._open_object_store = cache(open_object_store)  # a client of S3 takes 100 to 200 ms to make

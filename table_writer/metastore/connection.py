@@ -25,10 +25,13 @@ from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TT
 
 from table_writer.errors import LostResponseError, MetastoreError
 from table_writer.metastore.protocol import nothing
+from table_writer.metastore.sasl import Mechanism, SaslError, SaslWire, spoken_by
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.location import without_s3_logins
 from table_writer.model.process import PerProcess
 
+THRIFT: Final = b"\x80\x01"  # how an answer begins
+BEGINNING_BYTES: Final = 5
 MAX_REASON_CHARACTERS: Final = 300  # Hive quotes whole partitions, with all their columns, in its messages
 logger = logging.getLogger(__name__)
 
@@ -61,7 +64,7 @@ class _Line:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.wire: Wire | None = None
+        self.wire: Wire | SaslWire | None = None
         self.client: Any = None
 
     def __del__(self) -> None:
@@ -169,7 +172,8 @@ class Connection:
             if isinstance(error, TException) and not isinstance(error, TProtocolException | TTransportException):
                 whole_answer = True
                 raise self._refused(method, error, table) from error
-            raise _NoAnswerError(_describe(error), sent=wire.sent) from error
+            hint = wire.hint() if wire.sent and not isinstance(error, TimeoutError) else ""
+            raise _NoAnswerError(_describe(error) + hint, sent=wire.sent) from error
         finally:  # also for KeyboardInterrupt: half an answer must not be read as the next call's
             if not whole_answer:
                 line.hang_up()
@@ -194,16 +198,22 @@ class Connection:
         if wire is not None and wire.idle_seconds() < self._settings.max_idle_seconds and wire.is_quiet():
             return
         line.hang_up()
-        tried = []
+        tried: list[str] = []
+        refused = False
         for _ in self._settings.uris:
             try:
                 self._open(line, self.uri)
             except (OSError, UnicodeError, _NoAnswerError) as error:
                 tried.append(f"{self.uri}: {_describe(error)}")
                 failure = error
+                refused |= isinstance(error, SaslError)
                 self._rotate()
             else:
                 return
+        if refused:
+            raise MetastoreError(
+                f"no login at the metastore: {'; '.join(tried)}; nothing was changed", table=table
+            ) from failure
         raise MetastoreError(
             f"metastore not reachable at {'; '.join(tried)}. Start it or set hive.metastore.uris; nothing was changed",
             table=table,
@@ -211,14 +221,20 @@ class Connection:
 
     def _open(self, line: _Line, uri: str) -> None:
         settings, address = self._settings, urlsplit(uri)
-        tls = ssl.create_default_context(cafile=settings.ca_file) if settings.tls else None
-        line.wire = Wire.connect(
-            str(address.hostname),
+        host = str(address.hostname)
+        mechanism = None if settings.login is None else settings.login(host)  # first: a token may take seconds to fetch
+        wire = Wire.connect(
+            host,
             int(address.port or 0),
-            tls=tls,
+            tls=ssl.create_default_context(cafile=settings.ca_file) if settings.tls else None,
             connect_timeout_seconds=settings.connect_timeout_seconds,
             timeout_seconds=settings.timeout_seconds,
         )
+        try:
+            line.wire = wire if mechanism is None else wire.logged_in(mechanism, settings.login_timeout_seconds)
+        except BaseException:  # Ctrl-C as well: a connection with half a handshake takes no call
+            wire.close()
+            raise
         transport = TFramedTransport(line.wire) if settings.framed else TBufferedTransport(line.wire)
         line.client = ThriftHiveMetastore.Client(TBinaryProtocolAccelerated(transport))
         if settings.user:
@@ -242,6 +258,8 @@ def _describe(error: Exception) -> str:
     """Say in a few words what a socket or Thrift complained about."""
     if isinstance(error, TimeoutError):
         return "timed out"
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLCertVerificationError):
+        return f"{error}; hive.metastore.use.SSL=true, but the port may not speak TLS"
     return str(error).partition("\n")[0] or type(error).__name__
 
 
@@ -255,6 +273,7 @@ class Wire:
     def __init__(self, handle: socket.socket) -> None:
         self._socket = handle
         self._used_at_seconds = time.monotonic()
+        self._beginning = b""  # of all that was received
         self.sent = False
         """Whether any byte may have left since this was last set to false."""
 
@@ -274,6 +293,20 @@ class Wire:
             handle.close()
             raise
         return cls(handle)
+
+    def logged_in(self, mechanism: Mechanism, timeout_seconds: float) -> SaslWire:
+        """Log in; ``SaslError`` says why not. The timeout is for each answer of the handshake."""
+        usual = self._socket.gettimeout()
+        self._socket.settimeout(timeout_seconds)
+        wire = SaslWire(self, mechanism)
+        self._socket.settimeout(usual)
+        return wire
+
+    def hint(self) -> str:
+        """Say, after a failure, what the server speaks instead, or might; empty if it has spoken Thrift."""
+        if not self._beginning:
+            return " and has answered nothing: if it does so each time, its port may want TLS or SASL"
+        return "" if self._beginning[:2] == THRIFT else f"; {meant}" if (meant := spoken_by(self._beginning)) else ""
 
     def is_quiet(self) -> bool:
         """Whether the connection is open with nothing to read: neither closed by the server nor out of step."""
@@ -297,6 +330,8 @@ class Wire:
         data = self._socket.recv(min(size, 1 << 20))
         if not data:
             raise ConnectionResetError("the server closed the connection")
+        if len(self._beginning) < BEGINNING_BYTES:
+            self._beginning += data[:BEGINNING_BYTES]
         self._used_at_seconds = time.monotonic()
         return data
 

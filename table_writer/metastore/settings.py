@@ -5,13 +5,15 @@ from __future__ import annotations
 import getpass
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from table_writer.errors import InvalidInputError
+from table_writer.metastore.gssapi import EXAMPLE, kerberos_login
+from table_writer.metastore.sasl import DigestMd5, Login, Plain, Token
 from table_writer.model.location import without_login
 
 DEFAULT_PORT: Final = 9083
@@ -30,16 +32,30 @@ SECONDS_PER_UNIT: Final[Mapping[str, float]] = {
     **dict.fromkeys(("ns", "nsec", "nsecs", "nanosecond", "nanoseconds"), 1e-9),
 }
 
+POSITIVE: Final = (
+    *("timeout_seconds", "connect_timeout_seconds", "login_timeout_seconds", "max_idle_seconds", "read_attempts"),
+)
+SASL: Final = "hive.metastore.sasl.enabled"
+PRINCIPAL: Final = "hive.metastore.kerberos.principal"
+AUTH_MODE: Final = "hive.metastore.client.auth.mode"
+PLAIN_USER: Final = "hive.metastore.client.plain.username"
 GLUE: Final = "AWS Glue, whose partitions cannot be switched in one Thrift call,"
 UNSUPPORTED: Final = (  # setting, pattern of the values refused, what that asks for, what to do instead
     ("hive.metastore.client.factory.class", ".*glue.*", GLUE, "use a Hive metastore"),
     ("hive.imetastoreclient.factory.class", ".*glue.*", GLUE, "use a Hive metastore"),
     ("hive.metastore.client.thrift.transport.mode", "http", "Thrift over HTTP", "use the metastore's binary port"),
-    ("hive.metastore.sasl.enabled", "true", "Kerberos (SASL)", "use an instance on the same database without it"),
-    ("hive.metastore.client.auth.mode", "plain", "password authentication (SASL PLAIN)", "use a metastore without it"),
     ("hive.metastore.thrift.compact.protocol.enabled", "true", "the compact protocol", "use a binary one"),
     ("hive.metastore.service.discovery.mode", "zookeeper", "discovery through ZooKeeper", "list the metastores"),
 )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Credentials:
+    """What Hadoop's settings do not hold of a login."""
+
+    token: Callable[[], Token] | None = field(default=None, repr=False)  # returns a valid one, for each connection
+    password: str = field(default="", repr=False)
+    password_in_clear: bool = False  # whether a password may go over a connection without TLS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,6 +77,8 @@ class MetastoreSettings:
     shuffle_uris: bool = False  # try the addresses in random order, which spreads clients over metastores
     tls: bool = False
     ca_file: str = ""  # PEM file of the certificates that TLS trusts; the host name is verified
+    login: Login | None = field(default=None, repr=False)  # how to log in by SASL; without one nobody asks who calls
+    login_timeout_seconds: float = 20  # for each answer of the handshake; a server without SASL gives none
     partition_batch: int = 250  # partitions read in one call
     max_idle_seconds: float = 60  # load balancers forget idle connections in silence; AWS after 350
     read_attempts: int = 3  # in all, while connections break; changing calls are sent once, whatever this says
@@ -76,7 +94,7 @@ class MetastoreSettings:
                 "no metastore is configured: set hive.metastore.uris to thrift://host:9083 (a Spark session without it "
                 "runs a private metastore inside its own process, which nobody else can reach)"
             )
-        for name in ("timeout_seconds", "connect_timeout_seconds", "max_idle_seconds", "read_attempts"):
+        for name in POSITIVE:
             if not getattr(self, name) > 0:
                 raise InvalidInputError(f"{name} is {getattr(self, name)}; it must be greater than 0")
         if not 1 <= self.partition_batch <= MAX_PARTITION_BATCH:
@@ -88,11 +106,14 @@ class MetastoreSettings:
             )
 
     @classmethod
-    def from_hadoop(cls, conf: Mapping[str, str], *, ca_file: str = "") -> MetastoreSettings:
+    def from_hadoop(
+        cls, conf: Mapping[str, str], *, ca_file: str = "", credentials: Credentials | None = None
+    ) -> MetastoreSettings:
         """Read the settings that Spark and Hive use themselves, names without ``spark.hadoop.``.
 
-        ``ca_file`` is for ``hive.metastore.use.SSL=true``. Raises ``InvalidInputError`` if ``hive.metastore.uris`` is
-        missing, or a setting asks for what this client does not speak (Glue, Kerberos, HTTP).
+        ``ca_file`` is for ``hive.metastore.use.SSL=true``, ``credentials`` are for a metastore that wants to know who
+        calls; without them Kerberos is asked. Raises ``InvalidInputError`` if ``hive.metastore.uris`` is missing, a
+        login lacks something, or a setting asks for what this client does not speak (Glue, HTTP).
 
         Examples
         --------
@@ -107,15 +128,56 @@ class MetastoreSettings:
                     f"{name}={conf[name]}: {what} is not supported; {advice} in hive.metastore.uris"
                 )
         timeout = conf.get(TIMEOUT, "").strip()
+        login = _login(conf, credentials or Credentials())
         return cls(
             uris=tuple(uri for uri in re.split(r"[,\s]+", conf.get("hive.metastore.uris", "")) if uri),
             timeout_seconds=_seconds(TIMEOUT, timeout) if timeout else DEFAULT_TIMEOUT_SECONDS,
-            user=_user() if _is_set(conf, "hive.metastore.execute.setugi", default=True) else "",
-            framed=_is_set(conf, "hive.metastore.thrift.framed.transport.enabled"),
+            # with a login neither: it says who calls, and its messages are frames already
+            user="" if login or not _is_set(conf, "hive.metastore.execute.setugi", default=True) else _user(),
+            framed=login is None and _is_set(conf, "hive.metastore.thrift.framed.transport.enabled"),
             shuffle_uris=conf.get("hive.metastore.uri.selection", "RANDOM").strip().upper() != "SEQUENTIAL",
             tls=_is_set(conf, "hive.metastore.use.SSL"),
             ca_file=ca_file,
+            login=login,
         )
+
+
+def _login(conf: Mapping[str, str], credentials: Credentials) -> Login | None:
+    """Return how to log in, by the settings of Hive's own client: a password goes before Kerberos."""
+    if conf.get(AUTH_MODE, "").strip().upper() == "PLAIN":
+        return _password_login(conf, credentials)
+    if not is_kerberized(conf):
+        return None
+    token = credentials.token
+    if token is not None:
+        return Login("delegation token", lambda _: DigestMd5.of_token(token()))
+    principal = conf.get(PRINCIPAL, "").strip()
+    if not principal:
+        raise InvalidInputError(f"{SASL}=true needs {PRINCIPAL}, the metastore's own, for example {EXAMPLE}")
+    return kerberos_login(principal)
+
+
+def is_kerberized(conf: Mapping[str, str]) -> bool:
+    """Whether the metastore takes Kerberos tickets and delegation tokens, going by the settings."""
+    return _is_set(conf, SASL)
+
+
+def _password_login(conf: Mapping[str, str], credentials: Credentials) -> Login:
+    user = conf.get(PLAIN_USER, "").strip()
+    if not user:
+        raise InvalidInputError(f"{AUTH_MODE}=PLAIN needs {PLAIN_USER}, the user whose password is sent")
+    password = credentials.password or conf.get(user, "")  # Hive's client keeps it under the user's name
+    if not password:
+        raise InvalidInputError(
+            f"{AUTH_MODE}=PLAIN: there is no password of {PLAIN_USER}={user}. Give metastore_password in the config, or"
+            f" keep it as {user} in a store that hadoop.security.credential.provider.path names to Spark"
+        )
+    if not (_is_set(conf, "hive.metastore.use.SSL") or credentials.password_in_clear):
+        raise InvalidInputError(
+            f"{AUTH_MODE}=PLAIN without TLS would show the password to whoever listens: set hive.metastore.use.SSL=true"
+            " and metastore_ca_file, or, on a network that you trust, metastore_password_in_clear=True in the config"
+        )
+    return Login("password", lambda _: Plain(user, password))
 
 
 def unusable_client(client: str, server: str) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NoReturn
 from uuid import uuid4
 
 from py4j.protocol import Py4JError
@@ -23,18 +24,24 @@ from pyspark.util import InheritableThread
 from table_writer import errors
 from table_writer.config import SessionSettings
 from table_writer.errors import InvalidInputError
+from table_writer.metastore.sasl import SaslError, Token
+from table_writer.metastore.settings import PLAIN_USER, PRINCIPAL, SASL, is_kerberized
 from table_writer.model.table import Table
 from table_writer.model.write import WritePlan
 from table_writer.progress import current
 from table_writer.spark.executors import prepare_executors
 from table_writer.spark.files import ClassicFiles, missing_jar
 from table_writer.spark.gateway import Analyzed, Answer, Counted, Item, tasks
-from table_writer.spark.sql import SPARK_ERRORS
+from table_writer.spark.sql import SPARK_ERRORS, spark_reason
 
 PREFIXES: Final = ("fs.s3a.", "hive.metastore.", "hive.imetastoreclient.", "mapreduce.fileoutputcommitter.", "parquet.")
 SECRETS: Final = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
 BUILT_IN_CLIENT: Final = "2.3"  # of Hive, in every Spark from 3.0 to 4.3
 PROVIDER_PATHS: Final = ("hadoop.security.credential.provider.path", "fs.s3a.security.credential.provider.path")
+URIS: Final = "hive.metastore.uris"
+SIGNATURE: Final = "hive.metastore.token.signature"  # the service of the token that Hive's client takes
+CONNECT_RETRIES: Final = "hive.metastore.connect.retries"
+TOKEN_KIND: Final = "HIVE_DELEGATION_TOKEN"  # noqa: S105 - a name
 PYTHON_NODES: Final = re.compile("Python|Pandas|Arrow|RDD")  # what a LogicalRDD has behind it is not to be seen
 LAST_TASKS_SECONDS: Final = 15.0  # Spark kills a Python worker 2 s after its task was cancelled
 POLL_SECONDS: Final = 0.05
@@ -69,27 +76,20 @@ class ClassicSpark:
                 f"this session's catalog is {catalog!r}, not a Hive metastore: build the session with"
                 " .enableHiveSupport() and set spark.hadoop.hive.metastore.uris=thrift://host:9083"
             )
+        hadoop = self._session.sessionState().newHadoopConf()
+        found = {**_hadoop_settings(hadoop), **overrides}
+        user = found.get(PLAIN_USER, "")
+        password = hadoop.getPassword(user) if user else None  # in a credential store, or in clear, as Hive's client
+        if password is not None:
+            found.setdefault(user, "".join(password))
         return SessionSettings(
-            hadoop={**self._hadoop_settings(), **overrides},
+            hadoop=found,
+            metastore_token=SessionToken(self._java, hadoop, found) if is_kerberized(found) else None,
             spark_version=spark.version,
             application_id=spark.sparkContext.applicationId,
             hive_client=spark.conf.get("spark.sql.hive.metastore.version", BUILT_IN_CLIENT) or BUILT_IN_CLIENT,
             missing_jar=missing_jar(spark),
         )
-
-    def _hadoop_settings(self) -> dict[str, str]:
-        hadoop = self._session.sessionState().newHadoopConf()
-        found = {
-            f"{prefix}{entry.getKey()}": entry.getValue()
-            for prefix in PREFIXES
-            for entry in hadoop.getPropsWithPrefix(prefix).entrySet()
-        }
-        if any(hadoop.get(path) for path in PROVIDER_PATHS):  # secrets kept in a credential store (JCEKS)
-            for suffix in SECRETS:
-                password = hadoop.getPassword(f"fs.s3a.{suffix}")
-                if password is not None:
-                    found[f"fs.s3a.{suffix}"] = "".join(password)
-        return found
 
     def refresh(self, table: Table, write_id: str) -> tuple[str, ...]:
         old_rows = f"this session may show old rows until REFRESH TABLE {table.name}"
@@ -183,6 +183,74 @@ class ClassicSpark:
 
     def files(self, plan: WritePlan, schema: StructType) -> ClassicFiles:
         return ClassicFiles(self._spark, plan, schema)
+
+
+def _hadoop_settings(hadoop: Any) -> dict[str, str]:
+    found = {
+        f"{prefix}{entry.getKey()}": entry.getValue()
+        for prefix in PREFIXES
+        for entry in hadoop.getPropsWithPrefix(prefix).entrySet()
+    }
+    if any(hadoop.get(path) for path in PROVIDER_PATHS):  # secrets kept in a credential store (JCEKS)
+        for suffix in SECRETS:
+            password = hadoop.getPassword(f"fs.s3a.{suffix}")
+            if password is not None:
+                found[f"fs.s3a.{suffix}"] = "".join(password)
+    return found
+
+
+class SessionToken:
+    """Returns the metastore's delegation token that the session's Java holds, else lets it fetch one.
+
+    Asked for each connection, since Spark renews its tokens. Neither shown, copied nor pickled.
+    """
+
+    def __init__(self, java: Any, hadoop: Any, settings: Mapping[str, str]) -> None:
+        self._java, self._hadoop = java, hadoop
+        self._uris, self._principal = settings.get(URIS, ""), settings.get(PRINCIPAL, "")
+        self._signature = settings.get(SIGNATURE, "")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("the token of a session's user is not pickled or copied")
+
+    def __call__(self) -> Token:
+        """Return a token; ``SaslError`` says why there is none."""
+        try:
+            user = self._java.org.apache.hadoop.security.UserGroupInformation.getCurrentUser()
+            held = (one for one in user.getTokens().toArray() if str(one.getKind()) == TOKEN_KIND)
+            found = next((one for one in held if str(one.getService()) == self._signature), None)
+            token = self._fetched(user) if found is None else found
+            return Token(bytes(token.getIdentifier()), bytes(token.getPassword()))
+        except (*SPARK_ERRORS, Py4JError, OSError) as error:
+            if isinstance(error, SaslError):
+                raise
+            raise SaslError(
+                f"Spark's Java has no delegation token for the metastore, and could not fetch one:"
+                f" {spark_reason(str(error))}"
+            ) from error
+
+    def _fetched(self, user: Any) -> Any:
+        """Let Hive's own client log in by Kerberos and ask for a token of this user."""
+        if not user.hasKerberosCredentials():
+            raise SaslError(
+                f"this Spark session's user {user.getShortUserName()} has neither a delegation token of the metastore"
+                f" ({TOKEN_KIND}, service {self._signature!r}) nor a Kerberos login to fetch one with: submit with"
+                " --principal and --keytab, or run kinit before, and set hadoop.security.authentication=kerberos in"
+                " core-site.xml"
+            )
+        user.checkTGTAndReloginFromKeytab()
+        hive_conf = self._java.org.apache.hadoop.hive.conf.HiveConf
+        conf = hive_conf(self._hadoop, self._java.java.lang.Class.forName("org.apache.hadoop.hive.conf.HiveConf"))
+        for name, value in ((URIS, self._uris), (SASL, "true"), (PRINCIPAL, self._principal), (CONNECT_RETRIES, "1")):
+            conf.set(name, value)
+        client = self._java.org.apache.hadoop.hive.metastore.HiveMetaStoreClient(conf)
+        try:
+            text = client.getDelegationToken(user.getUserName(), self._principal)  # who may renew it
+        finally:
+            client.close()
+        token = self._java.org.apache.hadoop.security.token.Token()
+        token.decodeFromUrlString(text)
+        return token
 
 
 def _plan(rows: DataFrame) -> Any:

@@ -65,7 +65,10 @@ class SparkGateway(Protocol):
     """One Spark session."""
 
     def settings(self, overrides: Mapping[str, str]) -> SessionSettings:
-        """Read the settings of a session with a Hive metastore, and refuse others; ``overrides`` win over them."""
+        """Read the settings of a session with a Hive metastore, and refuse others; ``overrides`` win over them.
+
+        Where the metastore wants a login, they say how to get a delegation token of the session's user.
+        """
 
     def refresh(self, table: Table, write_id: str) -> tuple[str, ...]:
         """Drop cached rows and table-level statistics that a publish has made wrong; returns what could not be done."""

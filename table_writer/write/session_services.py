@@ -42,7 +42,8 @@ class SessionServices(Services):
         open_object_store: Callable[[StoreSettings], ObjectStore] = open_store,
     ) -> None:
         self._spark = spark
-        session = open_gateway(spark).settings(config.hadoop)
+        uris = {"hive.metastore.uris": ",".join(config.metastore_uris)} if config.metastore_uris else {}
+        session = open_gateway(spark).settings({**config.hadoop, **uris})
         super().__init__(session, config, open_metastore=open_metastore, open_object_store=open_object_store)
 
     def table_name(self, text: str) -> TableName:

@@ -1,0 +1,295 @@
+"""A login at the metastore: what it answers, what it refuses, and that a handshake is never a call."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import pickle
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hmsclient.genthrift.hive_metastore import ttypes
+
+from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError
+from table_writer.metastore import sasl
+from table_writer.metastore.connection import Connection
+from table_writer.metastore.sasl import DigestMd5, Login, Mechanism, Plain, SaslError, Token
+from table_writer.metastore.settings import Credentials, MetastoreSettings
+from tests.metastore.fake_sasl import AFTER_IT, IN_THE_HANDSHAKE, PASSWORD, USER, Cut, FakeMetastore, running
+
+URI = {"hive.metastore.uris": "thrift://h"}
+DROP = ("drop_table", "mart", "orders", False)
+
+
+def connected(
+    fake: FakeMetastore, make: Callable[[], Mechanism] = lambda: DigestMd5(USER, PASSWORD), **settings: Any
+) -> Connection:
+    login = Login("test", lambda _: make())
+    return Connection(MetastoreSettings(uris=(fake.uri,), timeout_seconds=60, login=login, **settings))
+
+
+def test_the_proof_is_that_of_the_standard() -> None:
+    login = DigestMd5("chris", "secret", uri="imap/elwood.innosoft.com", cnonce="OA6MHXh6VqTrRk")
+    answer = login.answer(
+        b'realm="elwood.innosoft.com",nonce="OA6MG9tEQGm2hh",qop="auth",algorithm=md5-sess,charset=utf-8'
+    )
+    assert b"response=d388dad90d4bbd760a152321f2143af7" in answer  # RFC 2831, 4
+    assert not login.is_complete
+    login.answer(b"rspauth=ea40f60335c427b5527b84dbabcdfffd")
+    assert login.is_complete
+
+
+def test_rc4_is_that_of_the_standard() -> None:
+    stream = sasl._rc4(bytes([1, 2, 3, 4, 5]))
+    assert bytes(next(stream) for _ in range(8)).hex() == "b2396305f03dc027"  # RFC 6229
+
+
+@pytest.mark.parametrize("qop", ["auth", "auth-int", "auth-conf", "auth-conf,auth-int,auth"])
+def test_a_token_is_taken_and_protects_as_the_server_wants(qop: str) -> None:
+    with running(FakeMetastore(qop=qop)) as fake:
+        connection = connected(fake)
+        for _ in range(3):
+            assert connection.read("get_all_databases", table="") == ["default", "x" * 100_000]
+        connection.change("drop_table", "mart", "o" * 20_000, False, table="mart.orders")
+        assert fake.dropped == ["o" * 20_000]
+        assert (max(fake.frames) <= 4096) == (qop in ("auth-int", "auth-conf"))
+        assert connection.counts() == {"get_all_databases": 3, "drop_table": 1}
+
+
+@pytest.mark.parametrize("cut", IN_THE_HANDSHAKE)
+def test_a_change_after_a_broken_handshake_was_not_sent(cut: Cut) -> None:
+    asked: list[str] = []
+    with running(FakeMetastore(cut=cut)) as fake:
+        connection = connected(fake)
+        with pytest.raises(
+            MetastoreError, match=rf"no login at the metastore: {fake.uri}: .*nothing was changed"
+        ) as caught:
+            connection.change(*DROP, table="mart.orders", before_send=lambda: asked.append("asked"))
+        assert not isinstance(caught.value, LostResponseError)
+        assert isinstance(caught.value.__cause__, SaslError)
+        assert (asked, fake.dropped, connection.counts()) == ([], [], {})
+        fake.cut = ""
+        connection.change(*DROP, table="mart.orders")
+        assert fake.dropped == ["orders"]
+
+
+@pytest.mark.parametrize("cut", AFTER_IT)
+@pytest.mark.parametrize("qop", ["auth", "auth-conf"])
+def test_a_change_that_was_sent_and_not_answered_is_unknown(cut: Cut, qop: str) -> None:
+    with running(FakeMetastore(cut=cut, qop=qop)) as fake:
+        with pytest.raises(LostResponseError):
+            connected(fake).change(*DROP, table="mart.orders")
+        assert fake.dropped == (["orders"] if cut == "after a call" else [])
+
+
+def test_a_refused_call_is_refused_over_sasl_too() -> None:
+    class Refusing(FakeMetastore):
+        def drop_table(self, _database: str, name: str, _deletes: bool) -> None:
+            raise ttypes.NoSuchObjectException(name)
+
+    with running(Refusing()) as fake, pytest.raises(MetastoreError, match="refused drop_table: NoSuchObjectException"):
+        connected(fake).change(*DROP, table="mart.orders")
+
+
+def test_what_cannot_be_wrapped_was_not_sent() -> None:
+    class Failing(DigestMd5):
+        def wrap(self, data: bytes) -> bytes:
+            raise SaslError("the context has expired")
+
+    with running(FakeMetastore()) as fake:
+        with pytest.raises(MetastoreError, match=r"could not be sent .* the context has expired") as caught:
+            connected(fake, lambda: Failing(USER, PASSWORD)).change(*DROP, table="mart.orders")
+        assert not isinstance(caught.value, LostResponseError)
+
+
+def test_a_changed_message_is_noticed() -> None:
+    class Deaf(DigestMd5):
+        def unwrap(self, data: bytes) -> bytes:
+            return super().unwrap(bytes([data[0] ^ 1]) + data[1:])
+
+    with running(FakeMetastore(qop="auth-int")) as fake:
+        with pytest.raises(LostResponseError, match="was changed on its way"):
+            connected(fake, lambda: Deaf(USER, PASSWORD)).change(*DROP, table="mart.orders")
+        assert fake.dropped == ["orders"]
+
+
+@pytest.mark.parametrize(
+    ("fake", "said"),
+    [
+        (
+            FakeMetastore(password="other"),
+            "the delegation token's password is wrong: it is a token of another metastore",
+        ),
+        (
+            FakeMetastore(refusal="DIGEST-MD5: IO error acquiring password"),
+            "the delegation token is expired, cancelled",
+        ),
+        (FakeMetastore(refusal="no luck"), "no luck; the metastore's log says why"),
+        (FakeMetastore(proves=False), "before it had proved who it is"),
+        (
+            FakeMetastore(qop="auth-conf", ciphers="3des"),
+            r"protection=privacy\) with cipher=3des.*Maintenance with a Kerb",
+        ),
+        (FakeMetastore(qop="auth-x"), "wants qop=auth-x"),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_a_refused_login_says_why(fake: FakeMetastore, said: str) -> None:
+    with running(fake), pytest.raises(MetastoreError, match=said) as caught:
+        connected(fake).read("get_all_databases", table="")
+    assert "not reachable" not in str(caught.value)
+
+
+def test_a_server_that_does_not_know_the_password_is_refused() -> None:
+    login = DigestMd5(USER, PASSWORD)
+    login.answer(b'realm="default",nonce="n",qop="auth"')
+    with pytest.raises(SaslError, match="not the metastore of this token"):
+        login.answer(b"rspauth=00000000000000000000000000000000")
+
+
+def test_a_password_is_sent_and_a_wrong_one_is_said() -> None:
+    with running(FakeMetastore()) as fake:
+        connection = connected(fake, lambda: Plain(USER, PASSWORD))
+        assert connection.read("get_all_databases", table="")[0] == "default"
+        assert fake.plain_login == f"\0{USER}\0{PASSWORD}".encode()
+        fake.password = "another"
+        with pytest.raises(MetastoreError, match=f"user {USER} or its password is wrong") as caught:
+            connected(fake, lambda: Plain(USER, PASSWORD)).read("get_all_databases", table="")
+        assert PASSWORD not in f"{caught.value}{caught.value.__cause__}"
+
+
+def test_each_connection_gets_fresh_credentials() -> None:
+    passwords = iter(["old", PASSWORD])
+    with running(FakeMetastore()) as fake:
+        connection = connected(fake, lambda: DigestMd5(USER, next(passwords)))
+        with pytest.raises(MetastoreError, match="password is wrong"):
+            connection.read("get_all_databases", table="")
+        assert connection.read("get_all_databases", table="")
+
+
+def test_the_next_address_is_tried_after_a_refusal() -> None:
+    with running(FakeMetastore(password="other")) as first, running(FakeMetastore()) as second:
+        login = Login("test", lambda _: DigestMd5(USER, PASSWORD))
+        connection = Connection(MetastoreSettings(uris=(first.uri, second.uri), login=login))
+        assert connection.read("get_all_databases", table="")
+        assert connection.uri == second.uri
+
+
+def answering(data: bytes, *, closes: bool = True) -> tuple[str, socket.socket]:
+    """Start a server that answers whatever it is asked with the same bytes."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                accepted, _ = listener.accept()
+            except OSError:
+                return
+            with accepted:
+                accepted.recv(1 << 16)
+                accepted.sendall(data)
+                while not closes and accepted.recv(1 << 16):
+                    pass
+
+    threading.Thread(target=serve, daemon=True).start()
+    return f"thrift://127.0.0.1:{listener.getsockname()[1]}", listener
+
+
+TLS_ALERT = bytes([21, 3, 3, 0, 2, 2, 80])
+
+
+@pytest.mark.parametrize(
+    ("data", "has_login", "hint"),
+    [
+        (TLS_ALERT, False, "set hive.metastore.use.SSL=true"),
+        (TLS_ALERT, True, "set hive.metastore.use.SSL=true"),
+        (b"\4\0\0\0\x13Invalid status -128", False, "set hive.metastore.sasl.enabled=true"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", False, "the port speaks HTTP"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", True, "the port speaks HTTP"),
+        (b"\x80\x01\0\3\0\0\0\0", True, "set hive.metastore.sasl.enabled=false"),
+        (b"", False, "may want TLS or SASL"),
+        (b"", True, "if it wants SASL at all"),
+        (b"hello there", True, "it does not speak SASL"),
+    ],
+)
+def test_a_port_that_speaks_something_else_is_told_apart(data: bytes, has_login: bool, hint: str) -> None:
+    uri, listener = answering(data)
+    login = Login("test", lambda _: DigestMd5(USER, PASSWORD)) if has_login else None
+    with listener:
+        connection = Connection(MetastoreSettings(uris=(uri,), login=login))
+        with pytest.raises(MetastoreError, match=hint):
+            connection.read("get_all_databases", table="")
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_server_that_waits_for_more_is_left_in_time() -> None:
+    uri, listener = answering(b"", closes=False)
+    with listener:
+        login = Login("test", lambda _: DigestMd5(USER, PASSWORD))
+        connection = Connection(MetastoreSettings(uris=(uri,), login=login, login_timeout_seconds=0.3))
+        started = time.monotonic()
+        with pytest.raises(MetastoreError, match="no answer to the handshake of DIGEST-MD5"):
+            connection.change(*DROP, table="mart.orders")
+        assert time.monotonic() - started < 10
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+SASL_ON = {**URI, "hive.metastore.sasl.enabled": "TRUE"}
+PLAIN_ON = {**URI, "hive.metastore.client.auth.mode": "plain"}
+WITH_USER = {**PLAIN_ON, "hive.metastore.client.plain.username": "loader"}
+
+
+@pytest.mark.parametrize(
+    ("conf", "credentials", "message"),
+    [
+        (SASL_ON, Credentials(), "needs hive.metastore.kerberos.principal"),
+        ({**SASL_ON, "hive.metastore.kerberos.principal": "hive@REALM"}, Credentials(), "is not a service principal"),
+        (PLAIN_ON, Credentials(password="p"), "needs hive.metastore.client.plain.username"),
+        (WITH_USER, Credentials(), "there is no password of .*=loader"),
+        (WITH_USER, Credentials(password="p"), "without TLS would show the password"),
+        ({**WITH_USER, "loader": "p"}, Credentials(), "without TLS would show the password"),
+    ],
+)
+def test_a_login_that_lacks_something_is_refused(conf: dict[str, str], credentials: Credentials, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        MetastoreSettings.from_hadoop(conf, credentials=credentials)
+
+
+def test_settings_make_the_login_that_hives_client_would() -> None:
+    token = Credentials(token=lambda: Token(b"id", b"secret"))
+    of_token = MetastoreSettings.from_hadoop(
+        {**SASL_ON, "hive.metastore.thrift.framed.transport.enabled": "true"}, credentials=token
+    )
+    assert of_token.login is not None
+    assert isinstance(of_token.login("h"), DigestMd5)
+    assert (of_token.user, of_token.framed) == ("", False)
+    in_clear = Credentials(password="secret", password_in_clear=True)
+    of_password = MetastoreSettings.from_hadoop({**WITH_USER, **SASL_ON}, credentials=in_clear)
+    assert of_password.login is not None
+    assert of_password.login("h").answer(b"") == b"\0loader\0secret"
+    assert MetastoreSettings.from_hadoop(URI, credentials=token).login is None
+
+
+def test_no_login_is_shown_pickled_or_copied(caplog: pytest.LogCaptureFixture) -> None:
+    secret = "madeUpTokenPassword"
+    token = Token(secret.encode(), secret.encode())
+    credentials = Credentials(token=lambda: token, password=secret, password_in_clear=True)
+    texts = [repr(token), repr(credentials), f"{token}"]
+    with caplog.at_level(logging.DEBUG), running(FakeMetastore()) as fake:
+        for conf in (SASL_ON, WITH_USER):
+            settings = MetastoreSettings.from_hadoop({**conf, "hive.metastore.uris": fake.uri}, credentials=credentials)
+            texts += [repr(settings), repr(settings.login), str(settings)]
+            with pytest.raises(MetastoreError) as caught:
+                Connection(settings).read("get_all_databases", table="")
+            texts += [str(caught.value), repr(caught.value), repr(caught.value.__cause__)]
+            for unsafe in (settings, settings.login, token):
+                with pytest.raises(TypeError, match="not pickled"):
+                    pickle.dumps(unsafe)
+                with pytest.raises(TypeError, match="not pickled"):
+                    copy.deepcopy(unsafe)
+    assert secret not in "\n".join([*texts, caplog.text])
+    assert DigestMd5.of_token(token)._password not in "\n".join([*texts, caplog.text])
