@@ -7,7 +7,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 test-hive mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale docs clean chromium versitygw
+.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 test-hive test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale docs clean chromium versitygw
 
 help:  ## Show this list
 	@echo 'Every day:'
@@ -42,7 +42,7 @@ test-slow: $(VENV)/.ready versitygw chromium  ## The slow matrices
 	$(MAKE) --no-print-directory -j2 test-slow-servers test-slow-doubles
 
 test-slow-servers:
-	$(PYTEST) -m "slow and not moto and not other_hive" $(addprefix --ignore=,$(DOUBLES))
+	$(PYTEST) -m "slow and not moto and not other_hive and not kerberos" $(addprefix --ignore=,$(DOUBLES))
 	$(PYTEST) -m moto --lakehouse-s3=moto tests/security
 
 test-slow-doubles:
@@ -123,6 +123,10 @@ test-hive-%:
 	$(PYTEST) --lakehouse-hive=$* -m "other_hive" tests/metastore
 	$(PYTEST) --lakehouse-hive=$* -m "not slow" tests/real/test_metastore_killed.py
 	$(PYTEST) --lakehouse-hive=$* -m spark35 tests/end_to_end tests/create_table
+
+test-kerberos: $(VENV)/.ready  ## Logins with a real KDC: fetches 1.4 MB of Debian packages, without root
+	$(BIN)/python -m tests.metastore.kdc
+	$(PYTEST) -m kerberos tests/metastore
 
 $(VENV)-mutants/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-mutants

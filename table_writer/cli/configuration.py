@@ -16,6 +16,7 @@ from table_writer.errors import InvalidInputError
 from table_writer.storage.hadoop import S3Overrides
 
 METASTORE_VARIABLE: Final = "TABLE_WRITER_METASTORE_URI"
+PASSWORD_VARIABLE: Final = "TABLE_WRITER_METASTORE_PASSWORD"  # noqa: S105 - a name
 DIRECTORY_VARIABLES: Final = ("HADOOP_CONF_DIR", "HIVE_CONF_DIR", "SPARK_CONF_DIR")
 SITE_FILES: Final = ("core-site.xml", "hdfs-site.xml", "hive-site.xml")  # a later one wins, as in Hive's client
 MAX_SUBSTITUTIONS: Final = 20  # Hadoop's Configuration.MAX_SUBST
@@ -24,7 +25,7 @@ VARIABLE: Final = re.compile(r"\$\{([^}$\s]+)\}")
 PUBLISH_TIMEOUT_SECONDS: Final = TableWriterConfig().publish_timeout_seconds
 SECRET_NAME: Final = re.compile(r"secret|password|passphrase|session\.token", re.IGNORECASE)
 NOT_A_VALUE: Final = re.compile(r"credential\.provider|\.file$|\.path$", re.IGNORECASE)  # these say where a secret lies
-SECRET_VARIABLES: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+SECRET_VARIABLES: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", PASSWORD_VARIABLE)
 USER_INFO: Final = re.compile(r"(?<=://)[^/\s'\"]+(?=@)|[^\s/:'\"]+:[^\s/'\"]+(?=@)")  # also without the scheme
 SHORTEST_SECRET: Final = 4  # a shorter one would blank out ordinary words
 MASK: Final = "***"
@@ -37,6 +38,7 @@ def read_configuration(arguments: Namespace) -> tuple[str, TableWriterConfig]:
     config = TableWriterConfig(
         hadoop=hadoop,
         metastore_ca_file=arguments.metastore_ca_file,
+        metastore_password=os.environ.get(PASSWORD_VARIABLE, ""),
         metastore_timeout_seconds=timeout,
         publish_timeout_seconds=max(PUBLISH_TIMEOUT_SECONDS, 2 * timeout + 5),  # what the config demands
         directory_name=arguments.directory_name,

@@ -305,7 +305,10 @@ class Wire:
     def hint(self) -> str:
         """Say, after a failure, what the server speaks instead, or might; empty if it has spoken Thrift."""
         if not self._beginning:
-            return " and has answered nothing: if it does so each time, its port may want TLS or SASL"
+            return (
+                " and has answered nothing: if it does so each time, its port may want TLS (set"
+                " hive.metastore.use.SSL=true) or a login (set hive.metastore.sasl.enabled=true)"
+            )
         return "" if self._beginning[:2] == THRIFT else f"; {meant}" if (meant := spoken_by(self._beginning)) else ""
 
     def is_quiet(self) -> bool:

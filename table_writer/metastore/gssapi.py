@@ -31,8 +31,10 @@ LAYERS: Final = {1: "auth", 2: "auth-int", 4: "auth-conf"}  # RFC 4752; the chea
 KRB5: Final = bytes.fromhex("2a864886f712010202")
 PRINCIPAL_NAME: Final = bytes.fromhex("2a864886f71201020201")
 PRINCIPAL: Final = re.compile(r"([^/@\s]+)/([^/@\s]+)@([^/@\s]+)")
+NUMBER: Final = re.compile(r"[\d.]+|.*:.*")  # an address that is no name
 EXAMPLE: Final = "hive/_HOST@EXAMPLE.COM"
 ADVICE: Final = (  # what MIT's library says, and what helps
+    ("krbtgt/.* not found", "the KDC does not know the realm of hive.metastore.kerberos.principal"),
     ("expired", "renew the ticket: kinit, or set KRB5_CLIENT_KTNAME to a keytab"),
     (
         "not found in Kerberos database",
@@ -184,9 +186,9 @@ class Gssapi:
         minor = c_uint32()
         major = int(getattr(self._gss, function)(byref(minor), *arguments))
         if major & FAILED:
-            parts = (*self._texts(major, OF_ROUTINE), *self._texts(minor.value, OF_MECHANISM))
-            said = ": ".join(dict.fromkeys(part for part in parts if part))
-            advice = next((helps for pattern, helps in ADVICE if re.search(pattern, parts[-1])), "")
+            texts = self._texts(minor.value, OF_MECHANISM) if minor.value else self._texts(major, OF_ROUTINE)
+            said = ": ".join(texts)
+            advice = next((helps for pattern, helps in ADVICE if re.search(pattern, said)), "")
             raise SaslError(f"Kerberos, for {self._principal}: {said}" + (f"; {advice}" if advice else ""))
         return major
 
@@ -234,16 +236,22 @@ def kerberos_login(principal: str) -> Login:
 
 
 def principal_at(principal: str, host: str) -> str:
-    """Put the server's own name, in lower case, where a principal has ``_HOST``; as Hive's client finds it.
+    """Put the server's own name, in lower case, where a principal has ``_HOST``.
+
+    A full name is taken as the address has it, as Hive 2's client does; a short one and a number are looked up, as
+    Hive 3's client does.
 
     Examples
     --------
+    >>> principal_at("hive/_HOST@EXAMPLE.COM", "Metastore.example.com")
+    'hive/metastore.example.com@EXAMPLE.COM'
     >>> principal_at("hive/metastore.example.com@EXAMPLE.COM", "10.0.0.1")
     'hive/metastore.example.com@EXAMPLE.COM'
     """
     found = PRINCIPAL.fullmatch(principal)
     if found is None or found[2] != "_HOST":
         return principal
-    with suppress(OSError):  # a name without one
-        host = socket.gethostbyaddr(host)[0]  # the reverse look-up of Java's getCanonicalHostName
+    if NUMBER.fullmatch(host) or "." not in host:
+        with suppress(OSError):  # nobody knows a name for it
+            host = socket.gethostbyaddr(host)[0]
     return f"{found[1]}/{host.lower()}@{found[3]}"

@@ -64,6 +64,7 @@ DERBY_SETTINGS: Final = """\
 derby.locks.deadlockTimeout=1
 derby.locks.waitTimeout=10
 """  # seconds instead of 20 and 60: the metastore tries again by itself, so two writers at once take no half a minute
+ASKING: Final = ("hive.metastore.sasl.enabled", "hive.metastore.use.SSL", "metastore.authentication")  # who calls
 LOG_SETTINGS_NAMES: Final = ("hive-log4j2.properties", "metastore-log4j2.properties", "log4j2.properties")
 OF_NEWER_HIVE: Final = {
     "metastore.expression.proxy": "org.apache.hadoop.hive.metastore.DefaultPartitionExpressionProxy",
@@ -200,6 +201,15 @@ class MetastoreServer(ServerProcess):
     audit_log
         A file to which the metastore appends a line for each call: ``ugi=…  ip=…  cmd=get_table : db=… tbl=…``.
 
+    Attributes
+    ----------
+    java_options
+        More options for its Java, to be set before the start: ``-Djava.security.krb5.conf=…`` for one.
+
+    Notes
+    -----
+    With settings that ask for a login or TLS, the server counts as started once it takes connections.
+
     Examples
     --------
     >>> from table_writer.testing import MetastoreServer
@@ -223,6 +233,7 @@ class MetastoreServer(ServerProcess):
         if hive not in get_args(HiveVersion):
             raise LakehouseError(f"Hive {hive!r} is unknown: choose from {', '.join(get_args(HiveVersion))}")
         super().__init__("Hive metastore")
+        self.java_options: Sequence[str] = ()
         self._hive: HiveVersion = hive
         self._warehouse = warehouse
         self._directory = None if directory is None else Path(directory).absolute()
@@ -244,6 +255,7 @@ class MetastoreServer(ServerProcess):
         class_path = os.pathsep.join([str(directory), *metastore_class_path(self._hive), *self._jars])
         command = [java, "-Xmx512m", f"-Djava.io.tmpdir={directory}"]
         command += () if self._hive == BUILT_IN_HIVE else JAVA_OF_NEWER_HIVE
+        command += self.java_options
         command += [f"-Dderby.system.home={directory}", "-cp", class_path, MAIN_CLASS, "-p", str(self.port)]
         return command, java_environment()
 
@@ -252,6 +264,8 @@ class MetastoreServer(ServerProcess):
             socket.create_connection((LOCALHOST, self.port), timeout=PROBE_TIMEOUT_SECONDS).close()
         except OSError:
             return False  # cheaper than a Thrift call, which logs that nobody listens
+        if any(self._settings.get(name, "").upper() in ("TRUE", "CONFIG") for name in ASKING):
+            return True
         sock = TSocket(LOCALHOST, self.port)
         sock.setTimeout(PROBE_TIMEOUT_SECONDS * 1000)  # milliseconds
         transport = TBufferedTransport(sock)
@@ -284,7 +298,10 @@ class MetastoreServer(ServerProcess):
             f"<property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
             for name, value in properties.items()
         ]
-        for name in ("hive-site.xml", "metastore-site.xml"):  # 2.3 reads the first one, newer ones both
+        names = ["hive-site.xml", "metastore-site.xml"]  # 2.3 reads the first one, newer ones both
+        if any(name.startswith("hadoop.security.") for name in self._settings):
+            names.append("core-site.xml")  # Hadoop's login reads no other
+        for name in names:
             (directory / name).write_text("\n".join(["<configuration>", *lines, "</configuration>"]))
         audit = "" if self._audit_log is None else AUDIT_SETTINGS.format(path=self._audit_log)
         for name in LOG_SETTINGS_NAMES:

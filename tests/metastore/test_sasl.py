@@ -15,7 +15,7 @@ import pytest
 from hmsclient.genthrift.hive_metastore import ttypes
 
 from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError
-from table_writer.metastore import sasl
+from table_writer.metastore import gssapi, sasl
 from table_writer.metastore.connection import Connection
 from table_writer.metastore.sasl import DigestMd5, Login, Mechanism, Plain, SaslError, Token
 from table_writer.metastore.settings import Credentials, MetastoreSettings
@@ -211,7 +211,7 @@ TLS_ALERT = bytes([21, 3, 3, 0, 2, 2, 80])
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", False, "the port speaks HTTP"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", True, "the port speaks HTTP"),
         (b"\x80\x01\0\3\0\0\0\0", True, "set hive.metastore.sasl.enabled=false"),
-        (b"", False, "may want TLS or SASL"),
+        (b"", False, "may want TLS"),
         (b"", True, "if it wants SASL at all"),
         (b"hello there", True, "it does not speak SASL"),
     ],
@@ -257,6 +257,33 @@ WITH_USER = {**PLAIN_ON, "hive.metastore.client.plain.username": "loader"}
 def test_a_login_that_lacks_something_is_refused(conf: dict[str, str], credentials: Credentials, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         MetastoreSettings.from_hadoop(conf, credentials=credentials)
+
+
+@pytest.mark.parametrize(
+    ("host", "principal"),
+    [
+        ("Metastore.Example.com", "hive/metastore.example.com@EXAMPLE.COM"),
+        ("127.0.0.1", f"hive/{socket.gethostbyaddr('127.0.0.1')[0].lower()}@EXAMPLE.COM"),
+        ("Nobody-knows-it", "hive/nobody-knows-it@EXAMPLE.COM"),
+    ],
+)
+def test_a_principal_takes_the_servers_name(host: str, principal: str) -> None:
+    assert gssapi.principal_at("hive/_HOST@EXAMPLE.COM", host) == principal
+    assert gssapi.principal_at("hive/other@EXAMPLE.COM", host) == "hive/other@EXAMPLE.COM"
+
+
+def test_a_machine_without_the_library_is_told_which_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gssapi, "LIBRARIES", ("libnone.so.7",))
+    gssapi._library.cache_clear()
+    conf = {**SASL_ON, "hive.metastore.kerberos.principal": "hive/_HOST@EXAMPLE.COM"}
+    connection = Connection(MetastoreSettings.from_hadoop(conf))
+    try:
+        with pytest.raises(
+            MetastoreError, match=r"library \(libnone\.so\.7\), which is not here: install libgssapi-krb5-2"
+        ):
+            connection.change(*DROP, table="mart.orders")
+    finally:
+        gssapi._library.cache_clear()
 
 
 def test_settings_make_the_login_that_hives_client_would() -> None:

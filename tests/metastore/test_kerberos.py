@@ -1,0 +1,353 @@
+"""A real KDC, real metastores that ask who calls, and the system's own Kerberos library."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from table_writer.errors import MetastoreError
+from table_writer.metastore.connection import Connection
+from table_writer.metastore.hive import HiveMetastore
+from table_writer.metastore.sasl import Token
+from table_writer.metastore.settings import Credentials, MetastoreSettings
+from table_writer.testing import MetastoreServer
+from tests.metastore.conftest import World, thrift_table
+from tests.metastore.kdc import OTHER_SERVICE, REALM, SERVICE, USER, Kdc
+from tests.metastore.test_contract import change
+
+pytestmark = [pytest.mark.slow, pytest.mark.kerberos]
+SASL = {"hive.metastore.sasl.enabled": "true", "hive.metastore.execute.setugi": "false"}
+AT_ANY_HOST = f"metastore/_HOST@{REALM}"
+LOCAL_SPARK = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+TOKEN_LIFE_SECONDS = 8
+
+
+@pytest.fixture(scope="module")
+def kdc() -> Iterator[Kdc]:
+    with Kdc() as kdc:
+        yield kdc
+
+
+@pytest.fixture(autouse=True)
+def environment(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the library its KDC, a keytab, and a cache of tickets of this test's own."""
+    monkeypatch.setenv("KRB5_CONFIG", str(kdc.configuration))
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path / 'tickets'}")
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(kdc.keytab(USER)))
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """A metastore that lets in who has a ticket or a token, and protects messages in one way."""
+
+    server: MetastoreServer
+    protection: str
+
+    def settings(self, principal: str = AT_ANY_HOST, **credentials: Any) -> MetastoreSettings:
+        conf = {**SASL, "hive.metastore.uris": self.server.uri, "hive.metastore.kerberos.principal": principal}
+        return MetastoreSettings.from_hadoop(conf, credentials=Credentials(**credentials))
+
+    def token(self) -> tuple[str, Token]:
+        text = Connection(self.settings()).read("get_delegation_token", USER, USER, table="")
+        return text, decoded(text)
+
+
+def guarded(kdc: Kdc, protection: str, **settings: str) -> MetastoreServer:
+    server = MetastoreServer(
+        settings={
+            **SASL,
+            "hive.metastore.kerberos.keytab.file": str(kdc.keytab(SERVICE)),
+            "hive.metastore.kerberos.principal": SERVICE,
+            "hadoop.security.authentication": "kerberos",
+            "hadoop.rpc.protection": protection,
+            **settings,
+        }
+    )
+    server.java_options = kdc.java_options
+    return server
+
+
+@pytest.fixture(scope="module", params=["authentication", "integrity", "privacy"])
+def metastore(request: pytest.FixtureRequest, kdc: Kdc) -> Iterator[Guarded]:
+    life = {"hive.cluster.delegation.token.renew-interval": f"{TOKEN_LIFE_SECONDS * 1000}"}
+    with guarded(kdc, request.param, **life) as server:
+        yield Guarded(server, request.param)
+
+
+def decoded(text: str) -> Token:
+    """Read a token as Hadoop prints it: identifier, password, kind and service, each with its length."""
+    data, parts = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), []
+    for _ in range(2):
+        first = int.from_bytes(data[:1], signed=True)
+        size = 0 if first >= -112 else -(first + 112)
+        length = first if first >= -112 else int.from_bytes(data[1 : 1 + size])
+        parts.append(data[1 + size : 1 + size + length])
+        data = data[1 + size + length :]
+    return Token(*parts)
+
+
+def works(settings: MetastoreSettings) -> bool:
+    return Connection(settings).read("get_all_databases", table="") == ["default"]
+
+
+def test_a_keytab_is_enough_for_all_that_the_gateway_does(metastore: Guarded, tmp_path: Path) -> None:
+    hive = HiveMetastore(metastore.settings())
+    backdoor = Connection(metastore.settings())
+    world = World(
+        hive,
+        f"file:{tmp_path}",
+        lambda table: backdoor.change("create_table", thrift_table(table), table=str(table.name)),
+    )
+    table = world.table()
+    hive.add_partitions(table, [world.partition(str(number)) for number in range(500)])  # more than one message holds
+    hive.alter_partitions(table, [change(world.read(table, "7"), "b")])
+    assert world.locations(table)["7",] == "b"
+    assert hive.call_counts()["add_partitions_req"] == 1
+
+
+def test_a_ticket_of_kinit_is_enough(kdc: Kdc, metastore: Guarded, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.delenv("KRB5_CLIENT_KTNAME")
+    kdc.kinit(tmp_path / "tickets")
+    assert works(metastore.settings(SERVICE))
+
+
+def test_a_token_is_enough_until_it_expires_and_a_new_connection_takes_the_new_one(
+    metastore: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = [metastore.token()]
+    settings = metastore.settings(token=lambda: tokens[-1][1])
+    with monkeypatch.context() as without:
+        without.delenv("KRB5_CLIENT_KTNAME")
+        without.setenv("KRB5CCNAME", "FILE:/nonexistent")
+        assert works(settings)
+    time.sleep(TOKEN_LIFE_SECONDS + 1)
+    with pytest.raises(MetastoreError, match="the delegation token is expired, cancelled or of another metastore"):
+        works(settings)
+    tokens.append(metastore.token())  # Hive 2.3 renews none: it compares a renewer's short name with a whole principal
+    assert works(settings)
+    Connection(metastore.settings()).change("cancel_delegation_token", tokens[-1][0], table="")
+    with pytest.raises(MetastoreError, match="the delegation token is expired, cancelled or of another metastore"):
+        works(settings)
+
+
+def test_a_token_with_another_password_is_refused(metastore: Guarded) -> None:
+    _, token = metastore.token()
+    with pytest.raises(MetastoreError, match="the delegation token's password is wrong"):
+        works(metastore.settings(token=lambda: Token(token.identifier, b"other")))
+
+
+def no_ticket(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del kdc, tmp_path
+    monkeypatch.delenv("KRB5_CLIENT_KTNAME")
+
+
+def expired_ticket(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KRB5_CLIENT_KTNAME")
+    kdc.kinit(tmp_path / "tickets", "-l", "1s")
+    time.sleep(2.1)
+
+
+def no_such_keytab(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del kdc
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(tmp_path / "none"))
+
+
+def no_kdc(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = tmp_path / "krb5.conf"
+    away.write_text(kdc.configuration.read_text().replace(str(kdc.port), "1"))
+    monkeypatch.setenv("KRB5_CONFIG", str(away))
+
+
+def nothing(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del kdc, tmp_path, monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("prepare", "principal", "said"),
+    [
+        (no_ticket, SERVICE, "there is no ticket: run kinit"),
+        (expired_ticket, SERVICE, "renew the ticket"),
+        (no_such_keytab, SERVICE, "there is no ticket: run kinit"),
+        (no_kdc, SERVICE, "no KDC answers"),
+        (nothing, f"nobody/localhost@{REALM}", "hive.metastore.kerberos.principal is not the metastore's"),
+        (nothing, OTHER_SERVICE, "does not take the ticket for other/localhost"),
+        (nothing, "metastore/localhost@ELSEWHERE.TEST", "does not know the realm"),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+@pytest.mark.parametrize("metastore", ["authentication"], indirect=True)
+def test_a_ticket_that_is_none_is_said_within_seconds(
+    kdc: Kdc,
+    metastore: Guarded,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    prepare: Callable[..., None],
+    principal: str,
+    said: str,
+) -> None:
+    prepare(kdc, tmp_path, monkeypatch)
+    started = time.monotonic()
+    with pytest.raises(MetastoreError, match=said) as caught:
+        works(metastore.settings(principal))
+    print(caught.value)
+    assert time.monotonic() - started < 10
+    assert "nothing was changed" in str(caught.value)
+
+
+@pytest.mark.parametrize("metastore", ["authentication"], indirect=True)
+def test_a_clock_that_is_wrong_is_said(kdc: Kdc, metastore: Guarded) -> None:
+    program = (
+        "from table_writer import Maintenance, TableWriterConfig\n"
+        f"conf = {{'hive.metastore.sasl.enabled': 'true', 'hive.metastore.kerberos.principal': {SERVICE!r}}}\n"
+        f"Maintenance({metastore.server.uri!r}, config=TableWriterConfig(hadoop=conf)).history('default.t')\n"
+    )
+    environment = {**os.environ, "LD_PRELOAD": str(kdc.faketime), "FAKETIME": "+2h", "DONT_FAKE_MONOTONIC": "1"}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "clock" in ended.stderr.strip().splitlines()[-1], ended.stderr
+
+
+@pytest.mark.parametrize("metastore", ["authentication"], indirect=True)
+def test_who_does_not_log_in_is_told_which_setting_to_set(metastore: Guarded) -> None:
+    with pytest.raises(MetastoreError, match=r"set hive\.metastore\.sasl\.enabled=true"):
+        works(MetastoreSettings(uris=(metastore.server.uri,)))
+
+
+def token_file(path: Path, text: str, service: bytes = b"") -> None:
+    """Write what YARN gives a container: Hadoop's file of tokens, here with one, for a service."""
+    token = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    assert token.endswith(b"\0"), "a token of the metastore has no service of its own"
+    alias = b"hive.server2.delegation.token"
+    token = token[:-1] + bytes([len(service)]) + service
+    path.write_bytes(b"HDTS\0" + bytes([1, len(alias)]) + alias + token + b"\0")
+    path.chmod(0o600)
+
+
+def site(directory: Path, properties: Mapping[str, str]) -> None:
+    lines = [f"<property><name>{name}</name><value>{value}</value></property>" for name, value in properties.items()]
+    (directory / "core-site.xml").write_text("\n".join(["<configuration>", *lines, "</configuration>"]))
+
+
+@dataclass(frozen=True)
+class Job:
+    """Runs a Spark job in a process of its own, as a cluster would."""
+
+    kdc: Kdc
+    server: MetastoreServer
+    directory: Path
+    protection: str
+
+    def run(self, settings: Mapping[str, str], hadoop: Mapping[str, str], **environment: str) -> dict[str, Any]:
+        site(
+            self.directory,
+            {
+                **SASL,
+                "hadoop.security.authentication": "kerberos",
+                "hadoop.rpc.protection": self.protection,
+                "hive.metastore.uris": self.server.uri,
+                "hive.metastore.kerberos.principal": SERVICE,  # Java takes the address for the host's name
+                "hive.exec.scratchdir": str(self.directory / "hive"),
+                **hadoop,
+            },
+        )
+        options = f"{self.kdc.java_options[0]} -Djava.io.tmpdir={self.directory} -Dderby.system.home={self.directory}"
+        spark = {
+            "spark.driver.extraJavaOptions": options,
+            "spark.sql.warehouse.dir": (self.directory / "warehouse").as_uri(),
+            "spark.local.dir": str(self.directory),
+            "spark.ui.enabled": "false",
+            **settings,
+        }
+        command = [sys.executable, "-m", "tests.metastore.spark_job"]
+        arguments = [str(self.directory), json.dumps(spark), json.dumps({})]
+        ended = subprocess.run(
+            [*command, *arguments],
+            env={
+                **os.environ,
+                "HADOOP_CONF_DIR": str(self.directory),
+                "SPARK_LOCAL_IP": "127.0.0.1",
+                "PYSPARK_PYTHON": sys.executable,
+                **environment,
+            },
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        (self.directory / "output.log").write_text(ended.stdout + ended.stderr)
+        assert ended.returncode == 0, ended.stderr
+        said = json.loads((self.directory / "said.json").read_text())
+        assert isinstance(said, dict)
+        return said
+
+    def texts(self) -> str:
+        """Return all that the job has said and logged."""
+        return "\n".join((self.directory / name).read_text() for name in ("said.json", "python.log", "output.log"))
+
+
+@pytest.fixture(scope="module", params=["authentication", "privacy"])
+def cluster(request: pytest.FixtureRequest, kdc: Kdc) -> Iterator[Guarded]:
+    with guarded(kdc, request.param) as server:
+        yield Guarded(server, request.param)
+
+
+ROWS = [[1, "a"], [2, "b"], [2, "b"]]
+
+
+def drop_orders(cluster: Guarded) -> None:
+    Connection(cluster.settings()).change("drop_table", "default", "orders", False, table="default.orders")
+
+
+@pytest.mark.parametrize("signature", ["", "lake"])
+def test_a_job_with_nothing_but_a_token_file_writes(
+    kdc: Kdc, cluster: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signature: str
+) -> None:
+    text, token = cluster.token()
+    token_file(tmp_path / "tokens", text, signature.encode())
+    job = Job(kdc, cluster.server, tmp_path, cluster.protection)
+    signed = {"hive.metastore.token.signature": signature} if signature else {}
+    with monkeypatch.context() as without:
+        without.delenv("KRB5_CLIENT_KTNAME")
+        said = job.run({}, signed, HADOOP_TOKEN_FILE_LOCATION=str(tmp_path / "tokens"))
+    assert said.get("rows") == ROWS, said
+    for secret in (token.password, token.identifier):
+        for spelled in (base64.b64encode(secret).decode().rstrip("="), secret.hex(), repr(secret)[2:-1]):
+            assert spelled not in job.texts()
+    drop_orders(cluster)
+
+
+@pytest.mark.parametrize("cluster", ["authentication"], indirect=True)
+def test_a_job_with_a_keytab_lets_java_fetch_its_tokens(
+    kdc: Kdc, cluster: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(kdc, cluster.server, tmp_path, cluster.protection)
+    keytab = {"spark.kerberos.keytab": str(kdc.keytab(USER)), "spark.kerberos.principal": USER}
+    with monkeypatch.context() as without:
+        without.delenv("KRB5_CLIENT_KTNAME")
+        said = job.run(keytab, {})
+    assert said.get("rows") == ROWS, said
+    drop_orders(cluster)
+
+
+@pytest.mark.parametrize("cluster", ["authentication"], indirect=True)
+def test_a_job_with_neither_is_told_what_to_submit_with(
+    kdc: Kdc, cluster: Guarded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(kdc, cluster.server, tmp_path, cluster.protection)
+    with monkeypatch.context() as without:
+        without.delenv("KRB5_CLIENT_KTNAME")
+        said = job.run({}, {})
+    print(said)
+    assert "submit with --principal and --keytab" in said["error"]
