@@ -15,6 +15,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Final, NoReturn, Protocol
 
 START: Final = 1  # status bytes of Thrift's TSaslTransport
@@ -28,6 +29,7 @@ MAX_HANDSHAKE_BYTES: Final = 1 << 20  # of one frame; a ticket with the groups o
 MAX_MESSAGE_BYTES: Final = 1 << 20  # of one frame that is sent as it is
 MAX_REASON_CHARACTERS: Final = 300
 MOST_BYTES_TO_US: Final = 0xFF_FF_FF  # three bytes: the most that SASL can say
+MD5: Final = partial(hashlib.md5, usedforsecurity=False)  # what the protocol has, also where a policy forbids it else
 PROTECTION: Final[Mapping[str, str]] = {"auth": "authentication", "auth-int": "integrity", "auth-conf": "privacy"}
 """Names of SASL, and Hadoop's for the same in ``hadoop.rpc.protection``."""
 
@@ -248,7 +250,7 @@ class _Signed:
 
 
 def _code(key: bytes, number: bytes, message: bytes) -> bytes:
-    return hmac.new(key, number + message, "md5").digest()[:10]
+    return hmac.new(key, number + message, MD5).digest()[:10]
 
 
 def _mixed(data: bytes, stream: Iterator[int]) -> bytes:
@@ -273,7 +275,7 @@ def _rc4(key: bytes) -> Iterator[int]:
 
 def _md5(*parts: str | bytes) -> Any:
     joined = b":".join(part.encode() if isinstance(part, str) else part for part in parts)
-    return hashlib.md5(joined, usedforsecurity=False)  # also where a policy like FIPS forbids it for anything else
+    return MD5(joined)
 
 
 def _directives(challenge: bytes) -> dict[str, str]:

@@ -221,9 +221,9 @@ class SessionToken:
             found = next((one for one in held if str(one.getService()) == self._signature), None)
             token = self._fetched(user) if found is None else found
             return Token(bytes(token.getIdentifier()), bytes(token.getPassword()))
-        except (*SPARK_ERRORS, Py4JError, OSError) as error:
-            if isinstance(error, SaslError):
-                raise
+        except SaslError:
+            raise
+        except (*SPARK_ERRORS, OSError, TypeError) as error:  # a class that is not there is no function: TypeError
             raise SaslError(
                 f"Spark's Java has no delegation token for the metastore, and could not fetch one:"
                 f" {spark_reason(str(error))}"

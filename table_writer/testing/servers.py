@@ -264,7 +264,7 @@ class MetastoreServer(ServerProcess):
             socket.create_connection((LOCALHOST, self.port), timeout=PROBE_TIMEOUT_SECONDS).close()
         except OSError:
             return False  # cheaper than a Thrift call, which logs that nobody listens
-        if any(self._settings.get(name, "").upper() in ("TRUE", "CONFIG") for name in ASKING):
+        if any(self._settings.get(name, "").upper() not in ("", "FALSE", "NONE") for name in ASKING):
             return True
         sock = TSocket(LOCALHOST, self.port)
         sock.setTimeout(PROBE_TIMEOUT_SECONDS * 1000)  # milliseconds

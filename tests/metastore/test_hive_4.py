@@ -1,17 +1,21 @@
-"""Where Hive 4 lets an unpartitioned table move: what is said before a write is what the server then does."""
+"""Where Hive 4 lets an unpartitioned table move, as is said before a write; and the passwords that it takes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from table_writer.errors import MetastoreError
+from table_writer.metastore.connection import Connection
+from table_writer.metastore.settings import Credentials, MetastoreSettings
 from table_writer.model.table import PartitionChange, TableName
 from table_writer.testing import MetastoreServer
 from tests.metastore.conftest import hive_world
+from tests.metastore.test_hive import PASSWORD, make_key
 
 pytestmark = [pytest.mark.slow, pytest.mark.other_hive]
 EXTERNAL = {"metastore.warehouse.external.dir": "file:/elsewhere"}
@@ -65,3 +69,49 @@ def test_the_server_refuses_what_is_said_to_be_immovable_and_nothing_else(
     after = world.metastore.get_table(TableName("default", table.name.name))
     assert after is not None
     assert (after.parameters.get("moved") == "yes") is not refuses
+
+
+PASSWORD_SETTINGS = {
+    "metastore.execute.setugi": "false",
+    "metastore.authentication": "CONFIG",
+    "metastore.authentication.config.username": "loader",
+    "metastore.authentication.config.password": "hush",
+}
+
+
+@pytest.mark.parametrize("has_tls", [True, False], ids=["TLS", "in clear"])
+def test_a_password_is_taken_and_a_wrong_one_is_said(hive_version: Any, tmp_path: Path, has_tls: bool) -> None:
+    if not hive_version.startswith("4."):
+        pytest.skip("only Hive 4 takes passwords")
+    keystore, certificate = make_key(tmp_path, "metastore")
+    tls = {
+        "hive.metastore.use.SSL": "true",
+        "hive.metastore.keystore.path": str(keystore),
+        "hive.metastore.keystore.password": PASSWORD,
+    }
+    with MetastoreServer(hive=hive_version, settings=PASSWORD_SETTINGS | (tls if has_tls else {})) as server:
+        conf = {
+            "hive.metastore.uris": server.uri,
+            "hive.metastore.client.auth.mode": "PLAIN",
+            "hive.metastore.client.plain.username": "loader",
+            "hive.metastore.use.SSL": str(has_tls),
+        }
+
+        def databases(password: str) -> Any:
+            credentials = Credentials(password=password, password_in_clear=not has_tls)
+            settings = MetastoreSettings.from_hadoop(conf, ca_file=str(certificate), credentials=credentials)
+            return Connection(settings).read("get_all_databases", table="")
+
+        assert databases("hush") == ["default"]
+        with pytest.raises(MetastoreError, match="user loader or its password is wrong"):
+            databases("no")
+        plain = MetastoreSettings(uris=(server.uri,), timeout_seconds=20)
+        meant = r"hive\.metastore\.use\.SSL=true" if has_tls else r"hive\.metastore\.sasl\.enabled=true"
+        with pytest.raises(MetastoreError, match=meant) as caught:
+            Connection(plain).read("get_all_databases", table="")
+        print(caught.value)
+        if not has_tls:
+            with pytest.raises(MetastoreError, match="the port may not speak TLS") as caught:
+                tls_client = replace(plain, tls=True, ca_file=str(certificate), connect_timeout_seconds=5)
+                Connection(tls_client).read("get_all_databases", table="")
+            print(caught.value)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from table_writer.cli.main import main
 from table_writer.errors import MetastoreError
 from table_writer.metastore.connection import Connection
 from table_writer.metastore.hive import HiveMetastore
@@ -216,6 +217,14 @@ def test_a_clock_that_is_wrong_is_said(kdc: Kdc, metastore: Guarded) -> None:
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert "clock" in ended.stderr.strip().splitlines()[-1], ended.stderr
+
+
+@pytest.mark.parametrize("metastore", ["privacy"], indirect=True)
+def test_the_command_line_logs_in_by_hadoops_files(metastore: Guarded, tmp_path: Path, capsys: Any) -> None:
+    where = {"hive.metastore.uris": metastore.server.uri, "hive.metastore.kerberos.principal": AT_ANY_HOST}
+    site(tmp_path, {**SASL, **where})
+    assert main(["history", "default.nothing", "--conf-dir", str(tmp_path)]) == 2
+    assert "there is no table default.nothing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("metastore", ["authentication"], indirect=True)

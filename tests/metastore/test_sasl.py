@@ -278,9 +278,7 @@ def test_a_machine_without_the_library_is_told_which_package_to_install(monkeypa
     conf = {**SASL_ON, "hive.metastore.kerberos.principal": "hive/_HOST@EXAMPLE.COM"}
     connection = Connection(MetastoreSettings.from_hadoop(conf))
     try:
-        with pytest.raises(
-            MetastoreError, match=r"library \(libnone\.so\.7\), which is not here: install libgssapi-krb5-2"
-        ):
+        with pytest.raises(MetastoreError, match=r"library \(libnone\.so\.7\).*: install libgssapi"):
             connection.change(*DROP, table="mart.orders")
     finally:
         gssapi._library.cache_clear()
