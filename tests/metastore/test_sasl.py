@@ -156,6 +156,7 @@ def test_a_password_is_sent_and_a_wrong_one_is_said() -> None:
         connection = connected(fake, lambda: Plain(USER, PASSWORD))
         assert connection.read("get_all_databases", table="")[0] == "default"
         assert fake.plain_login == f"\0{USER}\0{PASSWORD}".encode()
+        connection.close()
         fake.password = "another"
         with pytest.raises(MetastoreError, match=f"user {USER} or its password is wrong") as caught:
             connected(fake, lambda: Plain(USER, PASSWORD)).read("get_all_databases", table="")
