@@ -25,7 +25,7 @@ VARIABLE: Final = re.compile(r"\$\{([^}$\s]+)\}")
 PUBLISH_TIMEOUT_SECONDS: Final = TableWriterConfig().publish_timeout_seconds
 SECRET_NAME: Final = re.compile(r"secret|password|passphrase|session\.token", re.IGNORECASE)
 NOT_A_VALUE: Final = re.compile(r"credential\.provider|\.file$|\.path$", re.IGNORECASE)  # these say where a secret lies
-SECRET_VARIABLES: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", PASSWORD_VARIABLE)
+SECRET_VARIABLES: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", PASSWORD_VARIABLE, "HMS_JWT")
 USER_INFO: Final = re.compile(r"(?<=://)[^/\s'\"]+(?=@)|[^\s/:'\"]+:[^\s/'\"]+(?=@)")  # also without the scheme
 SHORTEST_SECRET: Final = 4  # a shorter one would blank out ordinary words
 MASK: Final = "***"

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, BinaryIO, Final, cast
 from urllib.parse import urlsplit
 
 from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
@@ -24,6 +24,7 @@ from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TTransportException
 
 from table_writer.errors import LostResponseError, MetastoreError
+from table_writer.metastore.http_wire import HttpRequest, HttpWire
 from table_writer.metastore.protocol import nothing
 from table_writer.metastore.sasl import Mechanism, SaslError, SaslWire, spoken_by
 from table_writer.metastore.settings import MetastoreSettings
@@ -64,7 +65,7 @@ class _Line:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.wire: Wire | SaslWire | None = None
+        self.wire: Wire | SaslWire | HttpWire | None = None
         self.client: Any = None
 
     def __del__(self) -> None:
@@ -294,8 +295,10 @@ class Wire:
             raise
         return cls(handle)
 
-    def logged_in(self, mechanism: Mechanism, timeout_seconds: float) -> SaslWire:
-        """Log in; ``SaslError`` says why not. The timeout is for each answer of the handshake."""
+    def logged_in(self, mechanism: Mechanism | HttpRequest, timeout_seconds: float) -> SaslWire | HttpWire:
+        """Log in; ``SaslError`` says why not. The timeout is for each answer of the handshake; HTTP has none."""
+        if isinstance(mechanism, HttpRequest):
+            return HttpWire(self, mechanism)
         usual = self._socket.gettimeout()
         self._socket.settimeout(timeout_seconds)
         wire = SaslWire(self, mechanism)
@@ -337,6 +340,10 @@ class Wire:
             self._beginning += data[:BEGINNING_BYTES]
         self._used_at_seconds = time.monotonic()
         return data
+
+    def makefile(self, mode: str) -> BinaryIO:
+        """Open the received bytes as a file, for ``http.client``."""
+        return cast(BinaryIO, self._socket.makefile(cast(Any, mode)))
 
     def readAll(self, size: int) -> bytes:  # noqa: N802 - Thrift's name
         """Receive exactly ``size`` bytes."""

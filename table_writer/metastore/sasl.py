@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final, NoReturn, Protocol
 
+from table_writer.metastore.http_wire import HttpRequest
+
 START: Final = 1  # status bytes of Thrift's TSaslTransport
 OK: Final = 2
 BAD: Final = 3
@@ -65,16 +67,16 @@ class Mechanism(Protocol):
 
 
 class Login:
-    """Makes a mechanism with fresh credentials for each new connection, given the server's host.
+    """Makes a mechanism, or what HTTP says, with fresh credentials for each new connection, given the server's host.
 
     What it knows is never shown, and neither copied nor pickled.
     """
 
-    def __init__(self, kind: str, make: Callable[[str], Mechanism]) -> None:
+    def __init__(self, kind: str, make: Callable[[str], Mechanism | HttpRequest]) -> None:
         self._kind = kind
         self._make = make
 
-    def __call__(self, host: str) -> Mechanism:
+    def __call__(self, host: str) -> Mechanism | HttpRequest:
         return self._make(host)
 
     def __repr__(self) -> str:
@@ -419,7 +421,7 @@ def spoken_by(beginning: bytes) -> str:
     if beginning[:2] == b"\x15\x03":  # a TLS alert
         return "the port speaks TLS: set hive.metastore.use.SSL=true, and metastore_ca_file"
     if beginning[:4] == b"HTTP":
-        return "the port speaks HTTP: table_writer needs the metastore's binary port"
+        return "the port speaks HTTP: set hive.metastore.client.thrift.transport.mode=http"
     if beginning[:1] in (bytes([BAD]), bytes([ERROR])) and beginning[1:3] == b"\0\0":
         return (
             "the port wants a login by SASL: set hive.metastore.sasl.enabled=true and hive.metastore.kerberos.principal"

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 from table_writer.errors import InvalidInputError
 from table_writer.metastore.gssapi import EXAMPLE, kerberos_login
-from table_writer.metastore.sasl import DigestMd5, Login, Plain, Token
+from table_writer.metastore.http_wire import DEFAULT_PATH, HttpRequest
+from table_writer.metastore.sasl import DigestMd5, Login, Plain, SaslError, Token
 from table_writer.model.location import without_login
 
 DEFAULT_PORT: Final = 9083
@@ -39,11 +40,13 @@ SASL: Final = "hive.metastore.sasl.enabled"
 PRINCIPAL: Final = "hive.metastore.kerberos.principal"
 AUTH_MODE: Final = "hive.metastore.client.auth.mode"
 PLAIN_USER: Final = "hive.metastore.client.plain.username"
+TRANSPORT: Final = "hive.metastore.client.thrift.transport.mode"
+HTTP_PATH: Final = "hive.metastore.client.thrift.http.path"
+JWT_VARIABLE: Final = "HMS_JWT"  # Hive's own client takes its token from there, and only from there
 GLUE: Final = "AWS Glue, whose partitions cannot be switched in one Thrift call,"
 UNSUPPORTED: Final = (  # setting, pattern of the values refused, what that asks for, what to do instead
     ("hive.metastore.client.factory.class", ".*glue.*", GLUE, "use a Hive metastore"),
     ("hive.imetastoreclient.factory.class", ".*glue.*", GLUE, "use a Hive metastore"),
-    ("hive.metastore.client.thrift.transport.mode", "http", "Thrift over HTTP", "use the metastore's binary port"),
     ("hive.metastore.thrift.compact.protocol.enabled", "true", "the compact protocol", "use a binary one"),
     ("hive.metastore.service.discovery.mode", "zookeeper", "discovery through ZooKeeper", "list the metastores"),
 )
@@ -113,7 +116,7 @@ class MetastoreSettings:
 
         ``ca_file`` is for ``hive.metastore.use.SSL=true``, ``credentials`` are for a metastore that wants to know who
         calls; without them Kerberos is asked. Raises ``InvalidInputError`` if ``hive.metastore.uris`` is missing, a
-        login lacks something, or a setting asks for what this client does not speak (Glue, HTTP).
+        login lacks something, or a setting asks for what this client does not speak (Glue).
 
         Examples
         --------
@@ -143,7 +146,9 @@ class MetastoreSettings:
 
 
 def _login(conf: Mapping[str, str], credentials: Credentials) -> Login | None:
-    """Return how to log in, by the settings of Hive's own client: a password goes before Kerberos."""
+    """Return how to log in, by the settings of Hive's own client: HTTP goes before a password, that before Kerberos."""
+    if conf.get(TRANSPORT, "").strip().lower() == "http":
+        return _http_login(conf, credentials)
     if conf.get(AUTH_MODE, "").strip().upper() == "PLAIN":
         return _password_login(conf, credentials)
     if not is_kerberized(conf):
@@ -160,6 +165,32 @@ def _login(conf: Mapping[str, str], credentials: Credentials) -> Login | None:
 def is_kerberized(conf: Mapping[str, str]) -> bool:
     """Whether the metastore takes Kerberos tickets and delegation tokens, going by the settings."""
     return _is_set(conf, SASL)
+
+
+def _http_login(conf: Mapping[str, str], credentials: Credentials) -> Login:
+    """Say over HTTP who calls: by a token, or by a name that the metastore believes."""
+    path = conf.get(HTTP_PATH, "").strip() or DEFAULT_PATH
+    mode = conf.get(AUTH_MODE, "").strip().upper()
+    if mode not in ("", "NOSASL", "NONE", "JWT"):
+        raise InvalidInputError(
+            f"{AUTH_MODE}={mode} with {TRANSPORT}=http is not supported; use JWT, or the binary port"
+        )
+    if mode != "JWT":
+        user = _user()
+        return Login("HTTP", lambda host: HttpRequest(host, path, {"x-actor-username": user}))
+    if not (_is_set(conf, "hive.metastore.use.SSL") or credentials.password_in_clear):
+        raise InvalidInputError(
+            f"{AUTH_MODE}=JWT without TLS would show the token to whoever listens: set hive.metastore.use.SSL=true and"
+            " metastore_ca_file, or, on a network that you trust, metastore_password_in_clear=True in the config"
+        )
+
+    def request(host: str) -> HttpRequest:
+        token = os.environ.get(JWT_VARIABLE, "").strip()
+        if not token.isascii() or not token.isprintable() or not token:
+            raise SaslError(f"{AUTH_MODE}=JWT: the variable {JWT_VARIABLE} holds no token")
+        return HttpRequest(host, path, {"Authorization": f"Bearer {token}"})
+
+    return Login("JWT", request)
 
 
 def _password_login(conf: Mapping[str, str], credentials: Credentials) -> Login:

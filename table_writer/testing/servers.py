@@ -64,7 +64,12 @@ DERBY_SETTINGS: Final = """\
 derby.locks.deadlockTimeout=1
 derby.locks.waitTimeout=10
 """  # seconds instead of 20 and 60: the metastore tries again by itself, so two writers at once take no half a minute
-ASKING: Final = ("hive.metastore.sasl.enabled", "hive.metastore.use.SSL", "metastore.authentication")  # who calls
+ASKING: Final = (
+    "hive.metastore.sasl.enabled",
+    "hive.metastore.use.SSL",
+    "metastore.authentication",
+    "metastore.server.thrift.transport.mode",
+)
 LOG_SETTINGS_NAMES: Final = ("hive-log4j2.properties", "metastore-log4j2.properties", "log4j2.properties")
 OF_NEWER_HIVE: Final = {
     "metastore.expression.proxy": "org.apache.hadoop.hive.metastore.DefaultPartitionExpressionProxy",

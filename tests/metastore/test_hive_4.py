@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from joserfc import jwt
+from joserfc.jwk import RSAKey
 
 from table_writer.errors import MetastoreError
 from table_writer.metastore.connection import Connection
+from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import Credentials, MetastoreSettings
 from table_writer.model.table import PartitionChange, TableName
 from table_writer.testing import MetastoreServer
-from tests.metastore.conftest import hive_world
+from tests.metastore.conftest import World, hive_world, thrift_table
 from tests.metastore.test_hive import PASSWORD, make_key
 
 pytestmark = [pytest.mark.slow, pytest.mark.other_hive]
@@ -115,3 +120,48 @@ def test_a_password_is_taken_and_a_wrong_one_is_said(hive_version: Any, tmp_path
                 tls_client = replace(plain, tls=True, ca_file=str(certificate), connect_timeout_seconds=5)
                 Connection(tls_client).read("get_all_databases", table="")
             print(caught.value)
+
+
+@pytest.mark.parametrize("mode", ["NONE", "JWT"])
+def test_thrift_over_http_is_spoken_and_a_wrong_token_turned_away(
+    hive_version: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    if not hive_version.startswith("4."):
+        pytest.skip("only Hive 4 speaks HTTP")
+    key = RSAKey.generate_key(2048, {"kid": "one", "use": "sig", "alg": "RS256"})
+    (tmp_path / "jwks.json").write_text(json.dumps({"keys": [key.as_dict(private=False)]}))
+    server_settings = {
+        "metastore.execute.setugi": "false",
+        "metastore.server.thrift.transport.mode": "http",
+        "hive.metastore.server.thrift.transport.mode": "http",
+        "metastore.authentication": mode,
+        "metastore.authentication.jwt.jwks.url": (tmp_path / "jwks.json").as_uri(),
+    }
+
+    def jwt_until(seconds: int) -> str:
+        return str(jwt.encode({"alg": "RS256", "kid": "one"}, {"sub": "etl", "exp": int(time.time()) + seconds}, key))
+
+    with MetastoreServer(hive=hive_version, settings=server_settings) as server:
+        conf = {
+            "hive.metastore.uris": server.uri,
+            "hive.metastore.client.thrift.transport.mode": "http",
+            "hive.metastore.client.auth.mode": mode,
+        }
+        settings = MetastoreSettings.from_hadoop(conf, credentials=Credentials(password_in_clear=True))
+        monkeypatch.setenv("HMS_JWT", jwt_until(600))
+        backdoor = Connection(settings)
+        world = World(
+            HiveMetastore(settings),
+            f"file:{tmp_path}",
+            lambda table: backdoor.change("create_table", thrift_table(table), table=str(table.name)),
+        )
+        table = world.table()
+        world.metastore.add_partitions(table, [world.partition(str(number)) for number in range(200)])
+        assert len(world.locations(table)) == 200
+        if mode == "JWT":
+            for wrong in (jwt_until(600)[:-8] + "AAAAAAAA", jwt_until(-600)):
+                monkeypatch.setenv("HMS_JWT", wrong)
+                with pytest.raises(MetastoreError, match=r"HTTP status 401.*the token \(HMS_JWT\) is expired"):
+                    Connection(settings).change("drop_table", "default", table.name.name, False, table="")
+        with pytest.raises(MetastoreError, match=r"transport\.mode=http"):
+            Connection(MetastoreSettings(uris=(server.uri,), timeout_seconds=20)).read("get_all_databases", table="")

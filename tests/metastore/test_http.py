@@ -1,0 +1,183 @@
+"""Thrift over HTTP: what a status says of a call, and what it does not."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore, ttypes
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.transport.TTransport import TMemoryBuffer
+
+from table_writer.errors import LostResponseError, MetastoreError
+from table_writer.metastore.connection import Connection
+from table_writer.metastore.settings import Credentials, MetastoreSettings
+
+DROP = ("drop_table", "mart", "orders", False)
+TOKEN = "madeUp.Jwt.Token"
+
+
+@dataclass
+class FakeHttp:
+    """Carries calls out, unless ``fault`` says otherwise; ``heard`` are the headers of each request."""
+
+    fault: str | int = ""
+    uri: str = ""
+    dropped: list[str] = field(default_factory=list)
+    heard: list[dict[str, str]] = field(default_factory=list)
+    ports: set[int] = field(default_factory=set)
+
+    def drop_table(self, _database: str, name: str, _deletes: bool) -> None:
+        if name == "nowhere":
+            raise ttypes.NoSuchObjectException(name)
+        self.dropped.append(name)
+
+    def get_all_databases(self) -> list[str]:
+        return ["default", "x" * 100_000]
+
+
+@contextmanager
+def running(fake: FakeHttp) -> Iterator[FakeHttp]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            fake.heard.append({"path": self.path, **self.headers})
+            fake.ports.add(self.client_address[1])
+            if isinstance(fake.fault, int):
+                self.answer(fake.fault, b"<html>a reason\nof\ttwo lines</html>")
+            elif fake.fault == "before":
+                self.close_connection = True
+            else:
+                self.carry_out(body)
+
+        def carry_out(self, body: bytes) -> None:
+            out = TMemoryBuffer()
+            ThriftHiveMetastore.Processor(fake).process(TBinaryProtocol(TMemoryBuffer(body)), TBinaryProtocol(out))
+            if fake.fault == "after":
+                self.close_connection = True
+            else:
+                self.answer(200, out.getvalue())
+
+        def answer(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            if fake.fault == "close":
+                self.send_header("Connection", "close")
+            self.end_headers()
+            self.wfile.write(body[: len(body) // 2] if fake.fault == "half" else body)
+            self.close_connection = self.close_connection or fake.fault == "half"
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    fake.uri = f"thrift://127.0.0.1:{server.server_port}"
+    try:
+        yield fake
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def settings_of(fake: FakeHttp, **more: str) -> MetastoreSettings:
+    conf = {"hive.metastore.uris": fake.uri, "hive.metastore.client.thrift.transport.mode": "HTTP", **more}
+    return MetastoreSettings.from_hadoop(conf, credentials=Credentials(password_in_clear=True))
+
+
+def connected(fake: FakeHttp, **more: str) -> Connection:
+    return Connection(settings_of(fake, **more))
+
+
+def test_calls_share_a_connection_and_say_who_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_USER_NAME", "etl")
+    with running(FakeHttp()) as fake:
+        connection = connected(fake, **{"hive.metastore.client.thrift.http.path": "/hms"})
+        for _ in range(3):
+            assert connection.read("get_all_databases", table="") == ["default", "x" * 100_000]
+        connection.change(*DROP, table="mart.orders")
+        assert connection.counts() == {"get_all_databases": 3, "drop_table": 1}
+    assert fake.dropped == ["orders"]
+    assert {(one["path"], one["x-actor-username"]) for one in fake.heard} == {("/hms", "etl")}
+    assert len(fake.ports) == 1
+
+
+def test_a_server_that_closes_each_connection_is_called_on_new_ones() -> None:
+    with running(FakeHttp(fault="close")) as fake:
+        connection = connected(fake)
+        connection.change(*DROP, table="mart.orders")
+        connection.change(*DROP, table="mart.orders")
+    assert (fake.dropped, len(fake.ports)) == (["orders", "orders"], 2)
+
+
+def test_a_refused_call_is_refused_over_http_too() -> None:
+    with running(FakeHttp()) as fake, pytest.raises(MetastoreError, match="refused drop_table: NoSuchObjectException"):
+        connected(fake).change("drop_table", "mart", "nowhere", False, table="mart.nowhere")
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 429])
+def test_a_request_that_was_turned_away_was_not_sent(status: int) -> None:
+    with running(FakeHttp(fault=status)) as fake:
+        with pytest.raises(MetastoreError, match=f"HTTP status {status} .*nothing was changed") as caught:
+            connected(fake).change(*DROP, table="mart.orders")
+        assert not isinstance(caught.value, LostResponseError)
+        assert "\n" not in str(caught.value)
+        assert (fake.dropped, len(fake.heard)) == ([], 1)
+
+
+@pytest.mark.parametrize("fault", [500, 502, 503, 504, 408, 302, "before", "after", "half"])
+def test_a_change_without_an_answer_is_unknown_and_sent_once(fault: str | int) -> None:
+    with running(FakeHttp(fault=fault)) as fake:
+        connection = connected(fake)
+        with pytest.raises(LostResponseError):
+            connection.change(*DROP, table="mart.orders")
+        assert len(fake.heard) == 1
+        assert fake.dropped == (["orders"] if fault in ("after", "half") else [])
+        fake.fault = ""
+        assert connection.read("get_all_databases", table="")[0] == "default"
+
+
+def test_a_read_without_an_answer_is_sent_again() -> None:
+    with running(FakeHttp(fault=503)) as fake:
+        with pytest.raises(MetastoreError, match="did not answer get_all_databases: HTTP status 503"):
+            connected(fake).read("get_all_databases", table="")
+        assert len(fake.heard) == 3
+
+
+def test_a_token_is_taken_from_where_hives_client_takes_it_and_never_shown(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    jwt = {"hive.metastore.client.auth.mode": "jwt"}
+    with caplog.at_level(logging.DEBUG), running(FakeHttp()) as fake:
+        monkeypatch.delenv("HMS_JWT", raising=False)
+        connection = connected(fake, **jwt)
+        with pytest.raises(MetastoreError, match="the variable HMS_JWT holds no token"):
+            connection.read("get_all_databases", table="")
+        monkeypatch.setenv("HMS_JWT", TOKEN + "\r\nX-Other: 1")
+        with pytest.raises(MetastoreError, match="the variable HMS_JWT holds no token"):
+            connection.read("get_all_databases", table="")
+        monkeypatch.setenv("HMS_JWT", f"{TOKEN}\n")
+        assert connection.read("get_all_databases", table="")[0] == "default"
+        assert fake.heard[-1]["Authorization"] == f"Bearer {TOKEN}"
+        assert "x-actor-username" not in fake.heard[-1]
+        fake.fault = 401
+        with pytest.raises(MetastoreError, match=r"the token \(HMS_JWT\) is expired") as caught:
+            connection.change(*DROP, table="mart.orders")
+        settings = settings_of(fake, **jwt)
+        assert settings.login is not None
+        shown = [repr(settings), repr(settings.login), repr(settings.login("h")), str(caught.value), caplog.text]
+        with pytest.raises(TypeError, match="not pickled"):
+            copy.deepcopy(settings)
+    assert TOKEN not in "".join(shown)
