@@ -43,7 +43,7 @@ class TableWriterConfig:
         Of ``hive.metastore.client.plain.username``, for ``hive.metastore.client.auth.mode=PLAIN``. Never shown.
         Default: what Hadoop's credential store has under the user's name.
     metastore_password_in_clear
-        Whether that password may go over a connection without TLS.
+        Whether that password, or the token of the variable ``HMS_JWT``, may go over a connection without TLS.
     metastore_timeout_seconds
         How long one metastore call may take. Not Spark's ``hive.metastore.client.socket.timeout`` of ten minutes: a
         claim lasts twice as long, and that of a writer that died before its switch is waited for.

@@ -76,6 +76,16 @@ def test_the_server_refuses_what_is_said_to_be_immovable_and_nothing_else(
     assert (after.parameters.get("moved") == "yes") is not refuses
 
 
+def tls_settings(directory: Path) -> tuple[dict[str, str], Path]:
+    """Return what the server is to be told, and what a client trusts."""
+    keystore, certificate = make_key(directory, "metastore")
+    return {
+        "hive.metastore.use.SSL": "true",
+        "hive.metastore.keystore.path": str(keystore),
+        "hive.metastore.keystore.password": PASSWORD,
+    }, certificate
+
+
 PASSWORD_SETTINGS = {
     "metastore.execute.setugi": "false",
     "metastore.authentication": "CONFIG",
@@ -88,12 +98,7 @@ PASSWORD_SETTINGS = {
 def test_a_password_is_taken_and_a_wrong_one_is_said(hive_version: Any, tmp_path: Path, has_tls: bool) -> None:
     if not hive_version.startswith("4."):
         pytest.skip("only Hive 4 takes passwords")
-    keystore, certificate = make_key(tmp_path, "metastore")
-    tls = {
-        "hive.metastore.use.SSL": "true",
-        "hive.metastore.keystore.path": str(keystore),
-        "hive.metastore.keystore.password": PASSWORD,
-    }
+    tls, certificate = tls_settings(tmp_path)
     with MetastoreServer(hive=hive_version, settings=PASSWORD_SETTINGS | (tls if has_tls else {})) as server:
         conf = {
             "hive.metastore.uris": server.uri,
@@ -122,9 +127,9 @@ def test_a_password_is_taken_and_a_wrong_one_is_said(hive_version: Any, tmp_path
             print(caught.value)
 
 
-@pytest.mark.parametrize("mode", ["NONE", "JWT"])
+@pytest.mark.parametrize(("mode", "has_tls"), [("NONE", False), ("JWT", False), ("JWT", True)])
 def test_thrift_over_http_is_spoken_and_a_wrong_token_turned_away(
-    hive_version: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+    hive_version: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, has_tls: bool
 ) -> None:
     if not hive_version.startswith("4."):
         pytest.skip("only Hive 4 speaks HTTP")
@@ -141,13 +146,16 @@ def test_thrift_over_http_is_spoken_and_a_wrong_token_turned_away(
     def jwt_until(seconds: int) -> str:
         return str(jwt.encode({"alg": "RS256", "kid": "one"}, {"sub": "etl", "exp": int(time.time()) + seconds}, key))
 
-    with MetastoreServer(hive=hive_version, settings=server_settings) as server:
+    tls, certificate = tls_settings(tmp_path)
+    with MetastoreServer(hive=hive_version, settings=server_settings | (tls if has_tls else {})) as server:
         conf = {
             "hive.metastore.uris": server.uri,
             "hive.metastore.client.thrift.transport.mode": "http",
             "hive.metastore.client.auth.mode": mode,
+            "hive.metastore.use.SSL": str(has_tls),
         }
-        settings = MetastoreSettings.from_hadoop(conf, credentials=Credentials(password_in_clear=True))
+        credentials = Credentials(password_in_clear=not has_tls)
+        settings = MetastoreSettings.from_hadoop(conf, ca_file=str(certificate), credentials=credentials)
         monkeypatch.setenv("HMS_JWT", jwt_until(600))
         backdoor = Connection(settings)
         world = World(
@@ -163,5 +171,6 @@ def test_thrift_over_http_is_spoken_and_a_wrong_token_turned_away(
                 monkeypatch.setenv("HMS_JWT", wrong)
                 with pytest.raises(MetastoreError, match=r"HTTP status 401.*the token \(HMS_JWT\) is expired"):
                     Connection(settings).change("drop_table", "default", table.name.name, False, table="")
-        with pytest.raises(MetastoreError, match=r"transport\.mode=http"):
+        meant = r"set hive\.metastore\.use\.SSL=true" if has_tls else r"transport\.mode=http"
+        with pytest.raises(MetastoreError, match=meant):
             Connection(MetastoreSettings(uris=(server.uri,), timeout_seconds=20)).read("get_all_databases", table="")
