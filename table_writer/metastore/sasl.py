@@ -318,7 +318,7 @@ class SaslWire:
                 f"no answer to the handshake of {mechanism.name}: a metastore without SASL waits for more. Is"
                 " hive.metastore.sasl.enabled=true there, or its port another one?"
             ) from error
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise SaslError(
                 f"the connection broke off in the handshake of {mechanism.name} ({error}): the metastore's log says"
                 " why, if it wants SASL at all"

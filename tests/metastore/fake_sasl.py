@@ -43,6 +43,7 @@ class FakeMetastore:
     qop: str = "auth"
     ciphers: str = "3des,rc4"
     password: str = PASSWORD
+    max_buffer: str = "4096"
     refusal: str = ""
     proves: bool = True  # whether it shows that it knows the password, too
     dropped: list[str] = field(default_factory=list)
@@ -137,7 +138,7 @@ class _Server:
             self.send(sasl.COMPLETE if is_right else sasl.BAD, b"" if is_right else b"Error validating the login")
             return
         challenge = (
-            f'realm="default",nonce="{NONCE}",qop="{fake.qop}",charset=utf-8,cipher="{fake.ciphers}",maxbuf=4096,'
+            f'realm="default",nonce="{NONCE}",qop="{fake.qop}",charset=utf-8,cipher="{fake.ciphers}",maxbuf={fake.max_buffer},'
             "algorithm=md5-sess"
         )
         if fake.cut == "in the challenge":

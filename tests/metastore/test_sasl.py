@@ -135,6 +135,7 @@ def test_a_changed_message_is_noticed() -> None:
             r"protection=privacy\) with cipher=3des.*Maintenance with a Kerb",
         ),
         (FakeMetastore(qop="auth-x"), "wants qop=auth-x"),
+        (FakeMetastore(qop="auth-int", max_buffer="many"), "in the handshake of DIGEST-MD5 .*'many'"),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
