@@ -159,25 +159,24 @@ class Planner:
             return no_partition
         return Where(df.sparkSession, options.where, partition_schema(self._table), str(self._table.name))
 
-    def _own_root(self) -> tuple[tuple[str, ...], str]:
-        """Find out whose files these are; at the first write, also that no other table's are in the way.
+    def first_write(self) -> tuple[str, ...]:
+        """Return what a person should know of a table that this library has not written yet.
 
-        Returns what a person should know, and the id of the log.
+        Raises ``InvalidInputError`` if another table's files are in the way, or the metastore would not move the table.
         """
+        refuse_nested_roots(self._store, self._layout, self._table, other_tables(self._metastore, self._table))
+        refuse_left_log(self._metastore, self._layout, self._table)
+        refuse_immovable(self._metastore, self._table)
+        unusable = unusable_client(self._opened.session.hive_client, self._metastore.stated_version())
+        stray = _stray_files(self._store, self._layout) if self._table.partition_columns else ()
+        return (*([unusable] if unusable else ()), *stray)
+
+    def _own_root(self) -> tuple[tuple[str, ...], str]:
+        """Find out whose files these are; returns what a person should know, and the id of the log."""
         notes: list[str] = []
-
-        def first_write() -> None:
-            others = other_tables(self._metastore, self._table)
-            refuse_nested_roots(self._store, self._layout, self._table, others)
-            refuse_left_log(self._metastore, self._layout, self._table)
-            refuse_immovable(self._metastore, self._table)
-            unusable = unusable_client(self._opened.session.hive_client, self._metastore.stated_version())
-            notes.extend([unusable] if unusable else ())
-            notes.extend(_stray_files(self._store, self._layout) if self._table.partition_columns else ())
-
         require_in_place(self._store, self._layout, self._table)
         owner = self._opened.owner
-        log_id = take_root(self._store, self._layout, owner, first_write=first_write)
+        log_id = take_root(self._store, self._layout, owner, first_write=lambda: notes.extend(self.first_write()))
         return tuple(notes), log_id
 
     def spelled(self, df: DataFrame, existing: Iterable[PartitionValues]) -> Spellings:

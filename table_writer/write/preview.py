@@ -15,7 +15,7 @@ from table_writer.check.run import as_checks, require_valid
 from table_writer.config import WriteOptions
 from table_writer.display.plan_report import PlannedAction, PlannedPartition, PlanReport, SchemaVerdict
 from table_writer.display.report import size
-from table_writer.errors import SchemaMismatchError, counted
+from table_writer.errors import InvalidInputError, SchemaMismatchError, counted
 from table_writer.log.files import existing_values, files_read_at, why_not_copied
 from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.model.location import Location
@@ -48,14 +48,15 @@ class Preview:
         opened, df = self._opened, self._df
         opened.require_owner()
         state = opened.log.read_state()
-        doubt = tuple(f"version {one} is in doubt: a write that meets it resolves it first" for one in state.in_doubt)
-        empty = PlanReport(table=str(opened.table.name), mode=self._mode.value, base_version=state.newest, notes=doubt)
+        notes, refused = ((), ()) if state.ids else self._first_write()
+        notes += tuple(f"version {one} is in doubt: a write that meets it resolves it first" for one in state.in_doubt)
+        empty = PlanReport(table=str(opened.table.name), mode=self._mode.value, base_version=state.newest, notes=notes)
         try:
             opened.require_new_key(self._options.idempotency_key)
         except RepeatedError as repeated:
             earlier = repeated.entry
             note = f"idempotency_key={earlier.idempotency_key!r} was published as version {earlier.version}"
-            return replace(empty, notes=(*doubt, f"{note}: the call would do nothing"))
+            return replace(empty, notes=(*notes, f"{note}: the call would do nothing"))
         try:
             fitted = self._planner.fit(df, self._options)
             self._planner.prepare(fitted, self._options, new_write_id())
@@ -71,8 +72,15 @@ class Preview:
             empty,
             partitions=planned,
             schema=_verdict(df.schema, fitted),
-            problems=(*self._problems(planned), *self._uncopied(now), *self._unspelled(rows)),
+            problems=(*refused, *self._problems(planned), *self._uncopied(now), *self._unspelled(rows)),
         )
+
+    def _first_write(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return what the first write to a table would note, and what it would be refused for."""
+        try:
+            return self._planner.first_write(), ()
+        except InvalidInputError as error:
+            return (), (error.message,)
 
     def _rows_by_partition(self, df: DataFrame, fitted: Fitted) -> dict[PartitionValues, int]:
         count = len(self._opened.table.partition_columns)

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from table_writer import InvalidInputError, TableWriter, TableWriterError
+from table_writer.metastore.hive import HiveMetastore
 from table_writer.testing import Lakehouse
 from tests.cells import first_fast
 
@@ -62,6 +63,18 @@ def test_a_plan_of_the_first_write_leaves_no_trace_either(
     plan = writer.plan(rows((1, "a", "d1")), orders)
     assert look(orders) == Seen(locations={}, objects={}, uploads=frozenset())
     assert (plan.ok, plan.base_version, [one.name for one in plan.added]) == (True, 0, ["dt=d1"])
+
+
+def test_what_the_first_write_would_be_refused_for_is_a_problem(
+    spark: SparkSession, writer: TableWriter, make_table: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = make_table("CREATE TABLE {name} (id BIGINT) USING parquet", "codes")
+    monkeypatch.setattr(HiveMetastore, "why_immovable", lambda *_: "Hive 4 keeps it where it is")
+    for plan in (writer.plan(spark.range(5), table, "overwrite_table"), writer.plan(spark.range(5), table, "append")):
+        assert not plan.ok
+        assert [one for one in plan.problems if "Hive 4 keeps it where it is. Nothing was written" in one]
+    with pytest.raises(InvalidInputError, match="Hive 4 keeps it where it is"):
+        writer.overwrite_table(spark.range(5), table)
 
 
 def test_an_unpartitioned_table_is_one_partition(
