@@ -48,7 +48,7 @@ class Preview:
         opened, df = self._opened, self._df
         opened.require_owner()
         state = opened.log.read_state()
-        notes, refused = ((), ()) if state.ids else self._first_write()
+        notes, refused = ((), ()) if state.ids or state.newest else self._first_write()
         notes += tuple(f"version {one} is in doubt: a write that meets it resolves it first" for one in state.in_doubt)
         empty = PlanReport(table=str(opened.table.name), mode=self._mode.value, base_version=state.newest, notes=notes)
         try:
