@@ -124,6 +124,11 @@ class TableWriterConfig:
     check_examples: int = MOST_EXAMPLES
     log_memory_bytes: int = 2048 * MIB
 
+    @property
+    def metastore_setting(self) -> Mapping[str, str]:
+        """Hadoop's setting for :attr:`metastore_uris`, if they are given."""
+        return {"hive.metastore.uris": ",".join(self.metastore_uris)} if self.metastore_uris else {}
+
     def __post_init__(self) -> None:
         """Refuse values that could not work, at the call and not on an executor an hour later."""
         if self.metastore_uris is not None:

@@ -13,6 +13,7 @@ from xml.parsers.expat import ErrorString
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError
+from table_writer.metastore.settings import PLAIN_USER, as_hive_2
 from table_writer.storage.hadoop import S3Overrides
 
 METASTORE_VARIABLE: Final = "TABLE_WRITER_METASTORE_URI"
@@ -49,7 +50,7 @@ def read_configuration(arguments: Namespace) -> tuple[str, TableWriterConfig]:
             path_style=arguments.path_style,
         ),
     )
-    named = (arguments.metastore_uri, os.environ.get(METASTORE_VARIABLE), hadoop.get("hive.metastore.uris"))
+    named = (arguments.metastore_uri, os.environ.get(METASTORE_VARIABLE), as_hive_2(hadoop).get("hive.metastore.uris"))
     uri = next((one.strip() for one in named if one and one.strip()), None)
     if uri is None:
         raise InvalidInputError(
@@ -176,7 +177,8 @@ class Redaction:
 
     def hide(self, settings: Mapping[str, str]) -> None:
         """Keep the secrets among these settings out."""
-        self._hide(value for name, value in settings.items() if is_secret(name))
+        user = as_hive_2(settings).get(PLAIN_USER, "")  # under whose name Hive's client keeps the password
+        self._hide(value for name, value in settings.items() if is_secret(name) or name == user)
 
     def _hide(self, values: Iterable[str]) -> None:
         stripped = (value.strip() for value in values)

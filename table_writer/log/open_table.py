@@ -225,9 +225,10 @@ class Services:
     ) -> None:
         self.session = session
         self.config = config
-        uris = {"hive.metastore.uris": ",".join(config.metastore_uris)} if config.metastore_uris else {}
         settings = MetastoreSettings.from_hadoop(
-            {**session.hadoop, **uris}, ca_file=config.metastore_ca_file, credentials=_credentials(session, config)
+            {**session.hadoop, **config.metastore_setting},
+            ca_file=config.metastore_ca_file,
+            credentials=_credentials(session, config),
         )
         self.metastore = open_metastore(replace(settings, timeout_seconds=config.metastore_timeout_seconds))
         self._sleep = sleep

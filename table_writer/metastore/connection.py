@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import logging
 import random
-import socket
 import ssl
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore
@@ -24,15 +22,14 @@ from thrift.Thrift import TApplicationException, TException
 from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TTransportException
 
 from table_writer.errors import LostResponseError, MetastoreError
-from table_writer.metastore.http_wire import HttpRequest, HttpWire
+from table_writer.metastore.http_wire import HttpRequest, HttpWire, TurnedAwayError
 from table_writer.metastore.protocol import nothing
-from table_writer.metastore.sasl import Mechanism, SaslError, SaslWire, spoken_by
+from table_writer.metastore.sasl import SaslWire
 from table_writer.metastore.settings import MetastoreSettings
+from table_writer.metastore.wire import LoginError, Stream, Wire
 from table_writer.model.location import without_s3_logins
 from table_writer.model.process import PerProcess
 
-THRIFT: Final = b"\x80\x01"  # how an answer begins
-BEGINNING_BYTES: Final = 5
 MAX_REASON_CHARACTERS: Final = 300  # Hive quotes whole partitions, with all their columns, in its messages
 logger = logging.getLogger(__name__)
 
@@ -65,7 +62,7 @@ class _Line:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.wire: Wire | SaslWire | HttpWire | None = None
+        self.wire: Stream | None = None
         self.client: Any = None
 
     def __del__(self) -> None:
@@ -173,6 +170,9 @@ class Connection:
             if isinstance(error, TException) and not isinstance(error, TProtocolException | TTransportException):
                 whole_answer = True
                 raise self._refused(method, error, table) from error
+            if isinstance(error, TurnedAwayError):
+                message = f"metastore at {self.uri} turned {method} away: {error}; nothing was changed"
+                raise MetastoreError(message, table=table) from error
             hint = wire.hint() if wire.sent and not isinstance(error, TimeoutError) else ""
             raise _NoAnswerError(_describe(error) + hint, sent=wire.sent) from error
         finally:  # also for KeyboardInterrupt: half an answer must not be read as the next call's
@@ -207,8 +207,10 @@ class Connection:
             except (OSError, UnicodeError, _NoAnswerError) as error:
                 tried.append(f"{self.uri}: {_describe(error)}")
                 failure = error
-                refused |= isinstance(error, SaslError)
+                refused |= isinstance(error, LoginError)
                 self._rotate()
+                if isinstance(error, LoginError) and error.everywhere:
+                    break
             else:
                 return
         if refused:
@@ -222,17 +224,24 @@ class Connection:
 
     def _open(self, line: _Line, uri: str) -> None:
         settings, address = self._settings, urlsplit(uri)
-        host = str(address.hostname)
-        mechanism = None if settings.login is None else settings.login(host)  # first: a token may take seconds to fetch
+        host, port = str(address.hostname), int(address.port or 0)
+        login = None if settings.login is None else settings.login(host)
+        first = b"" if login is None or isinstance(login, HttpRequest) else login.answer(b"")  # a ticket takes seconds
         wire = Wire.connect(
             host,
-            int(address.port or 0),
+            port,
             tls=ssl.create_default_context(cafile=settings.ca_file) if settings.tls else None,
             connect_timeout_seconds=settings.connect_timeout_seconds,
             timeout_seconds=settings.timeout_seconds,
         )
         try:
-            line.wire = wire if mechanism is None else wire.logged_in(mechanism, settings.login_timeout_seconds)
+            if login is None:
+                line.wire = wire
+            elif isinstance(login, HttpRequest):
+                line.wire = HttpWire(wire, login, address.netloc)
+            else:
+                with wire.waiting(settings.login_timeout_seconds):
+                    line.wire = SaslWire(wire, login, first)
         except BaseException:  # Ctrl-C as well: a connection with half a handshake takes no call
             wire.close()
             raise
@@ -262,108 +271,3 @@ def _describe(error: Exception) -> str:
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLCertVerificationError):
         return f"{error}; hive.metastore.use.SSL=true, but the port may not speak TLS"
     return str(error).partition("\n")[0] or type(error).__name__
-
-
-class Wire:
-    """An open socket with the few methods that Thrift's buffered and framed transports ask of the one below.
-
-    Thrift's own ``TSocket`` logs a traceback for every refused connection, hides the cause in exceptions of its own,
-    copies what is left of a big message at each send, and does not say whether it began to send.
-    """
-
-    def __init__(self, handle: socket.socket) -> None:
-        self._socket = handle
-        self._used_at_seconds = time.monotonic()
-        self._beginning = b""  # of all that was received
-        self.sent = False
-        """Whether any byte may have left since this was last set to false."""
-
-    @classmethod
-    def connect(
-        cls, host: str, port: int, *, tls: ssl.SSLContext | None, connect_timeout_seconds: float, timeout_seconds: float
-    ) -> Wire:
-        """Open a connection; any failure is an ``OSError``."""
-        handle = socket.create_connection((host, port), timeout=connect_timeout_seconds)
-        try:
-            handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if tls is not None:
-                handle = tls.wrap_socket(handle, server_hostname=host)
-            handle.settimeout(timeout_seconds)
-        except BaseException:  # Ctrl-C as well: no socket stays open
-            handle.close()
-            raise
-        return cls(handle)
-
-    def logged_in(self, mechanism: Mechanism | HttpRequest, timeout_seconds: float) -> SaslWire | HttpWire:
-        """Log in; ``SaslError`` says why not. The timeout is for each answer of the handshake; HTTP has none."""
-        if isinstance(mechanism, HttpRequest):
-            return HttpWire(self, mechanism)
-        usual = self._socket.gettimeout()
-        self._socket.settimeout(timeout_seconds)
-        wire = SaslWire(self, mechanism)
-        self._socket.settimeout(usual)
-        return wire
-
-    def hint(self) -> str:
-        """Say, after a failure, what the server speaks instead, or might; empty if it has spoken Thrift."""
-        if not self._beginning:
-            return (
-                " and has answered nothing: if it does so each time, its port may want TLS (set"
-                " hive.metastore.use.SSL=true) or a login (set hive.metastore.sasl.enabled=true)"
-            )
-        return "" if self._beginning[:2] == THRIFT else f"; {meant}" if (meant := spoken_by(self._beginning)) else ""
-
-    def is_quiet(self) -> bool:
-        """Whether the connection is open with nothing to read: neither closed by the server nor out of step."""
-        timeout = self._socket.gettimeout()
-        try:
-            self._socket.settimeout(0)
-            self._socket.recv(1)  # an end, or a byte that no call waits for
-        except (BlockingIOError, ssl.SSLWantReadError):
-            self._socket.settimeout(timeout)
-            return True
-        except OSError:
-            return False
-        return False
-
-    def idle_seconds(self) -> float:
-        """Return how long ago the last byte was sent or received."""
-        return time.monotonic() - self._used_at_seconds
-
-    def read(self, size: int) -> bytes:
-        """Receive up to ``size`` bytes, at least one."""
-        data = self._socket.recv(min(size, 1 << 20))
-        if not data:
-            raise ConnectionResetError("the server closed the connection")
-        if len(self._beginning) < BEGINNING_BYTES:
-            self._beginning += data[:BEGINNING_BYTES]
-        self._used_at_seconds = time.monotonic()
-        return data
-
-    def makefile(self, mode: str) -> BinaryIO:
-        """Open the received bytes as a file, for ``http.client``."""
-        return cast(BinaryIO, self._socket.makefile(cast(Any, mode)))
-
-    def readAll(self, size: int) -> bytes:  # noqa: N802 - Thrift's name
-        """Receive exactly ``size`` bytes."""
-        chunks = []
-        while size > 0:
-            chunks.append(self.read(size))
-            size -= len(chunks[-1])
-        return b"".join(chunks)
-
-    def write(self, data: bytes) -> None:
-        """Send all bytes; the timeout is for each piece that the system takes."""
-        self.sent = True
-        left = memoryview(data)
-        while left:
-            left = left[self._socket.send(left) :]
-        self._used_at_seconds = time.monotonic()
-
-    def flush(self) -> None:
-        """Do nothing: writes are not held back."""
-
-    def close(self) -> None:
-        """Close the socket, however it stands."""
-        self._socket.close()

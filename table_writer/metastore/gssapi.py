@@ -10,41 +10,48 @@ import ctypes
 import functools
 import re
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from ctypes import POINTER, Structure, byref, c_char_p, c_int, c_size_t, c_uint32, c_void_p
 from typing import Any, ClassVar, Final
 
 from table_writer.errors import InvalidInputError
-from table_writer.metastore.sasl import MAX_MESSAGE_BYTES, MOST_BYTES_TO_US, PROTECTION, Login, SaslError
+from table_writer.metastore.sasl import CHEAPEST_FIRST, MAX_MESSAGE_BYTES, MOST_BYTES_TO_US, Login, hadoops
+from table_writer.metastore.wire import LoginError
 from table_writer.model.process import this_process
 
-LIBRARIES: Final = ("libgssapi_krb5.so.2", "libgssapi_krb5.dylib", "/opt/homebrew/opt/krb5/lib/libgssapi_krb5.dylib")
-INSTALL: Final = "install libgssapi-krb5-2 (Debian, Ubuntu), krb5-libs (Red Hat, Amazon Linux) or krb5 (Alpine, macOS)"
+LIBRARIES: Final = ("libgssapi_krb5.so.2",)
+INSTALL: Final = "install libgssapi-krb5-2 (Debian, Ubuntu), krb5-libs (Red Hat, Amazon Linux) or krb5 (Alpine)"
 CONTINUE_NEEDED: Final = 1
 FAILED: Final = 0xFF_FF_00_00  # RFC 2744: calling errors and routine errors
+OUT_OF_ORDER: Final = 2 | 4 | 8 | 16  # a message is repeated, too old, not the next one, or some are missing
 MUTUAL: Final = 2
+REPLAY: Final = 4  # RFC 4752: who wants messages protected wants these two as well
+SEQUENCE: Final = 8
 CONFIDENTIAL: Final = 16
 INTEGRITY: Final = 32
 OF_ROUTINE: Final = 1  # of gss_display_status
 OF_MECHANISM: Final = 2
-LAYERS: Final = {1: "auth", 2: "auth-int", 4: "auth-conf"}  # RFC 4752; the cheapest first
+LAYERS: Final = {"auth": 1, "auth-int": 2, "auth-conf": 4}  # RFC 4752
 KRB5: Final = bytes.fromhex("2a864886f712010202")
 PRINCIPAL_NAME: Final = bytes.fromhex("2a864886f71201020201")
 PRINCIPAL: Final = re.compile(r"([^/@\s]+)/([^/@\s]+)@([^/@\s]+)")
 NUMBER: Final = re.compile(r"[\d.]+|.*:.*")  # an address that is no name
 EXAMPLE: Final = "hive/_HOST@EXAMPLE.COM"
-ADVICE: Final = (  # what MIT's library says, and what helps
-    ("krbtgt/.* not found", "the KDC does not know the realm of hive.metastore.kerberos.principal"),
-    ("expired", "renew the ticket: kinit, or set KRB5_CLIENT_KTNAME to a keytab"),
-    (
-        "not found in Kerberos database",
-        "hive.metastore.kerberos.principal is not the metastore's: compare hive-site.xml",
-    ),
-    ("[Cc]lock skew", "this machine's clock and the KDC's or the metastore's differ: synchronise them"),
-    ("contact any KDC", "no KDC answers: look into krb5.conf (KRB5_CONFIG) and the network"),
-    ("find KDC|realm", "krb5.conf (KRB5_CONFIG) does not know the realm of hive.metastore.kerberos.principal"),
+SERVICE: Final = "hive.metastore.kerberos.principal"
+ADVICE: Final = (  # what MIT's library says, whether it says so of any metastore, and what helps
+    ("krbtgt/.* not found", False, f"the KDC does not know the realm of {SERVICE}"),
+    ("Client .* not found", True, "the KDC does not know the user of this ticket or keytab"),
+    ("not found in Kerberos database", False, f"{SERVICE} is not the metastore's, or its _HOST is an alias"),
+    ("entry in database has expired|[Pp]assword has expired", True, "ask the administrator of the KDC to renew it"),
+    ("expired", True, "renew the ticket: kinit, or set KRB5_CLIENT_KTNAME to a keytab"),
+    ("Decrypt integrity|Preauthentication failed", True, "the keytab's key is not the user's: make it again"),
+    ("[Cc]lock skew", True, "this machine's clock and the KDC's or the metastore's differ: synchronise them"),
+    ("contact any KDC", True, "no KDC answers: look into krb5.conf (KRB5_CONFIG) and the network"),
+    ("find KDC|realm", False, f"krb5.conf (KRB5_CONFIG) does not know the realm of {SERVICE}"),
     (
         "[Nn]o Kerberos credentials|[Cc]redentials? cache|No credentials|No such file|[Kk]eytab|[Kk]ey table",
+        True,
         "there is no ticket: run kinit, or set KRB5_CLIENT_KTNAME to a keytab",
     ),
 )
@@ -86,16 +93,18 @@ def _library() -> ctypes.CDLL:
             declared.argtypes = (POINTER(c_uint32), *arguments)
             declared.restype = c_uint32
         return library
-    raise SaslError(f"Kerberos needs the system's GSSAPI library ({LIBRARIES[0]}), which is not here: {INSTALL}")
+    what = f"Kerberos needs the system's GSSAPI library ({LIBRARIES[0]}), which is not here"
+    raise LoginError(f"{what}: {INSTALL}", everywhere=True)
 
 
 class Gssapi:
-    """A Kerberos login; what the server allows decides whether messages are signed, sealed or neither."""
+    """A Kerberos login; messages are signed, sealed or neither: the first of ``protections`` that the server allows."""
 
     name: ClassVar = "GSSAPI"
 
-    def __init__(self, principal: str) -> None:
+    def __init__(self, principal: str, protections: Sequence[str] = CHEAPEST_FIRST) -> None:
         self._principal = principal
+        self._protections = protections
         self._home = this_process()
         self._context, self._target = c_void_p(), c_void_p()
         self._has_context = False
@@ -120,29 +129,32 @@ class Gssapi:
         return self._choose_layer(challenge) if challenge else b""
 
     def _step(self, challenge: bytes) -> bytes:
-        out, flags, wanted = _Buffer(), c_uint32(), MUTUAL | CONFIDENTIAL | INTEGRITY
+        out, flags, wanted = _Buffer(), c_uint32(), MUTUAL | REPLAY | SEQUENCE | CONFIDENTIAL | INTEGRITY
         major = self._call(
             *("gss_init_sec_context", None, byref(self._context), self._target, byref(_oid(KRB5)), wanted, 0, None),
             *(byref(_buffer(challenge)), None, byref(out), byref(flags), None),
         )
         self._has_context = not major & CONTINUE_NEEDED
         if self._has_context and not flags.value & MUTUAL:
-            raise SaslError("Kerberos: the metastore has not proved who it is")
+            raise LoginError("Kerberos: the metastore has not proved who it is")
         return self._take(out)
 
     def _choose_layer(self, challenge: bytes) -> bytes:
         """Answer the last challenge: a byte of layers and the most bytes that the server takes at once."""
-        offer = self._unwrapped(challenge)
-        chosen = next((bit for bit in LAYERS if len(offer) == 4 and offer[0] & bit), 0)
-        if not chosen:
-            raise SaslError(f"Kerberos: the metastore offers none of {', '.join(PROTECTION.values())}")
-        layer, ours = LAYERS[chosen], 0
+        offer, ours = self._unwrapped(challenge), 0
+        allowed = [one for one, bit in LAYERS.items() if len(offer) == 4 and offer[0] & bit]
+        layer = next((one for one in self._protections if one in allowed), "")
+        if not layer:
+            raise LoginError(
+                f"Kerberos: the metastore allows {hadoops(allowed)}, this client wants {hadoops(self._protections)}:"
+                " make the two settings agree"
+            )
         if layer != "auth":
             most, ours = c_uint32(), MOST_BYTES_TO_US
             taken = min(int.from_bytes(offer[1:], "big"), MAX_MESSAGE_BYTES)
             self._call("gss_wrap_size_limit", self._context, layer == "auth-conf", 0, taken, byref(most))
             self._message_bytes = max(1, most.value)
-        answer = self._wrapped(bytes([chosen]) + ours.to_bytes(3, "big"), seals=False)
+        answer = self._wrapped(bytes([LAYERS[layer]]) + ours.to_bytes(3, "big"), seals=False)
         self._layer = layer
         return answer
 
@@ -157,17 +169,19 @@ class Gssapi:
         self._call("gss_wrap", self._context, seals, 0, byref(_buffer(data)), byref(sealed), byref(out))
         wrapped = self._take(out)
         if seals and not sealed.value:
-            raise SaslError(
+            raise LoginError(
                 "Kerberos: this ticket's cipher cannot seal messages, as hadoop.rpc.protection=privacy wants"
             )
         return wrapped
 
     def _unwrapped(self, data: bytes, *, is_sealed: bool = False) -> bytes:
         out, sealed = _Buffer(), c_int()
-        self._call("gss_unwrap", self._context, byref(_buffer(data)), byref(out), byref(sealed), None)
+        major = self._call("gss_unwrap", self._context, byref(_buffer(data)), byref(out), byref(sealed), None)
         message = self._take(out)
+        if major & OUT_OF_ORDER:
+            raise ConnectionError("a message from the metastore was repeated on its way, or is not the next one")
         if is_sealed and not sealed.value:
-            raise SaslError("Kerberos: the metastore sent a message in clear that was to be sealed")
+            raise LoginError("Kerberos: the metastore sent a message in clear that was to be sealed")
         return message
 
     def explain(self, refusal: str) -> str:
@@ -188,8 +202,10 @@ class Gssapi:
         if major & FAILED:
             texts = self._texts(minor.value, OF_MECHANISM) if minor.value else self._texts(major, OF_ROUTINE)
             said = ": ".join(texts)
-            advice = next((helps for pattern, helps in ADVICE if re.search(pattern, said)), "")
-            raise SaslError(f"Kerberos, for {self._principal}: {said}" + (f"; {advice}" if advice else ""))
+            known = ((everywhere, helps) for pattern, everywhere, helps in ADVICE if re.search(pattern, said))
+            everywhere, advice = next(known, (False, ""))
+            message = f"Kerberos, for {self._principal}: {said}" + (f"; {advice}" if advice else "")
+            raise LoginError(message, everywhere=everywhere)
         return major
 
     def _texts(self, code: int, kind: int) -> list[str]:
@@ -222,7 +238,7 @@ def _oid(elements: bytes) -> _Oid:
     return _Oid(len(elements), elements)
 
 
-def kerberos_login(principal: str) -> Login:
+def kerberos_login(principal: str, protections: Sequence[str]) -> Login:
     """Log in by Kerberos at a service principal, in which ``_HOST`` stands for the server's name.
 
     Raises ``InvalidInputError`` for a principal that is none.
@@ -232,7 +248,7 @@ def kerberos_login(principal: str) -> Login:
             f"hive.metastore.kerberos.principal={principal!r} is not a service principal;"
             f" expected for example {EXAMPLE}"
         )
-    return Login("Kerberos", lambda host: Gssapi(principal_at(principal, host)))
+    return Login("Kerberos", lambda host: Gssapi(principal_at(principal, host), protections))
 
 
 def principal_at(principal: str, host: str) -> str:

@@ -1,7 +1,7 @@
 """Logging in at a metastore: SASL under Thrift, and the mechanisms of delegation tokens and passwords.
 
 After a handshake every message has its length before it, and is signed or sealed if client and server agreed so. A
-handshake that fails is a :class:`SaslError`: no call was sent, whatever went over the wire.
+handshake that fails is a :class:`LoginError`: no call was sent, whatever went over the wire.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import io
 import os
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final, NoReturn, Protocol
 
 from table_writer.metastore.http_wire import HttpRequest
+from table_writer.metastore.wire import Layer, LoginError, Wire, spoken_by
 
 START: Final = 1  # status bytes of Thrift's TSaslTransport
 OK: Final = 2
@@ -33,11 +34,20 @@ MAX_REASON_CHARACTERS: Final = 300
 MOST_BYTES_TO_US: Final = 0xFF_FF_FF  # three bytes: the most that SASL can say
 MD5: Final = partial(hashlib.md5, usedforsecurity=False)  # what the protocol has, also where a policy forbids it else
 PROTECTION: Final[Mapping[str, str]] = {"auth": "authentication", "auth-int": "integrity", "auth-conf": "privacy"}
-"""Names of SASL, and Hadoop's for the same in ``hadoop.rpc.protection``."""
+"""Names of SASL, and Hadoop's for the same in ``hadoop.rpc.protection``; the cheapest first."""
+
+CHEAPEST_FIRST: Final = tuple(PROTECTION)
 
 
-class SaslError(ConnectionError):
-    """No login: the text says why and what helps, and holds nothing secret."""
+def hadoops(protections: Iterable[str]) -> str:
+    """Spell what protects messages as Hadoop's setting does.
+
+    Examples
+    --------
+    >>> hadoops(["auth-conf", "auth"])
+    'hadoop.rpc.protection=privacy,authentication'
+    """
+    return f"hadoop.rpc.protection={','.join(PROTECTION.get(one, one) for one in protections)}"
 
 
 class Mechanism(Protocol):
@@ -60,7 +70,7 @@ class Mechanism(Protocol):
         """Protect what is sent after the handshake."""
 
     def unwrap(self, data: bytes) -> bytes:
-        """Take off what protects a received message; ``SaslError`` if somebody changed it."""
+        """Take off what protects a received message; ``ConnectionError`` if somebody changed or repeated it."""
 
     def explain(self, refusal: str) -> str:
         """Say what a server's refusal probably means, and what helps."""
@@ -124,6 +134,9 @@ class Plain(_InTheClear):
         self._user = user
         self._password = password
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a password is not pickled or copied")
+
     def answer(self, challenge: bytes) -> bytes:
         del challenge
         return f"\0{self._user}\0{self._password}".encode()
@@ -136,13 +149,22 @@ class Plain(_InTheClear):
 class DigestMd5:
     """A delegation token, or any user and password that both sides know, by RFC 2831.
 
-    ``auth``, ``auth-int`` and, with RC4, ``auth-conf``: of what the server allows the one that costs least.
+    ``auth``, ``auth-int`` and, with RC4, ``auth-conf``: the first of ``protections`` that the server allows.
     """
 
     name: ClassVar = "DIGEST-MD5"
 
-    def __init__(self, user: str, password: str, *, uri: str = "null/default", cnonce: str = "") -> None:
+    def __init__(
+        self,
+        user: str,
+        password: str,
+        protections: Sequence[str] = CHEAPEST_FIRST,
+        *,
+        uri: str = "null/default",
+        cnonce: str = "",
+    ) -> None:
         self._user, self._password, self._uri = user, password, uri
+        self._protections = protections
         self._cnonce = cnonce or os.urandom(16).hex()
         self._proof = b""  # what the server answers if it knows the password
         self._layer: _Signed | None = None
@@ -150,9 +172,10 @@ class DigestMd5:
         self.is_complete = False
 
     @classmethod
-    def of_token(cls, token: Token) -> DigestMd5:
+    def of_token(cls, token: Token, protections: Sequence[str]) -> DigestMd5:
         """Spell a token as Hadoop does."""
-        return cls(base64.b64encode(token.identifier).decode(), base64.b64encode(token.password).decode())
+        user, password = (base64.b64encode(one).decode() for one in (token.identifier, token.password))
+        return cls(user, password, protections)
 
     @property
     def message_bytes(self) -> int:
@@ -163,12 +186,12 @@ class DigestMd5:
             return b""
         if self._proof:
             if not hmac.compare_digest(challenge, self._proof):
-                raise SaslError("the server does not know the token's password: it is not the metastore of this token")
+                raise LoginError("the server does not know the token's password: it is not the metastore of this token")
             self.is_complete = True
             return b""
         said = _directives(challenge)
         if "nonce" not in said:
-            raise SaslError("the server's challenge has no nonce: it is no metastore that takes delegation tokens")
+            raise LoginError("the server's challenge has no nonce: it is no metastore that takes delegation tokens")
         qop = self._chosen(said)
         realm, nonce = said.get("realm", ""), said["nonce"]
         secret = _md5(_md5(self._user, realm, self._password).digest(), nonce, self._cnonce)
@@ -186,7 +209,7 @@ class DigestMd5:
             )
         cipher = ",cipher=rc4" if qop == "auth-conf" else ""
         return (
-            f'charset=utf-8,username="{self._user}",realm="{realm}",nonce="{nonce}",nc=00000001,'
+            f'charset=utf-8,username="{self._user}",realm={_quoted(realm)},nonce={_quoted(nonce)},nc=00000001,'
             f'cnonce="{self._cnonce}",digest-uri="{self._uri}",maxbuf={MOST_BYTES_TO_US},'
             f"response={proof('AUTHENTICATE')},qop={qop}{cipher}"
         ).encode()
@@ -194,15 +217,14 @@ class DigestMd5:
     def _chosen(self, said: Mapping[str, str]) -> str:
         offered = [one.strip() for one in said.get("qop", "auth").split(",")]
         ciphers = [one.strip() for one in said.get("cipher", "").split(",")]
-        for qop in ("auth", "auth-int", "auth-conf"):  # the cheapest first
+        for qop in self._protections:
             if qop in offered and (qop != "auth-conf" or "rc4" in ciphers):
                 return qop
-        raise SaslError(
-            f"the metastore wants qop={','.join(offered)}"
-            f" (hadoop.rpc.protection={','.join(PROTECTION.get(one, one) for one in offered)}) with"
-            f" cipher={','.join(ciphers) or 'none'}, for which a delegation token is not enough here: allow"
-            " authentication or integrity in the metastore's hadoop.rpc.protection, or use Maintenance with a Kerberos"
-            " ticket, which speaks all three"
+        raise LoginError(
+            f"the metastore wants qop={','.join(offered)} ({hadoops(offered)}) with"
+            f" cipher={','.join(ciphers) or 'none'}, and this client takes {hadoops(self._protections)}, privacy with"
+            " cipher=rc4 alone: make the two settings"
+            " agree, or use Maintenance with a Kerberos ticket, which speaks all three"
         )
 
     def wrap(self, data: bytes) -> bytes:
@@ -247,7 +269,7 @@ class _Signed:
         plain = _mixed(body, self._streams[1]) if self._streams else body
         message, code = plain[:-10], plain[-10:]
         if tail != b"\0\1" + number or not hmac.compare_digest(code, _code(self._keys[1], number, message)):
-            raise SaslError("a message was changed on its way from the metastore, or repeated")
+            raise ConnectionError("a message was changed on its way from the metastore, or repeated")
         return message
 
 
@@ -283,75 +305,57 @@ def _md5(*parts: str | bytes) -> Any:
 def _directives(challenge: bytes) -> dict[str, str]:
     """Read ``name="text",name=word``."""
     found = re.findall(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^,\s]*))', challenge.decode(errors="replace"))
-    return {name: quoted or word for name, quoted, word in found}
+    return {name: re.sub(r"\\(.)", r"\1", quoted) or word for name, quoted, word in found}
 
 
-class Bytes(Protocol):
-    """What a wire with SASL asks of the one below it."""
-
-    sent: bool
-
-    def readAll(self, size: int) -> bytes: ...  # noqa: N802 - Thrift's name
-    def write(self, data: bytes) -> None: ...
-    def is_quiet(self) -> bool: ...
-    def idle_seconds(self) -> float: ...
-    def close(self) -> None: ...
+def _quoted(text: str) -> str:
+    return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
 
 
-class SaslWire:
-    """A wire over which somebody has logged in; the methods are those of the wire below.
+class SaslWire(Layer):
+    """A wire over which somebody has logged in; making one does the handshake.
 
-    Making one does the handshake. ``sent`` is false after it: nothing of it is a call.
+    ``first`` is the mechanism's first answer. ``sent`` is false afterwards: nothing of a handshake is a call.
     """
 
-    def __init__(self, wire: Bytes, mechanism: Mechanism) -> None:
-        self._wire = wire
+    def __init__(self, wire: Wire, mechanism: Mechanism, first: bytes) -> None:
+        super().__init__(wire)
         self._mechanism = mechanism
         self._message = io.BytesIO()
         self._left = 0
         try:
-            self._shake_hands()
-        except SaslError:
+            self._shake_hands(first)
+        except LoginError:
             raise
         except TimeoutError as error:
-            raise SaslError(
+            raise LoginError(
                 f"no answer to the handshake of {mechanism.name}: a metastore without SASL waits for more. Is"
                 " hive.metastore.sasl.enabled=true there, or its port another one?"
             ) from error
         except (OSError, ValueError) as error:
-            raise SaslError(
+            raise LoginError(
                 f"the connection broke off in the handshake of {mechanism.name} ({error}): the metastore's log says"
                 " why, if it wants SASL at all"
             ) from error
         finally:
             wire.sent = False
 
-    @property
-    def sent(self) -> bool:
-        """Whether any byte of a call may have left since this was last set to false."""
-        return self._wire.sent
-
-    @sent.setter
-    def sent(self, value: bool) -> None:
-        self._wire.sent = value
-
-    def _shake_hands(self) -> None:
+    def _shake_hands(self, first: bytes) -> None:
         mechanism = self._mechanism
-        first = mechanism.answer(b"")  # without a ticket nothing is sent at all
         self._send(START, mechanism.name.encode())
         self._send(OK, first)
         while True:
             status, payload = self._receive()
             if status in (BAD, ERROR):
                 said = payload.decode(errors="replace").strip().partition("\n")[0][:MAX_REASON_CHARACTERS]
-                raise SaslError(f"it refuses {mechanism.name}: {said or 'no reason given'}; {mechanism.explain(said)}")
+                raise LoginError(f"it refuses {mechanism.name}: {said or 'no reason given'}; {mechanism.explain(said)}")
             if status == OK:
                 self._send(OK, mechanism.answer(payload))
                 continue
             if payload:
                 mechanism.answer(payload)
             if not mechanism.is_complete:
-                raise SaslError(f"it ended the handshake of {mechanism.name} early, before it had proved who it is")
+                raise LoginError(f"it ended the handshake of {mechanism.name} early, before it had proved who it is")
             return
 
     def _send(self, status: int, payload: bytes) -> None:
@@ -362,20 +366,11 @@ class SaslWire:
         status, size = HEADER.unpack(header)
         if status not in (OK, BAD, ERROR, COMPLETE) or size > MAX_HANDSHAKE_BYTES:
             meant = spoken_by(header) or "it does not speak SASL"
-            raise SaslError(f"its answer to the handshake of {self._mechanism.name} is none: {meant}")
+            raise LoginError(f"its answer to the handshake of {self._mechanism.name} is none: {meant}")
         return status, self._wire.readAll(size)
 
-    def hint(self) -> str:
-        """Say nothing: the server has spoken SASL."""
-        return ""
-
     def is_quiet(self) -> bool:
-        """Whether the connection is open with nothing to read."""
-        return not self._left and self._wire.is_quiet()
-
-    def idle_seconds(self) -> float:
-        """Return how long ago the last byte was sent or received."""
-        return self._wire.idle_seconds()
+        return not self._left and super().is_quiet()
 
     def read(self, size: int) -> bytes:
         """Receive up to ``size`` bytes, at least one."""
@@ -387,45 +382,9 @@ class SaslWire:
         self._left -= len(data)
         return data
 
-    def readAll(self, size: int) -> bytes:  # noqa: N802 - Thrift's name
-        """Receive exactly ``size`` bytes."""
-        chunks = []
-        while size > 0:
-            chunks.append(self.read(size))
-            size -= len(chunks[-1])
-        return b"".join(chunks)
-
     def write(self, data: bytes) -> None:
         """Send all bytes, in as many messages as it takes."""
         step, left = self._mechanism.message_bytes, memoryview(data)
         for at in range(0, len(left), step):
             message = self._mechanism.wrap(bytes(left[at : at + step]))
             self._wire.write(LENGTH.pack(len(message)) + message)
-
-    def flush(self) -> None:
-        """Do nothing: writes are not held back."""
-
-    def close(self) -> None:
-        """Close the socket, however it stands."""
-        self._wire.close()
-
-
-def spoken_by(beginning: bytes) -> str:
-    """Say what a server speaks and which setting it wants, going by how its answer begins; empty if nobody knows.
-
-    Examples
-    --------
-    >>> spoken_by(bytes([21, 3, 3, 0, 2]))
-    'the port speaks TLS: set hive.metastore.use.SSL=true, and metastore_ca_file'
-    """
-    if beginning[:2] == b"\x15\x03":  # a TLS alert
-        return "the port speaks TLS: set hive.metastore.use.SSL=true, and metastore_ca_file"
-    if beginning[:4] == b"HTTP":
-        return "the port speaks HTTP: set hive.metastore.client.thrift.transport.mode=http"
-    if beginning[:1] in (bytes([BAD]), bytes([ERROR])) and beginning[1:3] == b"\0\0":
-        return (
-            "the port wants a login by SASL: set hive.metastore.sasl.enabled=true and hive.metastore.kerberos.principal"
-        )
-    if beginning[:2] == b"\x80\x01":
-        return "the port speaks Thrift without SASL: set hive.metastore.sasl.enabled=false"
-    return ""

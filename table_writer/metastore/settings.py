@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 from table_writer.errors import InvalidInputError
 from table_writer.metastore.gssapi import EXAMPLE, kerberos_login
 from table_writer.metastore.http_wire import DEFAULT_PATH, HttpRequest
-from table_writer.metastore.sasl import DigestMd5, Login, Plain, SaslError, Token
+from table_writer.metastore.sasl import CHEAPEST_FIRST, PROTECTION, DigestMd5, Login, Plain, Token
+from table_writer.metastore.wire import LoginError
 from table_writer.model.location import without_login
 
 DEFAULT_PORT: Final = 9083
@@ -36,11 +37,16 @@ SECONDS_PER_UNIT: Final[Mapping[str, float]] = {
 POSITIVE: Final = (
     *("timeout_seconds", "connect_timeout_seconds", "login_timeout_seconds", "max_idle_seconds", "read_attempts"),
 )
+THRIFT_URIS: Final = "metastore.thrift.uris"
 SASL: Final = "hive.metastore.sasl.enabled"
 PRINCIPAL: Final = "hive.metastore.kerberos.principal"
 AUTH_MODE: Final = "hive.metastore.client.auth.mode"
 PLAIN_USER: Final = "hive.metastore.client.plain.username"
 TRANSPORT: Final = "hive.metastore.client.thrift.transport.mode"
+HTTP_HEADERS: Final = "hive.metastore.client.http.additional.headers"
+RPC_PROTECTION: Final = "hadoop.rpc.protection"
+TLS: Final = "hive.metastore.use.SSL"
+IN_CLEAR: Final = "metastore_password_in_clear=True in the TableWriterConfig (the command line has no such option)"
 HTTP_PATH: Final = "hive.metastore.client.thrift.http.path"
 JWT_VARIABLE: Final = "HMS_JWT"  # Hive's own client takes its token from there, and only from there
 GLUE: Final = "AWS Glue, whose partitions cannot be switched in one Thrift call,"
@@ -80,7 +86,7 @@ class MetastoreSettings:
     shuffle_uris: bool = False  # try the addresses in random order, which spreads clients over metastores
     tls: bool = False
     ca_file: str = ""  # PEM file of the certificates that TLS trusts; the host name is verified
-    login: Login | None = field(default=None, repr=False)  # how to log in by SASL; without one nobody asks who calls
+    login: Login | None = field(default=None, repr=False, compare=False)  # without one nobody asks who calls
     login_timeout_seconds: float = 20  # for each answer of the handshake; a server without SASL gives none
     partition_batch: int = 250  # partitions read in one call
     max_idle_seconds: float = 60  # load balancers forget idle connections in silence; AWS after 350
@@ -125,6 +131,7 @@ class MetastoreSettings:
         >>> settings.uris, settings.timeout_seconds
         (('thrift://h1:9083', 'thrift://h2:9083'), 600.0)
         """
+        conf = as_hive_2(conf)
         for name, refused, what, advice in UNSUPPORTED:
             if re.fullmatch(refused, conf.get(name, "").strip(), flags=re.IGNORECASE):
                 raise InvalidInputError(
@@ -139,10 +146,23 @@ class MetastoreSettings:
             user="" if login or not _is_set(conf, "hive.metastore.execute.setugi", default=True) else _user(),
             framed=login is None and _is_set(conf, "hive.metastore.thrift.framed.transport.enabled"),
             shuffle_uris=conf.get("hive.metastore.uri.selection", "RANDOM").strip().upper() != "SEQUENTIAL",
-            tls=_is_set(conf, "hive.metastore.use.SSL"),
+            tls=_is_set(conf, TLS),
             ca_file=ca_file,
             login=login,
         )
+
+
+def as_hive_2(conf: Mapping[str, str]) -> dict[str, str]:
+    """Spell the names that Hive 3 has given its settings as Hive 2 does; where both are set, Hive 2's count.
+
+    Examples
+    --------
+    >>> as_hive_2({"metastore.sasl.enabled": "true"})["hive.metastore.sasl.enabled"]
+    'true'
+    """
+    newer = {f"hive.{name}": value for name, value in conf.items() if name.startswith("metastore.")}
+    uris = {"hive.metastore.uris": conf[THRIFT_URIS]} if THRIFT_URIS in conf else {}
+    return {**newer, **uris, **conf}
 
 
 def _login(conf: Mapping[str, str], credentials: Credentials) -> Login | None:
@@ -153,13 +173,13 @@ def _login(conf: Mapping[str, str], credentials: Credentials) -> Login | None:
         return _password_login(conf, credentials)
     if not is_kerberized(conf):
         return None
-    token = credentials.token
+    token, protections = credentials.token, _protections(conf)
     if token is not None:
-        return Login("delegation token", lambda _: DigestMd5.of_token(token()))
+        return Login("delegation token", lambda _: DigestMd5.of_token(token(), protections))
     principal = conf.get(PRINCIPAL, "").strip()
     if not principal:
         raise InvalidInputError(f"{SASL}=true needs {PRINCIPAL}, the metastore's own, for example {EXAMPLE}")
-    return kerberos_login(principal)
+    return kerberos_login(principal, protections)
 
 
 def is_kerberized(conf: Mapping[str, str]) -> bool:
@@ -167,30 +187,38 @@ def is_kerberized(conf: Mapping[str, str]) -> bool:
     return _is_set(conf, SASL)
 
 
+def _protections(conf: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what may protect messages, the first choice first: any, cheapest first, if nobody has chosen."""
+    names = {hadoop: sasl for sasl, hadoop in PROTECTION.items()}
+    chosen = [word for word in re.split(r"[,\s]+", conf.get(RPC_PROTECTION, "").lower()) if word]
+    if unknown := [word for word in chosen if word not in names]:
+        raise InvalidInputError(f"{RPC_PROTECTION}={unknown[0]!r}: expected {', '.join(names)}")
+    if _is_set(conf, TLS):  # protects everything, and Hive's own client asks for no second time
+        return ("auth",)
+    return tuple(names[word] for word in chosen) or CHEAPEST_FIRST
+
+
 def _http_login(conf: Mapping[str, str], credentials: Credentials) -> Login:
     """Say over HTTP who calls: by a token, or by a name that the metastore believes."""
     path = conf.get(HTTP_PATH, "").strip() or DEFAULT_PATH
-    mode = conf.get(AUTH_MODE, "").strip().upper()
-    if mode not in ("", "NOSASL", "NONE", "JWT"):
+    pairs = (pair.split("=", 1) for pair in conf.get(HTTP_HEADERS, "").split(",") if "=" in pair)
+    more = {name.strip(): value.strip() for name, value in pairs}
+    if conf.get(AUTH_MODE, "").strip().upper() != "JWT":
+        named = {"x-actor-username": conf.get(PLAIN_USER, "").strip() or _user(), **more}
+        return Login("HTTP", lambda _: HttpRequest(path, lambda: named))
+    if not (_is_set(conf, TLS) or credentials.password_in_clear):
         raise InvalidInputError(
-            f"{AUTH_MODE}={mode} with {TRANSPORT}=http is not supported; use JWT, or the binary port"
-        )
-    if mode != "JWT":
-        user = _user()
-        return Login("HTTP", lambda host: HttpRequest(host, path, {"x-actor-username": user}))
-    if not (_is_set(conf, "hive.metastore.use.SSL") or credentials.password_in_clear):
-        raise InvalidInputError(
-            f"{AUTH_MODE}=JWT without TLS would show the token to whoever listens: set hive.metastore.use.SSL=true and"
-            " metastore_ca_file, or, on a network that you trust, metastore_password_in_clear=True in the config"
+            f"{AUTH_MODE}=JWT without TLS would show the token to whoever listens: set {TLS}=true and"
+            f" metastore_ca_file, or, on a network that you trust, {IN_CLEAR}"
         )
 
-    def request(host: str) -> HttpRequest:
+    def headers() -> Mapping[str, str]:
         token = os.environ.get(JWT_VARIABLE, "").strip()
         if not token.isascii() or not token.isprintable() or not token:
-            raise SaslError(f"{AUTH_MODE}=JWT: the variable {JWT_VARIABLE} holds no token")
-        return HttpRequest(host, path, {"Authorization": f"Bearer {token}"})
+            raise LoginError(f"{AUTH_MODE}=JWT: the variable {JWT_VARIABLE} holds no token", everywhere=True)
+        return {**more, "Authorization": f"Bearer {token}"}
 
-    return Login("JWT", request)
+    return Login("JWT", lambda _: HttpRequest(path, headers))
 
 
 def _password_login(conf: Mapping[str, str], credentials: Credentials) -> Login:
@@ -200,13 +228,14 @@ def _password_login(conf: Mapping[str, str], credentials: Credentials) -> Login:
     password = credentials.password or conf.get(user, "")  # Hive's client keeps it under the user's name
     if not password:
         raise InvalidInputError(
-            f"{AUTH_MODE}=PLAIN: there is no password of {PLAIN_USER}={user}. Give metastore_password in the config, or"
-            f" keep it as {user} in a store that hadoop.security.credential.provider.path names to Spark"
+            f"{AUTH_MODE}=PLAIN: there is no password of {PLAIN_USER}={user}. Give metastore_password in the"
+            " TableWriterConfig, for the command line the variable TABLE_WRITER_METASTORE_PASSWORD, or keep it as"
+            f" {user} in a store that hadoop.security.credential.provider.path names to Spark"
         )
-    if not (_is_set(conf, "hive.metastore.use.SSL") or credentials.password_in_clear):
+    if not (_is_set(conf, TLS) or credentials.password_in_clear):
         raise InvalidInputError(
-            f"{AUTH_MODE}=PLAIN without TLS would show the password to whoever listens: set hive.metastore.use.SSL=true"
-            " and metastore_ca_file, or, on a network that you trust, metastore_password_in_clear=True in the config"
+            f"{AUTH_MODE}=PLAIN without TLS would show the password to whoever listens: set {TLS}=true and"
+            f" metastore_ca_file, or, on a network that you trust, {IN_CLEAR}"
         )
     return Login("password", lambda _: Plain(user, password))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -23,8 +24,9 @@ from pyspark.util import InheritableThread
 from table_writer import errors
 from table_writer.config import SessionSettings
 from table_writer.errors import InvalidInputError
-from table_writer.metastore.sasl import SaslError, Token
-from table_writer.metastore.settings import PLAIN_USER, PRINCIPAL, SASL, is_kerberized
+from table_writer.metastore.sasl import Token
+from table_writer.metastore.settings import PLAIN_USER, PRINCIPAL, SASL, as_hive_2, is_kerberized
+from table_writer.metastore.wire import LoginError
 from table_writer.model.table import Table
 from table_writer.model.write import WritePlan
 from table_writer.progress import current
@@ -33,13 +35,21 @@ from table_writer.spark.files import ClassicFiles, missing_jar
 from table_writer.spark.gateway import Analyzed, Answer, Counted, Item, tasks
 from table_writer.spark.sql import SPARK_ERRORS, spark_reason
 
-PREFIXES: Final = ("fs.s3a.", "hive.metastore.", "hive.imetastoreclient.", "mapreduce.fileoutputcommitter.", "parquet.")
+PREFIXES: Final = (
+    *("fs.s3a.", "hive.metastore.", "hive.imetastoreclient.", "metastore.", "hadoop.rpc."),
+    *("mapreduce.fileoutputcommitter.", "parquet."),
+)
 SECRETS: Final = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
 BUILT_IN_CLIENT: Final = "2.3"  # of Hive, in every Spark from 3.0 to 4.3
 PROVIDER_PATHS: Final = ("hadoop.security.credential.provider.path", "fs.s3a.security.credential.provider.path")
 URIS: Final = "hive.metastore.uris"
 SIGNATURE: Final = "hive.metastore.token.signature"  # the service of the token that Hive's client takes
-CONNECT_RETRIES: Final = "hive.metastore.connect.retries"
+OF_FETCHING: Final = {
+    SASL: "true",
+    "hive.metastore.connect.retries": "1",
+    "hive.metastore.client.socket.timeout": "20s",
+}
+PY4J_LOGGERS: Final = ("py4j.clientserver", "py4j.java_gateway")
 TOKEN_KIND: Final = "HIVE_DELEGATION_TOKEN"  # noqa: S105 - a name
 PYTHON_NODES: Final = re.compile("Python|Pandas|Arrow|RDD")  # what a LogicalRDD has behind it is not to be seen
 LAST_TASKS_SECONDS: Final = 15.0  # Spark kills a Python worker 2 s after its task was cancelled
@@ -76,9 +86,10 @@ class ClassicSpark:
                 " .enableHiveSupport() and set spark.hadoop.hive.metastore.uris=thrift://host:9083"
             )
         hadoop = self._session.sessionState().newHadoopConf()
-        found = {**_hadoop_settings(hadoop), **overrides}
-        user = found.get(PLAIN_USER, "")
-        password = hadoop.getPassword(user) if user else None  # in a credential store, or in clear, as Hive's client
+        with _unlogged():
+            found = as_hive_2({**_hadoop_settings(hadoop), **overrides})
+            user = found.get(PLAIN_USER, "")
+            password = hadoop.getPassword(user) if user else None  # as Hive's client
         if password is not None:
             found.setdefault(user, "".join(password))
         return SessionSettings(
@@ -198,6 +209,23 @@ def _hadoop_settings(hadoop: Any) -> dict[str, str]:
     return found
 
 
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keep what this thread is told by Java, secrets among it, out of the debug log of Py4J."""
+    here, loggers = threading.get_ident(), [logging.getLogger(name) for name in PY4J_LOGGERS]
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return record.thread != here
+
+    for one in loggers:
+        one.addFilter(is_other)
+    try:
+        yield
+    finally:
+        for one in loggers:
+            one.removeFilter(is_other)
+
+
 class SessionToken:
     """Returns the metastore's delegation token that the session's Java holds, else lets it fetch one.
 
@@ -213,34 +241,40 @@ class SessionToken:
         raise TypeError("the token of a session's user is not pickled or copied")
 
     def __call__(self) -> Token:
-        """Return a token; ``SaslError`` says why there is none."""
+        """Return a token; ``LoginError`` says why there is none."""
+        with _unlogged():
+            return self._found()
+
+    def _found(self) -> Token:
         try:
             user = self._java.org.apache.hadoop.security.UserGroupInformation.getCurrentUser()
             held = (one for one in user.getTokens().toArray() if str(one.getKind()) == TOKEN_KIND)
             found = next((one for one in held if str(one.getService()) == self._signature), None)
             token = self._fetched(user) if found is None else found
             return Token(bytes(token.getIdentifier()), bytes(token.getPassword()))
-        except SaslError:
+        except LoginError:
             raise
         except (*SPARK_ERRORS, OSError, TypeError) as error:  # a class that is not there is no function: TypeError
-            raise SaslError(
+            raise LoginError(
                 f"Spark's Java has no delegation token for the metastore, and could not fetch one:"
-                f" {spark_reason(str(error))}"
+                f" {spark_reason(str(error))}",
+                everywhere=True,  # Java has tried all addresses
             ) from error
 
     def _fetched(self, user: Any) -> Any:
         """Let Hive's own client log in by Kerberos and ask for a token of this user."""
         if not user.hasKerberosCredentials():
-            raise SaslError(
+            raise LoginError(
                 f"this Spark session's user {user.getShortUserName()} has neither a delegation token of the metastore"
                 f" ({TOKEN_KIND}, service {self._signature!r}) nor a Kerberos login to fetch one with: submit with"
                 " --principal and --keytab, or run kinit before, and set hadoop.security.authentication=kerberos in"
-                " core-site.xml"
+                " core-site.xml",
+                everywhere=True,
             )
         user.checkTGTAndReloginFromKeytab()
         hive_conf = self._java.org.apache.hadoop.hive.conf.HiveConf
         conf = hive_conf(self._hadoop, self._java.java.lang.Class.forName("org.apache.hadoop.hive.conf.HiveConf"))
-        for name, value in ((URIS, self._uris), (SASL, "true"), (PRINCIPAL, self._principal), (CONNECT_RETRIES, "1")):
+        for name, value in {URIS: self._uris, PRINCIPAL: self._principal, **OF_FETCHING}.items():
             conf.set(name, value)
         client = self._java.org.apache.hadoop.hive.metastore.HiveMetaStoreClient(conf)
         try:

@@ -42,8 +42,7 @@ class SessionServices(Services):
         open_object_store: Callable[[StoreSettings], ObjectStore] = open_store,
     ) -> None:
         self._spark = spark
-        uris = {"hive.metastore.uris": ",".join(config.metastore_uris)} if config.metastore_uris else {}
-        session = open_gateway(spark).settings({**config.hadoop, **uris})
+        session = open_gateway(spark).settings({**config.hadoop, **config.metastore_setting})
         super().__init__(session, config, open_metastore=open_metastore, open_object_store=open_object_store)
 
     def table_name(self, text: str) -> TableName:

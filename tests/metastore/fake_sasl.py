@@ -76,6 +76,28 @@ def running(fake: FakeMetastore) -> Iterator[FakeMetastore]:
             assert not thread.is_alive()
 
 
+@contextmanager
+def answering(data: bytes, *, closes: bool = True) -> Iterator[str]:
+    """Run a server that answers whatever it is asked with the same bytes; yields its address."""
+
+    def serve() -> None:
+        while True:
+            try:
+                accepted, _ = listener.accept()
+            except OSError:
+                return
+            with accepted:
+                accepted.recv(1 << 16)
+                accepted.sendall(data)
+                while not closes and accepted.recv(1 << 16):
+                    pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"thrift://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+
+
 def _serve(listener: socket.socket, fake: FakeMetastore) -> None:
     while True:
         try:

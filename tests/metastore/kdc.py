@@ -127,11 +127,12 @@ class Kdc(ServerProcess):
         if not (directory / "principal").exists():
             self._run("sbin/kdb5_util", "-r", REALM, "create", "-s", "-P", "a master key")
             for principal in (USER, SERVICE, OTHER_SERVICE):
-                self._admin(f"addprinc -randkey {principal}")
-                self._admin(f"ktadd -k {self.keytab(principal)} {principal}")
+                self.admin(f"addprinc -randkey {principal}")
+                self.admin(f"ktadd -k {self.keytab(principal)} {principal}")
         return [str(self._packages / "usr/sbin/krb5kdc"), "-n", "-r", REALM], self._environment()
 
-    def _admin(self, query: str) -> None:
+    def admin(self, query: str) -> None:
+        """Change the database."""
         self._run("sbin/kadmin.local", "-r", REALM, "-q", query)
 
     def _run(self, program: str, *arguments: str) -> None:

@@ -14,8 +14,7 @@ from table_writer import InvalidInputError, TableWriter, TableWriterConfig, Tabl
 
 
 def main(directory: Path, settings: dict[str, str], hadoop: dict[str, str]) -> None:
-    logging.basicConfig(filename=directory / "python.log", level=logging.INFO)
-    logging.getLogger("table_writer").setLevel(logging.DEBUG)
+    logging.basicConfig(filename=directory / "python.log", level=logging.DEBUG)
     builder = SparkSession.builder.master("local[1]").enableHiveSupport()
     for name, value in settings.items():
         builder = builder.config(name, value)

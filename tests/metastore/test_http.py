@@ -19,6 +19,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 from table_writer.errors import LostResponseError, MetastoreError
 from table_writer.metastore.connection import Connection
 from table_writer.metastore.settings import Credentials, MetastoreSettings
+from tests.metastore.fake_sasl import answering
 
 DROP = ("drop_table", "mart", "orders", False)
 TOKEN = "madeUp.Jwt.Token"
@@ -53,7 +54,8 @@ def running(fake: FakeHttp) -> Iterator[FakeHttp]:
             fake.heard.append({"path": self.path, **self.headers})
             fake.ports.add(self.client_address[1])
             if isinstance(fake.fault, int):
-                self.answer(fake.fault, b"<html>a reason\nof\ttwo lines</html>")
+                said = self.headers.get("Authorization", "nobody")
+                self.answer(fake.fault, f"<html>a reason\nof\ttwo lines for {said}\33[1m</html>".encode())
             elif fake.fault == "before":
                 self.close_connection = True
             else:
@@ -127,7 +129,7 @@ def test_a_refused_call_is_refused_over_http_too() -> None:
         connected(fake).change("drop_table", "mart", "nowhere", False, table="mart.nowhere")
 
 
-@pytest.mark.parametrize("status", [401, 403, 404, 429])
+@pytest.mark.parametrize("status", [401, 404, 429])
 def test_a_request_that_was_turned_away_was_not_sent(status: int) -> None:
     with running(FakeHttp(fault=status)) as fake:
         with pytest.raises(MetastoreError, match=f"HTTP status {status} .*nothing was changed") as caught:
@@ -137,7 +139,7 @@ def test_a_request_that_was_turned_away_was_not_sent(status: int) -> None:
         assert (fake.dropped, len(fake.heard)) == ([], 1)
 
 
-@pytest.mark.parametrize("fault", [500, 502, 503, 504, 408, 302, "before", "after", "half"])
+@pytest.mark.parametrize("fault", [500, 502, 503, 504, 400, 403, 408, 302, "before", "after", "half"])
 def test_a_change_without_an_answer_is_unknown_and_sent_once(fault: str | int) -> None:
     with running(FakeHttp(fault=fault)) as fake:
         connection = connected(fake)
@@ -147,6 +149,52 @@ def test_a_change_without_an_answer_is_unknown_and_sent_once(fault: str | int) -
         assert fake.dropped == (["orders"] if fault in ("after", "half") else [])
         fake.fault = ""
         assert connection.read("get_all_databases", table="")[0] == "default"
+
+
+def test_a_read_that_was_turned_away_is_not_sent_again() -> None:
+    with running(FakeHttp(fault=401)) as fake:
+        with pytest.raises(MetastoreError, match="turned get_all_databases away: HTTP status 401"):
+            connected(fake).read("get_all_databases", table="")
+        assert len(fake.heard) == 1
+
+
+def test_each_call_takes_the_token_of_its_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(FakeHttp()) as fake:
+        connection = connected(fake, **{"metastore.client.auth.mode": "JWT"})
+        for token in ("first", "second"):
+            monkeypatch.setenv("HMS_JWT", token)
+            connection.read("get_all_databases", table="")
+    assert [one["Authorization"] for one in fake.heard] == ["Bearer first", "Bearer second"]
+    assert len(fake.ports) == 1
+
+
+def test_a_request_says_what_hives_client_says() -> None:
+    named = {
+        "hive.metastore.client.auth.mode": "PLAIN",
+        "hive.metastore.client.plain.username": "loader",
+        "hive.metastore.client.http.additional.headers": "X-Tenant = blue, X-Key=a=b",
+    }
+    with running(FakeHttp()) as fake:
+        connected(fake, **named).read("get_all_databases", table="")
+    (heard,) = fake.heard
+    assert (heard["x-actor-username"], heard["X-Tenant"], heard["X-Key"]) == ("loader", "blue", "a=b")
+    assert heard["Host"] == fake.uri.removeprefix("thrift://")
+
+
+@pytest.mark.parametrize(
+    ("spoken", "hint"),
+    [
+        (bytes([21, 3, 3, 0, 2, 2, 80]), "does not speak HTTP: the port speaks TLS"),
+        (b"\4\0\0\0\x13Invalid status -128", "does not speak HTTP: the port wants a login by SASL"),
+        (b"\x80\x01\0\3\0\0\0\0", "does not speak HTTP: the port speaks Thrift without"),
+        (b"hello", "the port does not speak HTTP"),
+        (b"", "Remote end closed connection without response"),
+    ],
+)
+def test_a_port_that_does_not_speak_http_is_told_apart(spoken: bytes, hint: str) -> None:
+    with answering(spoken) as uri, pytest.raises(MetastoreError, match=hint) as caught:
+        connected(FakeHttp(uri=uri)).read("get_all_databases", table="")
+    assert "\\x" not in str(caught.value)
 
 
 def test_a_read_without_an_answer_is_sent_again() -> None:
@@ -177,6 +225,7 @@ def test_a_token_is_taken_from_where_hives_client_takes_it_and_never_shown(
             connection.change(*DROP, table="mart.orders")
         settings = settings_of(fake, **jwt)
         assert settings.login is not None
+        assert "for *** ***" in str(caught.value)
         shown = [repr(settings), repr(settings.login), repr(settings.login("h")), str(caught.value), caplog.text]
         with pytest.raises(TypeError, match="not pickled"):
             copy.deepcopy(settings)

@@ -54,8 +54,9 @@ class Guarded:
     server: MetastoreServer
     protection: str
 
-    def settings(self, principal: str = AT_ANY_HOST, **credentials: Any) -> MetastoreSettings:
+    def settings(self, principal: str = AT_ANY_HOST, wanted: str = "", **credentials: Any) -> MetastoreSettings:
         conf = {**SASL, "hive.metastore.uris": self.server.uri, "hive.metastore.kerberos.principal": principal}
+        conf |= {"hadoop.rpc.protection": wanted} if wanted else {}
         return MetastoreSettings.from_hadoop(conf, credentials=Credentials(**credentials))
 
     def token(self) -> tuple[str, Token]:
@@ -141,6 +142,15 @@ def test_a_token_is_enough_until_it_expires_and_a_new_connection_takes_the_new_o
         works(settings)
 
 
+@pytest.mark.parametrize("by", ["ticket", "token"])
+def test_messages_are_protected_as_both_sides_are_set_or_not_at_all(metastore: Guarded, by: str) -> None:
+    credentials = {"token": lambda: metastore.token()[1]} if by == "token" else {}
+    assert works(metastore.settings(wanted=metastore.protection, **credentials))
+    other = "privacy" if metastore.protection != "privacy" else "integrity"
+    with pytest.raises(MetastoreError, match="make the two settings agree"):
+        works(metastore.settings(wanted=other, **credentials))
+
+
 def test_a_token_with_another_password_is_refused(metastore: Guarded) -> None:
     _, token = metastore.token()
     with pytest.raises(MetastoreError, match="the delegation token's password is wrong"):
@@ -169,6 +179,27 @@ def no_kdc(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KRB5_CONFIG", str(away))
 
 
+def keytab_of(kdc: Kdc, name: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kdc.admin(f"addprinc -randkey {name}")
+    kdc.admin(f"ktadd -k {directory / name} {name}")
+    monkeypatch.setenv("KRB5_CLIENT_KTNAME", str(directory / name))
+
+
+def user_that_is_gone(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keytab_of(kdc, "gone", tmp_path, monkeypatch)
+    kdc.admin("delprinc -force gone")
+
+
+def user_that_has_expired(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keytab_of(kdc, "past", tmp_path, monkeypatch)
+    kdc.admin("modprinc -expire 2020-01-01 past")
+
+
+def old_key(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keytab_of(kdc, "moved", tmp_path, monkeypatch)
+    kdc.admin("cpw -randkey moved")
+
+
 def nothing(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del kdc, tmp_path, monkeypatch
 
@@ -180,6 +211,9 @@ def nothing(kdc: Kdc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (expired_ticket, SERVICE, "renew the ticket"),
         (no_such_keytab, SERVICE, "there is no ticket: run kinit"),
         (no_kdc, SERVICE, "no KDC answers"),
+        (user_that_is_gone, SERVICE, "the KDC does not know the user"),
+        (user_that_has_expired, SERVICE, "ask the administrator of the KDC"),
+        (old_key, SERVICE, "the keytab's key is not the user's"),
         (nothing, f"nobody/localhost@{REALM}", "hive.metastore.kerberos.principal is not the metastore's"),
         (nothing, OTHER_SERVICE, "does not take the ticket for other/localhost"),
         (nothing, "metastore/localhost@ELSEWHERE.TEST", "does not know the realm"),

@@ -6,9 +6,9 @@ import copy
 import logging
 import pickle
 import socket
-import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +17,10 @@ from hmsclient.genthrift.hive_metastore import ttypes
 from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError
 from table_writer.metastore import gssapi, sasl
 from table_writer.metastore.connection import Connection
-from table_writer.metastore.sasl import DigestMd5, Login, Mechanism, Plain, SaslError, Token
+from table_writer.metastore.sasl import CHEAPEST_FIRST, DigestMd5, Login, Mechanism, Plain, Token
 from table_writer.metastore.settings import Credentials, MetastoreSettings
-from tests.metastore.fake_sasl import AFTER_IT, IN_THE_HANDSHAKE, PASSWORD, USER, Cut, FakeMetastore, running
+from table_writer.metastore.wire import LoginError
+from tests.metastore.fake_sasl import AFTER_IT, IN_THE_HANDSHAKE, PASSWORD, USER, Cut, FakeMetastore, answering, running
 
 URI = {"hive.metastore.uris": "thrift://h"}
 DROP = ("drop_table", "mart", "orders", False)
@@ -60,6 +61,63 @@ def test_a_token_is_taken_and_protects_as_the_server_wants(qop: str) -> None:
         assert connection.counts() == {"get_all_databases": 3, "drop_table": 1}
 
 
+@pytest.mark.parametrize(
+    ("wanted", "offered", "taken"),
+    [
+        (["auth-conf", "auth-int", "auth"], "auth,auth-int,auth-conf", "auth-conf"),
+        (["auth-int", "auth"], "auth,auth-conf", "auth"),
+        (["auth-conf"], "auth", ""),
+    ],
+)
+def test_the_first_protection_is_taken_that_both_sides_have_set(wanted: list[str], offered: str, taken: str) -> None:
+    login = DigestMd5(USER, PASSWORD, wanted)
+    challenge = f'realm="default",nonce="n",qop="{offered}",cipher="rc4"'.encode()
+    if taken:
+        assert f"qop={taken}".encode() in login.answer(challenge)
+        return
+    with pytest.raises(LoginError, match=r"rpc\.protection=authentication.*this client takes .*=privacy"):
+        login.answer(challenge)
+
+
+@pytest.mark.parametrize(
+    ("conf", "taken"),
+    [
+        ({}, ["auth", "auth-int", "auth-conf"]),
+        ({"hadoop.rpc.protection": "privacy, integrity"}, ["auth-conf", "auth-int"]),
+        ({"hadoop.rpc.protection": "privacy", "hive.metastore.use.SSL": "true"}, ["auth"]),
+    ],
+)
+def test_messages_are_protected_as_the_client_is_set(conf: dict[str, str], taken: list[str], tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").touch()
+    token = Credentials(token=lambda: Token(b"id", b"secret"))
+    settings = MetastoreSettings.from_hadoop({**SASL_ON, **conf}, ca_file=str(tmp_path / "ca.pem"), credentials=token)
+    assert settings.login is not None
+    answered = [settings.login("h").answer(f'nonce="n",qop="{qop}",cipher="rc4"'.encode()) for qop in taken]  # type: ignore[union-attr]
+    assert all(f"qop={qop}".encode() in answer for qop, answer in zip(taken, answered, strict=True))
+    for qop in {"auth", "auth-int", "auth-conf"}.difference(taken):
+        with pytest.raises(LoginError, match="make the two settings agree"):
+            settings.login("h").answer(f'nonce="n",qop="{qop}",cipher="rc4"'.encode())  # type: ignore[union-attr]
+
+
+def test_what_a_server_quotes_is_quoted_back() -> None:
+    answer = DigestMd5(USER, PASSWORD).answer(rb'realm="a\"b\\c",nonce="n",qop="auth"')
+    assert rb'realm="a\"b\\c"' in answer
+
+
+@pytest.mark.parametrize("order", [(1, 0), (0, 0), (0, 2)], ids=["swapped", "repeated", "missing"])
+@pytest.mark.parametrize("seals", [False, True])
+def test_messages_out_of_order_are_noticed(order: tuple[int, int], seals: bool) -> None:
+    def end() -> sasl._Signed:
+        return sasl._Signed(b"0" * 16, seals=seals)
+
+    server, client = end(), end()
+    server._keys = server._keys[::-1]
+    server._streams = server._streams and server._streams[::-1]
+    sent = [server.wrap(f"message {number}".encode()) for number in range(3)]
+    with pytest.raises(ConnectionError, match="was changed on its way"):
+        _ = [client.unwrap(sent[number]) for number in order]
+
+
 @pytest.mark.parametrize("cut", IN_THE_HANDSHAKE)
 def test_a_change_after_a_broken_handshake_was_not_sent(cut: Cut) -> None:
     asked: list[str] = []
@@ -70,7 +128,7 @@ def test_a_change_after_a_broken_handshake_was_not_sent(cut: Cut) -> None:
         ) as caught:
             connection.change(*DROP, table="mart.orders", before_send=lambda: asked.append("asked"))
         assert not isinstance(caught.value, LostResponseError)
-        assert isinstance(caught.value.__cause__, SaslError)
+        assert isinstance(caught.value.__cause__, LoginError)
         assert (asked, fake.dropped, connection.counts()) == ([], [], {})
         fake.cut = ""
         connection.change(*DROP, table="mart.orders")
@@ -98,7 +156,7 @@ def test_a_refused_call_is_refused_over_sasl_too() -> None:
 def test_what_cannot_be_wrapped_was_not_sent() -> None:
     class Failing(DigestMd5):
         def wrap(self, data: bytes) -> bytes:
-            raise SaslError("the context has expired")
+            raise LoginError("the context has expired")
 
     with running(FakeMetastore()) as fake:
         with pytest.raises(MetastoreError, match=r"could not be sent .* the context has expired") as caught:
@@ -148,7 +206,7 @@ def test_a_refused_login_says_why(fake: FakeMetastore, said: str) -> None:
 def test_a_server_that_does_not_know_the_password_is_refused() -> None:
     login = DigestMd5(USER, PASSWORD)
     login.answer(b'realm="default",nonce="n",qop="auth"')
-    with pytest.raises(SaslError, match="not the metastore of this token"):
+    with pytest.raises(LoginError, match="not the metastore of this token"):
         login.answer(b"rspauth=00000000000000000000000000000000")
 
 
@@ -173,32 +231,25 @@ def test_each_connection_gets_fresh_credentials() -> None:
         assert connection.read("get_all_databases", table="")
 
 
+def test_no_other_address_is_tried_where_the_reason_lies_at_this_end() -> None:
+    asked: list[str] = []
+
+    def ticketless(host: str) -> Mechanism:
+        asked.append(host)
+        raise LoginError("there is no ticket", everywhere=True)
+
+    settings = MetastoreSettings(uris=("thrift://h1:1", "thrift://h2:1"), login=Login("test", ticketless))
+    with pytest.raises(MetastoreError, match=r"no login at the metastore: .*there is no ticket"):
+        Connection(settings).change(*DROP, table="mart.orders")
+    assert len(asked) == 1
+
+
 def test_the_next_address_is_tried_after_a_refusal() -> None:
     with running(FakeMetastore(password="other")) as first, running(FakeMetastore()) as second:
         login = Login("test", lambda _: DigestMd5(USER, PASSWORD))
         connection = Connection(MetastoreSettings(uris=(first.uri, second.uri), login=login))
         assert connection.read("get_all_databases", table="")
         assert connection.uri == second.uri
-
-
-def answering(data: bytes, *, closes: bool = True) -> tuple[str, socket.socket]:
-    """Start a server that answers whatever it is asked with the same bytes."""
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        while True:
-            try:
-                accepted, _ = listener.accept()
-            except OSError:
-                return
-            with accepted:
-                accepted.recv(1 << 16)
-                accepted.sendall(data)
-                while not closes and accepted.recv(1 << 16):
-                    pass
-
-    threading.Thread(target=serve, daemon=True).start()
-    return f"thrift://127.0.0.1:{listener.getsockname()[1]}", listener
 
 
 TLS_ALERT = bytes([21, 3, 3, 0, 2, 2, 80])
@@ -219,25 +270,19 @@ TLS_ALERT = bytes([21, 3, 3, 0, 2, 2, 80])
     ],
 )
 def test_a_port_that_speaks_something_else_is_told_apart(data: bytes, has_login: bool, hint: str) -> None:
-    uri, listener = answering(data)
     login = Login("test", lambda _: DigestMd5(USER, PASSWORD)) if has_login else None
-    with listener:
-        connection = Connection(MetastoreSettings(uris=(uri,), login=login))
-        with pytest.raises(MetastoreError, match=hint):
-            connection.read("get_all_databases", table="")
-        listener.shutdown(socket.SHUT_RDWR)
+    with answering(data) as uri, pytest.raises(MetastoreError, match=hint):
+        Connection(MetastoreSettings(uris=(uri,), login=login)).read("get_all_databases", table="")
 
 
 def test_a_server_that_waits_for_more_is_left_in_time() -> None:
-    uri, listener = answering(b"", closes=False)
-    with listener:
+    with answering(b"", closes=False) as uri:
         login = Login("test", lambda _: DigestMd5(USER, PASSWORD))
         connection = Connection(MetastoreSettings(uris=(uri,), login=login, login_timeout_seconds=0.3))
         started = time.monotonic()
         with pytest.raises(MetastoreError, match="no answer to the handshake of DIGEST-MD5"):
             connection.change(*DROP, table="mart.orders")
         assert time.monotonic() - started < 10
-        listener.shutdown(socket.SHUT_RDWR)
 
 
 SASL_ON = {**URI, "hive.metastore.sasl.enabled": "TRUE"}
@@ -319,4 +364,4 @@ def test_no_login_is_shown_pickled_or_copied(caplog: pytest.LogCaptureFixture) -
                 with pytest.raises(TypeError, match="not pickled"):
                     copy.deepcopy(unsafe)
     assert secret not in "\n".join([*texts, caplog.text])
-    assert DigestMd5.of_token(token)._password not in "\n".join([*texts, caplog.text])
+    assert DigestMd5.of_token(token, CHEAPEST_FIRST)._password not in "\n".join([*texts, caplog.text])

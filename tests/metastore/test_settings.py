@@ -52,14 +52,14 @@ def test_durations_are_read_as_hive_reads_them(text: str, seconds: float) -> Non
         ({"hive.metastore.client.socket.timeout": "soon"}, "is not a duration"),
         ({"hive.metastore.client.socket.timeout": "0"}, "must be greater than 0"),
         (
-            {"hive.metastore.client.thrift.transport.mode": "http", "hive.metastore.client.auth.mode": "PLAIN"},
-            "use JWT, or the binary port",
-        ),
-        (
             {"hive.metastore.client.thrift.transport.mode": "http", "hive.metastore.client.auth.mode": "JWT"},
             "without TLS would show the token",
         ),
-        ({"hive.metastore.sasl.enabled": "True"}, "needs hive.metastore.kerberos.principal"),
+        (
+            {"hive.metastore.sasl.enabled": "true", "hadoop.rpc.protection": "secret"},
+            "rpc.protection='secret': expected",
+        ),
+        ({"metastore.sasl.enabled": "True"}, "needs hive.metastore.kerberos.principal"),
         ({"hive.metastore.client.auth.mode": "PLAIN"}, "needs hive.metastore.client.plain.username"),
         ({"hive.metastore.thrift.compact.protocol.enabled": "true"}, "compact protocol"),
         ({"hive.metastore.service.discovery.mode": "zookeeper"}, "ZooKeeper"),

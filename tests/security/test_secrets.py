@@ -22,9 +22,9 @@ from table_writer import TableWriter
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, TableWriterError
 from table_writer.log.open_table import Services
-from table_writer.metastore.connection import Wire
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
+from table_writer.metastore.wire import Wire
 from table_writer.model.location import Location
 from table_writer.model.table import Column
 from table_writer.storage import open_store

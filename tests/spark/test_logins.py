@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from table_writer import TableWriterConfig
-from table_writer.metastore.sasl import SaslError
 from table_writer.metastore.settings import MetastoreSettings
+from table_writer.metastore.wire import LoginError
 from table_writer.spark import open_gateway
 from table_writer.testing import Lakehouse
 from table_writer.write.session_services import SessionServices
@@ -52,7 +52,7 @@ def test_a_password_is_found_where_hives_client_finds_it(lakehouse: Lakehouse, s
 def test_a_session_without_a_login_is_told_how_to_get_one(lakehouse: Lakehouse) -> None:
     settings = open_gateway(lakehouse.spark).settings(KERBEROS)
     assert settings.metastore_token is not None
-    with pytest.raises(SaslError, match="submit with --principal and --keytab"):
+    with pytest.raises(LoginError, match="submit with --principal and --keytab"):
         settings.metastore_token()
     with pytest.raises(TypeError, match="not pickled"):
         pickle.dumps(settings)
