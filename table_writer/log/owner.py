@@ -252,10 +252,10 @@ def require_in_place(store: ObjectStore, layout: TableLayout, table: Table) -> N
 def refuse_left_log(metastore: Metastore, layout: TableLayout, table: Table) -> None:
     """Refuse to begin a log where partitions say that the table has one elsewhere; the newest names are looked at."""
     names = sorted(metastore.get_partition_names(table.name) if table.partition_columns else ())
-    for partition in metastore.get_partitions(table, names[-LOOKED_AT:]).values():
-        location = Location.parse_any(partition.location)
-        before, found, _ = f"/{location.key}".partition(f"/{layout.directory_name}/") if location else ("", "", "")
-        if location and found and not layout.own.contains(location):
+    partitions = metastore.get_partitions(table, names[-LOOKED_AT:]).values()
+    for location in filter(None, (Location.parse_any(one.location) for one in partitions)):
+        before, found, _ = f"/{location.key}".partition(f"/{layout.directory_name}/")
+        if found and not layout.own.contains(location):
             left = location.beside(f"{before.removeprefix('/')}/".removeprefix("/"))
             raise InvalidInputError(
                 f"{table.name} is at {layout.root}, which has no log, and its partitions are below {left}, which this"

@@ -119,7 +119,7 @@ class StagedWrites:
     def examine(self, record: StagedRecord, *, with_spark: bool = False) -> None:
         """Raise what a publish would raise now, as far as can be told without changing anything."""
         try:
-            Publisher(self._opened, Completer.of(self._opened).copy).examine(record.files)
+            self._publisher(None).examine(record.files)
         except RepeatedError:
             self._require_kept(record.plan.write_id, self._opened.log.read_history())
             raise
@@ -150,7 +150,7 @@ class StagedWrites:
         return finished(self._opened, files, published, watch, by_spark.refresh if by_spark else None)
 
     def _publish(self, record: StagedRecord, by_spark: BySpark | None) -> tuple[WrittenFiles, Published]:
-        publisher = Publisher(self._opened, by_spark.copy_files if by_spark else Completer.of(self._opened).copy)
+        publisher = self._publisher(by_spark)
         try:
             publisher.require_unpublished(record.plan)
             self._require_publishable(record, with_spark=by_spark is not None)
@@ -166,6 +166,9 @@ class StagedWrites:
             raise
         self._remove_record(record.plan.write_id)
         return files, published
+
+    def _publisher(self, by_spark: BySpark | None) -> Publisher:
+        return Publisher(self._opened, by_spark.copy_files if by_spark else Completer.of(self._opened).copy)
 
     def discard(self, write_id: str, *, dry_run: bool = False) -> Vacuumed:
         """Delete all of a staged write; a claim keeps every publisher from publishing it meanwhile.

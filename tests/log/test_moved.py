@@ -40,9 +40,21 @@ def test_a_log_is_looked_for_under_the_directory_name_that_is_configured() -> No
         require_in_place(world.store, layout, split(world))
 
 
+def test_partitions_of_other_tools_and_of_the_log_itself_are_no_log_that_was_left() -> None:
+    world = World()
+    for value, location in (
+        ("d1", "no location"),
+        ("d2", "s3a://lake/elsewhere/dt=d2/"),
+        ("d3", f"{ROOT}_table_writer/data/w1/dt=d3/"),
+    ):
+        world.pointed_by_another_tool(value, location)
+    refuse_left_log(world.metastore, world.layout, world.table)
+
+
 @pytest.mark.parametrize("root", ["s3a://lake/", "s3a://lake/mart/", ROOT])
 def test_the_place_of_the_log_that_was_left_is_named_in_full(root: str) -> None:
     world = World()
+    world.pointed_by_another_tool("d0", "no location")
     world.pointed_by_another_tool("d1", f"{root}_table_writer/data/w1/dt=d1/")
     elsewhere = TableLayout(Location.parse("s3a://lake/elsewhere/"))
     with pytest.raises(InvalidInputError, match=f"below {root}, which .* SET LOCATION '{root.rstrip('/')}' brings"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -23,6 +23,7 @@ from table_writer.model.partition_value import Spellings
 from table_writer.model.staged_write import StagedRecord
 from table_writer.model.table import Column
 from table_writer.model.write import WriteMode, WrittenFiles
+from table_writer.storage.object_store import ObjectInfo
 from table_writer.write.staged_writes import BySpark, StagedWrites
 from tests.publish.world import DeathError, Fault, World
 
@@ -218,7 +219,9 @@ def test_after_a_publish_and_after_a_discard_nothing_lies_beside_the_write(world
         assert list(world.store.list(world.layout.registrations.key)) == []
 
 
-def test_a_store_that_refuses_to_delete_what_lies_beside_it_fails_no_publish(world: World) -> None:
+def test_a_store_that_refuses_to_delete_what_lies_beside_it_fails_no_publish(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     write_id = world.stage(NEW)
 
     def refuse(call: str, phase: str, _key: str) -> None:
@@ -230,6 +233,7 @@ def test_a_store_that_refuses_to_delete_what_lies_beside_it_fails_no_publish(wor
     world.store.on_call = None
     assert world.rows() == {**OLD, **NEW}
     assert world.keeper.staged(T).staged == ()
+    assert f"write_id={write_id} what is registered of it was not removed: AccessDenied" in caplog.messages
 
 
 def test_a_dry_run_of_a_discard_says_what_goes_and_leaves_it(world: World) -> None:
@@ -319,3 +323,17 @@ def test_a_write_that_adds_columns_is_published_by_whoever_can_add_them_and_by_n
     staged._publish(record, by_spark)
     assert prepared == [record]
     assert world.rows() == {**OLD, **NEW}
+
+
+def test_what_an_append_brings_along_is_copied_by_spark_where_spark_publishes(world: World) -> None:
+    write_id = world.stage(NEW, plan=world.plan(WriteMode.APPEND))
+    staged, copied = StagedWrites(world.services()), []
+
+    def copy(files: Mapping[str, ObjectInfo]) -> None:
+        copied.extend(files)
+        Completer.of(world.services()).copy(files)
+
+    by_spark = BySpark(prepare=lambda given: given.files, copy_files=copy, refresh=lambda _: ())
+    staged._publish(staged.find(write_id).record, by_spark)
+    assert copied
+    assert world.rows() == {**OLD, **NEW, "d1": OLD["d1"] | NEW["d1"]}
