@@ -208,6 +208,10 @@ def test_a_location_to_which_readers_come_back_is_left_no_more() -> None:
     found = history(entry(1, D1), entry(2, D1, old=at("w1")), back)
     assert left(found) == {at("w2"): 3}
     assert left(history(abandoned(entry(1, D1)))) == {str(LAYOUT.data("w1")): 1}
+    dropped = replace(entry(2, D1).partitions[0], old_location=at("w2"), new_location=None)
+    both = replace(rollback(3, 1, D1, D2), partitions=(dropped, entry(1, D2).partitions[0]))
+    found = history(entry(1, D2), entry(2, D1, D2), both)
+    assert left(found) == {at("w2"): 3, at("w2", D2): 3}, "one is dropped, and readers come back to the other"
     recovery = replace(entry(2, operation=Operation.RECOVER, recovers=1), partitions=entry(1, D1).partitions)
     assert left(history(abandoned(entry(1, D1)), recovery)) == {}
     assert left(history(abandoned(rollback(1, 0, D1)))) == {}, "its files are another write's"
@@ -253,7 +257,9 @@ def test_a_vacuum_of_what_was_left_once_deletes_nothing_that_was_left_again() ->
     sweeps = entry(5, operation=Operation.VACUUM, deletes=(DeletedLocation(location=at("w1"), replaced_by=2),))
     found = history(*again, in_doubt(sweeps))
     assert found.outstanding(sweeps) == ()
-    assert left(history(*again, sweeps)) == {at("w1"): 4, at("w2"): 3}
+    swept = history(*again, sweeps)
+    assert left(swept) == {at("w1"): 4, at("w2"): 3}
+    assert not swept.restorable(Location.parse(at("w1"))), "deleted it is, by whatever the vacuum knew"
     newer = replace(sweeps, deletes=(replace(sweeps.deletes[0], replaced_by=4),))
     assert [str(one.location) for one in found.outstanding(newer)] == [at("w1")]
     assert found.outstanding(replace(newer, deletes=(replace(newer.deletes[0], kept=True),))) == ()

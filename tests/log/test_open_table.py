@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from table_writer.errors import ConflictError
+from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.log.open_table import RepeatedError
 from table_writer.log.owner import take_root
+from table_writer.model.table import TableName
 from table_writer.model.write import WriteMode
 from tests.publish.world import World
 
@@ -33,10 +34,26 @@ def test_a_call_with_a_key_builds_on_the_log_as_it_was_before_the_look() -> None
     world = written()
     opened = world.services()
     seen = opened.require_new_key("load/2")
+    assert seen is not None
+    assert (seen.newest, seen.listed_after) == (1, 0), "where no checkpoint is stored, none is assumed"
     world.write_once(TWO, WriteMode.APPEND, "load/2")
     assert opened.state_to_build_on(world.plan().log_id, seen).newest == 1
     with pytest.raises(RepeatedError):
         opened.require_new_key("load/2")
+
+
+def test_a_key_that_only_looks_like_a_streams_is_looked_for_in_the_whole_log() -> None:
+    world = World()
+    for key in ("day/5", "day/3"):
+        world.write_once(ONE, WriteMode.APPEND, key)
+    with pytest.raises(RepeatedError):
+        world.services().require_new_key("day/5")
+    assert world.services().require_new_key("day/5", in_order=True) is not None
+
+
+def test_a_table_that_is_not_there_is_told_with_the_metastore_that_was_asked() -> None:
+    with pytest.raises(InvalidInputError, match=r"no table mart\.none in the metastore at memory://metastore$"):
+        World().all_services().open_table(TableName("mart", "none"))
 
 
 def test_the_first_write_of_a_table_builds_on_no_entry() -> None:

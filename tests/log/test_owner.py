@@ -44,6 +44,10 @@ def test_the_first_write_checks_and_later_ones_do_not() -> None:
     assert left == {LAYOUT.owner_key, f"{LAYOUT.log_prefix}id-{log_id}"}, "the probe leaves nothing"
 
 
+def test_an_owner_is_a_table_with_the_metastore_where_it_was_seen() -> None:
+    assert Owner.of(replace(table("orders", str(LAYOUT.root)), created_at_seconds=1), "thrift://a:9083") == OWNER
+
+
 def test_another_address_of_the_same_metastore_is_the_same_table() -> None:
     store = MemoryStore()
     take_root(store, LAYOUT, OWNER)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,6 +121,8 @@ def test_who_writes_is_said_in_full() -> None:
     assert identity["application_id"] == "app-7"
     assert all(identity.values())
     assert identity["process"].count("/") == 3
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert identity["process"].startswith(f"{boot}/"), "else a process of another machine could be taken for one here"
 
 
 def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:

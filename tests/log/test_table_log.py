@@ -185,8 +185,15 @@ def test_a_checkpoint_of_another_log_is_passed_over() -> None:
         of.add(entry(version, D1))
     of.store.put(LAYOUT.checkpoint_key, b'{"version": 3, "log_id": "abc"}')
     assert of.log.read_state().versions == {3}
+    whole = of.log.read_state(listed_after=0)
+    assert of.log.with_checkpoint(whole).listed_after == 3
     of.store.put(LAYOUT.checkpoint_key, b'{"version": 3, "log_id": "xyz"}')
     assert of.log.read_state().versions == {1, 2, 3}
+    assert of.log.with_checkpoint(whole).listed_after == 0
+    of.store.put(LAYOUT.checkpoint_key, b'{"version": 3}')
+    assert of.log.with_checkpoint(whole).listed_after == 3, "an older library did not say of which log it is"
+    of.store.put(LAYOUT.checkpoint_key, b'{"version": 4}')
+    assert of.log.with_checkpoint(whole).listed_after == 0, "there is no such version"
 
 
 def test_an_empty_log_begins_at_0_and_what_is_no_slot_is_passed_over() -> None:

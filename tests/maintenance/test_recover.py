@@ -13,6 +13,7 @@ import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, LostResponseError, MetastoreError, OutcomeUnknownError
 from table_writer.model.entry import Operation, Outcome
+from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
 from table_writer.publish.recovery import RecoveredEntry, Recovery
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
@@ -369,6 +370,38 @@ def test_a_dead_vacuum_deletes_nothing_that_readers_have_left_since() -> None:
     assert report.put_right == ("dt=d1",)
     late = next(p.new_location for p in world.services().log.read(2).entry.partitions if p.values == ("d1",))
     assert list(world.store.list(str(late).removeprefix("s3a://lake/"))), "queries that run now may read it"
+
+
+def written_where_a_late_call_took_it(*, drop: Callable[[World], object]) -> World:
+    """Let a call add d3 late, at a placeholder, when ``drop`` has dropped it; and another tool write there."""
+    world = World()
+    world.write(ONE)
+    apply = late_call(world, {**THREE, "d3": frozenset({3})})
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    drop(world)
+    assert "d3" not in world.partitions()
+    apply()
+    location = Location.parse(world.partitions()["d3"].location)
+    assert world.layout.is_placeholder(location)
+    world.store.put(f"{location.key}another.json", b"[8]")
+    return world
+
+
+def test_rows_of_another_tool_where_a_late_call_took_a_partition_are_named_and_nothing_builds_on_them() -> None:
+    world = written_where_a_late_call_took_it(drop=lambda world: world.metastore.drop_partition(world.table, ("d3",)))
+    assert world.keeper.recover(T).superseded == ("dt=d3",)
+    with pytest.raises(ConflictError, match="to which a call that came late had taken them"):
+        world.write({"d3": frozenset({9})}, plan=world.plan(WriteMode.APPEND))
+    assert world.rows()["d3"] == frozenset({8})
+
+
+def test_of_a_partition_that_was_dropped_such_rows_take_nothings_place() -> None:
+    world = written_where_a_late_call_took_it(drop=lambda world: world.keeper.rollback(T, version=1))
+    report = world.keeper.recover(T)
+    assert (report.put_right, report.superseded) == ((), ())
+    world.write({"d3": frozenset({9})}, plan=world.plan(WriteMode.APPEND))
+    assert world.rows()["d3"] == frozenset({8, 9})
 
 
 def test_another_tool_that_returns_to_its_own_old_place_is_left_alone() -> None:

@@ -194,10 +194,31 @@ def test_such_a_name_is_no_state_to_go_back_to(world: World) -> None:
     assert world.leftovers() == [], "nothing keeps the files of the refused write"
 
 
-def test_rows_of_another_tool_under_such_a_name_that_a_vacuum_has_deleted_cannot_come_back(world: World) -> None:
-    with world.inject(Fault("metastore", "alter_partitions", 1, "before", Exception)), pytest.raises(MetastoreError):
+def refused_beside_a_new_one(world: World) -> Partition:
+    """Let a write that adds d9 be refused. Returns the partition at its placeholder, as no entry has published it."""
+    with world.inject(REFUSED), pytest.raises(MetastoreError):
         world.write({"d1": frozenset({11}), "d9": frozenset({90})})
-    left = world.partitions()["d9"]
+    return world.partitions()["d9"]
+
+
+def test_a_partition_of_which_there_was_only_such_a_name_is_dropped(world: World) -> None:
+    refused_beside_a_new_one(world)
+    world.write({"d9": frozenset({91})})
+    world.keeper.rollback(T, version=2)
+    assert set(world.partitions()) == {"d1", "d2", "d3"}
+
+
+def test_rows_of_another_tool_under_such_a_name_are_not_dropped_for_none(world: World) -> None:
+    left = refused_beside_a_new_one(world)
+    world.store.put(f"{Location.parse(left.location).key}another.json", b"[8]")
+    world.write({"d9": frozenset({91})})
+    with pytest.raises(InvalidInputError, match=f"dt=d9: another tool has written to {left.location}"):
+        world.keeper.rollback(T, version=2)
+    assert world.rows()["d9"] == frozenset({91})
+
+
+def test_rows_of_another_tool_under_such_a_name_that_a_vacuum_has_deleted_cannot_come_back(world: World) -> None:
+    left = refused_beside_a_new_one(world)
     world.store.put(f"{Location.parse(left.location).key}another.json", b"[8]")
     world.write({"d9": frozenset({91})})
     assert left.location in {one.location for one in world.vacuum().deleted}

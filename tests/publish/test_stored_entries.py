@@ -13,9 +13,11 @@ import pytest
 from table_writer.config import TableWriterConfig
 from table_writer.errors import MetastoreError
 from table_writer.log.registration import writer_identity
+from table_writer.model.check_result import CheckResult
 from table_writer.model.table import Partition
 from table_writer.model.write import WriteMode
 from table_writer.write.results import success_json
+from table_writer.write.staged_writes import StagedWrites
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 
 T = str(TABLE)
@@ -77,6 +79,13 @@ def test_a_write_says_what_it_was_asked_for_and_what_it_replaces(world: World) -
     says(second, operation="write", mode="overwrite_partitions where dt = 'd1'", base_version=1, schema="{}")
     says(second, idempotency_key="k", tags={"job": "7"}, partitions=[moved("d1", 1, 2, ONE_ROW)])
     says(second, replaced={"_table_writer/data/<1>/dt=d1/": DAYS})
+
+
+def test_a_write_says_which_checks_it_has_passed(world: World) -> None:
+    passed = CheckResult(name="not_null(id)", severity="error", passed=True, message="2 rows")
+    StagedWrites(world.services()).with_checks(world.stage(OLD), [passed])
+    world.publish_staged()
+    says(stored(world, 1), checks=[passed.to_json()])
 
 
 def test_a_rollback_says_where_to_and_whose_rows(world: World) -> None:
