@@ -124,7 +124,7 @@ test-hive-%:
 	$(PYTEST) --lakehouse-hive=$* -m "not slow" tests/real/test_metastore_killed.py
 	$(PYTEST) --lakehouse-hive=$* -m spark35 tests/end_to_end tests/create_table
 
-test-kerberos: $(VENV)/.ready  ## Logins with a real KDC: fetches 1.4 MB of Debian packages, without root
+test-kerberos: $(VENV)/.ready  ## Logins with a real KDC: fetches Debian packages, without root
 	$(BIN)/python -m tests.metastore.kdc
 	$(PYTEST) -m kerberos tests/metastore
 

@@ -68,7 +68,9 @@ def fetched_packages() -> Path:
     if not done.is_dir():
         work = cache / f"work-{os.getpid()}"
         work.mkdir(parents=True)
-        subprocess.run(["apt-get", "download", *PACKAGES], cwd=work, check=True, timeout=300)
+        own = ("-o", f"Dir::State={work}", "-o", f"Dir::Cache={work}")  # a machine may know no packages yet
+        subprocess.run(["apt-get", *own, "--quiet", "update"], cwd=work, check=True, timeout=300)
+        subprocess.run(["apt-get", *own, "--quiet", "download", *PACKAGES], cwd=work, check=True, timeout=300)
         for package in work.glob("*.deb"):
             subprocess.run(["dpkg-deb", "-x", str(package), str(work / "root")], check=True)
         if not done.is_dir():
