@@ -31,12 +31,30 @@ FOR_SHORT_RUNS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 OF_A_CLUSTER: Final = ("CLASSPATH", "HADOOP_CONF_DIR", "HIVE_CONF_DIR", "YARN_CONF_DIR")  # this host may belong to it
 RESOLVE_TIMEOUT_SECONDS: Final = 600
 
-# By Spark version, since each carries one version of Hadoop: hadoop-aws, the SDK of AWS, its accelerator.
-_S3A_VERSIONS: Final = {"4.3": ("3.5.0", "2.35.4", "1.3.1"), "4.1": ("3.4.2", "2.29.52", "1.2.1")}
-_SDK_PARTS: Final = ("s3", "s3-transfer-manager", "sts", "apache-client")  # of the bundle of 686 MB
+
+
+def _with_sdk_2(hadoop: str, sdk: str, accelerator: str) -> tuple[str, ...]:
+    parts = ("s3", "s3-transfer-manager", "sts", "apache-client")  # of the bundle of 686 MB
+    return (
+        f"org.apache.hadoop:hadoop-aws:{hadoop}",
+        *(f"software.amazon.awssdk:{part}:{sdk}" for part in parts),
+        f"software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:{accelerator}",
+    )
+
+
+# By Spark version, since each carries one version of Hadoop.
+_S3A_RECIPES: Final = {
+    "4.3": _with_sdk_2("3.5.0", "2.35.4", "1.3.1"),
+    "4.1": _with_sdk_2("3.4.2", "2.29.52", "1.2.1"),
+    "3.5": (
+        "org.apache.hadoop:hadoop-aws:3.3.4",
+        *(f"com.amazonaws:aws-java-sdk-{part}:1.12.262" for part in ("s3", "sts", "dynamodb")),  # of a bundle of 280 MB
+    ),
+}
 _COMMITTER_COORDINATE: Final = "org.apache.spark:spark-hadoop-cloud_2.13:4.1.2"  # of Spark 4.2 and 4.3 there is none
 _NOT_WITH_S3A: Final = (
     "software.amazon.awssdk:bundle",
+    "com.amazonaws:aws-java-sdk-bundle",
     "io.netty:*",
     "org.slf4j:*",
     "org.wildfly.openssl:*",
@@ -149,16 +167,13 @@ def s3a_jars() -> tuple[Path, ...]:
     network. Several processes may call this at once.
     """
     version = ".".join(pyspark.__version__.split(".")[:2])
-    if version not in _S3A_VERSIONS:
-        known = ", ".join(sorted(_S3A_VERSIONS))
+    if version not in _S3A_RECIPES:
+        known = ", ".join(sorted(_S3A_RECIPES))
         raise LakehouseError(
             f"no recipe for S3A jars with Spark {pyspark.__version__} (there are for {known}): "
             'use lakehouse(storage="file") or another Spark'
         )
-    hadoop, sdk, accelerator = _S3A_VERSIONS[version]
-    parts = (f"software.amazon.awssdk:{part}:{sdk}" for part in _SDK_PARTS)
-    last = f"software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:{accelerator}"
-    return resolve_jars("s3a", (f"org.apache.hadoop:hadoop-aws:{hadoop}", *parts, last))
+    return resolve_jars("s3a", _S3A_RECIPES[version])
 
 
 def committer_jars() -> tuple[Path, ...]:
