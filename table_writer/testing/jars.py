@@ -32,7 +32,6 @@ OF_A_CLUSTER: Final = ("CLASSPATH", "HADOOP_CONF_DIR", "HIVE_CONF_DIR", "YARN_CO
 RESOLVE_TIMEOUT_SECONDS: Final = 600
 
 
-
 def _with_sdk_2(hadoop: str, sdk: str, accelerator: str) -> tuple[str, ...]:
     parts = ("s3", "s3-transfer-manager", "sts", "apache-client")  # of the bundle of 686 MB
     return (

@@ -138,6 +138,7 @@ class S3Server(ServerProcess):
             "fs.s3a.secret.key": self.secret_key,
             "fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
             "fs.s3a.bucket.probe": "0",
+            "fs.s3a.directory.marker.retention": "keep",  # as Hadoop 3.4 has it: 3.3 may wait for ever to delete one
         }
 
     def _client(self, config: Config) -> S3Client:
