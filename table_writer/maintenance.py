@@ -372,13 +372,18 @@ class Maintenance:
             f" {shown}. Run `table-writer restore {name}` again{without if opened.table.partition_columns else ''}"
         )
 
-    def doctor(self, table: str, *, spark_conf: Mapping[str, str] | None = None) -> DoctorReport:
+    def doctor(
+        self, table: str, *, spark_conf: Mapping[str, str] | None = None, scratch_table: bool = False
+    ) -> DoctorReport:
         """Examine metastore, store, bucket, table and settings; say what to change. Changes nothing that stays.
 
         Parameters
         ----------
         spark_conf
             Settings of the Spark jobs that write the table (``spark.*``, ``spark.hadoop.*``), to be looked at as well.
+        scratch_table
+            Try which characters the metastore's database keeps, in an external table that is made in the same
+            database, named ``table_writer_scratch_…``, and dropped again.
 
         Examples
         --------
@@ -386,7 +391,8 @@ class Maintenance:
         'ok'
         """
         opened = self._services.open_table(TableName.parse(table))
-        return DoctorReport(table=str(opened.table.name), findings=examine(opened, spark_conf))
+        findings = examine(opened, spark_conf, scratch_table=scratch_table)
+        return DoctorReport(table=str(opened.table.name), findings=findings)
 
     def adopt(self, table: str, *, accept_loss: bool = False) -> None:
         """Declare that the files below a table's root are this table's, after it was renamed, moved or created again.

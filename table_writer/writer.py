@@ -411,10 +411,11 @@ class TableWriter:
         """Resolve every publish that was left in doubt: :meth:`Maintenance.recover` with the session's settings."""
         return self.maintenance.recover(str(self._services.table_name(table)))
 
-    def doctor(self, table: str) -> DoctorReport:
+    def doctor(self, table: str, *, scratch_table: bool = False) -> DoctorReport:
         """Examine a table and what it depends on: :meth:`Maintenance.doctor` with this session's settings."""
         spark_conf = dict(self._spark.sparkContext.getConf().getAll())
-        return self.maintenance.doctor(str(self._services.table_name(table)), spark_conf=spark_conf)
+        name = str(self._services.table_name(table))
+        return self.maintenance.doctor(name, spark_conf=spark_conf, scratch_table=scratch_table)
 
     def adopt(self, table: str, *, accept_loss: bool = False) -> None:
         """Declare that the files below a table's root are its own: :meth:`Maintenance.adopt`; a write says when."""

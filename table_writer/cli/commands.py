@@ -56,7 +56,7 @@ def _adopt(keeper: Maintenance, arguments: Namespace) -> Adopted:
 
 def _doctor(keeper: Maintenance, arguments: Namespace) -> Report:
     spark_conf = read_spark_conf(arguments.spark_conf) if arguments.spark_conf else None
-    return keeper.doctor(arguments.table, spark_conf=spark_conf)
+    return keeper.doctor(arguments.table, spark_conf=spark_conf, scratch_table=arguments.scratch_table)
 
 
 def _not_recovered(report: RecoverReport) -> bool:
@@ -194,7 +194,11 @@ COMMANDS: Final = (
         name="doctor",
         help="Look for what makes writing this table slow, unsafe or expensive, and say what to change.",
         options={
-            "--spark-conf": {"metavar": "FILE", "help": "a spark-defaults.conf whose settings are looked at, too"}
+            "--spark-conf": {"metavar": "FILE", "help": "a spark-defaults.conf whose settings are looked at, too"},
+            "--scratch-table": {
+                "action": "store_true",
+                "help": "try which characters the metastore keeps, in a table that is made for that and dropped again",
+            },
         },
         run=_doctor,
         left=lambda report: not report.healthy,

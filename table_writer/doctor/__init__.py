@@ -35,6 +35,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "retention": table.retention,
     "data to vacuum": table.waiting,
     "dead writes": table.dead_writes,
+    "metastore characters": servers.characters,
     "partition locations": table.placement,
     "forgotten partitions": table.forgotten,
     "partition files": table.files,
@@ -59,13 +60,16 @@ ADVICE: Final[Mapping[type[TableWriterError], str]] = {
 WORST_FIRST: Final = ("error", "warning", "note", "ok")
 
 
-def examine(opened: OpenTable, spark_conf: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
+def examine(
+    opened: OpenTable, spark_conf: Mapping[str, str] | None = None, *, scratch_table: bool = False
+) -> tuple[Finding, ...]:
     """Run every check, and return what they found, worst first. Spark's settings need ``spark_conf``.
 
     Two checks of the store put and delete objects and uploads of their own, under a key that nothing else uses; all
-    others only read. A check that cannot be made is an error among the findings: nothing of this library is raised.
+    others only read, unless ``scratch_table`` lets one make a table and drop it again. A check that cannot be made is
+    an error among the findings: nothing of this library is raised.
     """
-    subject = Subject(opened, spark_conf)
+    subject = Subject(opened, spark_conf, scratch_table)
     checks = CHECKS if spark_conf is None else {**CHECKS, **SPARK_CHECKS}
     failures: list[TableWriterError] = []
     findings: list[Finding] = []

@@ -12,8 +12,10 @@ from typing import Final, TypeVar
 
 from table_writer.display.reports import Finding
 from table_writer.doctor.subject import Subject, error, note, ok, warning
-from table_writer.errors import StorageError, TableWriterError, counted
+from table_writer.errors import MetastoreError, PartitionExistsError, StorageError, TableWriterError, counted
 from table_writer.log.history import History
+from table_writer.metastore.connection import RefusedError
+from table_writer.metastore.protocol import CAUSE
 from table_writer.model.entry import Operation
 from table_writer.model.location import Location
 from table_writer.storage.s3 import LifecycleRule, S3Store, bucket_versioning, incomplete_upload_rules
@@ -41,6 +43,13 @@ LACKING: Final = (3,)
 SECONDS_PER_PARTITION: Final = {4: 0.0006}  # of one alter; measured on 4.0.1
 SLOWEST_SECONDS_PER_PARTITION: Final = 0.0027  # measured on Hive 2.3.10
 LONGEST_TIMEOUT_SECONDS: Final = 86_400  # of a publish, by TableWriterConfig
+ODD_VALUE: Final = "ünïcödé 日本 😀"
+ALIKE: Final = {"trailing spaces": ("a", "a "), "case": ("a", "A")}
+TEXTS: Final = ("string", "varchar", "char")
+STORE_UTF8: Final = (
+    "let the database's columns PARTITIONS.PART_NAME, PARTITION_KEY_VALS.PART_KEY_VAL and SDS.LOCATION, and the"
+    " metastore's connections to it, store UTF-8; until then write no other values than ASCII"
+)
 NO_UPLOADS_LISTED: Final = warning(
     "the store lists no uploads below a directory (ListMultipartUploads by prefix): vacuum cannot find what dead writes"
     " leave, and it is paid for",
@@ -304,3 +313,36 @@ def switch_time(subject: Subject) -> Iterable[Finding]:
         f"set metastore_timeout_seconds={wanted} and publish_timeout_seconds={max(2 * wanted + 5, int(publish))}, or"
         " write fewer partitions at a time",
     )
+
+
+def characters(subject: Subject) -> Iterable[Finding]:
+    """Look for partitions whose values the metastore's database has lost, and try others if that is allowed."""
+    opened = subject.opened
+    try:
+        subject.partitions()
+    except MetastoreError as failure:
+        if CAUSE not in failure.message:
+            raise
+        yield error(failure.message, STORE_UTF8)
+        return
+    if not any(column.type.startswith(TEXTS) for column in opened.table.partition_columns):
+        yield ok("no partition column holds text")
+        return
+    if not subject.scratch_table:
+        yield ok("all partitions have the values that they are listed by; other values are tried by --scratch-table")
+        return
+    with _own_directory(subject) as directory:
+        opened.store.put(f"{directory}object", b"probe")  # else the metastore would make the directory
+        location = str(opened.layout.root.beside(directory))
+        try:
+            opened.metastore.try_values(opened.table, location, [ODD_VALUE])
+            yield ok(f"the metastore keeps {ODD_VALUE}")
+        except MetastoreError as failure:
+            if CAUSE not in failure.message:
+                raise
+            yield error(failure.message, STORE_UTF8)
+        for what, values in ALIKE.items():
+            try:
+                opened.metastore.try_values(opened.table, location, values)
+            except (RefusedError, PartitionExistsError) as failure:
+                yield note(f"values that differ only in {what} are one to the metastore, and refused: {failure}")

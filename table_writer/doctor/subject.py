@@ -22,6 +22,7 @@ class Subject:
 
     opened: OpenTable
     spark_conf: Mapping[str, str] | None = None
+    scratch_table: bool = False
     _kept: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
@@ -22,7 +23,7 @@ from table_writer.model.table import (
     PartitionValues,
     Table,
     TableName,
-    partition_name,
+    name_in,
     partition_values,
 )
 
@@ -123,6 +124,16 @@ class HiveMetastore:
             has_external=self._setting("metastore.warehouse.external.dir") != "",
         )
 
+    def try_values(self, table: Table, location: str, values: Sequence[str]) -> None:
+        name = TableName(table.name.database, f"table_writer_scratch_{secrets.token_hex(8)}")
+        made = hive_objects.scratch_table(table, name, location)
+        self._connection.change("create_table", made, table=str(name))
+        try:
+            scratch = protocol.require_there(name, self.get_table(name), self.uri)
+            self.add_partitions(scratch, [Partition(values=(one,), location=location) for one in values])
+        finally:
+            self._change("drop_table", name, False, before_send=protocol.nothing)
+
     def _setting(self, name: str) -> str:
         """Return a setting of the server; empty if it has none, or Hive 2 knows no names that begin like this."""
         try:
@@ -176,8 +187,7 @@ class HiveMetastore:
         if not table.partition_columns:
             now = protocol.require_same(table, self.get_table(table.name), self.uri)
             return {hive_objects.WHOLE_TABLE: hive_objects.whole_table(now)}
-        columns = [column.name for column in table.partition_columns]
-        names = [partition_name(columns, one) for one in values]
+        names = [name_in(table, one) for one in values]
         found: dict[PartitionValues, Partition] = {}
         for batch in _batches(names, self._settings.partition_batch):
             answer = self._connection.read(
@@ -216,7 +226,7 @@ class HiveMetastore:
                     table=str(table.name),
                 ) from refused.reason
             raise
-        protocol.require_kept(self, table, partitions, before_send)
+        protocol.require_kept(self, table, partitions, partial(self._drop_added, table, before_send))
 
     def alter_partitions(
         self, table: Table, changes: Sequence[PartitionChange], *, before_send: Callable[[], None] = protocol.nothing
@@ -236,6 +246,13 @@ class HiveMetastore:
         except RefusedError as refused:
             if not isinstance(refused.reason, ttypes.NoSuchObjectException):
                 raise
+
+    def _drop_added(self, table: Table, before_send: Callable[[], None], values: Sequence[PartitionValues]) -> None:
+        names = ttypes.RequestPartsSpec(names=[name_in(table, one) for one in values])
+        request = ttypes.DropPartitionsRequest(
+            table.name.database, table.name.name, names, deleteData=False, ifExists=True, needResult=False
+        )
+        self._connection.change("drop_partitions_req", request, table=str(table.name), before_send=before_send)
 
     def _change(self, method: str, name: TableName, *arguments: object, before_send: Callable[[], None]) -> None:
         """Send a changing call whose first two arguments name the table."""

@@ -115,6 +115,21 @@ def new_partition(table: Table, partition: Partition) -> Any:
     )
 
 
+def scratch_table(table: Table, name: TableName, location: str) -> Any:
+    """Return the ``ttypes.Table`` of an external table like another one, but partitioned by one text."""
+    storage = copy.copy(_thrift(table).sd)
+    storage.location = location.rstrip("/")
+    return ttypes.Table(
+        dbName=name.database,
+        tableName=name.name,
+        owner=_thrift(table).owner,
+        tableType="EXTERNAL_TABLE",
+        parameters={"EXTERNAL": "TRUE"},
+        partitionKeys=[ttypes.FieldSchema("value", "string", "")],
+        sd=storage,
+    )
+
+
 def altered_partition(table: Table, change: PartitionChange) -> Any:
     """Return the ``ttypes.Partition`` to alter to: the one that was read, at the new location.
 

@@ -69,6 +69,13 @@ class Metastore(Protocol):
     def why_immovable(self, table: Table) -> str:
         """Say why the server would refuse to move an unpartitioned table within its root; empty if it would not."""
 
+    def try_values(self, table: Table, location: str, values: Sequence[str]) -> None:
+        """Add partitions of these values at a location, to a new external table beside that one, which is then dropped.
+
+        ``MetastoreError``: the metastore's database does not keep them or their difference, or the table could not be
+        made or dropped.
+        """
+
     def call_counts(self) -> Mapping[str, int]:
         """Return how many calls were sent so far, by Thrift method."""
 
@@ -198,13 +205,20 @@ def read_all(metastore: Metastore, table: Table) -> Mapping[PartitionValues, Par
     if still_there:
         raise MetastoreError(
             f"the metastore at {metastore.uri} lists {counted(len(still_there), 'partition')} of {table.name} that it"
-            f" does not return: {_shown(table, still_there)}. Nothing is decided by such an answer; run it again, and"
-            " look into the metastore's log if it happens again.",
+            f" does not return: {_shown(table, still_there)}. Nothing is decided by such an answer;"
+            f" {_to_do(still_there)}.",
             table=str(table.name),
         )
     if table.partition_columns:  # else the answer was the table itself, and get_partitions has compared it
         require_same(table, metastore.get_table(table.name), metastore.uri)
     return found
+
+
+def _to_do(lost: Collection[PartitionValues]) -> str:
+    """Say what helps with partitions that cannot be read: a ? in a value of theirs is no character of that value."""
+    if any("?" in text for values in lost for text in values):
+        return f"{CAUSE}, and let these partitions be dropped and added again"
+    return "run it again, and look into the metastore's log if it happens again"
 
 
 def require_same(asked: Table, now: Table | None, uri: str) -> Table:
@@ -230,10 +244,16 @@ def require_there(name: TableName, now: Table | None, uri: str) -> Table:
 
 
 def require_asked(
-    table: Table, asked: Collection[PartitionValues], answered: Collection[PartitionValues], uri: str
+    table: Table, asked: Collection[PartitionValues], answered: Mapping[PartitionValues, Partition], uri: str
 ) -> None:
-    """Refuse partitions that were not asked for: those that were are stored under other values."""
+    """Refuse partitions that were not asked for, since those that were are stored under other values; or elsewhere."""
     others = set(answered) - set(asked)
+    if misplaced := [values for values, one in answered.items() if _is_misplaced(table, values, one.location)]:
+        raise OtherValuesError(
+            f"the metastore at {uri} keeps the location of {_shown(table, misplaced)} of {table.name} with ? in it:"
+            f" {CAUSE}, or use other values.",
+            table=str(table.name),
+        )
     if others:
         lacking = set(asked) - set(answered)
         raise OtherValuesError(
@@ -243,10 +263,18 @@ def require_asked(
         )
 
 
+def _is_misplaced(table: Table, values: PartitionValues, location: str) -> bool:
+    """Whether a location has lost characters of its partition's values: no tool leaves a ? of its own there."""
+    return not "".join(values).isascii() and "?" in location.removeprefix(table.location)
+
+
 def require_kept(
-    metastore: Metastore, table: Table, added: Sequence[Partition], before_send: Callable[[], None]
+    metastore: Metastore, table: Table, added: Sequence[Partition], drop: Callable[[Sequence[PartitionValues]], None]
 ) -> None:
     """Read back what was just added under values that not every database keeps, and drop all again if one is lost.
+
+    ``drop`` gives the names as they were added, which the database loses once more, and so finds. Hive's own
+    ``drop_partition`` compares what it finds with what it was asked for, and refuses.
 
     ``MetastoreError``: one is stored under other values; nothing is changed, unless the message says that the drop
     failed as well. ``LostResponseError``: it could not be read back; all that was added is there.
@@ -263,8 +291,7 @@ def require_kept(
         ) from error
     end = "They were dropped again: nothing was changed."
     try:
-        for one in added:
-            metastore.drop_partition(table, one.values, before_send=before_send)
+        drop([one.values for one in added])
     except MetastoreError as error:
         end = f"They could not be dropped again ({error.message}): drop them there before anything else."
     raise MetastoreError(

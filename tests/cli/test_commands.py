@@ -206,10 +206,10 @@ def test_adopt_makes_the_files_of_a_table_created_again_its_own(world: World, sh
 class Doctor:
     def __init__(self, *findings: Finding) -> None:
         self.findings = findings
-        self.asked: list[tuple[str, object]] = []
+        self.asked: list[tuple[str, object, bool]] = []
 
-    def doctor(self, table: str, *, spark_conf: object) -> DoctorReport:
-        self.asked.append((table, spark_conf))
+    def doctor(self, table: str, *, spark_conf: object, scratch_table: bool) -> DoctorReport:
+        self.asked.append((table, spark_conf, scratch_table))
         return DoctorReport(table=table, findings=self.findings)
 
 
@@ -234,9 +234,9 @@ def test_doctor_is_handed_the_spark_settings_of_a_file_without_secrets(shell: Sh
         "spark.hadoop.fs.s3a.secret.key hush\nspark.hadoop.fs.s3a.session.token=hush\n"
     )
     shell.run("doctor", TABLE, "--spark-conf", str(path))
-    shell.run("doctor", TABLE)
+    shell.run("doctor", TABLE, "--scratch-table")
     settings = {"spark.speculation": "true", "spark.a": "b=c", "spark.c": "d e", "spark.long": "one,two"}
-    assert doctor.asked == [(TABLE, settings), (TABLE, None)]
+    assert doctor.asked == [(TABLE, settings, False), (TABLE, None, True)]
     assert shell.run("doctor", TABLE, "--spark-conf", str(tmp_path / "none")).code == 2
 
 

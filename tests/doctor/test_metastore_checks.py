@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from table_writer.config import TableWriterConfig
+from table_writer.doctor import examine
+from table_writer.errors import MetastoreError
 from table_writer.model.table import Partition
 from tests.doctor.conftest import of_check, status_of, with_hadoop
 from tests.publish.world import ROOT, TABLE, World
@@ -57,3 +59,45 @@ def test_a_switch_of_all_partitions_must_fit_into_the_timeout(world: World) -> N
     TableWriterConfig(metastore_timeout_seconds=6, publish_timeout_seconds=17)  # what it advises is accepted
     world.metastore.version = "4.0.1"
     assert status_of(world.services(config), "metastore timeouts") == "ok"
+
+
+def characters(world: World, *, scratch_table: bool = False) -> list[tuple[str, str]]:
+    found = examine(world.services(), scratch_table=scratch_table)
+    return [(one.status, one.message) for one in found if one.check == "metastore characters"]
+
+
+def test_characters_are_tried_only_where_a_table_may_be_made(world: World) -> None:
+    world.metastore.character_set = "latin1"
+    with world.recording() as calls:
+        ((status, message),) = characters(world)
+    assert (status, "--scratch-table" in message) == ("ok", True)
+    assert ("metastore", "try_values") not in calls
+    (error, *_) = characters(world, scratch_table=True)
+    assert error[0] == "error"
+    assert "does not keep" in error[1]
+    assert world.metastore.get_tables("mart") == [world.table]
+    world.metastore.character_set = ""
+    assert [status for status, _ in characters(world, scratch_table=True)] == ["ok"]
+
+
+def test_partitions_that_have_lost_their_values_are_an_error(world: World) -> None:
+    world.metastore.character_set = "latin1"
+    world.metastore.put_partition(TABLE, Partition(values=("日本",), location=f"{ROOT}dt=日本/"))
+    ((status, message),) = characters(world)
+    assert (status, "'dt=%3F%3F'" in message, "character set" in message) == ("error", True, True)
+
+
+def test_columns_without_text_lose_nothing(world: World) -> None:
+    table = world.table
+    world.metastore.create_table(replace(table, partition_columns=(replace(table.partition_columns[0], type="int"),)))
+    assert characters(world, scratch_table=True) == [("ok", "no partition column holds text")]
+
+
+def test_a_table_that_may_not_be_made_is_said(world: World) -> None:
+    def refuse(method: str, phase: str) -> None:
+        if (method, phase) == ("try_values", "before"):
+            raise MetastoreError("not allowed to create tables")
+
+    world.metastore.on_call = refuse
+    ((status, message),) = characters(world, scratch_table=True)
+    assert (status, "not allowed to create tables" in message) == ("error", True)

@@ -36,7 +36,7 @@ from table_writer.metastore.protocol import (
 )
 from table_writer.model.location import without_s3_login
 from table_writer.model.process import PerProcess
-from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table, TableName
+from table_writer.model.table import Column, Partition, PartitionChange, PartitionValues, Table, TableName
 from tests.doubles.faults import may_come_late
 
 NATIVE: Final = "memory"  # marks what was read from here, as Thrift's objects mark what was read from Hive
@@ -74,6 +74,7 @@ class MemoryMetastore:
         self._counts: Counter[str] = Counter()
         self._tables: dict[TableName, Table] = {}
         self._partitions: dict[TableName, dict[PartitionValues, Partition]] = {}
+        self._lost: dict[TableName, set[PartitionValues]] = {}  # their names have a ? as no name that is asked for has
 
     def create_table(self, table: Table) -> Table:
         """Create or replace a table, keeping its partitions, and return it as a read would."""
@@ -102,9 +103,11 @@ class MemoryMetastore:
     def put_partition(self, name: TableName, partition: Partition) -> Partition:
         """Add or replace a partition, as another tool would, and return it as a read would."""
         with self._lock.get():
-            values, location = self._kept(partition.values), _with_slash(partition.location)
+            values, (location,) = self._kept(partition.values), self._kept((_with_slash(partition.location),))
             stored = replace(partition, values=values, location=location, native=NATIVE)
             self._partitions[name][values] = stored
+            if values != partition.values:
+                self._lost.setdefault(name, set()).add(values)
             return stored
 
     def close(self) -> None:
@@ -120,6 +123,16 @@ class MemoryMetastore:
     def why_immovable(self, table: Table) -> str:
         with self._call("why_immovable", "get_config_value"):
             return self.immovable.get(table.name, "")
+
+    def try_values(self, table: Table, location: str, values: Sequence[str]) -> None:
+        columns = (Column("value", "string"),)
+        scratch = replace(table, name=TableName(table.name.database, "scratch"), partition_columns=columns)
+        with self._call("try_values", "create_table"):
+            self.create_table(scratch)
+        try:
+            self.add_partitions(scratch, [Partition(values=(value,), location=location) for value in values])
+        finally:
+            self.drop_table(scratch.name)
 
     def call_counts(self) -> Mapping[str, int]:
         return dict(self._counts)
@@ -149,7 +162,9 @@ class MemoryMetastore:
             return self._get_whole_table(table) if values else {}
         with self._call("get_partitions", "get_partitions_by_names", calls=-(-len(values) // PARTITION_BATCH)):
             stored = self._listed(table.name)
-            found = {one: stored[one] for one in map(self._kept, values) if one in stored}
+            kept = {self._kept(one): one for one in values}
+            lost = self._lost.get(table.name, set())
+            found = {one: stored[one] for one in kept if one in stored and (one != kept[one] or one not in lost)}
             require_asked(table, values, found, self.uri)
             if values and not found:
                 require_same(table, self._again(table.name), self.uri)
@@ -170,7 +185,13 @@ class MemoryMetastore:
                     raise PartitionExistsError(f"partition {one.values} of {table.name} exists; nothing was added")
             for one in partitions:
                 self.put_partition(table.name, replace(one, parameters={**_ddl_time(), **one.parameters}))
-        require_kept(self, table, partitions, before_send)
+
+        def drop(values: Sequence[PartitionValues]) -> None:
+            with self._call("drop_partitions", "drop_partitions_req", before_send=before_send):
+                for one in values:
+                    self._of(table.name).pop(self._kept(one), None)
+
+        require_kept(self, table, partitions, drop)
 
     @may_come_late
     def alter_partitions(
@@ -187,7 +208,10 @@ class MemoryMetastore:
     ) -> None:
         validate_drops(table, [values])
         with self._call("drop_partition", "drop_partition", before_send=before_send):
-            self._partitions.get(table.name, {}).pop(self._kept(values), None)
+            kept = self._kept(values)
+            if kept != values and kept in self._partitions.get(table.name, {}):
+                raise MetastoreError(f"Expecting a partition with name {values}, but metastore is returning {kept}.")
+            self._partitions.get(table.name, {}).pop(values, None)
 
     def _get_whole_table(self, table: Table) -> Mapping[PartitionValues, Partition]:
         with self._call("get_partitions", "get_table_req"):

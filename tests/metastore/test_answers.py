@@ -172,6 +172,34 @@ def test_an_answer_with_other_values_is_an_error_that_names_both(double: World) 
         assert "answered 'dt=ünïcödé ??'" in caught.value.message.replace("%3F", "?")
 
 
+def test_a_location_that_has_lost_its_values_is_an_error(double: World) -> None:
+    table = double.table()
+    kept, lost = double.partition("ü"), Partition(values=(ODD,), location=f"{double.root}/t/dt={LOST}/")
+    for one in (kept, lost):
+        double.metastore.put_partition(table.name, one)  # type: ignore[attr-defined]
+    assert set(double.metastore.get_partitions(table, [("ü",)])) == {("ü",)}
+    for read in (double.metastore.get_all_partitions, lambda asked: double.metastore.get_partitions(asked, [(ODD,)])):
+        with pytest.raises(MetastoreError, match=rf"location of 'dt={ODD}' of default.*with \? in it.*character set"):
+            read(table)
+
+
+def test_a_listed_name_with_a_lost_character_is_named_as_that() -> None:
+    lists = [["dt=1", "dt=??"], ["dt=1", "dt=??"]]
+    answers = {"get_partition_names": lambda *_: lists.pop(0), "get_partitions_by_names": lambda *_: [native("1")]}
+    with pytest.raises(MetastoreError, match=r"does not return: 'dt=%3F%3F'.*character set"):
+        hive(described(), **answers)[0].get_all_partitions(described())
+
+
+def test_a_drop_never_takes_the_partition_that_a_value_is_stored_as(double: World) -> None:
+    """As every Hive refuses it."""
+    table = double.table()
+    double.metastore.character_set = "latin1"  # type: ignore[attr-defined]
+    double.metastore.put_partition(table.name, double.partition(LOST))  # type: ignore[attr-defined]
+    with pytest.raises(MetastoreError, match="Expecting"):
+        double.metastore.drop_partition(table, (ODD,))
+    assert double.metastore.get_partition_names(table.name) == [(LOST,)]
+
+
 def test_values_that_are_not_kept_are_dropped_again_and_refused(double: World) -> None:
     table = double.table()
     double.metastore.character_set = "latin1"  # type: ignore[attr-defined]
@@ -184,7 +212,7 @@ def test_values_that_are_not_kept_are_dropped_again_and_refused(double: World) -
         metastore.add_partitions(
             table_from(thrift_table(described())), [Partition(values=(ODD,), location="file:/wh/x")]
         )
-    assert server.changes == ["add_partitions_req", "drop_partition"]
+    assert server.changes == ["add_partitions_req", "drop_partitions_req"]
 
 
 def test_two_values_that_a_database_makes_one_are_not_mixed(double: World) -> None:
@@ -212,7 +240,7 @@ def test_what_cannot_be_dropped_again_is_said(double: World) -> None:
     double.metastore.character_set = "latin1"  # type: ignore[attr-defined]
 
     def fail(method: str, phase: str) -> None:
-        if (method, phase) == ("drop_partition", "before"):
+        if (method, phase) == ("drop_partitions", "before"):
             raise MetastoreError("injected")
 
     double.metastore.on_call = fail  # type: ignore[attr-defined]

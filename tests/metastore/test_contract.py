@@ -290,6 +290,16 @@ def test_all_partitions_of_a_table_that_is_gone_are_an_error(world: World) -> No
         world.metastore.get_all_partitions(table)
 
 
+def test_values_are_tried_in_a_table_that_is_gone_afterwards(world: World) -> None:
+    table = world.table()
+    before = {one.name for one in world.metastore.get_tables("default")}
+    world.metastore.try_values(table, table.location, ["ü b", "a", "A"])
+    with pytest.raises(InvalidInputError, match="twice"):
+        world.metastore.try_values(table, table.location, ["a", "a"])
+    assert {one.name for one in world.metastore.get_tables("default")} == before
+    assert list(world.metastore.get_partition_names(table.name)) == []
+
+
 def test_a_closed_metastore_answers_again(world: World) -> None:
     table = world.table()
     for _ in range(2):
