@@ -100,6 +100,7 @@ _HIVE_RELEASES: Final = {
             "org.eclipse.jetty:jetty-servlet:9.4.53.v20231009",
             "org.apache.commons:commons-dbcp2:2.12.0",
             "commons-collections:commons-collections:3.2.2",
+            "commons-beanutils:commons-beanutils:1.9.4",  # for SHOW TABLES
         ),
         alone=("org.apache.hive:hive-exec:4.2.0", "org.apache.hadoop:hadoop-hdfs:3.4.1"),
         java=21,
