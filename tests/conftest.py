@@ -10,6 +10,13 @@ from table_writer.testing import Lakehouse
 from table_writer.testing.jars import java_environment
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add what `make test-databases` chooses."""
+    parser.addoption(
+        "--metastore-database", choices=("postgresql", "mariadb"), help="what the contract's metastore runs on"
+    )
+
+
 def pytest_configure() -> None:
     """Let the processes that tests start hear signals.
 

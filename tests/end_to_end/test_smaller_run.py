@@ -18,6 +18,9 @@ from table_writer.check import allowed_values, expression, fresh, in_range, matc
 from table_writer.check.check import Target
 from table_writer.plan.planner import Where
 from table_writer.spark.files import for_magic, missing_jar
+from table_writer.testing import Lakehouse
+from table_writer.testing.pytest_plugin import chosen
+from tests.metastore.conftest import require_version
 
 pytestmark = pytest.mark.spark35
 
@@ -94,15 +97,19 @@ def test_a_session_that_sets_nothing_has_sparks_own_defaults(
             spark.conf.set(name, str(value))
 
 
+def test_the_metastore_is_the_one_that_was_asked_for(lakehouse: Lakehouse, request: pytest.FixtureRequest) -> None:
+    require_version(lakehouse.metastore_uri, chosen(request.config, "hive"))
+
+
 def test_a_session_is_copied_with_its_settings_and_hears_nothing_of_the_copys(spark: SparkSession) -> None:
     usual = str(spark.conf.get("spark.sql.shuffle.partitions"))
     spark.conf.set("spark.sql.shuffle.partitions", "3")
-    before = spark.conf.get("spark.sql.sources.commitProtocolClass", "")
+    before = spark.conf.get("spark.sql.sources.commitProtocolClass", None)
     copied = for_magic(spark)
     spark.conf.set("spark.sql.shuffle.partitions", usual)
     assert copied.conf.get("spark.sql.shuffle.partitions") == "3"
     assert "PathOutputCommitProtocol" in str(copied.conf.get("spark.sql.sources.commitProtocolClass"))
-    assert spark.conf.get("spark.sql.sources.commitProtocolClass", "") == before
+    assert spark.conf.get("spark.sql.sources.commitProtocolClass", None) == before
     assert SparkSession.getActiveSession() is not copied
     jar = missing_jar(spark)
     assert jar == "" or jar.startswith("org.apache.spark:spark-hadoop-cloud_2.1")

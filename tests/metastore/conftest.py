@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -17,8 +19,10 @@ from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import Column, Partition, PartitionValues, Table, TableName
 from table_writer.testing import MetastoreServer
+from table_writer.testing.jars import HiveVersion
 from table_writer.testing.pytest_plugin import chosen
 from tests.doubles.memory_metastore import MemoryMetastore
+from tests.metastore.databases import DATABASES, Database
 
 FIGURES = {
     "numFiles": "7",
@@ -119,10 +123,39 @@ def hive_world(uri: str, root: Path, **settings: Any) -> World:
     return World(metastore, f"file:{root}", create)
 
 
+def require_version(uri: str, hive: str) -> None:
+    """Fail unless the metastore is of that Hive, as far as it says: 2.3.9, of Spark 3.5, looks like any 2.3."""
+    with HiveMetastore(MetastoreSettings(uris=(uri,))) as metastore:
+        told = metastore.server_version()
+    assert told == {"2.3.10": told if told.startswith("2.3") else "2.3", "3.1.3": "3"}.get(hive, hive)
+
+
+@contextmanager
+def metastore_on(
+    database: Database, *, hive: HiveVersion, settings: Mapping[str, str], jars: Sequence[Path] = ()
+) -> Iterator[MetastoreServer]:
+    """Start a database, and a metastore on it that has made its tables there."""
+    with database:
+        settings = {"hive.hmshandler.retry.attempts": "1", **settings, **database.settings()}  # not 10, each 2 s later
+        jars = (*jars, *database.driver)
+        with MetastoreServer(hive=hive, settings=settings, jars=jars) as metastore, TemporaryDirectory() as root:
+            require_version(metastore.uri, hive)
+            world = hive_world(metastore.uri, Path(root))
+            world.metastore.add_partitions(world.table(), [world.partition("1")])
+            database.prepare()
+            yield metastore
+
+
 @pytest.fixture(scope="session")
-def metastore_server(hive_version: Any) -> Iterator[MetastoreServer]:
+def metastore_server(request: pytest.FixtureRequest, hive_version: Any) -> Iterator[MetastoreServer]:
     """Return a metastore with Hive's defaults, where statistics are gathered."""
-    with MetastoreServer(hive=hive_version, settings={"hive.stats.autogather": "true"}) as server:
+    settings, name = {"hive.stats.autogather": "true"}, request.config.getoption("--metastore-database")
+    if name:
+        started = metastore_on(DATABASES[name](), hive=hive_version, settings=settings)
+    else:
+        started = MetastoreServer(hive=hive_version, settings=settings)
+    with started as server:
+        require_version(server.uri, hive_version)
         yield server
 
 

@@ -12,6 +12,7 @@ from hmsclient.genthrift.hive_metastore import ttypes
 from table_writer.testing import MetastoreServer, S3Server
 from table_writer.testing.jars import s3a_jars
 from table_writer.testing.pytest_plugin import chosen
+from tests.metastore.conftest import require_version
 from tests.real.real_world import DATABASE, Address, RealWorld
 
 numbers = itertools.count(1)
@@ -30,11 +31,17 @@ def metastore_server(
     directory: Path = tmp_path_factory.mktemp("derby") / "database"
     settings, hive = s3_server.hadoop_settings(), chosen(request.config, "hive")
     with MetastoreServer(hive=hive, directory=directory, settings=settings, jars=s3a_jars()) as server:
+        require_version(server.uri, hive)
         yield server
 
 
 @pytest.fixture(scope="session")
 def address(s3_server: S3Server, metastore_server: MetastoreServer) -> Address:
+    return address_of(s3_server, metastore_server)
+
+
+def address_of(s3_server: S3Server, metastore_server: MetastoreServer) -> Address:
+    """Make the tests' database."""
     address = Address(
         metastore_uri=metastore_server.uri,
         endpoint_url=s3_server.endpoint_url,
@@ -51,6 +58,10 @@ def address(s3_server: S3Server, metastore_server: MetastoreServer) -> Address:
 
 @pytest.fixture
 def new_world(address: Address) -> Iterator[Callable[[], RealWorld]]:
+    yield from worlds(address)
+
+
+def worlds(address: Address) -> Iterator[Callable[[], RealWorld]]:
     """Return a factory of tables, which are dropped at last: a first write reads all that there are."""
     made: list[RealWorld] = []
 
