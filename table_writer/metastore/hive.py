@@ -176,6 +176,7 @@ class HiveMetastore:
 
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
         names = self._connection.read("get_partition_names", name.database, name.name, ALL, table=str(name))
+        protocol.require_whole(name, names, self.uri)
         table = None if names else self.get_table(name)  # most tables have some names, an unpartitioned one never does
         is_whole = not names and not protocol.require_there(name, table, self.uri).partition_columns
         return [hive_objects.WHOLE_TABLE] if is_whole else [partition_values(text) for text in names]

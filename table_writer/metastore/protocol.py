@@ -91,7 +91,8 @@ class Metastore(Protocol):
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
         """Return the values of all partitions, decoded from Hive's escaped names; ``[()]`` of an unpartitioned table.
 
-        If there are no names, a second call asks whether the table is there.
+        If there are no names, a second call asks whether the table is there. ``MetastoreError`` also: a name has lost
+        characters of its values, so that the partition cannot be asked for.
         """
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
@@ -205,20 +206,13 @@ def read_all(metastore: Metastore, table: Table) -> Mapping[PartitionValues, Par
     if still_there:
         raise MetastoreError(
             f"the metastore at {metastore.uri} lists {counted(len(still_there), 'partition')} of {table.name} that it"
-            f" does not return: {_shown(table, still_there)}. Nothing is decided by such an answer;"
-            f" {_to_do(still_there)}.",
+            f" does not return: {_shown(table, still_there)}. Nothing is decided by such an answer; run it again, and"
+            " look into the metastore's log if it happens again.",
             table=str(table.name),
         )
     if table.partition_columns:  # else the answer was the table itself, and get_partitions has compared it
         require_same(table, metastore.get_table(table.name), metastore.uri)
     return found
-
-
-def _to_do(lost: Collection[PartitionValues]) -> str:
-    """Say what helps with partitions that cannot be read: a ? in a value of theirs is no character of that value."""
-    if any("?" in text for values in lost for text in values):
-        return f"{CAUSE}, and let these partitions be dropped and added again"
-    return "run it again, and look into the metastore's log if it happens again"
 
 
 def require_same(asked: Table, now: Table | None, uri: str) -> Table:
@@ -241,6 +235,17 @@ def require_there(name: TableName, now: Table | None, uri: str) -> Table:
             table=str(name),
         )
     return now
+
+
+def require_whole(name: TableName, listed: Sequence[str], uri: str) -> None:
+    """Refuse names with a ?, which Hive writes as ``%3F``: it stands for a character that was lost."""
+    lost = [text for text in listed if "?" in text]
+    if lost:
+        raise OtherValuesError(
+            f"the metastore at {uri} lists {counted(len(lost), 'partition')} of {name} with ? for characters that were"
+            f" lost, first {lost[0]!r}: {CAUSE}, and let such partitions be dropped and added again.",
+            table=str(name),
+        )
 
 
 def require_asked(

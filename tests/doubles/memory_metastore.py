@@ -29,6 +29,7 @@ from table_writer.metastore.protocol import (
     require_kept,
     require_same,
     require_there,
+    require_whole,
     validate_additions,
     validate_changes,
     validate_drops,
@@ -154,6 +155,8 @@ class MemoryMetastore:
             stored = self._listed(name)
             if not stored and not require_there(name, self._again(name), self.uri).partition_columns:
                 return [WHOLE_TABLE]
+            lost = self._lost.get(name, set()) & stored.keys()
+            require_whole(name, ["/".join(one) for one in sorted(lost)], self.uri)
             return sorted(stored)
 
     def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:

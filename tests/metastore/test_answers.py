@@ -22,9 +22,10 @@ from table_writer.metastore.hive_objects import (
 )
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import Column, Partition, PartitionChange, Table, TableName
+from table_writer.model.write import WriteMode
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.metastore.conftest import World, thrift_table
-from tests.publish.world import TABLE
+from tests.publish.world import ROOT, TABLE
 from tests.publish.world import World as WriterWorld
 
 NAME = TableName("mart", "orders")
@@ -183,11 +184,29 @@ def test_a_location_that_has_lost_its_values_is_an_error(double: World) -> None:
             read(table)
 
 
-def test_a_listed_name_with_a_lost_character_is_named_as_that() -> None:
-    lists = [["dt=1", "dt=??"], ["dt=1", "dt=??"]]
-    answers = {"get_partition_names": lambda *_: lists.pop(0), "get_partitions_by_names": lambda *_: [native("1")]}
-    with pytest.raises(MetastoreError, match=r"does not return: 'dt=%3F%3F'.*character set"):
-        hive(described(), **answers)[0].get_all_partitions(described())
+@pytest.mark.parametrize("read", [READS["names"], READS["all"]], ids=["names", "all"])
+def test_a_listed_name_with_a_lost_character_is_an_error(double: World, read: Callable[[Any, Table], object]) -> None:
+    table = double.table()
+    double.metastore.add_partitions(table, [double.partition("a?b")])
+    assert double.metastore.get_partition_names(table.name) == [("a?b",)]
+    double.metastore.character_set = "latin1"  # type: ignore[attr-defined]
+    double.metastore.put_partition(table.name, double.partition(ODD))  # type: ignore[attr-defined]
+    listed = {"get_partition_names": lambda *_: ["dt=a%3Fb", f"dt={LOST}"]}
+    for metastore, asked in ((double.metastore, table), (hive(described(), **listed)[0], described())):
+        with pytest.raises(MetastoreError, match=r"lists 1 partition of .* first '.*ünïcödé \?\?': the character set"):
+            read(metastore, asked)
+
+
+def test_an_overwrite_of_the_table_does_not_leave_a_lost_partition_to_readers() -> None:
+    world = WriterWorld()
+    world.write({"d1": frozenset({1})})
+    world.metastore.character_set = "latin1"
+    world.metastore.put_partition(TABLE, Partition(values=(ODD,), location=f"{ROOT}dt={ODD}/"))
+    with pytest.raises(MetastoreError, match="character set"):
+        world.write({"d1": frozenset({2})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    assert world.history().in_doubt == ()
+    world.write({"d1": frozenset({3})})
+    assert world.history().newest == 2, "partitions that are not lost can be written"
 
 
 def test_a_drop_never_takes_the_partition_that_a_value_is_stored_as(double: World) -> None:
