@@ -110,8 +110,8 @@ $(VENV)-spark35/.ready: pyproject.toml
 	touch $@
 
 SMALLER_RUN := -m pytest -m spark35 tests/end_to_end tests/create_table
-test-spark35: $(VENV)-spark35/.ready  ## The smaller run on Spark 3.5
-	$(VENV)-spark35/bin/python $(SMALLER_RUN) --lakehouse-s3=none
+test-spark35: $(VENV)-spark35/.ready versitygw  ## The smaller run on Spark 3.5
+	$(VENV)-spark35/bin/python $(SMALLER_RUN)
 
 $(VENV)-spark41/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-spark41
