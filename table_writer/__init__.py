@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from table_writer.display.plan_report import PlanReport
     from table_writer.display.write_result import PartitionResult, WriteResult
     from table_writer.maintenance import Maintenance
+    from table_writer.metastore.settings import GlueSettings
     from table_writer.model.check_result import CheckResult
     from table_writer.model.column_statistics import ColumnStatistics
     from table_writer.model.new_table import NewTable
@@ -46,6 +47,7 @@ __all__ = [
     "CheckResult",
     "ColumnStatistics",
     "ConflictError",
+    "GlueSettings",
     "InvalidInputError",
     "Maintenance",
     "MetastoreError",
@@ -71,6 +73,7 @@ __all__ = [
 _ON_FIRST_USE = {
     "CheckResult": "table_writer.model.check_result",
     "ColumnStatistics": "table_writer.model.column_statistics",
+    "GlueSettings": "table_writer.metastore.settings",
     "Maintenance": "table_writer.maintenance",
     "NewTable": "table_writer.model.new_table",
     "PartitionResult": "table_writer.display.write_result",

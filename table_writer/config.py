@@ -10,6 +10,7 @@ from typing import Final, Literal, TypedDict
 from table_writer.checked import checked, require_age
 from table_writer.errors import InvalidInputError
 from table_writer.metastore.sasl import Token
+from table_writer.metastore.settings import GLUE_SCHEME, GlueSettings
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.location import without_login
 from table_writer.model.new_table import NewTable
@@ -35,8 +36,13 @@ class TableWriterConfig:
 
     Parameters
     ----------
+    metastore
+        ``"hive"`` or ``"glue"``. Default: AWS Glue where ``metastore_uris`` begins with ``glue://``, or the session's
+        own client asks Glue (``AWSGlueDataCatalogHiveClientFactory``); else a Hive metastore.
     metastore_uris
-        ``thrift://host:port``, several for failover. Default: ``hive.metastore.uris``.
+        ``thrift://host:port``, several for failover, or ``glue://REGION/CATALOG_ID``. Default: ``hive.metastore.uris``.
+    glue
+        Region, catalog and manners, where the metastore is AWS Glue.
     metastore_ca_file
         PEM file to trust, for ``hive.metastore.use.SSL=true``: Python cannot read Java's trust stores.
     metastore_password
@@ -102,7 +108,9 @@ class TableWriterConfig:
     4
     """
 
+    metastore: Literal["hive", "glue"] | None = None
     metastore_uris: tuple[str, ...] | None = None
+    glue: GlueSettings = field(default_factory=GlueSettings)
     metastore_ca_file: str = ""
     metastore_password: str = field(default="", repr=False)
     metastore_password_in_clear: bool = False
@@ -135,6 +143,7 @@ class TableWriterConfig:
             object.__setattr__(self, "metastore_uris", tuple(map(without_login, self.metastore_uris)))
         directory = self.directory_name
         rules = {
+            "metastore": (self.metastore in {None, "hive", "glue"}, "'hive', 'glue' or None"),
             "metastore_timeout_seconds": (self.metastore_timeout_seconds > 0, "positive"),
             "publish_timeout_seconds": (
                 2 * self.metastore_timeout_seconds + 5 <= self.publish_timeout_seconds <= DAY_SECONDS,
@@ -163,6 +172,9 @@ class TableWriterConfig:
         }
         _require(self, rules)
         require_age("retention", self.retention)
+        if self.metastore and self.metastore_uris:
+            rule = all(uri.startswith(GLUE_SCHEME) for uri in self.metastore_uris) == (self.metastore == "glue")
+            _require(self, {"metastore_uris": (rule, f"addresses of metastore={self.metastore!r}")})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -61,7 +61,8 @@ class Maintenance:
     Parameters
     ----------
     metastore_uri
-        ``thrift://host:port``, several separated by commas. Default: ``hive.metastore.uris`` of the Hadoop settings.
+        ``thrift://host:port``, several separated by commas, or ``glue://REGION/CATALOG_ID``, of which both parts may be
+        left out. Default: ``hive.metastore.uris`` of the Hadoop settings.
     config
         As for :class:`~table_writer.TableWriter`: ``hadoop`` holds Hadoop's settings (``fs.s3a.*``), ``s3`` what is to
         be said otherwise. Where neither names credentials, they are what the AWS SDK finds.

@@ -120,7 +120,7 @@ SHARED: Final[Mapping[str, Options]] = {
     "metastore and configuration": {
         "--metastore-uri": {
             "metavar": "URI",
-            "help": "thrift://host:port, several separated by commas"
+            "help": "thrift://host:port, several separated by commas, or glue://REGION/CATALOG_ID"
             f" (default: {METASTORE_VARIABLE}, then hive.metastore.uris)",
         },
         "--metastore-timeout": {

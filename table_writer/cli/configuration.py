@@ -13,7 +13,7 @@ from xml.parsers.expat import ErrorString
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError
-from table_writer.metastore.settings import PLAIN_USER, as_hive_2
+from table_writer.metastore.settings import GLUE_SCHEME, PLAIN_USER, GlueSettings, as_hive_2
 from table_writer.storage.hadoop import S3Overrides
 
 METASTORE_VARIABLE: Final = "TABLE_WRITER_METASTORE_URI"
@@ -43,6 +43,7 @@ def read_configuration(arguments: Namespace) -> tuple[str, TableWriterConfig]:
         metastore_timeout_seconds=timeout,
         publish_timeout_seconds=max(PUBLISH_TIMEOUT_SECONDS, 2 * timeout + 5),  # what the config demands
         directory_name=arguments.directory_name,
+        glue=GlueSettings(region=arguments.region or "", profile=arguments.profile or ""),
         s3=S3Overrides(
             endpoint_url=arguments.endpoint_url,
             region=arguments.region,
@@ -50,11 +51,13 @@ def read_configuration(arguments: Namespace) -> tuple[str, TableWriterConfig]:
             path_style=arguments.path_style,
         ),
     )
-    named = (arguments.metastore_uri, os.environ.get(METASTORE_VARIABLE), as_hive_2(hadoop).get("hive.metastore.uris"))
+    of_files = GLUE_SCHEME if GlueSettings.are_meant(hadoop, ()) else as_hive_2(hadoop).get("hive.metastore.uris")
+    named = (arguments.metastore_uri, os.environ.get(METASTORE_VARIABLE), of_files)
     uri = next((one.strip() for one in named if one and one.strip()), None)
     if uri is None:
         raise InvalidInputError(
-            f"no metastore is named: give --metastore-uri thrift://host:9083, or set {METASTORE_VARIABLE}, or name a"
+            "no metastore is named: give --metastore-uri thrift://host:9083 or glue://REGION/CATALOG_ID, or set"
+            f" {METASTORE_VARIABLE}, or name a"
             " --conf-dir whose hive-site.xml has hive.metastore.uris"
         )
     return uri, config

@@ -16,6 +16,7 @@ from table_writer.errors import MetastoreError, PartitionExistsError, StorageErr
 from table_writer.log.history import History
 from table_writer.metastore.connection import RefusedError
 from table_writer.metastore.protocol import CAUSE
+from table_writer.metastore.settings import GLUE_BATCH, GLUE_SCHEME
 from table_writer.model.entry import Operation
 from table_writer.model.location import Location
 from table_writer.storage.s3 import LifecycleRule, S3Store, bucket_versioning, incomplete_upload_rules
@@ -266,6 +267,9 @@ def compare_and_set(subject: Subject) -> Iterable[Finding]:
     """Say which metastore answers, and whether it protects unpartitioned tables."""
     uri, version = subject.opened.metastore.uri, subject.version()
     partitioned = bool(subject.opened.table.partition_columns)
+    if uri.startswith(GLUE_SCHEME):
+        yield _glue(subject)
+        return
     parts = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
     says = f"{uri} is Hive {version}" if version else f"{uri} answers, and does not say its version"
     if not parts:
@@ -280,6 +284,18 @@ def compare_and_set(subject: Subject) -> Iterable[Finding]:
             " table: an ALTER TABLE of another tool at the same moment can be lost",
             "upgrade the metastore to Hive 2.3.10 or 4, or let no other tool alter this table while it is written",
         )
+
+
+def _glue(subject: Subject) -> Finding:
+    """Name the promise of AWS Glue, which is weaker for partitions."""
+    metastore = subject.opened.metastore
+    if metastore.switches_at_once(subject.opened.table):
+        return ok(f"{metastore.uri} is AWS Glue, which refuses to move a table that was changed since it was read")
+    return note(
+        f"{metastore.uri} is AWS Glue: each partition switches whole, and partitions {GLUE_BATCH} a call. Readers"
+        " of several see some of them switched for a moment; after a crash in between, until the next writer or"
+        " `table-writer recover` switches the rest"
+    )
 
 
 def addresses(subject: Subject) -> Iterable[Finding]:
@@ -298,6 +314,13 @@ def addresses(subject: Subject) -> Iterable[Finding]:
 def switch_time(subject: Subject) -> Iterable[Finding]:
     opened = subject.opened
     config = opened.config
+    if not opened.metastore.switches_at_once(opened.table):
+        yield ok(
+            f"a switch is one call for every {GLUE_BATCH} partitions, each of which may take"
+            f" {config.metastore_timeout_seconds:g} s; a claim lasts {config.publish_timeout_seconds:g} s, and what is"
+            " not switched by then is left in doubt"
+        )
+        return
     count = len(opened.metastore.get_partition_names(opened.table.name)) if opened.table.partition_columns else 1
     version = re.match(r"\d+", subject.version())
     known = SECONDS_PER_PARTITION.get(int(version[0])) if version else None

@@ -15,9 +15,10 @@ from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.log.owner import Owner, require_in_place, require_owner
 from table_writer.log.registration import Registration, writer_identity
 from table_writer.log.table_log import LogState, TableLog
+from table_writer.metastore.glue import GlueMetastore
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.protocol import Metastore
-from table_writer.metastore.settings import Credentials, MetastoreSettings
+from table_writer.metastore.settings import Credentials, GlueSettings, MetastoreSettings
 from table_writer.model.entry import LogEntry, Operation
 from table_writer.model.location import Location
 from table_writer.model.table import (
@@ -203,12 +204,28 @@ def require_table(table: Table | None, name: TableName, metastore_uri: str) -> T
     return table
 
 
-def _credentials(session: SessionSettings, config: TableWriterConfig) -> Credentials:
-    return Credentials(
-        token=session.metastore_token,
-        password=config.metastore_password,
-        password_in_clear=config.metastore_password_in_clear,
+AnySettings = MetastoreSettings | GlueSettings
+
+
+def _metastore_settings(session: SessionSettings, config: TableWriterConfig) -> AnySettings:
+    """Return the settings of Hive's metastore, or of AWS Glue where the config or the session says so."""
+    named = config.metastore_uris or ()
+    if config.metastore == "glue" or (config.metastore is None and GlueSettings.are_meant(session.hadoop, named)):
+        return config.glue.completed(session.hadoop, *named[:1])
+    return MetastoreSettings.from_hadoop(
+        {**session.hadoop, **config.metastore_setting},
+        ca_file=config.metastore_ca_file,
+        credentials=Credentials(
+            token=session.metastore_token,
+            password=config.metastore_password,
+            password_in_clear=config.metastore_password_in_clear,
+        ),
     )
+
+
+def open_metastore(settings: AnySettings) -> Metastore:
+    """Open the metastore that the settings are for."""
+    return GlueMetastore(settings) if isinstance(settings, GlueSettings) else HiveMetastore(settings)
 
 
 class Services:
@@ -219,17 +236,13 @@ class Services:
         session: SessionSettings,
         config: TableWriterConfig,
         *,
-        open_metastore: Callable[[MetastoreSettings], Metastore] = HiveMetastore,
+        open_metastore: Callable[[AnySettings], Metastore] = open_metastore,
         open_object_store: Callable[[StoreSettings], ObjectStore] = open_store,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.session = session
         self.config = config
-        settings = MetastoreSettings.from_hadoop(
-            {**session.hadoop, **config.metastore_setting},
-            ca_file=config.metastore_ca_file,
-            credentials=_credentials(session, config),
-        )
+        settings = _metastore_settings(session, config)
         self.metastore = open_metastore(replace(settings, timeout_seconds=config.metastore_timeout_seconds))
         self._sleep = sleep
         self._open_object_store = cache(open_object_store)  # a client of S3 takes 100 to 200 ms to make

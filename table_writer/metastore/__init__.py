@@ -1,1 +1,1 @@
-"""The gateway to the Hive metastore: everything above it speaks :mod:`table_writer.model` and knows no Thrift."""
+"""The gateway to the metastore, Hive's or AWS Glue: everything above it speaks :mod:`table_writer.model`."""

@@ -147,7 +147,7 @@ def altered_partition(table: Table, change: PartitionChange) -> Any:
     storage.serdeInfo = described.serdeInfo
     storage.inputFormat = described.inputFormat
     storage.outputFormat = described.outputFormat
-    altered.parameters = _as_read(changed_parameters(change), known.native)
+    altered.parameters = as_read(changed_parameters(change), getattr(known.native, "parameters", None) or {})
     return altered
 
 
@@ -162,7 +162,7 @@ def altered_table(change: PartitionChange) -> Any:
     location, serde_parameters = change.location.rstrip("/"), serde.parameters or {}
     storage.location = moved_location(storage.location, serde_parameters, location)
     serde.parameters = moved_serde_parameters(serde_parameters, location)
-    altered.parameters = _as_read(whole_table_parameters(change), change.partition.native)
+    altered.parameters = as_read(whole_table_parameters(change), altered.parameters or {})
     return altered
 
 
@@ -180,9 +180,8 @@ def _without_logins(parameters: Mapping[str, str] | None) -> dict[str, str]:
     return {name: without_s3_login(value or "") for name, value in (parameters or {}).items()}
 
 
-def _as_read(wanted: Mapping[str, str], native: Any) -> dict[str, str]:
+def as_read(wanted: Mapping[str, str], read: Mapping[str, str]) -> dict[str, str]:
     """Return parameters with those that do not change as the metastore has them."""
-    read: Mapping[str, str] = (native.parameters if native is not None else None) or {}
     return {
         name: read[name] if without_s3_login(read.get(name) or "") == value and name in read else value
         for name, value in wanted.items()

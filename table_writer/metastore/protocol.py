@@ -1,4 +1,4 @@
-"""The Hive metastore as the protocol needs it."""
+"""A metastore as the protocol needs it: Hive's, or AWS Glue."""
 
 from __future__ import annotations
 
@@ -76,8 +76,17 @@ class Metastore(Protocol):
         made or dropped.
         """
 
+    def switches_at_once(self, table: Table) -> bool:
+        """Whether one call moves all partitions of a table, or none; what may be relied on where it does not.
+
+        ``True`` of every table in Hive, and of unpartitioned ones in AWS Glue. Else ``add_partitions`` and
+        ``alter_partitions`` send several calls, and each applies some of its partitions or all. What was applied stays.
+        A ``LostResponseError`` is raised also where some were, and the others were refused. After a
+        ``PartitionMissingError`` nothing more is on its way, and some may be switched.
+        """
+
     def call_counts(self) -> Mapping[str, int]:
-        """Return how many calls were sent so far, by Thrift method."""
+        """Return how many calls were sent so far, by Thrift method or Glue's operation."""
 
     def get_table(self, name: TableName) -> Table | None:
         """Return the table, ``None`` when there is none."""
@@ -113,7 +122,7 @@ class Metastore(Protocol):
     def add_partitions(
         self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = nothing
     ) -> None:
-        """Add all partitions with the table's columns and SerDe in ONE call, or none.
+        """Add all partitions with the table's columns and SerDe in ONE call, or none (:meth:`switches_at_once`).
 
         ``before_send`` runs when nothing more can delay the request; what it raises keeps the request from being sent.
         Parameters should hold ``numFiles`` and ``totalSize``: without both, a metastore lists each location. Values
@@ -127,7 +136,7 @@ class Metastore(Protocol):
     def alter_partitions(
         self, table: Table, changes: Sequence[PartitionChange], *, before_send: Callable[[], None] = nothing
     ) -> None:
-        """Apply all changes in ONE call, or none.
+        """Apply all changes in ONE call, or none (:meth:`switches_at_once`).
 
         What was read is written back whole, so partitions must be freshly read. Only one that this process itself has
         just added may be given as it was added: there is nothing in it that the caller does not know.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import getpass
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from table_writer.errors import InvalidInputError
@@ -49,10 +49,10 @@ TLS: Final = "hive.metastore.use.SSL"
 IN_CLEAR: Final = "metastore_password_in_clear=True in the TableWriterConfig (the command line has no such option)"
 HTTP_PATH: Final = "hive.metastore.client.thrift.http.path"
 JWT_VARIABLE: Final = "HMS_JWT"  # Hive's own client takes its token from there, and only from there
-GLUE: Final = "AWS Glue, whose partitions cannot be switched in one Thrift call,"
+GLUE_SCHEME: Final = "glue://"
+FACTORIES: Final = ("hive.metastore.client.factory.class", "hive.imetastoreclient.factory.class")
+GLUE_BATCH: Final = 100  # Glue: partitions in one BatchCreatePartition or BatchUpdatePartition
 UNSUPPORTED: Final = (  # setting, pattern of the values refused, what that asks for, what to do instead
-    ("hive.metastore.client.factory.class", ".*glue.*", GLUE, "use a Hive metastore"),
-    ("hive.imetastoreclient.factory.class", ".*glue.*", GLUE, "use a Hive metastore"),
     ("hive.metastore.thrift.compact.protocol.enabled", "true", "the compact protocol", "use a binary one"),
     ("hive.metastore.service.discovery.mode", "zookeeper", "discovery through ZooKeeper", "list the metastores"),
 )
@@ -122,7 +122,7 @@ class MetastoreSettings:
 
         ``ca_file`` is for ``hive.metastore.use.SSL=true``, ``credentials`` are for a metastore that wants to know who
         calls; without them Kerberos is asked. Raises ``InvalidInputError`` if ``hive.metastore.uris`` is missing, a
-        login lacks something, or a setting asks for what this client does not speak (Glue).
+        login lacks something, or a setting asks for what this client does not speak.
 
         Examples
         --------
@@ -238,6 +238,77 @@ def _password_login(conf: Mapping[str, str], credentials: Credentials) -> Login:
             f" metastore_ca_file, or, on a network that you trust, {IN_CLEAR}"
         )
     return Login("password", lambda _: Plain(user, password))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GlueSettings:
+    """How to reach AWS Glue's Data Catalog. Credentials are those that the AWS SDK finds, or of ``profile``.
+
+    Parameters
+    ----------
+    region
+        Default: the address ``glue://REGION``, ``aws.region``, then what the AWS SDK finds.
+    catalog_id
+        The AWS account whose catalog it is. Default: ``hive.metastore.glue.catalogid``, then the caller's own.
+    endpoint_url
+        Default: ``aws.glue.endpoint``, then that of the region.
+    profile
+        A profile of the AWS configuration files.
+    skip_archive
+        Keep no old version of an unpartitioned table in Glue when a write moves it. The log has every version, and Glue
+        counts them against a quota. ``False`` keeps them.
+    column_statistics
+        Glue's own, which it keeps for rows that were replaced. ``"delete"`` removes those of what a write has switched,
+        which takes a read for each partition, and a call for each column that has some.
+
+    Examples
+    --------
+    >>> GlueSettings().completed({"aws.region": "eu-west-1"}, "glue:///123456789012").uri
+    'glue://eu-west-1/123456789012'
+    """
+
+    region: str = ""
+    catalog_id: str = ""
+    endpoint_url: str = ""
+    profile: str = ""
+    skip_archive: bool = True
+    column_statistics: Literal["keep", "delete"] = "keep"
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS  # for each answer
+    change_batch: int = GLUE_BATCH  # partitions in one changing call
+
+    def __post_init__(self) -> None:
+        """Refuse what no catalog could be reached with."""
+        if self.column_statistics not in {"keep", "delete"}:
+            raise InvalidInputError(f"column_statistics={self.column_statistics!r}: expected 'keep' or 'delete'")
+        if not 1 <= self.change_batch <= GLUE_BATCH or not self.timeout_seconds > 0:
+            raise InvalidInputError(f"change_batch is 1 to {GLUE_BATCH}, and timeout_seconds greater than 0")
+        object.__setattr__(self, "endpoint_url", without_login(self.endpoint_url))
+
+    @property
+    def uri(self) -> str:
+        """The address, ``glue://REGION/CATALOG``, as far as it is known."""
+        return f"{GLUE_SCHEME}{self.region}{'/' if self.catalog_id else ''}{self.catalog_id}"
+
+    @staticmethod
+    def are_meant(conf: Mapping[str, str], uris: Sequence[str]) -> bool:
+        """Whether an address of Glue is named; without any address, whether the session's own client asks Glue."""
+        if uris:
+            return uris[0].startswith(GLUE_SCHEME)
+        return any("glue" in conf.get(name, "").lower() for name in FACTORIES)
+
+    def completed(self, conf: Mapping[str, str], uri: str = GLUE_SCHEME) -> GlueSettings:
+        """Return the settings with what the address says, and then Hadoop's settings, where they say nothing."""
+        region, _, catalog_id = uri.removeprefix(GLUE_SCHEME).partition("/")
+        if not uri.startswith(GLUE_SCHEME) or not re.fullmatch(r"[a-z0-9-]*", region) or "/" in catalog_id:
+            raise InvalidInputError(
+                f"{without_login(uri)!r} is no address of AWS Glue: expected glue://REGION/CATALOG_ID"
+            )
+        return replace(
+            self,
+            region=region or self.region or conf.get("aws.region", ""),
+            catalog_id=catalog_id or self.catalog_id or conf.get("hive.metastore.glue.catalogid", ""),
+            endpoint_url=self.endpoint_url or conf.get("aws.glue.endpoint", ""),
+        )
 
 
 def unusable_client(client: str, server: str) -> str:

@@ -105,8 +105,10 @@ class Recovery:
 
         Only its own call points there. A rollback's calls prove nothing, since another tool's may look like them. Nor
         does a drop, a call of its own that may still come. And until somebody has looked after a recovery, an earlier
-        call may have done it.
+        call may have done it. Nor where partitions switch one after another: what was refused for load is sent again.
         """
+        if not self._metastore.switches_at_once(table):
+            return False
         targets = [one.new_location and Location.parse(one.new_location) for one in entry.partitions]
         if entry.operation is not Operation.WRITE or not all(
             target and self._layout.all_data.contains(target) for target in targets

@@ -1,4 +1,7 @@
-"""THE switch: one metastore call after which readers see new rows. No other file changes what readers see."""
+"""THE switch: one metastore call after which readers see new rows. No other file changes what readers see.
+
+In AWS Glue a partitioned table has no such call: there each partition switches whole, and partitions one after another.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ class Switch:
     call_timeout_seconds: float
 
     def apply(self, table: Table, entry: LogEntry, now: PartitionsNow, deadline: Deadline) -> tuple[str, ...]:
-        """Point every partition of the entry at its new location, in one metastore transaction.
+        """Point every partition of the entry at its new location, in one metastore transaction where there are such.
 
         Nothing replaced: one add. Otherwise one alter; partitions that do not exist are first added, each at a location
         of its own without files, so that no row appears before the alter. Those that shall not exist are emptied in the

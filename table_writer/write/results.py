@@ -12,6 +12,7 @@ from table_writer.display.report import size
 from table_writer.display.write_result import Action, PartitionResult, WriteResult
 from table_writer.errors import InvalidInputError, StorageError, counted
 from table_writer.log.open_table import OpenTable
+from table_writer.metastore.settings import GLUE_BATCH
 from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.location import Location
 from table_writer.model.table import name_in
@@ -76,7 +77,14 @@ def finished(
         write_id=plan.write_id,
         version=published.entry.version,
         partitions=_partitions(files, published),
-        notes=(*plan.notes, *published.notes, *marked, *refreshed, *_small_files(files)),
+        notes=(
+            *plan.notes,
+            *published.notes,
+            *_one_by_one(opened, published),
+            *marked,
+            *refreshed,
+            *_small_files(files),
+        ),
         checks=files.checks,
     )
     return _timed(result, watch)
@@ -129,6 +137,13 @@ def _action(partition: EntryPartition, mode: WriteMode) -> Action:
     if partition.old_location is None:
         return "added"
     return "appended" if mode is WriteMode.APPEND else "replaced"
+
+
+def _one_by_one(opened: OpenTable, published: Published) -> tuple[str, ...]:
+    count = len(published.entry.partitions)
+    if count < 2 or opened.metastore.switches_at_once(opened.table):
+        return ()
+    return (f"AWS Glue switched these {count:,} partitions one after another, {GLUE_BATCH} a call: not at one moment",)
 
 
 def _small_files(staged: WrittenFiles) -> tuple[str, ...]:

@@ -14,10 +14,8 @@ from pyspark.sql.types import StructType
 from table_writer.check.check import Audit
 from table_writer.config import TableWriterConfig
 from table_writer.log.files import written_placeholders
-from table_writer.log.open_table import OpenTable, Services
-from table_writer.metastore.hive import HiveMetastore
+from table_writer.log.open_table import AnySettings, OpenTable, Services, open_metastore
 from table_writer.metastore.protocol import Metastore
-from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, TableName
 from table_writer.model.write import WriteMode, WrittenFiles
@@ -38,7 +36,7 @@ class SessionServices(Services):
         spark: SparkSession,
         config: TableWriterConfig,
         *,
-        open_metastore: Callable[[MetastoreSettings], Metastore] = HiveMetastore,
+        open_metastore: Callable[[AnySettings], Metastore] = open_metastore,
         open_object_store: Callable[[StoreSettings], ObjectStore] = open_store,
     ) -> None:
         self._spark = spark

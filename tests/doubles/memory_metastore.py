@@ -135,6 +135,9 @@ class MemoryMetastore:
         finally:
             self.drop_table(scratch.name)
 
+    def switches_at_once(self, table: Table) -> bool:
+        return True
+
     def call_counts(self) -> Mapping[str, int]:
         return dict(self._counts)
 

@@ -104,10 +104,14 @@ def test_something_that_is_no_dataframe_is_refused(writer: TableWriter, orders: 
 BAD_SETTINGS: dict[str, tuple[dict[str, str], type[TableWriterError], str]] = {
     "metastore down": ({"hive.metastore.uris": "thrift://127.0.0.1:1"}, MetastoreError, "127.0.0.1:1"),
     "no metastore": ({"hive.metastore.uris": ""}, InvalidInputError, "hive.metastore.uris"),
-    "Glue": (
-        {"hive.metastore.client.factory.class": "com.amazonaws.glue.catalog.metastore.ClientFactory"},
-        InvalidInputError,
-        "Glue",
+    "Glue down": (
+        {
+            "hive.metastore.client.factory.class": "com.amazonaws.glue.catalog.metastore.ClientFactory",
+            "aws.glue.endpoint": "http://127.0.0.1:1",
+            "aws.region": "eu-west-1",
+        },
+        MetastoreError,
+        "glue://eu-west-1",
     ),
     "S3 down": ({"fs.s3a.endpoint": "http://127.0.0.1:1", "fs.s3a.attempts.maximum": "1"}, StorageError, "127.0.0.1:1"),
     "unknown credentials": (

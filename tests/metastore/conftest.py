@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,15 +12,18 @@ from typing import Any
 
 import pytest
 from hmsclient.genthrift.hive_metastore import ttypes
+from moto.server import ThreadedMotoServer
 
 from table_writer.metastore.connection import Connection
+from table_writer.metastore.glue import GlueMetastore, make_clients
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.protocol import Metastore
-from table_writer.metastore.settings import MetastoreSettings
+from table_writer.metastore.settings import GlueSettings, MetastoreSettings
 from table_writer.model.table import Column, Partition, PartitionValues, Table, TableName
 from table_writer.testing import MetastoreServer
 from table_writer.testing.jars import HiveVersion
 from table_writer.testing.pytest_plugin import chosen
+from tests.doubles.glue import GlueDouble, table_input
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.metastore.databases import DATABASES, Database
 
@@ -35,6 +38,30 @@ IGNORES_EXPECTATIONS = ("3.1.3",)  # of alter_table
 SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat"
 OUTPUT_FORMAT = "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat"
+
+CALLS = "it counts Hive's calls; Glue's are counted in tests/glue"
+GLUE_DIFFERS = {
+    "test_add_adds_nothing_if_one_exists": "Glue adds the others: tests/glue/test_gateway.py",
+    "test_alter_changes_nothing_if_one_is_missing": "Glue changes the others: tests/glue/test_gateway.py",
+    "test_the_version_is_told_by_reading": "Glue has no version",
+    "test_a_partition_just_added_is_altered_without_reading_it": CALLS,
+    "test_six_hundred_partitions_switch_in_one_call": CALLS,
+    "test_a_change_asks_once_before_it_is_sent_and_not_at_all_if_refused": CALLS,
+    "test_all_partitions_are_read_by_their_names": CALLS,
+    "test_threads_share_one_metastore": CALLS,
+    "test_reading_it_costs_one_call": CALLS,
+    "test_names_of_partitions_are_still_one_call": CALLS,
+    "test_the_table_moves_in_one_call": CALLS,
+    "test_it_can_be_neither_added_nor_dropped": CALLS,
+}
+"""What of the contract AWS Glue does not keep, by test."""
+STALE = "moto accepts a stale VersionId"
+MOTO_DIFFERS = {
+    "test_a_lost_update_is_refused": STALE,
+    "test_a_lost_update_is_refused_also_if_the_write_id_stays": STALE,
+    "test_of_four_racing_writers_one_wins_if_the_server_compares": STALE,
+}
+"""What moto does otherwise than AWS; it accepts more than 100 partitions a call as well."""
 
 
 @dataclass(frozen=True)
@@ -177,9 +204,43 @@ def backdoor(metastore_server: MetastoreServer) -> Connection:
     return Connection(MetastoreSettings(uris=(metastore_server.uri,)))
 
 
-@pytest.fixture(params=["memory", "hive"])
+@pytest.fixture(params=["memory", "hive", "glue", pytest.param("moto", marks=pytest.mark.slow)])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     if request.param == "hive":
         return request.getfixturevalue("hive")
-    double = MemoryMetastore()
+    if request.param in {"glue", "moto"}:
+        why = GLUE_DIFFERS.get(request.node.originalname) or (
+            request.param == "moto" and MOTO_DIFFERS.get(request.node.originalname)
+        )
+        if why:
+            pytest.skip(why)
+    if request.param == "moto":
+        return request.getfixturevalue("moto_glue")
+    double = GlueDouble() if request.param == "glue" else MemoryMetastore()
     return World(double, f"file:{tmp_path}", double.create_table)
+
+
+@pytest.fixture(scope="session")
+def moto_server() -> Iterator[str]:
+    """Return the address of moto's Glue."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def moto_glue(moto_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Return a world over moto: the product's own clients and real HTTP."""
+    for name, value in (("AWS_ACCESS_KEY_ID", "x"), ("AWS_SECRET_ACCESS_KEY", "x"), ("AWS_REGION", "us-east-1")):
+        monkeypatch.setenv(name, value)
+    settings = GlueSettings(region="us-east-1", endpoint_url=moto_server)
+    client = make_clients(settings).changes
+    with suppress(client.exceptions.AlreadyExistsException):
+        client.create_database(DatabaseInput={"Name": "default"})
+
+    def create(table: Table) -> None:
+        client.create_table(DatabaseName=table.name.database, TableInput=table_input(table))
+
+    return World(GlueMetastore(settings), f"file:{tmp_path}", create)

@@ -64,10 +64,6 @@ def test_durations_are_read_as_hive_reads_them(text: str, seconds: float) -> Non
         ({"hive.metastore.thrift.compact.protocol.enabled": "true"}, "compact protocol"),
         ({"hive.metastore.service.discovery.mode": "zookeeper"}, "ZooKeeper"),
         ({"hive.metastore.use.SSL": "true"}, "ca_file"),
-        (
-            {"hive.metastore.client.factory.class": "com.amazonaws.glue.catalog.AWSGlueDataCatalogHiveClientFactory"},
-            "AWS Glue",
-        ),
     ],
     ids=str,
 )

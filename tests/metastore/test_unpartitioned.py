@@ -297,6 +297,8 @@ def test_a_table_that_is_gone_is_not_taken_for_one_without_rows(world: World) ->
     native: Any = copy.copy(partition.native)
     if isinstance(native, ttypes.Table):
         native.tableName = "gone"
+    elif isinstance(native, dict):
+        native["Name"] = "gone"
     else:
         native = replace(native, name=gone.name)
     for read in (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
+from .batch_scenarios import BATCH_SCENARIOS
 from .explorer import Explored, Explorer
 from .late_scenarios import LATE_SCENARIOS
 from .mode_scenarios import MODES, ONLY_REPEATED
@@ -12,12 +13,22 @@ from .report import table, trace_text
 from .scenarios import SCENARIOS
 from .staged_scenarios import HANDED_OUT, STAGED_SCENARIOS
 
+STAGED = (*STAGED_SCENARIOS, *HANDED_OUT)
+
 
 def main(arguments: list[str]) -> int:
     words = [argument for argument in arguments if argument != "--large"]
     chosen = [
         one
-        for one in (*SCENARIOS, *MODES, *ONLY_REPEATED, *STAGED_SCENARIOS, *HANDED_OUT, *LATE_SCENARIOS)
+        for one in (
+            *SCENARIOS,
+            *MODES,
+            *ONLY_REPEATED,
+            *STAGED_SCENARIOS,
+            *HANDED_OUT,
+            *LATE_SCENARIOS,
+            *BATCH_SCENARIOS,
+        )
         if all(word in one.title for word in words)
     ]
     if "--large" in arguments:

@@ -17,8 +17,9 @@ from typing import Any, Final, NamedTuple
 from table_writer.model.entry import Operation
 
 from .answers import a_day_later, answer_to_read, change, claim, record_outcome, send
+from .batches import Batches
 from .invariants import Checks
-from .keeping import Protocol
+from .keeping import Keeping, Protocol
 from .requests import (
     FAILED,
     LOST,
@@ -61,6 +62,7 @@ class Scenario:
     larger: Budget | None = None  # for the slow tests
     other_tool: tuple[Call, ...] = ()  # what another tool may do
     steps_are_checked: bool = True  # False: only states, to see where a wrong step ends
+    in_batches: bool = False  # a switch is several calls
 
 
 class State(NamedTuple):
@@ -93,14 +95,14 @@ class Explored:
 class Explorer:
     """Explores one scenario under one set of rules."""
 
-    def __init__(self, scenario: Scenario, protocol: Protocol | None = None) -> None:
+    def __init__(self, scenario: Scenario, protocol: Keeping | None = None) -> None:
         Log.forget()
         self._scenario = scenario
-        self._protocol = protocol or Protocol()
+        self._protocol = protocol or (Batches() if scenario.in_batches else Protocol())
         self._machine = Machine(self._protocol)
         self._names = tuple(scenario.actors)
         self._finishes = ("finish",) in scenario.actors.values()  # others never wait for a vacuum
-        self._checks = Checks(self._machine, self._names, scenario.actors, scenario.start)
+        self._checks = Checks(self._machine, scenario.actors, scenario.start, in_batches=scenario.in_batches)
         self._handlers: dict[type, Callable[[State, int, Any], Iterator[Step]]] = {
             ReadLog: self._read_log,
             Claim: self._claim,

@@ -41,9 +41,10 @@ Label = tuple[str, object, str]
 class Checks:
     """All invariants of one scenario; what was checked once is not checked again."""
 
-    def __init__(self, machine: Machine, names: tuple[str, ...], actors: Mapping[str, Next], begin: World) -> None:
+    def __init__(self, machine: Machine, actors: Mapping[str, Next], begin: World, *, in_batches: bool) -> None:
         self._machine = machine
-        self._names = names
+        self._names = tuple(actors)
+        self._in_batches = in_batches
         self._writes = {name: phase[1] for name, phase in actors.items() if phase[0] in {"write", "rollback"}}
         self._begin = begin
         self._staged = StagedChecks(actors, begin)
@@ -65,7 +66,7 @@ class Checks:
         found = self._steps.get(key)
         self.closing = []
         if found is None:
-            found = torn(before.log, before.metastore, after.metastore)
+            found = "" if self._in_batches else torn(before.log, before.metastore, after.metastore)
             if not late:
                 found = found or unclaimed(before.log, before.metastore, after.metastore)
                 found = found or created_over(before.log, before.metastore, after.metastore)

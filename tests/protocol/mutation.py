@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .explorer import Scenario
-from .keeping import Protocol
+from .keeping import Keeping
 from .requests import Next
 from .scenarios import scenario
 from .state import Budget, World
@@ -16,7 +16,7 @@ class Mutation:
     """A broken rule, where it shows, and how."""
 
     rule: str
-    protocol: type[Protocol]
+    protocol: type[Keeping]
     scenario: Scenario
     finds: str
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from .batch_scenarios import BATCH_MUTATIONS, BATCH_SCENARIOS
 from .explorer import Explored, Explorer, Scenario
 from .invariants import newest_word
 from .keeping import Protocol
@@ -25,10 +26,10 @@ from .state import PARTITIONS, Budget, World, rows_at
 from .writes import HALF, Brought, Planned
 
 EXPECTED = {"write": "success", "rollback": "success", "recover": "recovered"}
-EVERY = (*SCENARIOS, *MODES, *STAGED_SCENARIOS, *LATE_SCENARIOS)
+EVERY = (*SCENARIOS, *MODES, *STAGED_SCENARIOS, *LATE_SCENARIOS, *BATCH_SCENARIOS)
 LARGER = tuple(replace(one, budget=one.larger) for one in EVERY if one.larger)
 KNOWN: dict[object, Explored] = {}
-EVERY_MUTATION = (*MUTATIONS, *MODE_MUTATIONS, *STAGED_MUTATIONS, *LATE_MUTATIONS)
+EVERY_MUTATION = (*MUTATIONS, *MODE_MUTATIONS, *STAGED_MUTATIONS, *LATE_MUTATIONS, *BATCH_MUTATIONS)
 
 
 def title(one: Scenario | Mutation) -> str:
@@ -37,7 +38,7 @@ def title(one: Scenario | Mutation) -> str:
 
 def as_it_is(explored: Scenario) -> Explored:
     """Explore under the rules as they are, once for all scenarios that differ only in their title."""
-    key = (explored.start, tuple(explored.actors.items()), explored.budget, explored.other_tool)
+    key = (explored.start, tuple(explored.actors.items()), explored.budget, explored.other_tool, explored.in_batches)
     found = KNOWN.get((key, explored.steps_are_checked))
     if found is None:
         found = KNOWN[key, explored.steps_are_checked] = Explorer(explored).run()

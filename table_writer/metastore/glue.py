@@ -1,0 +1,604 @@
+"""AWS Glue's Data Catalog: weaker calls than Hive's, each sent so that its outcome is known or said to be unknown."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, Self
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    NoRegionError,
+    ParamValidationError,
+    ProxyConnectionError,
+)
+from hmsclient.genthrift.hive_metastore import ttypes
+
+from table_writer.errors import (
+    InvalidInputError,
+    LostResponseError,
+    MetastoreError,
+    PartitionExistsError,
+    PartitionMissingError,
+    counted,
+)
+from table_writer.metastore import hive_objects, protocol
+from table_writer.metastore.settings import GlueSettings
+from table_writer.model.process import PerProcess
+from table_writer.model.table import Column, Partition, PartitionChange, PartitionValues, Table, TableName, shown_name
+
+logger = logging.getLogger(__name__)
+READ_BATCH: Final = 1_000  # Glue: partitions in one BatchGetPartition
+STATISTICS_BATCH: Final = 100  # Glue: columns in one GetColumnStatistics…
+READ_ATTEMPTS: Final = 8
+WAIT_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0)  # before what Glue has refused for load is sent again
+CONNECT_SECONDS: Final = 10.0
+
+MISSING: Final = "EntityNotFoundException"
+EXISTS: Final = "AlreadyExistsException"
+CHANGED: Final = frozenset({"ConcurrentModificationException", "VersionMismatchException"})
+BUSY: Final = frozenset({"ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded"})
+REFUSED: Final = frozenset(
+    {
+        *BUSY,
+        *CHANGED,
+        MISSING,
+        EXISTS,
+        "AccessDeniedException",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignature",
+        "InvalidInputException",
+        "InvalidSignatureException",
+        "MissingAuthenticationToken",
+        "ResourceNumberLimitExceededException",
+        "UnrecognizedClientException",
+        "ValidationException",
+    }
+)
+"""Answers after which nothing was changed. All others, OperationTimeoutException too, may hide a change."""
+
+NOT_SENT: Final = (
+    ConnectTimeoutError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    NoRegionError,
+    ParamValidationError,
+    ProxyConnectionError,
+)
+ADVICE: Final[Mapping[str, str]] = {
+    "AccessDeniedException": "allow this call on the catalog, the database and the table, in IAM and Lake Formation",
+    "ExpiredTokenException": "renew the session token",
+    "UnrecognizedClientException": "check the AWS credentials",
+    "ResourceNumberLimitExceededException": "raise the account's quota of partitions or table versions",
+    **dict.fromkeys(BUSY, "run it again when fewer others use this catalog"),
+}
+
+
+Entries = Mapping[PartitionValues, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Change:
+    """A changing request; each of its entries is applied, or refused, by itself."""
+
+    operation: str
+    table: Table
+    entries: Entries
+    arguments: Callable[[Iterable[Mapping[str, Any]]], Mapping[str, Any]]  # of the entries that are sent
+    busy: frozenset[str] = BUSY | CHANGED  # answers after which an entry is sent again
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """A client that repeats what changes nothing, and one that never repeats a request by itself."""
+
+    reads: Any
+    changes: Any
+
+
+def make_clients(settings: GlueSettings) -> Clients:
+    """Make both with the credentials that the AWS SDK finds."""
+    connect_seconds = min(CONNECT_SECONDS, settings.timeout_seconds / 2)
+
+    def client(attempts: int) -> Any:
+        config = Config(
+            connect_timeout=connect_seconds,
+            read_timeout=settings.timeout_seconds - connect_seconds,
+            retries={"mode": "standard", "total_max_attempts": attempts},
+            user_agent_extra="table_writer",
+        )
+        return session.client("glue", endpoint_url=settings.endpoint_url or None, config=config)
+
+    try:
+        session = boto3.Session(profile_name=settings.profile or None, region_name=settings.region or None)
+        return Clients(client(READ_ATTEMPTS), client(1))
+    except (BotoCoreError, ValueError) as error:
+        raise InvalidInputError(
+            f"no client for AWS Glue: {error}. Set AWS_REGION, or region and profile of GlueSettings"
+        ) from error
+
+
+class GlueMetastore:
+    """The :class:`~table_writer.metastore.protocol.Metastore` over AWS Glue's Data Catalog.
+
+    An unpartitioned table is switched by one ``UpdateTable`` that Glue refuses if the table was changed since it was
+    read (``VersionId``). Partitions are changed 100 a call; each switches whole, and a call may apply some of them.
+
+    A request that changes something is sent again only where Glue says that it was refused for load, and only what was
+    refused. No answer, or one that does not say that nothing was changed, is a ``LostResponseError``.
+    """
+
+    def __init__(
+        self,
+        settings: GlueSettings,
+        *,
+        connect: Callable[[GlueSettings], Clients] = make_clients,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._settings = settings
+        self._sleep = sleep
+        self._gate: ContextVar[Callable[[], None]] = ContextVar("before_send", default=protocol.nothing)
+        self._counts: Counter[str] = Counter()
+        self._locks = PerProcess(threading.Lock)
+        self._clients = PerProcess(lambda: self._watched(connect(settings)))
+        self._common = {"CatalogId": settings.catalog_id} if settings.catalog_id else {}
+
+    def __repr__(self) -> str:
+        return f"GlueMetastore({self._settings!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def uri(self) -> str:
+        return self._settings.uri
+
+    def close(self) -> None:
+        for clients in self._clients.made():
+            clients.reads.close()
+            clients.changes.close()
+
+    def server_version(self) -> str:
+        return ""
+
+    def stated_version(self) -> str:
+        return ""
+
+    def why_immovable(self, table: Table) -> str:  # noqa: ARG002  # Glue looks at no location
+        return ""
+
+    def try_values(self, table: Table, location: str, values: Sequence[str]) -> None:
+        name = TableName(table.name.database, f"table_writer_scratch_{secrets.token_hex(8)}")
+        storage = {**_raw(table)["StorageDescriptor"], "Location": location.rstrip("/")}
+        keys = [{"Name": "value", "Type": "string"}]
+        made = {"Name": name.name, "TableType": "EXTERNAL_TABLE", "StorageDescriptor": storage, "PartitionKeys": keys}
+        scratch = replace(table, name=name, partition_columns=(Column("value", "string"),), native=made)
+        of_database = {"DatabaseName": name.database}
+        self._change_once("create_table", scratch, {**of_database, "TableInput": made})
+        try:
+            scratch = protocol.require_there(name, self.get_table(name), self.uri)
+            self.add_partitions(scratch, [Partition(values=(one,), location=location) for one in values])
+        finally:
+            self._change_once("delete_table", scratch, {**of_database, "Name": name.name})
+
+    def _change_once(self, operation: str, table: Table, arguments: Mapping[str, Any]) -> None:
+        whole: Entries = {hive_objects.WHOLE_TABLE: {}}
+        change = _Change(operation=operation, table=table, entries=whole, arguments=lambda _: arguments)
+        self._carry_out(change, protocol.nothing, Counter())
+
+    def switches_at_once(self, table: Table) -> bool:
+        return not table.partition_columns
+
+    def call_counts(self) -> Mapping[str, int]:
+        with self._locks.get():
+            return dict(self._counts)
+
+    def get_table(self, name: TableName) -> Table | None:
+        answer = self._read("get_table", table=str(name), DatabaseName=name.database, Name=name.name)
+        return None if answer is None else _table(answer["Table"])
+
+    def get_databases(self) -> Sequence[str]:
+        return [one["Name"] for one in self._pages("get_databases", "DatabaseList", table="")]
+
+    def get_tables(self, database: str) -> Iterator[Table]:
+        pages = self._pages("get_tables", "TableList", table=f"{database}.*", DatabaseName=database)
+        yield from map(_table, pages)
+
+    def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
+        table = protocol.require_there(name, self.get_table(name), self.uri)
+        if not table.partition_columns:
+            return [hive_objects.WHOLE_TABLE]
+        named = {"DatabaseName": name.database, "TableName": name.name, "ExcludeColumnSchema": True}
+        return [tuple(one["Values"]) for one in self._pages("get_partitions", "Partitions", table=str(name), **named)]
+
+    def get_partitions(self, table: Table, values: Sequence[PartitionValues]) -> Mapping[PartitionValues, Partition]:
+        protocol.validate_values(table, values)
+        if not values:
+            return {}
+        if not table.partition_columns:
+            now = protocol.require_same(table, self.get_table(table.name), self.uri)
+            return {(): Partition(values=(), location=now.location, parameters=now.parameters, native=now.native)}
+        described = replace(table, native=_thrift_table(_raw(table)))
+        found = {tuple(one["Values"]): _partition(one, table, described) for one in self._partitions(table, values)}
+        protocol.require_asked(table, values, found, self.uri)
+        if not found:
+            protocol.require_same(table, self.get_table(table.name), self.uri)
+        return found
+
+    def get_all_partitions(self, table: Table) -> Mapping[PartitionValues, Partition]:
+        return protocol.read_all(self, table)
+
+    def add_partitions(
+        self, table: Table, partitions: Sequence[Partition], *, before_send: Callable[[], None] = protocol.nothing
+    ) -> None:
+        """Add 100 a call; what was added before a refusal stays."""
+        protocol.validate_additions(table, partitions)
+        self._carry_out_all(
+            table,
+            "batch_create_partition",
+            {one.values: _new_input(table, one) for one in partitions},
+            lambda some: {**_named(table), "PartitionInputList": list(some)},
+            before_send,
+        )
+        protocol.require_kept(self, table, partitions, partial(self._drop_added, table, before_send))
+
+    def _drop_added(self, table: Table, before_send: Callable[[], None], values: Sequence[PartitionValues]) -> None:
+        for one in values:
+            self.drop_partition(table, one, before_send=before_send)
+
+    def alter_partitions(
+        self, table: Table, changes: Sequence[PartitionChange], *, before_send: Callable[[], None] = protocol.nothing
+    ) -> None:
+        """Apply 100 a call; of an unpartitioned table the one, by ``UpdateTable`` with compare-and-set."""
+        protocol.validate_changes(table, changes)
+        if table.partition_columns:
+            self._carry_out_all(
+                table,
+                "batch_update_partition",
+                {one.partition.values: _changed_input(table, one) for one in changes},
+                lambda some: {
+                    **_named(table),
+                    "Entries": [{"PartitionValueList": one["Values"], "PartitionInput": one} for one in some],
+                },
+                before_send,
+            )
+        else:
+            for change in changes:
+                self._alter_whole_table(table, change, before_send)
+        if self._settings.column_statistics == "delete":
+            self._forget_statistics(table, [one.partition.values for one in changes], before_send)
+
+    def drop_partition(
+        self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = protocol.nothing
+    ) -> None:
+        protocol.validate_drops(table, [values])
+        drop = _Change(
+            operation="delete_partition",
+            table=table,
+            entries={values: {}},
+            arguments=lambda _: {**_named(table), "PartitionValues": list(values)},
+        )
+        try:
+            self._carry_out(drop, before_send, Counter())
+        except PartitionMissingError:
+            logger.debug("%s of %s was dropped already", values, table.name)
+
+    def _alter_whole_table(self, table: Table, change: PartitionChange, before_send: Callable[[], None]) -> None:
+        moved, fields, name = _moved_table(change), self._table_fields(), table.name
+        update = _Change(
+            operation="update_table",
+            table=table,
+            entries={hive_objects.WHOLE_TABLE: {}},
+            arguments=lambda _: {
+                "DatabaseName": name.database,
+                "TableInput": {field: moved[field] for field in fields & moved.keys()},
+                "VersionId": moved.get("VersionId", ""),  # without one, botocore refuses to send
+                "SkipArchive": self._settings.skip_archive,
+            },
+            busy=BUSY,
+        )
+        self._carry_out(update, before_send, Counter())
+
+    def _table_fields(self) -> frozenset[str]:
+        """Return what a table may be sent back with: an answer has more."""
+        model = self._clients.get().changes.meta.service_model.operation_model("UpdateTable")
+        return frozenset(model.input_shape.members["TableInput"].members)
+
+    def _carry_out_all(
+        self,
+        table: Table,
+        operation: str,
+        entries: Entries,
+        arguments: Callable[[Iterable[Mapping[str, Any]]], Mapping[str, Any]],
+        before_send: Callable[[], None],
+    ) -> None:
+        """Send all batches, one after another, until one is refused.
+
+        Before each but the first the table is read again: it may have been dropped and made anew. What was refused in
+        part is unknown to the caller, but for a missing partition, which is added and tried again.
+        """
+        applied: Counter[str] = Counter()
+        left = iter(entries.items())
+        try:
+            while batch := dict(itertools.islice(left, self._settings.change_batch)):
+                if applied.total():
+                    protocol.require_same(table, self.get_table(table.name), self.uri)
+                change = _Change(operation=operation, table=table, entries=batch, arguments=arguments)
+                self._carry_out(change, before_send, applied)
+        except (PartitionMissingError, LostResponseError):
+            raise
+        except MetastoreError as error:
+            if not applied.total():
+                raise
+            raise LostResponseError(
+                f"{applied.total()} of {counted(len(entries), 'partition')} of {table.name} are switched, the others"
+                f" are not: {error.message}",
+                table=str(table.name),
+            ) from error
+
+    def _carry_out(self, change: _Change, before_send: Callable[[], None], applied: Counter[str]) -> None:
+        """Send a change, and again what was refused for load, for as long as ``before_send`` allows it."""
+        left = dict(change.entries)
+        for wait in (*WAIT_SECONDS, None):
+            refused = self._send(change, left, before_send)
+            applied["entries"] += len(left) - len(refused)
+            left = {values: left[values] for values in left if values in refused}
+            final = {values: answer for values, answer in refused.items() if answer[0] not in change.busy}
+            if final or (left and wait is None):
+                raise self._refusal(change, final or refused)
+            if not left or wait is None:
+                return
+            logger.info("%s of %s: %d entries sent again in %g s", change.operation, change.table.name, len(left), wait)
+            self._sleep(wait)
+
+    def _send(
+        self, change: _Change, entries: Entries, before_send: Callable[[], None]
+    ) -> dict[PartitionValues, tuple[str, str]]:
+        """Send a request once; returns, by partition, what was refused for certain, with code and text."""
+        what = f"{change.operation} to {self.uri}"
+        gate = self._gate.set(before_send)
+        try:
+            send = getattr(self._clients.get().changes, change.operation)
+            answer = send(**self._common, **change.arguments(entries.values()))
+        except NOT_SENT as error:
+            raise MetastoreError(
+                f"{what} could not be sent: {error}; nothing was changed by it, retry", table=str(change.table.name)
+            ) from error
+        except ClientError as error:
+            refused = dict.fromkeys(entries, _code_and_text(error))
+        except BotoCoreError as error:
+            raise _lost(f"{what} got no answer: {error}", change.table) from error
+        else:
+            refused = {_values_of(one): _detail(one) for one in answer.get("Errors", ())}
+        finally:
+            self._gate.reset(gate)
+        unclear = next((text for text in refused.values() if text[0] not in REFUSED), None)
+        if unclear or not refused.keys() <= entries.keys():
+            code, text = unclear or ("an error", f"of partitions that were not sent: {sorted(refused)[:3]}")
+            raise _lost(f"{what} was answered with {code}: {text}, which does not say what was changed", change.table)
+        return refused
+
+    def _refusal(self, change: _Change, refused: Mapping[PartitionValues, tuple[str, str]]) -> MetastoreError:
+        """Return the error for what Glue will not do."""
+        values, (code, text) = min(refused.items())
+        table = str(change.table.name)
+        name = f"partition {shown_name(change.table, values)} of {table}" if values else table
+        if change.operation == "update_table" and code in CHANGED:
+            return hive_objects.table_was_changed(change.table.name, self.uri)
+        if code == EXISTS:
+            return PartitionExistsError(f"{name} exists; plan again", table=table)
+        if code == MISSING and values:
+            return PartitionMissingError(f"{name} does not exist; plan again", table=table)
+        advice = ADVICE.get(code, "look the code up in AWS's documentation")
+        return MetastoreError(f"{self.uri} refused {change.operation} of {name}: {code}: {text}; {advice}", table=table)
+
+    def _forget_statistics(
+        self, table: Table, values: Sequence[PartitionValues], before_send: Callable[[], None]
+    ) -> None:
+        """Delete Glue's column statistics of what was just switched. Readers have switched: a failure is a log line."""
+        suffix = "partition" if table.partition_columns else "table"
+        columns = [column.name for column in table.columns]
+        try:
+            for one, first in itertools.product(values, range(0, len(columns), STATISTICS_BATCH)):
+                of = {**_named(table), **({"PartitionValues": list(one)} if one else {})}
+                asked = {**of, "ColumnNames": columns[first : first + STATISTICS_BATCH]}
+                known = self._read(f"get_column_statistics_for_{suffix}", table=str(table.name), **asked)
+                for found in (known or {}).get("ColumnStatisticsList", ()):
+                    arguments = {**of, "ColumnName": found["ColumnName"]}
+                    delete = _Change(
+                        operation=f"delete_column_statistics_for_{suffix}",
+                        table=table,
+                        entries={one: arguments},
+                        arguments=lambda some: next(iter(some)),
+                    )
+                    self._carry_out(delete, before_send, Counter())
+        except MetastoreError as error:
+            logger.warning("column statistics of %s in Glue are still those of replaced rows: %s", table.name, error)
+
+    def _partitions(self, table: Table, values: Sequence[PartitionValues]) -> Iterator[dict[str, Any]]:
+        """Read partitions by value, 1,000 a call, and again those that an answer leaves out for its size."""
+        asked = [{"Values": list(one)} for one in values]
+        while asked:
+            keys, asked = asked[:READ_BATCH], asked[READ_BATCH:]
+            answer = self._read("batch_get_partition", table=str(table.name), **_named(table), PartitionsToGet=keys)
+            if answer is None:
+                protocol.require_there(table.name, None, self.uri)
+                return
+            found, left = answer.get("Partitions", []), answer.get("UnprocessedKeys", [])
+            if left and not found:
+                raise MetastoreError(
+                    f"{self.uri} returns none of {counted(len(left), 'partition')} of {table.name}; run it again",
+                    table=str(table.name),
+                )
+            yield from found
+            asked = [*left, *asked]
+
+    def _pages(self, operation: str, field: str, *, table: str, **arguments: Any) -> Iterator[dict[str, Any]]:
+        """Read all pages of a list; nothing where there is no such database or table."""
+        page: dict[str, str] = {}
+        while True:
+            answer = self._read(operation, table=table, **arguments, **page) or {}
+            yield from answer.get(field, ())
+            if not answer.get("NextToken"):
+                return
+            page = {"NextToken": answer["NextToken"]}
+
+    def _read(self, operation: str, *, table: str, **arguments: Any) -> dict[str, Any] | None:
+        """Call what changes nothing; ``None`` where there is no such thing."""
+        try:
+            answer: dict[str, Any] = getattr(self._clients.get().reads, operation)(**self._common, **arguments)
+        except ClientError as error:
+            code, text = _code_and_text(error)
+            if code == MISSING:
+                return None
+            said = f"{code}: {text}; {ADVICE.get(code, 'retry')}"
+        except BotoCoreError as error:
+            said = f"{error}; check the region, the endpoint and the AWS credentials"
+        else:
+            return answer
+        raise MetastoreError(f"{operation} of {table or 'the catalog'} at {self.uri} failed: {said}", table=table)
+
+    def _watched(self, clients: Clients) -> Clients:
+        """Count requests, and let ``before_send`` refuse one when credentials and signing are behind it."""
+
+        def before_send(event_name: str, **_: object) -> None:
+            self._gate.get()()
+            with self._locks.get():
+                self._counts[event_name.rpartition(".")[2]] += 1
+
+        for client in (clients.reads, clients.changes):
+            client.meta.events.register_first("before-send.glue", before_send)
+        return clients
+
+
+def _table(raw: Mapping[str, Any]) -> Table:
+    return replace(hive_objects.table_from(_thrift_table(raw)), native=raw)
+
+
+def _partition(raw: dict[str, Any], table: Table, described: Table) -> Partition:
+    """Describe a partition; from here on it is kept without columns of its own, as one of Hive's is."""
+    native = ttypes.Partition(
+        values=raw["Values"], sd=_thrift_storage(raw.get("StorageDescriptor", {})), parameters=raw.get("Parameters", {})
+    )
+    found = hive_objects.partition_from(native, described)
+    columns = _raw(table)["StorageDescriptor"].get("Columns", [])
+    kept = {**raw, "StorageDescriptor": {**raw.get("StorageDescriptor", {}), "Columns": columns}}
+    return replace(found, native=kept)
+
+
+def _thrift_table(raw: Mapping[str, Any]) -> ttypes.Table:
+    created = raw.get("CreateTime")
+    return ttypes.Table(
+        dbName=raw["DatabaseName"],
+        tableName=raw["Name"],
+        tableType=raw.get("TableType", "EXTERNAL_TABLE"),
+        createTime=int(created.timestamp()) if created else 0,
+        sd=_thrift_storage(raw.get("StorageDescriptor", {})),
+        partitionKeys=_thrift_columns(raw.get("PartitionKeys", ())),
+        parameters=raw.get("Parameters", {}),
+    )
+
+
+def _thrift_storage(raw: Mapping[str, Any]) -> ttypes.StorageDescriptor:
+    serde = raw.get("SerdeInfo", {})
+    return ttypes.StorageDescriptor(
+        cols=_thrift_columns(raw.get("Columns", ())),
+        location=raw.get("Location", ""),
+        inputFormat=raw.get("InputFormat", ""),
+        outputFormat=raw.get("OutputFormat", ""),
+        serdeInfo=ttypes.SerDeInfo(None, serde.get("SerializationLibrary", ""), serde.get("Parameters", {})),
+        bucketCols=raw.get("BucketColumns", []),
+    )
+
+
+def _thrift_columns(raw: Iterable[Mapping[str, str]]) -> list[ttypes.FieldSchema]:
+    return [ttypes.FieldSchema(one["Name"], one.get("Type", ""), one.get("Comment")) for one in raw]
+
+
+def _new_input(table: Table, partition: Partition) -> dict[str, Any]:
+    """Return the ``PartitionInput`` to add: the table's columns and SerDe, the partition's location and parameters."""
+    storage = {**_raw(table)["StorageDescriptor"], "Location": partition.location.rstrip("/")}
+    parameters = {hive_objects.DDL_TIME: str(int(time.time())), **partition.parameters}
+    return {"Values": list(partition.values), "StorageDescriptor": storage, "Parameters": parameters}
+
+
+def _changed_input(table: Table, change: PartitionChange) -> dict[str, Any]:
+    """Return the ``PartitionInput`` to alter to: what was read, at the new location, read as the table is."""
+    known = change.partition
+    read = _new_input(table, known) if known.native is None else _raw(known)
+    described = _raw(table)["StorageDescriptor"]
+    as_the_table = ("Columns", "SerdeInfo", "InputFormat", "OutputFormat")
+    storage = {
+        **read["StorageDescriptor"],
+        **{name: described[name] for name in as_the_table if name in described},
+        "Location": change.location.rstrip("/"),
+    }
+    kept: dict[str, Any] = {
+        name: read[name] for name in ("Values", "LastAccessTime", "LastAnalyzedTime") if name in read
+    }
+    return {**kept, "StorageDescriptor": storage, "Parameters": _parameters(change, read)}
+
+
+def _moved_table(change: PartitionChange) -> dict[str, Any]:
+    """Return what was read of a table at the new location; where that is Spark's placeholder, only ``path`` moves."""
+    read = _raw(change.partition)
+    storage = dict(read["StorageDescriptor"])
+    serde = dict(storage.get("SerdeInfo", {}))
+    location, serde_parameters = change.location.rstrip("/"), serde.get("Parameters", {})
+    storage["Location"] = hive_objects.moved_location(storage.get("Location", ""), serde_parameters, location)
+    storage["SerdeInfo"] = {**serde, "Parameters": hive_objects.moved_serde_parameters(serde_parameters, location)}
+    return {**read, "StorageDescriptor": storage, "Parameters": _parameters(change, read)}
+
+
+def _parameters(change: PartitionChange, read: Mapping[str, Any]) -> dict[str, str]:
+    wanted = hive_objects.as_read(hive_objects.changed_parameters(change), read.get("Parameters", {}))
+    return {hive_objects.DDL_TIME: str(int(time.time())), **wanted}
+
+
+def _raw(noun: Table | Partition) -> dict[str, Any]:
+    if not isinstance(noun.native, dict):
+        raise InvalidInputError(f"{noun!r} was not read from this catalog; read it first")
+    return noun.native
+
+
+def _named(table: Table) -> dict[str, str]:
+    return {"DatabaseName": table.name.database, "TableName": table.name.name}
+
+
+def _values_of(error: Mapping[str, Any]) -> PartitionValues:
+    """Return whose error it is: the two batch calls spell it in two ways."""
+    return tuple(error.get("PartitionValues") or error.get("PartitionValueList") or ())
+
+
+def _detail(error: Mapping[str, Any]) -> tuple[str, str]:
+    detail = error.get("ErrorDetail", {})
+    return detail.get("ErrorCode", "an error without a code"), detail.get("ErrorMessage", "no message")
+
+
+def _code_and_text(error: ClientError) -> tuple[str, str]:
+    said = error.response.get("Error", {})
+    return said.get("Code", "an error without a code"), said.get("Message", "no message")
+
+
+def _lost(what: str, table: Table) -> LostResponseError:
+    return LostResponseError(f"{what}; whether it took effect is not known", table=str(table.name))

@@ -1,0 +1,1 @@
+"""AWS Glue: what changes where partitions do not switch in one call."""

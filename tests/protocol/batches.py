@@ -1,0 +1,70 @@
+"""A switch that is several calls, as in AWS Glue: in the model, each of them takes one partition.
+
+Whatever is not said here is as everywhere else. What readers see is weaker: partitions switch one after another.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from .keeping import Keeping
+from .requests import LOST, MISSING, OK, REFUSED, Phase, ReadMetastore, Send
+from .state import Call, Slot
+
+TRIES: Final = 3
+
+
+class Batches(Keeping):
+    """What a Glue gateway sends for one switch."""
+
+    def is_confirmable(self, slot: Slot) -> bool:
+        """Nothing is confirmed: what was refused for load is sent again, though all is where it shall be."""
+        del slot
+        return False
+
+    def switch(self, job: Any, present: tuple[str, ...], attempt: int) -> Phase:
+        stay = tuple((values, new) for values, _, new in job.changes if new is not None)
+        if attempt == 1 and not present:
+            return "add_each", job, stay, ("drop", job)
+            yield
+        missing = tuple((values, f"@{job.write_id}/{values}") for values, _ in stay if values not in present)
+        shown = (*present, *(values for values, _ in missing))
+        return "add_each", job, missing, ("alter", job, shown, attempt)
+
+    def add_each(self, job: Any, places: tuple[tuple[str, str], ...], then: Any) -> Phase:
+        for number, place in enumerate(places):
+            answer = yield self.send_batch(job, ("add", (place,)), number)
+            if answer != OK:
+                return "call_failed", job, LOST if number else answer
+        return then
+
+    def alter(self, job: Any, present: tuple[str, ...], attempt: int) -> Phase:
+        kind, places, *_ = self.one_alter(job, present)
+        for number, place in enumerate(places):
+            call: Call = (kind, (place,))
+            answer = yield self.send_batch(job, call, number)
+            if answer == REFUSED:
+                answer = yield self.send_batch(job, call, number)
+            while self.is_sent_again(answer):
+                answer = yield self.send_batch(job, call, number)
+            if answer == MISSING and attempt < TRIES:
+                return "look_again", job, attempt
+            if answer != OK:
+                return "call_failed", job, LOST if number and answer != MISSING else answer
+        return "drop", job
+
+    def look_again(self, job: Any, attempt: int) -> Phase:
+        partitions = tuple(values for values, _, _ in job.changes)
+        now = yield ReadMetastore(partitions)
+        shown = tuple(values for values, code in zip(partitions, now, strict=True) if code is not None)
+        return "switch", job, shown, attempt + 1
+
+    def send_batch(self, job: Any, call: Call, number: int) -> Send:
+        """Each call must be in time, not only the first."""
+        del number
+        return self.send(job, call)
+
+    def is_sent_again(self, answer: str) -> bool:
+        """A call without an answer is not: the first may come late, and nobody would look for it."""
+        del answer
+        return False
