@@ -26,6 +26,7 @@ SUFFIXES: Final = (".json", ".checks-")  # of objects that are named after a wri
 SchemaChoice = Literal["strict", "allow_missing", "evolve"]
 Engine = Literal["auto", "arrow", "spark"]
 Distribution = Literal["none", "hash", "rebalance"]
+MetastoreKind = Literal["hive", "glue"]
 EmptyAction = Literal["error", "ignore", "replace"]
 
 
@@ -108,7 +109,7 @@ class TableWriterConfig:
     4
     """
 
-    metastore: Literal["hive", "glue"] | None = None
+    metastore: MetastoreKind | None = None
     metastore_uris: tuple[str, ...] | None = None
     glue: GlueSettings = field(default_factory=GlueSettings)
     metastore_ca_file: str = ""
@@ -143,7 +144,6 @@ class TableWriterConfig:
             object.__setattr__(self, "metastore_uris", tuple(map(without_login, self.metastore_uris)))
         directory = self.directory_name
         rules = {
-            "metastore": (self.metastore in {None, "hive", "glue"}, "'hive', 'glue' or None"),
             "metastore_timeout_seconds": (self.metastore_timeout_seconds > 0, "positive"),
             "publish_timeout_seconds": (
                 2 * self.metastore_timeout_seconds + 5 <= self.publish_timeout_seconds <= DAY_SECONDS,

@@ -19,6 +19,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import table_writer
 from table_writer import (
+    GlueSettings,
     InvalidInputError,
     Maintenance,
     NewTable,
@@ -120,6 +121,9 @@ RIGHT: Final[Mapping[str, frozenset[str]]] = {  # by annotation, what may be use
     "Callable[[DataFrame], Any]": frozenset({"function"}),
     "SparkSession": frozenset({"session"}),
     "S3Overrides": frozenset(),
+    "GlueSettings": frozenset(),
+    "MetastoreKind | None": frozenset({"None"}),
+    "StaleStatistics": frozenset(),
     "NewTable | None": frozenset({"None"}),
     "TableWriterConfig | None": frozenset({"None"}),
     "Services | None": frozenset({"None"}),
@@ -194,7 +198,7 @@ def batch(*given: object, **named: object) -> None:
     batch_writer(Reached(), T, "append", "orders", {})(*given, **named)  # type: ignore[arg-type]
 
 
-CONSTRUCTORS: Final = (TableWriter, Maintenance, TableWriterConfig, WriteOptions, NewTable, S3Overrides)
+CONSTRUCTORS: Final = (TableWriter, Maintenance, TableWriterConfig, WriteOptions, NewTable, S3Overrides, GlueSettings)
 CHECKS: Final = [getattr(check, name) for name in check.__all__ if name != "Check"]
 CALLS: Final[dict[str, Callable[..., Any]]] = {
     **{kind.__name__: kind for kind in CONSTRUCTORS},

@@ -45,7 +45,7 @@ from table_writer.model.table import Column, Partition, PartitionChange, Partiti
 logger = logging.getLogger(__name__)
 READ_BATCH: Final = 1_000  # Glue: partitions in one BatchGetPartition
 STATISTICS_BATCH: Final = 100  # Glue: columns in one GetColumnStatistics…
-READ_ATTEMPTS: Final = 8
+READ_ATTEMPTS: Final = 5
 WAIT_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 8.0, 8.0)  # before what Glue has refused for load is sent again
 CONNECT_SECONDS: Final = 10.0
 
@@ -351,8 +351,8 @@ class GlueMetastore:
             if not applied.total():
                 raise
             raise LostResponseError(
-                f"{applied.total()} of {counted(len(entries), 'partition')} of {table.name} are switched, the others"
-                f" are not: {error.message}",
+                f"{applied.total()} of {counted(len(entries), 'partition')} of {table.name} are changed, the others are"
+                f" not: {error.message}",
                 table=str(table.name),
             ) from error
 

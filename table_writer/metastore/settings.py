@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
+from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
 from table_writer.metastore.gssapi import EXAMPLE, kerberos_login
 from table_writer.metastore.http_wire import DEFAULT_PATH, HttpRequest
@@ -49,6 +50,7 @@ TLS: Final = "hive.metastore.use.SSL"
 IN_CLEAR: Final = "metastore_password_in_clear=True in the TableWriterConfig (the command line has no such option)"
 HTTP_PATH: Final = "hive.metastore.client.thrift.http.path"
 JWT_VARIABLE: Final = "HMS_JWT"  # Hive's own client takes its token from there, and only from there
+StaleStatistics = Literal["keep", "delete"]
 GLUE_SCHEME: Final = "glue://"
 FACTORIES: Final = ("hive.metastore.client.factory.class", "hive.imetastoreclient.factory.class")
 GLUE_BATCH: Final = 100  # Glue: partitions in one BatchCreatePartition or BatchUpdatePartition
@@ -240,6 +242,7 @@ def _password_login(conf: Mapping[str, str], credentials: Credentials) -> Login:
     return Login("password", lambda _: Plain(user, password))
 
 
+@checked
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GlueSettings:
     """How to reach AWS Glue's Data Catalog. Credentials are those that the AWS SDK finds, or of ``profile``.
@@ -272,16 +275,16 @@ class GlueSettings:
     endpoint_url: str = ""
     profile: str = ""
     skip_archive: bool = True
-    column_statistics: Literal["keep", "delete"] = "keep"
+    column_statistics: StaleStatistics = "keep"
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS  # for each answer
     change_batch: int = GLUE_BATCH  # partitions in one changing call
 
     def __post_init__(self) -> None:
         """Refuse what no catalog could be reached with."""
-        if self.column_statistics not in {"keep", "delete"}:
-            raise InvalidInputError(f"column_statistics={self.column_statistics!r}: expected 'keep' or 'delete'")
-        if not 1 <= self.change_batch <= GLUE_BATCH or not self.timeout_seconds > 0:
-            raise InvalidInputError(f"change_batch is 1 to {GLUE_BATCH}, and timeout_seconds greater than 0")
+        if not 1 <= self.change_batch <= GLUE_BATCH:
+            raise InvalidInputError(f"change_batch={self.change_batch}: expected 1 to {GLUE_BATCH}")
+        if not self.timeout_seconds > 0:
+            raise InvalidInputError(f"timeout_seconds={self.timeout_seconds}: expected more than 0")
         object.__setattr__(self, "endpoint_url", without_login(self.endpoint_url))
 
     @property

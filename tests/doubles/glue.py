@@ -79,6 +79,8 @@ class GlueServer:
         self.on_call: Callable[[str, str], None] | None = None
         self.refuse_entry: Callable[[PartitionValues], str | None] = lambda _: None
         self.pending: list[Callable[[], object]] = []
+        self.column_statistics: set[tuple[PartitionValues, str]] = set()
+        """Of which partitions, and which of their columns, there are some."""
         self._lock = threading.RLock()
 
     def connect(self, _: GlueSettings) -> Clients:
@@ -202,6 +204,22 @@ class GlueServer:
         if self.table(DatabaseName, TableName).partitions.pop(tuple(PartitionValues), None) is None:
             raise RefusedError(*MISSING)
         return {}
+
+    def GetColumnStatisticsForPartition(
+        self, ColumnNames: list[str], PartitionValues: tuple[str, ...] = (), **_: Any
+    ) -> dict[str, Any]:
+        _at_most(100, ColumnNames)
+        known = [name for name in ColumnNames if (tuple(PartitionValues), name) in self.column_statistics]
+        return {"ColumnStatisticsList": [{"ColumnName": name} for name in known]}
+
+    def DeleteColumnStatisticsForPartition(
+        self, ColumnName: str, PartitionValues: tuple[str, ...] = (), **_: Any
+    ) -> dict[str, Any]:
+        self.column_statistics.remove((tuple(PartitionValues), ColumnName))
+        return {}
+
+    GetColumnStatisticsForTable = GetColumnStatisticsForPartition
+    DeleteColumnStatisticsForTable = DeleteColumnStatisticsForPartition
 
 
 def _at_most(most: int, entries: list[Any]) -> None:

@@ -124,7 +124,7 @@ def test_a_refusal_of_some_is_told_with_how_many_were_switched(glue: GlueDouble)
     changes = moved(glue, 150)
     glue.server.refuse_entry = refusing("AccessDeniedException", "d120")
     with pytest.raises(
-        LostResponseError, match=r"149 of 150 partitions .* are switched.*d120.*AccessDenied.*allow this"
+        LostResponseError, match=r"149 of 150 partitions .* are changed.*d120.*AccessDenied.*allow this"
     ):
         glue.alter_partitions(table, changes)
     assert where(glue)["d120"] == "old"
@@ -328,3 +328,27 @@ def test_only_one_gateway_knows_what_it_has_read(glue: GlueDouble) -> None:
     foreign = Partition(values=("d000",), location=ROOT, native="memory")
     with pytest.raises(InvalidInputError, match="was not read from this catalog"):
         glue.alter_partitions(table_of(glue), [PartitionChange(partition=foreign, location=ROOT, set_parameters={})])
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_column_statistics_of_replaced_rows_are_deleted_where_that_is_wanted(*, fails: bool) -> None:
+    glue = GlueWorld(metastore=GlueDouble()).metastore
+    deleting = GlueMetastore(GlueSettings(column_statistics="delete"), connect=glue.server.connect)
+    glue.add_partitions(table_of(glue), added(3))
+    kept = {(("d002",), "id")}
+    glue.server.column_statistics = {(("d000",), "id"), (("d001",), "id"), *kept}
+    changes = moved(glue, 3)[:2]
+    if fails:
+        failing(glue, "DeleteColumnStatisticsForPartition", ReadTimeoutError(endpoint_url="glue"))
+    deleting.alter_partitions(table_of(glue), changes)
+    assert where(glue) == {"d000": "new", "d001": "new", "d002": "old"}
+    assert glue.server.column_statistics == ({(("d000",), "id"), (("d001",), "id"), *kept} if fails else kept)
+
+
+def test_column_statistics_of_an_unpartitioned_table_are_deleted_too() -> None:
+    glue = GlueWorld(metastore=GlueDouble()).metastore
+    deleting = GlueMetastore(GlueSettings(column_statistics="delete"), connect=glue.server.connect)
+    table, change = whole(glue)
+    glue.server.column_statistics = {((), "id")}
+    deleting.alter_partitions(table, [change])
+    assert glue.server.column_statistics == set()

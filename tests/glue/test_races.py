@@ -165,7 +165,7 @@ def test_a_partition_that_another_tool_moves_between_crash_and_recover_is_left_a
 def test_a_refusal_of_some_leaves_the_write_in_doubt_and_recover_finishes_it(world: GlueWorld) -> None:
     refused = iter(["AccessDeniedException"])
     world.metastore.server.refuse_entry = lambda values: next(refused, None) if values == ("d2",) else None
-    with pytest.raises(OutcomeUnknownError, match=r"1 of 3 partitions of mart\.orders are switched.*AccessDenied"):
+    with pytest.raises(OutcomeUnknownError, match=r"1 of 3 partitions of mart\.orders are changed.*AccessDenied"):
         world.write(NEW)
     assert world.rows() == {**OLD, "d1": NEW["d1"]}
     recover(world)
