@@ -165,7 +165,13 @@ class Switch:
         )
 
     def _read_back(self, table: Table, entry: LogEntry, error: MetastoreError) -> None:
-        """Look whether a call that failed took effect after all."""
+        """Look whether a call that failed took effect after all.
+
+        Of calls that change some partitions each, one without an answer is left in doubt: an earlier one may have done
+        what is seen, and it may yet come.
+        """
+        if isinstance(error, LostResponseError) and not self.metastore.switches_at_once(table):
+            raise outcome_unknown(entry, error) from error
         try:
             now = self.metastore.get_partitions(table, [partition.values for partition in entry.partitions])
         except MetastoreError as failure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
@@ -91,6 +92,29 @@ def test_a_batch_that_is_applied_twice_and_late_is_put_right(world: GlueWorld) -
         again()
         world.keeper.recover(str(world.name))
         assert world.rows() == {**NEW, "d2": frozenset({200})}
+
+
+def test_what_is_seen_after_a_lost_answer_is_not_taken_for_the_end(world: GlueWorld) -> None:
+    """Glue applies a call and says that it was refused for load; it is sent again, and that one comes late."""
+    update, lies = world.metastore.server.BatchUpdatePartition, iter(["ThrottlingException"])
+
+    def lying(**named: Any) -> dict[str, Any]:
+        answer = update(**named)
+        for code in lies:
+            raise RefusedError(code)
+        return answer
+
+    world.metastore.server.BatchUpdatePartition = lying  # type: ignore[method-assign]
+    late(world, 2)
+    with pytest.raises(OutcomeUnknownError):
+        world.write({"d1": frozenset({10})})
+    world.metastore.on_call = None
+    assert world.rows()["d1"] == {10}, "all is where it shall be"
+    recover(world)
+    world.write({"d1": frozenset({100})})
+    world.metastore.server.pending.pop()()
+    world.write({"d1": frozenset({1000})}, plan=world.plan(WriteMode.APPEND))
+    assert world.rows()["d1"] == {100, 1000}
 
 
 def test_a_vacuum_between_a_half_switch_and_its_late_rest_deletes_nothing_that_readers_see(world: GlueWorld) -> None:

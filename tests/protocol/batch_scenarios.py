@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
-from table_writer.log.rules import Effect, PartitionState
+from table_writer.log.rules import PartitionState
 from table_writer.model.entry import Outcome
 
 from .batches import Batches
@@ -58,6 +58,10 @@ BATCH_SCENARIOS: Final = (
     batched("rollback, recover", GROWN, Budget(refusals=2, late=1), A_WAY, K=rollback(1, "pq"), recover=RECOVER),
     batched("write, vacuum", TWICE_BOTH, Budget(lost=1, days=1), A_WAY._replace(days=1), A=A_PQ, vacuum=VACUUM),
     replace(
+        batched("write, append, another tool", BOTH, Budget(0, late=1, other_tool=1), A=A_PQ, C=append("C", "p")),
+        other_tool=(DROP_P, MOVE_P),
+    ),
+    replace(
         batched("write, recover, another tool", BOTH, Budget(refusals=1, other_tool=1), A=A_PQ, recover=RECOVER),
         other_tool=(DROP_P, MOVE_P),
     ),
@@ -99,10 +103,9 @@ class GivesUpWhatIsHalfDone(Batches):
         return Outcome.ABANDONED if len({*states}) > 1 else super().recovered_as(states)
 
 
-class TakesSomeForAll(Batches):
-    def effect(self, states: set[PartitionState]) -> Effect:
-        found = super().effect(states)
-        return Effect.ALL if found is Effect.SOME else found
+class BelievesWhatItSees(Batches):
+    def believes_what_it_sees(self) -> bool:
+        return True
 
 
 HALF_REFUSED: Final = batched("write, refused halfway", BOTH, Budget(timeouts=0, refusals=2), A=A_PQ, recover=RECOVER)
@@ -120,6 +123,19 @@ BATCH_MUTATIONS: Final = (
         batched("2 writes of p, append", ONLY_P, Budget(timeouts=0, late=1), A=A_P, B=B_P, C=append("C", "p")),
         "rows are wrong",
     ),
+    Mutation(
+        "batches: what is seen after a lost answer proves nothing",
+        BelievesWhatItSees,
+        batched(
+            "2 writes of p, append, a refusal that is none",
+            ONLY_P,
+            Budget(timeouts=0, late=1, misreported=1),
+            A=A_P,
+            B=B_P,
+            C=append("C", "p"),
+        ),
+        "rows are wrong",
+    ),
     Mutation("batches: what is refused in part is in doubt", GivesUpHalf, HALF_REFUSED, "readers see its rows"),
     Mutation(
         "batches: each call is in time",
@@ -128,10 +144,4 @@ BATCH_MUTATIONS: Final = (
         "which no entry in doubt wants",
     ),
     Mutation("batches: a recovery rolls the rest forward", GivesUpWhatIsHalfDone, HALF_REFUSED, "after recover"),
-    Mutation(
-        "batches: some are not all",
-        TakesSomeForAll,
-        batched("write, refused halfway, append", BOTH, Budget(timeouts=0, refusals=2), A=A_PQ, C=append("C", "q")),
-        "rows are wrong",
-    ),
 )

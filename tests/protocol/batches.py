@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from table_writer.model.entry import Outcome
+
 from .keeping import Keeping
-from .requests import LOST, MISSING, OK, REFUSED, Phase, ReadMetastore, Send
+from .requests import LOST, MISSING, OK, REFUSED, Phase, ReadLog, ReadMetastore, Send
 from .state import Call, Slot
 
 TRIES: Final = 3
@@ -52,6 +54,18 @@ class Batches(Keeping):
             if answer != OK:
                 return "call_failed", job, LOST if number and answer != MISSING else answer
         return "drop", job
+
+    def call_failed(self, job: Any, answer: str) -> Phase:
+        """What is seen after a lost answer proves nothing: an earlier call may have done it."""
+        if answer != LOST or self.believes_what_it_sees():
+            return (yield from super().call_failed(job, answer))
+        log = yield ReadLog()
+        is_done = log.slots[job.version - 1].outcome is Outcome.PUBLISHED
+        return ("record_outcome", job, job.to_record) if is_done else job.unknown
+
+    def believes_what_it_sees(self) -> bool:
+        """Whether reading back decides about a call without an answer."""
+        return False
 
     def look_again(self, job: Any, attempt: int) -> Phase:
         partitions = tuple(values for values, _, _ in job.changes)
