@@ -33,7 +33,9 @@ CALLS: Final = {
     "BatchCreatePartition": "add_partitions",
     "BatchGetPartition": "get_partitions",
     "BatchUpdatePartition": "alter_partitions",
+    "CreateTable": "create_table",
     "DeletePartition": "drop_partition",
+    "DeleteTable": "drop_table",
     "GetDatabases": "get_databases",
     "GetPartitions": "get_partition_names",
     "GetTable": "get_table",
@@ -133,6 +135,18 @@ class GlueServer:
         more = {"DatabaseName": DatabaseName, "CreateTime": found.created_at, "UpdateTime": found.created_at}
         more |= {"VersionId": str(found.version), "CatalogId": "123456789012", "IsRegisteredWithLakeFormation": False}
         return {"Table": {**deepcopy(found.fields), **more, "CreatedBy": "somebody"}}
+
+    def CreateTable(self, DatabaseName: str, TableInput: dict[str, Any], **_: Any) -> dict[str, Any]:
+        name = TableName(DatabaseName, TableInput["Name"])
+        if name in self.tables:
+            raise RefusedError(*EXISTS)
+        self.tables[name] = StoredTable(deepcopy(TableInput), datetime.now(UTC).timestamp())
+        return {}
+
+    def DeleteTable(self, DatabaseName: str, Name: str, **_: Any) -> dict[str, Any]:
+        self.table(DatabaseName, Name)
+        del self.tables[TableName(DatabaseName, Name)]
+        return {}
 
     def UpdateTable(
         self,
