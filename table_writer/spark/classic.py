@@ -36,7 +36,7 @@ from table_writer.spark.gateway import Analyzed, Answer, Counted, Item, tasks
 from table_writer.spark.sql import SPARK_ERRORS, spark_reason
 
 PREFIXES: Final = (
-    *("fs.s3a.", "hive.metastore.", "hive.imetastoreclient.", "metastore.", "hadoop.rpc."),
+    *("fs.s3a.", "hive.metastore.", "hive.imetastoreclient.", "metastore.", "hadoop.rpc.", "aws.region", "aws.glue."),
     *("mapreduce.fileoutputcommitter.", "parquet."),
 )
 SECRETS: Final = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
