@@ -192,7 +192,11 @@ class ClassicFiles:
         known = list(map(described, partitions))
         relation = self._java.org.apache.spark.sql.execution.command.DDLUtils.readHiveTable(self._catalog_table)
         found = _changed(relation, prunedPartitions=(4, self._option(self._sequence(known))))
-        return self._dataframe(found, self._spark)
+        # Hive's scan takes filters on partition columns for its own, and applies none to partitions that it is given:
+        # so Spark is told of rows, of which it knows no more.
+        scan: Any = self._dataframe(found, self._spark)._jdf  # noqa: SLF001  # the same
+        rows = self._session.internalCreateDataFrame(scan.queryExecution().toRdd(), scan.schema(), False)
+        return DataFrame(rows, self._spark)
 
     def _require_serializer(self, description: Any, conf: Any) -> None:
         """Refuse SerDes that only read, and those whose own schema is not the table's: they drop columns in silence.

@@ -164,6 +164,27 @@ def test_an_evolved_csv_table_has_the_new_column(
     assert content(table) == {(1, "a", "x/y z%")}
 
 
+@pytest.mark.parametrize("stored_as", ["TEXTFILE", "ORC", "SEQUENCEFILE"])
+def test_staged_rows_are_filtered_by_partition_columns(
+    spark: SparkSession, writer: TableWriter, make_table: Make, stored_as: str
+) -> None:
+    table = make_table(f"CREATE TABLE {{name}} (id INT) PARTITIONED BY (dt STRING, hour INT) STORED AS {stored_as}")
+    rows = {(1, "d1", 1), (2, "d2", 1), (3, "d2", 2)}
+    df = spark.createDataFrame(sorted(rows), "id INT, dt STRING, hour INT")
+    with writer.stage(df, table, "append") as staged:
+        seen = staged.dataframe()
+        days = spark.createDataFrame([("d2",)], "dt STRING")
+        for found, wanted in (
+            (seen.where("dt = 'd2'"), {2, 3}),
+            (seen.where("dt = 'd2' AND hour = 2 AND id > 0"), {3}),
+            (seen.where("substring(dt, 2) = '1'"), {1}),
+            (seen.join(days, "dt"), {2, 3}),
+            (seen.select("id", "dt").where("dt = 'd1'").select("id"), {1}),
+        ):
+            assert {row.id for row in found.collect()} == wanted
+        assert seen.where("dt = 'd2'").count() == 2
+
+
 def test_sessions_compression_of_hive_files_is_followed(
     spark: SparkSession, writer: TableWriter, make_table: Make, source: DataFrame, data_files: Files
 ) -> None:
