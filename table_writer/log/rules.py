@@ -13,7 +13,7 @@ from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcom
 from table_writer.model.location import Location, PlaceSet
 from table_writer.model.process import boot_seconds
 from table_writer.model.table import PartitionValues
-from table_writer.model.write import Scope, TableLayout, no_partition
+from table_writer.model.write import Scope, TableLayout, WriteMode, no_partition
 
 
 class Standing(enum.Enum):
@@ -198,8 +198,13 @@ def published_with_key(records: Sequence[SlotRecord], key: str) -> LogEntry | No
     for record in reversed(records):
         entry = record.entry
         if entry.idempotency_key == key and entry.operation is Operation.WRITE and is_kept(record, records):
-            return entry
+            return None if is_others(record) else entry
     return None
+
+
+def is_others(record: SlotRecord) -> bool:
+    """Whether another tool created some of the partitions that a write was to create: it has not done what it says."""
+    return record.entry.mode == WriteMode.CREATE_PARTITIONS.value and bool(record.superseded)
 
 
 def is_kept(record: SlotRecord, records: Sequence[SlotRecord]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 import secrets
 import threading
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Final, Self
 
 import boto3
@@ -25,7 +27,6 @@ from botocore.exceptions import (
     NoCredentialsError,
     NoRegionError,
     ParamValidationError,
-    ProxyConnectionError,
 )
 from hmsclient.genthrift.hive_metastore import ttypes
 
@@ -80,8 +81,9 @@ NOT_SENT: Final = (
     NoCredentialsError,
     NoRegionError,
     ParamValidationError,
-    ProxyConnectionError,
 )
+"""Errors before a request is sent; a proxy's is none, since a lost answer looks like one."""
+
 ADVICE: Final[Mapping[str, str]] = {
     "AccessDeniedException": "allow this call on the catalog, the database and the table, in IAM and Lake Formation",
     "ExpiredTokenException": "renew the session token",
@@ -133,6 +135,10 @@ def make_clients(settings: GlueSettings) -> Clients:
         raise InvalidInputError(
             f"no client for AWS Glue: {error}. Set AWS_REGION, or region and profile of GlueSettings"
         ) from error
+
+
+class _CutShortError(BotoCoreError):
+    fmt = "the answer was cut short, or is no answer of Glue's"
 
 
 class GlueMetastore:
@@ -334,8 +340,9 @@ class GlueMetastore:
     ) -> None:
         """Send all batches, one after another, until one is refused.
 
-        Before each but the first the table is read again: it may have been dropped and made anew. What was refused in
-        part is unknown to the caller, but for a missing partition, which is added and tried again.
+        Before each but the first, and after a partition was found missing, the table is read again: it may have been
+        dropped and made anew. A refusal after which nothing is certain, because others were applied or a request was
+        sent again, is a lost answer to the caller.
         """
         applied: Counter[str] = Counter()
         left = iter(entries.items())
@@ -345,14 +352,16 @@ class GlueMetastore:
                     protocol.require_same(table, self.get_table(table.name), self.uri)
                 change = _Change(operation=operation, table=table, entries=batch, arguments=arguments)
                 self._carry_out(change, before_send, applied)
-        except (PartitionMissingError, LostResponseError):
+        except LostResponseError:
             raise
         except MetastoreError as error:
+            if isinstance(error, PartitionMissingError):
+                protocol.require_same(table, self.get_table(table.name), self.uri)
             if not applied.total():
                 raise
             raise LostResponseError(
-                f"{applied.total()} of {counted(len(entries), 'partition')} of {table.name} are changed, the others are"
-                f" not: {error.message}",
+                f"{applied['entries']} of {counted(len(entries), 'partition')} of {table.name} are changed, of the"
+                f" others it is not known: {error.message}",
                 table=str(table.name),
             ) from error
 
@@ -369,6 +378,7 @@ class GlueMetastore:
             if not left or wait is None:
                 return
             logger.info("%s of %s: %d entries sent again in %g s", change.operation, change.table.name, len(left), wait)
+            applied["sent again"] += 1  # an answer that is not true, and nobody could tell
             self._sleep(wait)
 
     def _send(
@@ -386,6 +396,8 @@ class GlueMetastore:
             ) from error
         except ClientError as error:
             refused = dict.fromkeys(entries, _code_and_text(error))
+            if change.operation.startswith("batch_") and _code_and_text(error)[0] == MISSING:
+                protocol.require_there(change.table.name, None, self.uri)
         except BotoCoreError as error:
             raise _lost(f"{what} got no answer: {error}", change.table) from error
         else:
@@ -445,7 +457,7 @@ class GlueMetastore:
                 protocol.require_there(table.name, None, self.uri)
                 return
             found, left = answer.get("Partitions", []), answer.get("UnprocessedKeys", [])
-            if left and not found:
+            if len(left) >= len(keys):
                 raise MetastoreError(
                     f"{self.uri} returns none of {counted(len(left), 'partition')} of {table.name}; run it again",
                     table=str(table.name),
@@ -455,13 +467,17 @@ class GlueMetastore:
 
     def _pages(self, operation: str, field: str, *, table: str, **arguments: Any) -> Iterator[dict[str, Any]]:
         """Read all pages of a list; nothing where there is no such database or table."""
-        page: dict[str, str] = {}
+        answer = self._read(operation, table=table, **arguments) or {}
         while True:
-            answer = self._read(operation, table=table, **arguments, **page) or {}
             yield from answer.get(field, ())
             if not answer.get("NextToken"):
                 return
-            page = {"NextToken": answer["NextToken"]}
+            page = self._read(operation, table=table, **arguments, NextToken=answer["NextToken"])
+            if page is None:
+                raise MetastoreError(
+                    f"{table} was dropped at {self.uri} while it was listed; run it again", table=table
+                )
+            answer = page
 
     def _read(self, operation: str, *, table: str, **arguments: Any) -> dict[str, Any] | None:
         """Call what changes nothing; ``None`` where there is no such thing."""
@@ -488,7 +504,24 @@ class GlueMetastore:
 
         for client in (clients.reads, clients.changes):
             client.meta.events.register_first("before-send.glue", before_send)
+            client.meta.events.register_first("response-received.glue", partial(_require_whole, client))
         return clients
+
+
+def _require_whole(client: Any, event_name: str, response_dict: Mapping[str, Any] | None, **_: object) -> None:
+    """Refuse an answer that was cut short, or is a proxy's: botocore takes what it cannot read for an empty one."""
+    if response_dict is None or response_dict["status_code"] >= HTTPStatus.MULTIPLE_CHOICES:
+        return
+    body, length = response_dict["body"], response_dict["headers"].get("content-length")
+    shape = client.meta.service_model.operation_model(event_name.rpartition(".")[2]).output_shape
+    try:
+        is_whole = (length is None or int(length) == len(body)) and (
+            isinstance(json.loads(body), dict) if body or shape.members else True
+        )
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        raise _CutShortError
 
 
 def _table(raw: Mapping[str, Any]) -> Table:

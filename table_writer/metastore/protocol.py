@@ -82,7 +82,7 @@ class Metastore(Protocol):
         ``True`` of every table in Hive, and of unpartitioned ones in AWS Glue. Else ``add_partitions`` and
         ``alter_partitions`` send several calls, and each applies some of its partitions or all. What was applied stays.
         A ``LostResponseError`` is raised also where some were, and the others were refused. After a
-        ``PartitionMissingError`` nothing more is on its way, and some may be switched.
+        ``PartitionMissingError`` nothing was changed, and nothing is on its way.
         """
 
     def call_counts(self) -> Mapping[str, int]:

@@ -150,7 +150,9 @@ class Recovery:
         if superseded:
             logger.warning("version=%s superseded by another tool, left alone: %s", claimed.recovers, superseded)
         chosen = rules.to_switch(found)
-        todo = tuple(partition for partition in claimed.partitions if partition.values in chosen)
+        chosen_ones = (partition for partition in claimed.partitions if partition.values in chosen)
+        # what is done goes last: where partitions switch one after another, a claim may be too short for all
+        todo = tuple(sorted(chosen_ones, key=lambda one: found[one.values] is PartitionState.DONE))
         lost = self._lost_files(todo, found)
         if lost:
             logger.warning("version=%s is given up, its files are not there: %s", claimed.recovers, lost)

@@ -144,7 +144,8 @@ class Switch:
             now = self.metastore.get_partitions(table, emptied) if emptied else {}
             written = written_placeholders(self.store, self.layout, now)
             for values, present in now.items():
-                if values not in written and self.layout.is_placeholder(Location.parse(present.location)):
+                location = Location.parse_any(present.location)
+                if location is not None and values not in written and self.layout.is_placeholder(location):
                     self.metastore.drop_partition(table, values, before_send=in_time)
         except (MetastoreError, StorageError) as error:
             logger.warning("write_id=%s emptied partitions were not dropped yet: %s", entry.write_id, error)

@@ -21,7 +21,7 @@ from table_writer.log.registration import (
     remove_registration,
     write_id_of_check,
 )
-from table_writer.log.rules import is_kept
+from table_writer.log.rules import is_kept, is_others
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.partition_value import Spellings, has_spellings
@@ -190,6 +190,12 @@ class StagedWrites:
                 write_id,
                 f"was published as version {published.entry.version}, and was rolled back since: nothing was published"
                 " now. Where its rows are wanted, write them again",
+            )
+        if published is not None and is_others(published):
+            names = ", ".join(self._opened.partition_names(published.superseded)[:5])
+            raise self._refusal(
+                write_id,
+                f"was published as version {published.entry.version} but for {names}, which another tool has created",
             )
 
     def _require_publishable(self, record: StagedRecord, *, with_spark: bool) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from copy import deepcopy
 from datetime import timedelta
 from typing import Any
 
@@ -17,10 +19,11 @@ from table_writer.errors import (
     PartitionExistsError,
     TableWriterError,
 )
+from table_writer.log import rules
 from table_writer.model.entry import Outcome
 from table_writer.model.write import WriteMode
 from tests.doubles.faults import Late
-from tests.doubles.glue import RefusedError
+from tests.doubles.glue import GlueDouble, RefusedError, StoredTable
 from tests.glue.world import GlueWorld
 from tests.maintenance.operations import unpartitioned
 from tests.publish.world import DeathError, Fault
@@ -168,14 +171,16 @@ def test_nobody_confirms_what_is_seen_while_its_claim_lasts(world: GlueWorld) ->
     assert world.history().in_doubt == ()
 
 
-def test_a_partition_that_another_tool_drops_between_two_batches_is_added_again(world: GlueWorld) -> None:
+def test_a_partition_that_another_tool_drops_between_two_batches_stays_dropped(world: GlueWorld) -> None:
     def drop() -> None:
         with world.metastore.unwatched():
             world.metastore.drop_partition(world.table, ("d2",))
 
     world.metastore.on_call = at_call(1, "alter_partitions", drop, phase="after")
-    world.write(NEW)
-    assert world.rows() == NEW
+    with pytest.raises(OutcomeUnknownError, match=r"dt=d2 of mart\.orders does not exist"):
+        world.write(NEW)
+    recover(world)
+    assert world.rows() == {"d1": NEW["d1"], "d3": NEW["d3"]}
 
 
 def test_a_partition_that_another_tool_moves_between_crash_and_recover_is_left_alone(world: GlueWorld) -> None:
@@ -267,6 +272,128 @@ def test_history_and_a_reader_of_a_version_see_the_entry_while_it_is_half_switch
     world.keeper.vacuum(str(world.name), older_than=timedelta(0), force=True)
     recover(world)
     assert world.rows() == NEW
+
+
+def test_more_new_partitions_than_one_answer_holds_are_written() -> None:
+    world = GlueWorld(metastore=GlueDouble())
+    world.write({f"d{number:04}": frozenset({number}) for number in range(501)})
+    assert len(world.rows()) == 501
+
+
+def test_a_switch_that_no_claim_is_long_enough_for_is_finished_by_recoveries(
+    world: GlueWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.write({f"d{number}": frozenset({number}) for number in range(6)})
+    clock = [0.0]
+    monkeypatch.setattr(rules.Deadline.__init__, "__defaults__", (lambda: clock[0],))
+
+    def slow(call: str, phase: str) -> None:
+        clock[0] += 50 * ((call, phase) == ("alter_partitions", "after"))
+
+    world.metastore.on_call = slow
+    new = {f"d{number}": frozenset({number + 100}) for number in range(6)}
+    with pytest.raises(OutcomeUnknownError):
+        world.write(new)
+    for _ in range(3):
+        world.wait_out_claims()
+        with suppress(OutcomeUnknownError):
+            world.keeper.recover(str(world.name))
+    world.metastore.on_call = None
+    assert {values: world.rows()[values] for values in new} == new
+    assert world.history().records[-1].outcome is Outcome.PUBLISHED
+
+
+def test_a_half_switched_write_is_never_given_up_whatever_another_tool_puts_in_its_place(world: GlueWorld) -> None:
+    kept: list[dict[str, Any]] = []
+    stored = world.metastore.server.tables[world.name].partitions
+
+    def drop() -> None:
+        kept.append(stored.pop(("d2",)))
+
+    def add_where_nothing_can_lie() -> None:
+        stored["d2",] = {**kept[0], "StorageDescriptor": {**kept[0]["StorageDescriptor"], "Location": "/warehouse/d2"}}
+
+    at = iter([None, None, drop, add_where_nothing_can_lie])
+
+    def hook(call: str, _: str) -> None:
+        act = next(at, None) if call == "alter_partitions" else None
+        if act:
+            act()
+
+    world.metastore.on_call = hook
+    with pytest.raises(OutcomeUnknownError):
+        world.write(NEW)
+    world.metastore.on_call = None
+    assert world.history().records[-1].outcome is None
+
+
+def test_a_refusal_after_a_request_was_sent_again_is_not_believed(world: GlueWorld) -> None:
+    server = world.metastore.server
+    update, get, old = (
+        server.BatchUpdatePartition,
+        server.BatchGetPartition,
+        deepcopy(server.tables[world.name].partitions),
+    )
+    answers = iter(["ThrottlingException", "AccessDeniedException"])
+
+    def lying(**named: Any) -> dict[str, Any]:
+        code = next(answers)
+        if code == "ThrottlingException":
+            update(**named)
+        raise RefusedError(code)
+
+    def stale(**named: Any) -> dict[str, Any]:
+        table = server.tables[world.name]
+        now, table.partitions = table.partitions, old
+        try:
+            return get(**named)
+        finally:
+            table.partitions = now
+
+    server.BatchUpdatePartition = lying  # type: ignore[method-assign]
+    server.on_call = lambda operation, _: setattr(server, "BatchGetPartition", stale) if "Update" in operation else None
+    with pytest.raises(OutcomeUnknownError):
+        world.write({"d1": frozenset({10})})
+    assert world.history().records[-1].outcome is None
+
+
+def test_a_table_that_is_made_anew_before_the_first_batch_gets_nothing(world: GlueWorld) -> None:
+    server = world.metastore.server
+
+    def made_anew() -> None:
+        known = server.tables[world.name]
+        server.tables[world.name] = StoredTable(deepcopy(known.fields), known.created_at + 1)
+
+    world.metastore.on_call = at_call(1, "alter_partitions", made_anew)
+    with pytest.raises(TableWriterError, match="made again"):
+        world.write(NEW)
+    world.metastore.on_call = None
+    assert server.tables[world.name].partitions == {}
+
+
+@pytest.mark.parametrize("is_staged", [False, True])
+def test_partitions_that_another_tool_has_created_are_no_success_of_the_same_call_again(
+    world: GlueWorld, is_staged: bool
+) -> None:
+    def others() -> None:
+        with world.metastore.unwatched():
+            world.written_by_another_tool("d9", frozenset({999}))
+
+    rows = {"d8": frozenset({8}), "d9": frozenset({9})}
+    world.metastore.on_call = at_call(1, "add_partitions", others, phase="after")
+    plan = world.plan(WriteMode.CREATE_PARTITIONS, key="" if is_staged else "k")
+    if is_staged:
+        world.stage(rows, plan=plan)
+    with pytest.raises(OutcomeUnknownError):
+        world.publish_staged() if is_staged else world.write(rows, plan=plan)
+    world.metastore.on_call = None
+    world.wait_out_claims()
+    with pytest.raises(TableWriterError, match="another tool has created" if is_staged else "has published"):
+        if is_staged:
+            world.keeper.publish(str(world.name), world.staged_ids[-1])
+        else:
+            world.write(rows, plan=world.plan(WriteMode.CREATE_PARTITIONS, key="k"))
+    assert world.rows()["d9"] == {999}
 
 
 @pytest.fixture

@@ -136,6 +136,6 @@ def test_what_a_killed_download_left_is_removed(tmp_path: Path, jars_directory: 
 
 
 def test_a_spark_without_recipe_is_told_about_file_storage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pyspark, "__version__", "3.5.7")
-    with pytest.raises(LakehouseError, match=r'Spark 3\.5\.7.*storage="file"'):
+    monkeypatch.setattr(pyspark, "__version__", "3.4.4")
+    with pytest.raises(LakehouseError, match=r'Spark 3\.4\.4.*storage="file"'):
         s3a_jars()
