@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from threading import Lock
 from typing import Any
 
 from table_writer.complete import Completer
@@ -311,6 +312,7 @@ class FaultyWorld(TableWorld):
         With ``keep_call`` the failing metastore call is kept, as on a slow server, for ``apply_kept_call``.
         """
         seen: Counter[tuple[str, str, str]] = Counter()  # each phase by itself: calls of several threads overlap
+        counting = Lock()
         dead = False
 
         def hook(service: str) -> Callable[[str, str], None]:
@@ -319,8 +321,10 @@ class FaultyWorld(TableWorld):
                 if dead:
                     raise DeathError
                 now = (service, call, phase)
-                seen[now] += 1
-                if now == (fault.service, fault.call, fault.phase) and seen[now] == fault.number:
+                with counting:
+                    seen[now] += 1
+                    number = seen[now]
+                if now == (fault.service, fault.call, fault.phase) and number == fault.number:
                     dead = fault.kind is DeathError
                     raise fault.error
 
