@@ -28,7 +28,6 @@ from botocore.exceptions import (
     NoRegionError,
     ParamValidationError,
 )
-from hmsclient.genthrift.hive_metastore import ttypes
 
 from table_writer.errors import (
     InvalidInputError,
@@ -38,7 +37,7 @@ from table_writer.errors import (
     PartitionMissingError,
     counted,
 )
-from table_writer.metastore import hive_objects, protocol
+from table_writer.metastore import glue_objects, hive_objects, protocol
 from table_writer.metastore.settings import GlueSettings
 from table_writer.model.process import PerProcess
 from table_writer.model.table import Column, Partition, PartitionChange, PartitionValues, Table, TableName, shown_name
@@ -195,7 +194,7 @@ class GlueMetastore:
 
     def try_values(self, table: Table, location: str, values: Sequence[str]) -> None:
         name = TableName(table.name.database, f"table_writer_scratch_{secrets.token_hex(8)}")
-        storage = {**_raw(table)["StorageDescriptor"], "Location": location.rstrip("/")}
+        storage = {**glue_objects.raw_of(table)["StorageDescriptor"], "Location": location.rstrip("/")}
         keys = [{"Name": "value", "Type": "string"}]
         made = {"Name": name.name, "TableType": "EXTERNAL_TABLE", "StorageDescriptor": storage, "PartitionKeys": keys}
         scratch = replace(table, name=name, partition_columns=(Column("value", "string"),), native=made)
@@ -221,14 +220,14 @@ class GlueMetastore:
 
     def get_table(self, name: TableName) -> Table | None:
         answer = self._read("get_table", table=str(name), DatabaseName=name.database, Name=name.name)
-        return None if answer is None else _table(answer["Table"])
+        return None if answer is None else glue_objects.table_from(answer["Table"])
 
     def get_databases(self) -> Sequence[str]:
         return [one["Name"] for one in self._pages("get_databases", "DatabaseList", table="")]
 
     def get_tables(self, database: str) -> Iterator[Table]:
         pages = self._pages("get_tables", "TableList", table=f"{database}.*", DatabaseName=database)
-        yield from map(_table, pages)
+        yield from map(glue_objects.table_from, pages)
 
     def get_partition_names(self, name: TableName) -> Sequence[PartitionValues]:
         table = protocol.require_there(name, self.get_table(name), self.uri)
@@ -244,8 +243,11 @@ class GlueMetastore:
         if not table.partition_columns:
             now = protocol.require_same(table, self.get_table(table.name), self.uri)
             return {(): Partition(values=(), location=now.location, parameters=now.parameters, native=now.native)}
-        described = replace(table, native=_thrift_table(_raw(table)))
-        found = {tuple(one["Values"]): _partition(one, table, described) for one in self._partitions(table, values)}
+        described = replace(table, native=glue_objects.thrift_table(glue_objects.raw_of(table)))
+        found = {
+            tuple(one["Values"]): glue_objects.partition_from(one, table, described)
+            for one in self._partitions(table, values)
+        }
         protocol.require_asked(table, values, found, self.uri)
         if not found:
             protocol.require_same(table, self.get_table(table.name), self.uri)
@@ -262,7 +264,7 @@ class GlueMetastore:
         self._carry_out_all(
             table,
             "batch_create_partition",
-            {one.values: _new_input(table, one) for one in partitions},
+            {one.values: glue_objects.new_input(table, one) for one in partitions},
             lambda some: {**_named(table), "PartitionInputList": list(some)},
             before_send,
         )
@@ -281,7 +283,7 @@ class GlueMetastore:
             self._carry_out_all(
                 table,
                 "batch_update_partition",
-                {one.partition.values: _changed_input(table, one) for one in changes},
+                {one.partition.values: glue_objects.changed_input(table, one) for one in changes},
                 lambda some: {
                     **_named(table),
                     "Entries": [{"PartitionValueList": one["Values"], "PartitionInput": one} for one in some],
@@ -310,7 +312,7 @@ class GlueMetastore:
             logger.debug("%s of %s was dropped already", values, table.name)
 
     def _alter_whole_table(self, table: Table, change: PartitionChange, before_send: Callable[[], None]) -> None:
-        moved, fields, name = _moved_table(change), self._table_fields(), table.name
+        moved, fields, name = glue_objects.moved_table(change), self._table_fields(), table.name
         update = _Change(
             operation="update_table",
             table=table,
@@ -522,96 +524,6 @@ def _require_whole(client: Any, event_name: str, response_dict: Mapping[str, Any
         is_whole = False
     if not is_whole:
         raise _CutShortError
-
-
-def _table(raw: Mapping[str, Any]) -> Table:
-    return replace(hive_objects.table_from(_thrift_table(raw)), native=raw)
-
-
-def _partition(raw: dict[str, Any], table: Table, described: Table) -> Partition:
-    """Describe a partition; from here on it is kept without columns of its own, as one of Hive's is."""
-    native = ttypes.Partition(
-        values=raw["Values"], sd=_thrift_storage(raw.get("StorageDescriptor", {})), parameters=raw.get("Parameters", {})
-    )
-    found = hive_objects.partition_from(native, described)
-    columns = _raw(table)["StorageDescriptor"].get("Columns", [])
-    kept = {**raw, "StorageDescriptor": {**raw.get("StorageDescriptor", {}), "Columns": columns}}
-    return replace(found, native=kept)
-
-
-def _thrift_table(raw: Mapping[str, Any]) -> ttypes.Table:
-    created = raw.get("CreateTime")
-    return ttypes.Table(
-        dbName=raw["DatabaseName"],
-        tableName=raw["Name"],
-        tableType=raw.get("TableType", "EXTERNAL_TABLE"),
-        createTime=int(created.timestamp()) if created else 0,
-        sd=_thrift_storage(raw.get("StorageDescriptor", {})),
-        partitionKeys=_thrift_columns(raw.get("PartitionKeys", ())),
-        parameters=raw.get("Parameters", {}),
-    )
-
-
-def _thrift_storage(raw: Mapping[str, Any]) -> ttypes.StorageDescriptor:
-    serde = raw.get("SerdeInfo", {})
-    return ttypes.StorageDescriptor(
-        cols=_thrift_columns(raw.get("Columns", ())),
-        location=raw.get("Location", ""),
-        inputFormat=raw.get("InputFormat", ""),
-        outputFormat=raw.get("OutputFormat", ""),
-        serdeInfo=ttypes.SerDeInfo(None, serde.get("SerializationLibrary", ""), serde.get("Parameters", {})),
-        bucketCols=raw.get("BucketColumns", []),
-    )
-
-
-def _thrift_columns(raw: Iterable[Mapping[str, str]]) -> list[ttypes.FieldSchema]:
-    return [ttypes.FieldSchema(one["Name"], one.get("Type", ""), one.get("Comment")) for one in raw]
-
-
-def _new_input(table: Table, partition: Partition) -> dict[str, Any]:
-    """Return the ``PartitionInput`` to add: the table's columns and SerDe, the partition's location and parameters."""
-    storage = {**_raw(table)["StorageDescriptor"], "Location": partition.location.rstrip("/")}
-    parameters = {hive_objects.DDL_TIME: str(int(time.time())), **partition.parameters}
-    return {"Values": list(partition.values), "StorageDescriptor": storage, "Parameters": parameters}
-
-
-def _changed_input(table: Table, change: PartitionChange) -> dict[str, Any]:
-    """Return the ``PartitionInput`` to alter to: what was read, at the new location, read as the table is."""
-    known = change.partition
-    read = _new_input(table, known) if known.native is None else _raw(known)
-    described = _raw(table)["StorageDescriptor"]
-    as_the_table = ("Columns", "SerdeInfo", "InputFormat", "OutputFormat")
-    storage = {
-        **read["StorageDescriptor"],
-        **{name: described[name] for name in as_the_table if name in described},
-        "Location": change.location.rstrip("/"),
-    }
-    kept: dict[str, Any] = {
-        name: read[name] for name in ("Values", "LastAccessTime", "LastAnalyzedTime") if name in read
-    }
-    return {**kept, "StorageDescriptor": storage, "Parameters": _parameters(change, read)}
-
-
-def _moved_table(change: PartitionChange) -> dict[str, Any]:
-    """Return what was read of a table at the new location; where that is Spark's placeholder, only ``path`` moves."""
-    read = _raw(change.partition)
-    storage = dict(read["StorageDescriptor"])
-    serde = dict(storage.get("SerdeInfo", {}))
-    location, serde_parameters = change.location.rstrip("/"), serde.get("Parameters", {})
-    storage["Location"] = hive_objects.moved_location(storage.get("Location", ""), serde_parameters, location)
-    storage["SerdeInfo"] = {**serde, "Parameters": hive_objects.moved_serde_parameters(serde_parameters, location)}
-    return {**read, "StorageDescriptor": storage, "Parameters": _parameters(change, read)}
-
-
-def _parameters(change: PartitionChange, read: Mapping[str, Any]) -> dict[str, str]:
-    wanted = hive_objects.as_read(hive_objects.changed_parameters(change), read.get("Parameters", {}))
-    return {hive_objects.DDL_TIME: str(int(time.time())), **wanted}
-
-
-def _raw(noun: Table | Partition) -> dict[str, Any]:
-    if not isinstance(noun.native, dict):
-        raise InvalidInputError(f"{noun!r} was not read from this catalog; read it first")
-    return noun.native
 
 
 def _named(table: Table) -> dict[str, str]:
