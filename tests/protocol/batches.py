@@ -45,14 +45,15 @@ class Batches(Keeping):
         for number, place in enumerate(places):
             call: Call = (kind, (place,))
             answer = yield self.send_batch(job, call, number)
+            is_certain = number == 0 and answer != REFUSED  # a refusal for load may be false: it was sent again
             if answer == REFUSED:
                 answer = yield self.send_batch(job, call, number)
             while self.is_sent_again(answer):
                 answer = yield self.send_batch(job, call, number)
-            if answer == MISSING and attempt < TRIES:
+            if answer == MISSING and is_certain and attempt < TRIES:
                 return "look_again", job, attempt
             if answer != OK:
-                return "call_failed", job, LOST if number and answer != MISSING else answer
+                return "call_failed", job, answer if is_certain else LOST
         return "drop", job
 
     def call_failed(self, job: Any, answer: str) -> Phase:
