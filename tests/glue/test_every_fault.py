@@ -6,20 +6,19 @@ What may be seen in between is weaker than in Hive: each *partition* has old row
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from typing import Final
 
 import pytest
 
-from table_writer.errors import OutcomeUnknownError, TableWriterError
+from table_writer.errors import TableWriterError
 from tests.glue.world import GlueWorld
 from tests.maintenance.operations import OPERATIONS, Operation
-from tests.maintenance.test_every_fault import KINDS, assert_published_entries_lead_to
+from tests.maintenance.test_every_fault import KINDS, Rows, assert_can_be_made_whole
 from tests.publish.world import CHANGING, DeathError, Fault
 
-Rows = Mapping[str, frozenset[int]]
 FAST: Final = {
     "append to our partitions",
     "append over a dead publisher",
@@ -96,25 +95,7 @@ def test_each_partition_is_old_or_new_and_recover_makes_the_table_whole(operatio
         except (TableWriterError, KeyboardInterrupt, DeathError) as error:
             raised = error
     assert is_old_or_new(world.rows(), *allowed)
-    if raised is None:
-        assert world.rows() == after
-    if isinstance(raised, TableWriterError) and not isinstance(raised, OutcomeUnknownError) and not operation.resolves:
-        assert world.rows() == before, "an error that promises that nothing is visible"
-        assert not world.history().publishes_in_doubt, "nor may it become visible later"
-    world.wait_out_claims()
-    if not operation.adopts:
-        world.keeper.recover(str(world.name))
-        assert world.rows() in allowed, "rolled forward as a whole, or never begun"
-        assert world.keeper.recover(str(world.name)).settled == {}, "a second one finds nothing to do"
-    operation.run(world)
-    assert world.rows() == after
-    assert_published_entries_lead_to(world)
-    world.wait_out_claims()
-    world.keeper.recover(str(world.name))
-    assert world.vacuum().failures == ()
-    assert world.leftovers() == []
-    assert world.history().in_doubt == ()
-    assert world.rows() == after
+    assert_can_be_made_whole(world, operation, raised, before, after)
 
 
 @pytest.mark.parametrize(("operation", "fault"), list(cells(of_changes=True)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 
@@ -23,6 +23,8 @@ from tests.fuzz.puppet import strings_pulled
 from tests.publish.world import CHANGING, DeathError, Fault, World, plain
 
 from .operations import OPERATIONS, Operation
+
+Rows = Mapping[str, frozenset[int]]
 
 TIME = re.compile(r"\d{8}T\d{6}|\d{4}-\d\d-\d\dT[0-9:.+]*|(?<=_seconds\": )\d{10}")  # in names of writes, in entries
 KINDS: tuple[type[BaseException], ...] = (Exception, KeyboardInterrupt, DeathError)
@@ -35,7 +37,7 @@ def started(operation: Operation) -> World:
 
 
 @cache
-def rows_before_and_after(operation: Operation) -> tuple[dict[str, frozenset[int]], dict[str, frozenset[int]]]:
+def rows_before_and_after(operation: Operation) -> tuple[Rows, Rows]:
     world = started(operation)
     before = world.rows()
     operation.run(world)
@@ -87,25 +89,7 @@ def test_rows_are_all_old_or_all_new_and_recover_rerun_and_vacuum_leave_nothing(
         except (TableWriterError, KeyboardInterrupt, DeathError) as error:
             raised = error
     assert world.rows() in allowed
-    if raised is None:
-        assert world.rows() == after
-    if isinstance(raised, TableWriterError) and not isinstance(raised, OutcomeUnknownError) and not operation.resolves:
-        assert world.rows() == before, "an error that promises that nothing is visible"
-        assert not world.history().publishes_in_doubt, "nor may it become visible later"
-    world.wait_out_claims()
-    if not operation.adopts:
-        world.keeper.recover(str(world.name))
-        assert world.rows() in allowed
-        assert world.keeper.recover(str(world.name)).settled == {}, "a second one finds nothing to do"
-    operation.run(world)
-    assert world.rows() == after
-    assert_published_entries_lead_to(world)
-    world.wait_out_claims()
-    world.keeper.recover(str(world.name))
-    assert world.vacuum().failures == ()
-    assert world.leftovers() == []
-    assert world.history().in_doubt == ()
-    assert world.rows() == after
+    assert_can_be_made_whole(world, operation, raised, before, after)
 
 
 @pytest.mark.parametrize(("operation", "fault"), list(cells(of_deaths=True)))
@@ -127,6 +111,31 @@ def test_a_vacuum_right_after_a_crash_loses_nothing_that_recover_needs(operation
     assert world.rows() in (before, operation.between, after)
     assert world.vacuum().failures == ()
     assert world.leftovers() == []
+
+
+def assert_can_be_made_whole(
+    world: World, operation: Operation, raised: BaseException | None, before: Rows, after: Rows
+) -> None:
+    """Look at what a fault has left: what was raised says the truth, and recover, a second run and a vacuum end it."""
+    if raised is None:
+        assert world.rows() == after
+    if isinstance(raised, TableWriterError) and not isinstance(raised, OutcomeUnknownError) and not operation.resolves:
+        assert world.rows() == before, "an error that promises that nothing is visible"
+        assert not world.history().publishes_in_doubt, "nor may it become visible later"
+    world.wait_out_claims()
+    if not operation.adopts:
+        world.keeper.recover(str(world.name))
+        assert world.rows() in (before, operation.between, after)
+        assert world.keeper.recover(str(world.name)).settled == {}, "a second one finds nothing to do"
+    operation.run(world)
+    assert world.rows() == after
+    assert_published_entries_lead_to(world)
+    world.wait_out_claims()
+    world.keeper.recover(str(world.name))
+    assert world.vacuum().failures == ()
+    assert world.leftovers() == []
+    assert world.history().in_doubt == ()
+    assert world.rows() == after
 
 
 def assert_published_entries_lead_to(world: World) -> None:
