@@ -198,11 +198,11 @@ def published_with_key(records: Sequence[SlotRecord], key: str) -> LogEntry | No
     for record in reversed(records):
         entry = record.entry
         if entry.idempotency_key == key and entry.operation is Operation.WRITE and is_kept(record, records):
-            return None if is_others(record) else entry
+            return None if others_created_some(record) else entry
     return None
 
 
-def is_others(record: SlotRecord) -> bool:
+def others_created_some(record: SlotRecord) -> bool:
     """Whether another tool created some of the partitions that a write was to create: it has not done what it says."""
     return record.entry.mode == WriteMode.CREATE_PARTITIONS.value and bool(record.superseded)
 

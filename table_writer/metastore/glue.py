@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-import secrets
 import threading
 import time
 from collections import Counter
@@ -193,7 +192,7 @@ class GlueMetastore:
         return ""
 
     def try_values(self, table: Table, location: str, values: Sequence[str]) -> None:
-        name = TableName(table.name.database, f"table_writer_scratch_{secrets.token_hex(8)}")
+        name = protocol.scratch_name(table)
         storage = {**glue_objects.raw_of(table)["StorageDescriptor"], "Location": location.rstrip("/")}
         keys = [{"Name": "value", "Type": "string"}]
         made = {"Name": name.name, "TableType": "EXTERNAL_TABLE", "StorageDescriptor": storage, "PartitionKeys": keys}
@@ -397,9 +396,10 @@ class GlueMetastore:
                 f"{what} could not be sent: {error}; nothing was changed by it, retry", table=str(change.table.name)
             ) from error
         except ClientError as error:
-            refused = dict.fromkeys(entries, _code_and_text(error))
-            if change.operation.startswith("batch_") and _code_and_text(error)[0] == MISSING:
+            said = _code_and_text(error)
+            if change.operation.startswith("batch_") and said[0] == MISSING:  # of an entry it says so in the answer
                 protocol.require_there(change.table.name, None, self.uri)
+            refused = dict.fromkeys(entries, said)
         except BotoCoreError as error:
             raise _lost(f"{what} got no answer: {error}", change.table) from error
         else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
@@ -125,7 +124,7 @@ class HiveMetastore:
         )
 
     def try_values(self, table: Table, location: str, values: Sequence[str]) -> None:
-        name = TableName(table.name.database, f"table_writer_scratch_{secrets.token_hex(8)}")
+        name = protocol.scratch_name(table)
         made = hive_objects.scratch_table(table, name, location)
         self._connection.change("create_table", made, table=str(name))
         try:

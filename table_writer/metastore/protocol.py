@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol
@@ -244,6 +245,11 @@ def require_there(name: TableName, now: Table | None, uri: str) -> Table:
             table=str(name),
         )
     return now
+
+
+def scratch_name(table: Table) -> TableName:
+    """Return a name beside a table's that nobody else uses."""
+    return TableName(table.name.database, f"table_writer_scratch_{secrets.token_hex(8)}")
 
 
 def require_whole(name: TableName, listed: Sequence[str], uri: str) -> None:

@@ -85,7 +85,6 @@ class Wire(Stream):
         self._used_at_seconds = time.monotonic()
         self.beginning = b""  # of all that was received
         self.sent = False
-        """Whether any byte may have left since this was last set to false."""
 
     @classmethod
     def connect(
@@ -122,7 +121,6 @@ class Wire(Stream):
         return "" if self.beginning[:2] == THRIFT else f"; {meant}" if (meant := spoken_by(self.beginning)) else ""
 
     def is_quiet(self) -> bool:
-        """Whether the connection is open with nothing to read: neither closed by the server nor out of step."""
         timeout = self._socket.gettimeout()
         try:
             self._socket.settimeout(0)
@@ -135,11 +133,9 @@ class Wire(Stream):
         return False
 
     def idle_seconds(self) -> float:
-        """Return how long ago the last byte was sent or received."""
         return time.monotonic() - self._used_at_seconds
 
     def read(self, size: int) -> bytes:
-        """Receive up to ``size`` bytes, at least one."""
         data = self._socket.recv(min(size, 1 << 20))
         if not data:
             raise ClosedError("the server closed the connection")
@@ -157,7 +153,6 @@ class Wire(Stream):
         self._used_at_seconds = time.monotonic()
 
     def close(self) -> None:
-        """Close the socket, however it stands."""
         self._socket.close()
 
 
@@ -223,6 +218,6 @@ def spoken_by(beginning: bytes) -> str:
         return (
             "the port wants a login by SASL: set hive.metastore.sasl.enabled=true and hive.metastore.kerberos.principal"
         )
-    if beginning[:2] == b"\x80\x01":
+    if beginning[:2] == THRIFT:
         return "the port speaks Thrift without SASL: set hive.metastore.sasl.enabled=false"
     return ""

@@ -21,7 +21,7 @@ from table_writer.log.registration import (
     remove_registration,
     write_id_of_check,
 )
-from table_writer.log.rules import is_kept, is_others
+from table_writer.log.rules import is_kept, others_created_some
 from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import WRITE_ID
 from table_writer.model.partition_value import Spellings, has_spellings
@@ -191,7 +191,7 @@ class StagedWrites:
                 f"was published as version {published.entry.version}, and was rolled back since: nothing was published"
                 " now. Where its rows are wanted, write them again",
             )
-        if published is not None and is_others(published):
+        if published is not None and others_created_some(published):
             names = ", ".join(self._opened.partition_names(published.superseded)[:5])
             raise self._refusal(
                 write_id,
