@@ -77,8 +77,9 @@ bench-memory: $(VENV)/.ready  ## Peak memory of a Python worker, against its for
 bench-budget: $(VENV)/.ready versitygw  ## Where the time of an overwrite goes, step by step
 	$(BIN)/python -m benchmarks.budget
 
-bench-append: $(VENV)/.ready versitygw  ## An append to a partition of 1,000 files, side by side
+bench-append: $(VENV)/.ready versitygw  ## Appends to partitions of 1,000 files, side by side
 	$(BIN)/python -m benchmarks.append
+	$(BIN)/python -m benchmarks.append_in_place
 
 bench-formats: $(VENV)/.ready versitygw  ## Requests and copies of an overwrite of 100 ORC files, by each committer
 	$(BIN)/python -m benchmarks.formats

@@ -30,7 +30,8 @@ from table_writer.errors import (
 from table_writer.version import __version__
 
 if TYPE_CHECKING:
-    from table_writer.config import TableWriterConfig, WriteOptions
+    from table_writer.config import CompactOptions, TableWriterConfig, WriteOptions
+    from table_writer.display.compact_report import CompactReport
     from table_writer.display.plan_report import PlanReport
     from table_writer.display.write_result import PartitionResult, WriteResult
     from table_writer.maintenance import Maintenance
@@ -46,6 +47,8 @@ __all__ = [
     "CheckFailedError",
     "CheckResult",
     "ColumnStatistics",
+    "CompactOptions",
+    "CompactReport",
     "ConflictError",
     "GlueSettings",
     "InvalidInputError",
@@ -73,6 +76,8 @@ __all__ = [
 _ON_FIRST_USE = {
     "CheckResult": "table_writer.model.check_result",
     "ColumnStatistics": "table_writer.model.column_statistics",
+    "CompactOptions": "table_writer.config",
+    "CompactReport": "table_writer.display.compact_report",
     "GlueSettings": "table_writer.metastore.settings",
     "Maintenance": "table_writer.maintenance",
     "NewTable": "table_writer.model.new_table",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from functools import cached_property, wraps
 from inspect import Parameter, Signature, isfunction, signature
@@ -28,6 +28,7 @@ PLAIN: Final[Mapping[Any, str]] = {
     int: "a whole number",
     float: "a finite number",
     bool: "True or False",
+    datetime: "a datetime with a time zone, for example datetime.now(UTC)",
     timedelta: "a timedelta, for example timedelta(hours=24)",
     NoneType: "None",
     Callable: "a function",

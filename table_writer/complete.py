@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, Generic, Self, TypeVar
 
 from table_writer.errors import InvalidInputError, StorageError, TableWriterError
-from table_writer.log.files import abort_uploads, delete_keys
+from table_writer.log.files import COPY_THREADS, abort_uploads, delete_keys
 from table_writer.log.open_table import OpenTable
 from table_writer.model.message import CommitMessage, PendingUpload
 from table_writer.progress import current
@@ -27,7 +27,6 @@ each takes 20 ms: 2,000 take three to five seconds. A Spark job that asks execut
 requests, and its tasks share the rest among them.
 """
 THREADS: Final = 8  # Hadoop's default of fs.s3a.committer.threads, for stores that are not S3
-COPY_THREADS: Final = 32  # a copy is one request that waits for the store and moves nothing here
 INTERRUPT_SECONDS: Final = 0.5  # a signal that arrives just before Python blocks on a lock is seen after this long
 Item = TypeVar("Item")
 Spread = Callable[[Iterable[PendingUpload]], None]

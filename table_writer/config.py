@@ -25,7 +25,10 @@ MAX_COPIED_BYTES: Final = 50 * 1024 * MIB  # of one append: some minutes of copy
 SUFFIXES: Final = (".json", ".checks-")  # of objects that are named after a write
 SchemaChoice = Literal["strict", "allow_missing", "evolve"]
 Engine = Literal["auto", "arrow", "spark"]
-Distribution = Literal["none", "hash", "rebalance"]
+Distribution = Literal["auto", "none", "hash", "rebalance"]
+Carry = Literal["copy", "in_place"]
+TARGET_FILE_BYTES: Final = 128 * MIB  # of a compaction: a block of HDFS, and what Spark reads in one task
+MIN_FILES: Final = 8  # below that a partition is not compacted: each file costs a reader one request
 MetastoreKind = Literal["hive", "glue"]
 EmptyAction = Literal["error", "ignore", "replace"]
 
@@ -202,6 +205,7 @@ class WriteKeywords(TypedDict, total=False):
     target_file_bytes: int | None
     if_empty: EmptyAction
     if_missing: NewTable | None
+    carry: Carry
     max_copied_bytes: int | None
     idempotency_key: str
     tags: Mapping[str, str]
@@ -240,7 +244,8 @@ class WriteOptions:
         Spark's then. ``"auto"``: Arrow where it can write the table, else Spark.
     distribution
         ``"none"``: each task writes the partitions it has rows of. ``"hash"``: all rows of a partition go to one task.
-        ``"rebalance"``: Spark's adaptive execution chooses tasks of its advisory size, by partition.
+        ``"rebalance"``: Spark's adaptive execution chooses tasks of its advisory size, by partition. ``"auto"``:
+        ``"hash"`` for an append in place, since there each file appears by itself; else ``"none"``.
     sort_by
         Columns by which the rows of each file are sorted.
     target_file_bytes
@@ -251,6 +256,11 @@ class WriteOptions:
         the call replaces (``overwrite_table``, and ``overwrite_partitions`` with ``where``).
     if_missing
         How to make the table if it does not exist; ``None`` makes that an error.
+    carry
+        ``append`` only: how the new rows come beside those that a partition has. ``"copy"``: the store copies the files
+        that are there into a new location, and readers see all new rows of all partitions at once. ``"in_place"``: the
+        new files are added to the location that readers look at, file by file within one commit; nothing that is there
+        is listed or copied.
     max_copied_bytes
         ``append`` only: the largest number of bytes of existing files to copy; ``None`` for no limit.
     idempotency_key
@@ -278,11 +288,12 @@ class WriteOptions:
     where: str = ""
     schema: SchemaChoice = "strict"
     engine: Engine = "auto"
-    distribution: Distribution = "none"
+    distribution: Distribution = "auto"
     sort_by: Sequence[str] = ()
     target_file_bytes: int | None = None
     if_empty: EmptyAction = "error"
     if_missing: NewTable | None = None
+    carry: Carry = "copy"
     max_copied_bytes: int | None = MAX_COPIED_BYTES
     idempotency_key: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -307,12 +318,71 @@ class WriteOptions:
         """Refuse options that say nothing in a mode: whoever gives them expects something else."""
         if self.where and mode is not WriteMode.OVERWRITE_PARTITIONS:
             raise InvalidInputError(f"where belongs to overwrite_partitions; {mode.value} has no predicate")
+        if self.carry != "copy" and mode is not WriteMode.APPEND:
+            raise InvalidInputError(
+                f"carry={self.carry!r} belongs to append; {mode.value} keeps no rows of a partition"
+            )
         whole = mode is WriteMode.OVERWRITE_TABLE or self.where != ""
         if self.if_empty == "replace" and not whole:
             raise InvalidInputError(
                 f"if_empty='replace' needs something to replace: overwrite_table, or overwrite_partitions with where;"
                 f" {mode.value} replaces only partitions that there are rows for"
             )
+
+
+class CompactKeywords(TypedDict, total=False):
+    """The keywords of ``compact``; :class:`CompactOptions` says what they mean."""
+
+    where: str
+    target_file_bytes: int
+    min_files: int
+    distribution: Distribution
+    sort_by: Sequence[str]
+    tags: Mapping[str, str]
+
+
+@checked
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompactOptions:
+    """The options of one compaction.
+
+    Parameters
+    ----------
+    where
+        A SQL predicate over partition columns: which partitions to look at; by default all.
+    target_file_bytes
+        Size of the files to write, in bytes; at least 1 MiB. Files of three quarters of it and more stay as they are.
+    min_files
+        A partition with fewer small files is left alone; at least 2.
+    distribution, sort_by
+        As for writes. ``"auto"`` gives each task the rows of one file.
+    tags
+        As for writes.
+
+    Raises
+    ------
+    InvalidInputError
+        A value is none of these.
+
+    Examples
+    --------
+    >>> CompactOptions(where="dt < '2024-02-01'").min_files
+    8
+    """
+
+    where: str = ""
+    target_file_bytes: int = TARGET_FILE_BYTES
+    min_files: int = MIN_FILES
+    distribution: Distribution = "auto"
+    sort_by: Sequence[str] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        rules = {
+            "target_file_bytes": (self.target_file_bytes >= MIB, "at least 1 MiB"),
+            "min_files": (self.min_files >= 2, "at least 2"),  # one file cannot become fewer
+        }
+        _require(self, rules)
 
 
 def write_mode(name: str) -> WriteMode:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, Self
 
 from table_writer.checked import checked, require_age
 from table_writer.config import SessionSettings, TableWriterConfig
+from table_writer.display.many_report import ManyReport, TablesReport, many_report, tables_report
 from table_writer.display.reports import (
+    ChangesReport,
     DoctorReport,
     HistoryReport,
     RecoverReport,
@@ -28,25 +30,35 @@ from table_writer.display.staged_report import (
     staged_detail,
     staged_summary,
 )
-from table_writer.display.versions import partition_details, summarised, upload_details, vacuum_report
+from table_writer.display.versions import (
+    changed_partitions,
+    partition_details,
+    small_files_notes,
+    summaries,
+    summarised,
+    upload_details,
+    vacuum_report,
+)
 from table_writer.display.write_result import WriteResult
 from table_writer.doctor import examine
 from table_writer.errors import InvalidInputError, StorageError, counted
 from table_writer.log.history import Placement
 from table_writer.log.open_table import OpenTable, RepeatedError, Services
 from table_writer.log.owner import adopt_root, is_of_earlier_table, require_in_place
-from table_writer.model.table import HISTORY_PROPERTY, RETENTION_PROPERTY, PartitionValues, TableName
+from table_writer.log.past import changes_between, require_one_name, version_meant
+from table_writer.many.round import WORKERS, ChosenTable, Round, choose
+from table_writer.many.visit import TableVisit
+from table_writer.model.table import PartitionValues, TableName
 from table_writer.progress import Stopwatch
 from table_writer.publish.entry import Republished
 from table_writer.publish.recovery import Recovery, placements
 from table_writer.publish.restore import adopt, restore_partitions
-from table_writer.publish.rollback import roll_back, version_of
-from table_writer.vacuum.due import SAFE_AGE, Ages, look_for_traces
+from table_writer.publish.rollback import roll_back
+from table_writer.vacuum.due import SAFE_AGE, Ages, look_for_traces, require_safe, vacuum_ages
 from table_writer.vacuum.sweep import Vacuum, interrupted
 from table_writer.write.results import repeated_result
 from table_writer.write.staged_writes import StagedWrites
 
-HISTORY_RETENTION: Final = timedelta(days=30)
 NOTHING_IN_THE_WAY: Final = "dry run: nothing was published, and nothing seems to be in the way"
 AWS_CHAIN: Final = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 
@@ -112,6 +124,9 @@ class Maintenance:
     def history(self, table: str, *, limit: int | None = None) -> HistoryReport:
         """List the versions of a table, or the ``limit`` newest, newest first: who, when, what, rows, bytes, state.
 
+        The size of the table after each version takes the whole log to tell: it is ``None`` where a ``limit`` has left
+        older versions unread.
+
         Examples
         --------
         >>> [version.state for version in keeper.history("mart.orders", limit=1).versions]
@@ -121,10 +136,12 @@ class Maintenance:
             raise InvalidInputError(f"limit={limit}: expected 1 or more")
         opened = self._open(table)
         state = opened.log.read_state(listed_after=0)
-        newest = sorted(state.versions)[-limit:] if limit else state.versions
-        history = opened.log.read_history(replace(state, versions=frozenset(newest)))
+        newest = frozenset(sorted(state.versions)[-limit:] if limit else state.versions)
+        history = opened.log.read_history(replace(state, versions=newest))
         return HistoryReport(
-            table=str(opened.table.name), versions=tuple(summarised(record) for record in reversed(history.records))
+            table=str(opened.table.name),
+            versions=summaries(history, is_whole=newest == state.versions),
+            notes=small_files_notes(history, opened.table),
         )
 
     def show(self, table: str, version: int) -> VersionReport:
@@ -140,9 +157,42 @@ class Maintenance:
         record = opened.log.read(version)
         return VersionReport(
             table=str(opened.table.name),
-            summary=summarised(record),
-            partitions=partition_details(opened.table, record.entry.partitions),
+            summary=summarised(record, opened.layout),
+            partitions=partition_details(opened.table, opened.layout, record.entry.partitions, record.entry),
             deletes=tuple(deleted.location for deleted in record.entry.deletes),
+        )
+
+    def changes(self, table: str, from_version: int, to_version: int) -> ChangesReport:
+        """Say which partitions are others after one version than after an earlier one, by the log alone.
+
+        Parameters
+        ----------
+        from_version, to_version
+            Their numbers in the history, the older one first; 0 is the state before the first.
+
+        Returns
+        -------
+        ChangesReport
+            Partitions that were added, replaced, appended to (by appends alone) or dropped, with rows before and after.
+            One that a rollback has put back to where it was has not changed.
+
+        Raises
+        ------
+        InvalidInputError
+            The log does not know what readers saw after one of the two.
+
+        Examples
+        --------
+        >>> [(one.name, one.change, one.rows_after) for one in keeper.changes("mart.orders", 0, 1).partitions]
+        [('dt=2024-01-01', 'added', 2)]
+        """
+        opened = self._open(table)
+        changed = changes_between(opened.log.read_history(), from_version, to_version, opened.table)
+        return ChangesReport(
+            table=str(opened.table.name),
+            from_version=from_version,
+            to_version=to_version,
+            partitions=changed_partitions(opened.table, changed),
         )
 
     def recover(self, table: str, *, dry_run: bool = False, accept_loss: bool = False) -> RecoverReport:
@@ -198,12 +248,119 @@ class Maintenance:
             lost=tuple(sorted(lost)),
         )
 
+    def tables(self, database: str | Collection[str] | None = None, *, workers: int = WORKERS) -> TablesReport:
+        """Say how all tables are that this library has written: version, age, what is in doubt, what a vacuum frees.
+
+        Reads only. Tables that this library has not written are passed over and counted. A table that cannot be looked
+        at is ``"failed"``, with the error, and keeps no other from being looked at.
+
+        Parameters
+        ----------
+        database
+            A database, or several; by default all.
+        workers
+            How many tables are looked at at once, each over a connection to the metastore of its own.
+
+        Raises
+        ------
+        InvalidInputError
+            There is no such database.
+        MetastoreError
+            The databases could not be listed.
+
+        Examples
+        --------
+        >>> [(one.table, one.health) for one in keeper.tables("mart").tables]
+        [('mart.orders', 'ok')]
+        """
+        chosen = Round(self._services, choose(self._services.metastore, database=database), workers)
+        return chosen.run("look", lambda services, one: TableVisit(services, one).status(), tables_report)
+
+    def vacuum_many(
+        self,
+        tables: Collection[str] | None = None,
+        *,
+        database: str | Collection[str] | None = None,
+        older_than: timedelta | None = None,
+        dry_run: bool = False,
+        force: bool = False,
+        workers: int = WORKERS,
+    ) -> ManyReport[VacuumReport]:
+        """Vacuum many tables, each as :meth:`vacuum` does: those that are named, those of databases, or all.
+
+        One that fails is in the report, and keeps no other from its turn. A table at which nothing has happened since
+        it was last looked through takes four requests; once a week it is looked through all the same. What is kept
+        for its retention is not listed of such a table.
+
+        Parameters
+        ----------
+        tables
+            Their names, each ``database.table``; spelled differently they are the same.
+        database
+            Instead of them: all tables of a database, or of several, that this library has written. Without both: all
+            tables of all databases that it has written.
+        older_than, dry_run, force
+            As of :meth:`vacuum`.
+        workers
+            How many tables are vacuumed at once, each over a connection to the metastore of its own.
+
+        Raises
+        ------
+        InvalidInputError
+            The call is wrong: there is no such database, a name is none, or the age is too low. Nothing was done.
+        MetastoreError
+            The databases could not be listed. Nothing was done.
+        KeyboardInterrupt
+            Ctrl-C: no further table was begun, and those at work have ended; ``report`` of the exception says which.
+
+        Examples
+        --------
+        >>> [one.table for one in keeper.vacuum_many(database="mart").results]
+        ['mart.orders']
+        """
+        if older_than is not None:
+            require_safe("", older_than, SAFE_AGE, force=force)
+        chosen = Round(self._services, choose(self._services.metastore, tables, database), workers)
+
+        def visit(services: Services, one: ChosenTable) -> VacuumReport | None:
+            return TableVisit(services, one).vacuum(older_than, force=force, dry_run=dry_run)
+
+        return chosen.run("vacuum", visit, many_report)
+
+    def recover_many(
+        self,
+        tables: Collection[str] | None = None,
+        *,
+        database: str | Collection[str] | None = None,
+        dry_run: bool = False,
+        workers: int = WORKERS,
+    ) -> ManyReport[RecoverReport]:
+        """Recover many tables, each as :meth:`recover` does; parameters, errors and costs as of :meth:`vacuum_many`.
+
+        A loss is accepted for one table at a time, by :meth:`recover`.
+
+        Examples
+        --------
+        >>> [one.report.settled for one in keeper.recover_many(["mart.orders"]).results]
+        [{}]
+        """
+        chosen = Round(self._services, choose(self._services.metastore, tables, database), workers)
+
+        def recover(services: Services, table: str) -> RecoverReport:
+            return Maintenance(services=services).recover(table, dry_run=dry_run)
+
+        def visit(services: Services, one: ChosenTable) -> RecoverReport | None:
+            return TableVisit(services, one).recover(recover, dry_run=dry_run)
+
+        return chosen.run("recover", visit, many_report)
+
     def rollback(
         self,
         table: str,
         *,
         version: int | None = None,
         write_id: str | None = None,
+        as_of: datetime | None = None,
         partitions: Collection[str] | None = None,
         dry_run: bool = False,
     ) -> RollbackReport:
@@ -215,9 +372,10 @@ class Maintenance:
 
         Parameters
         ----------
-        version, write_id
-            One of them: the version readers shall see again, or the write that published it. Version 0 is the state
-            before the first one.
+        version, write_id, as_of
+            One of them: the version readers shall see again, the write that published it, or a time with a zone, which
+            means the newest version of that time or before, and in whole seconds, as the history shows them, the end
+            of its second. Version 0 is the state before the first one.
         partitions
             Names such as ``"dt=2024-01-01"``; by default all that changed since.
 
@@ -228,17 +386,16 @@ class Maintenance:
         ConflictError
             Somebody else published one of the partitions meanwhile; nothing changed.
         """
-        if (version is None) == (write_id is None):
-            raise InvalidInputError("a rollback needs a version or a write_id, one of the two")
+        require_one_name(version, as_of, write_id)
         opened = self._open(table)
         if version is None:
-            version = version_of(opened.log.read_history(), write_id or "", opened.table)
+            version = version_meant(opened.log.read_history(), opened.table, write_id=write_id, as_of=as_of)
         done = roll_back(opened, version, opened.partition_values(partitions), dry_run=dry_run)
         return RollbackReport(
             table=str(opened.table.name),
             to_version=version,
             version=done.version,
-            partitions=partition_details(opened.table, done.partitions),
+            partitions=partition_details(opened.table, opened.layout, done.partitions),
             notes=done.notes,
             dry_run=dry_run,
         )
@@ -272,15 +429,7 @@ class Maintenance:
             The age is too low and ``force`` was not given.
         """
         opened = self._open(table)
-        age = _vacuum_age(opened, older_than, force=force)
-        history = opened.hours_property(HISTORY_PROPERTY)
-        ages = Ages(
-            replaced_seconds=None if age is None else age.total_seconds(),
-            usual_seconds=opened.retention.total_seconds(),
-            dead_write_seconds=(max(opened.retention, SAFE_AGE) if age is None else age).total_seconds(),
-            history_seconds=(HISTORY_RETENTION if history is None else history).total_seconds(),
-            least_seconds=0 if force else SAFE_AGE.total_seconds(),
-        )
+        ages = vacuum_ages(opened, older_than, force=force)
         found = Vacuum(opened).run(ages, dry_run=dry_run)
         return vacuum_report(opened.table, opened.layout, found, dry_run=dry_run)
 
@@ -308,7 +457,7 @@ class Maintenance:
         require_age("older_than", older_than)
         opened = self._open(table)
         if abort:
-            _require_safe(opened, older_than, SAFE_AGE, force=force)
+            require_safe(str(opened.table.name), older_than, SAFE_AGE, force=force)
         seconds = older_than.total_seconds()
         traces = look_for_traces(opened.store, opened.layout)
         uploads = tuple(opened.store.list_uploads(opened.layout.root.key))
@@ -351,7 +500,7 @@ class Maintenance:
         return RestoreReport(
             table=str(opened.table.name),
             version=done.version,
-            partitions=partition_details(opened.table, done.partitions),
+            partitions=partition_details(opened.table, opened.layout, done.partitions),
             not_there={opened.partition_names([values])[0]: reason for values, reason in done.not_there.items()},
             present_count=done.present_count,
             notes=notes,
@@ -490,26 +639,3 @@ class Maintenance:
         opened = self._services.open_table(TableName.parse(table))
         opened.require_owner()
         return opened
-
-
-def _vacuum_age(opened: OpenTable, older_than: timedelta | None, *, force: bool) -> timedelta | None:
-    """Return the age that is asked for, else the table's; ``None``: each location's own retention."""
-    opened.require_properties()  # a retention that is spelled wrong would let files go too early
-    of_table = opened.hours_property(RETENTION_PROPERTY)
-    if older_than is None:
-        if of_table is not None:
-            _require_safe(opened, of_table, SAFE_AGE, force=force)
-        return of_table
-    _require_safe(opened, older_than, max(SAFE_AGE, of_table or SAFE_AGE), force=force)
-    return older_than
-
-
-def _require_safe(opened: OpenTable, age: timedelta, least: timedelta, *, force: bool) -> None:
-    """Refuse an age that is too low, unless it is forced."""
-    require_age("older_than", age)
-    if age < least and not force:
-        raise InvalidInputError(
-            f"an age of {age} is less than {least}: running queries, and calls that the metastore has not applied yet,"
-            f" could lose their files. If none is left of {opened.table.name}, force it.",
-            table=str(opened.table.name),
-        )

@@ -42,9 +42,10 @@ class Progress:
     write_id
         Empty while the write is planned.
     step
-        ``"plan"``, ``"upload"``, ``"complete"``, ``"check"`` or ``"publish"``.
+        ``"plan"``, ``"upload"``, ``"complete"``, ``"check"`` or ``"publish"``; of a call on many tables ``"vacuum"``,
+        ``"recover"`` or ``"look"``.
     done, total, unit
-        Of the step: Spark tasks, uploads or copies; ``total`` is ``None`` for a step that counts nothing.
+        Of the step: Spark tasks, uploads or copies, or tables; ``total`` is ``None`` for a step that counts nothing.
     seconds
         Since the call.
     state

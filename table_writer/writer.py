@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from typing import Unpack
 
@@ -11,16 +11,27 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from table_writer.checked import checked
-from table_writer.config import NewTableKeywords, TableWriterConfig, WriteKeywords, WriteOptions, write_mode
+from table_writer.config import (
+    CompactKeywords,
+    CompactOptions,
+    NewTableKeywords,
+    TableWriterConfig,
+    WriteKeywords,
+    WriteOptions,
+    write_mode,
+)
+from table_writer.display.compact_report import CompactReport
 from table_writer.display.plan_report import PlanReport
-from table_writer.display.reports import DoctorReport, RecoverReport
+from table_writer.display.reports import ChangesReport, DoctorReport, RecoverReport
 from table_writer.display.staged_report import StagedReport
 from table_writer.display.write_result import WriteResult
 from table_writer.errors import InvalidInputError
+from table_writer.log.past import Past
 from table_writer.maintenance import Maintenance
 from table_writer.model.new_table import NewTable
 from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, FoundStaged
 from table_writer.model.write import WriteMode
+from table_writer.spark import open_gateway
 from table_writer.spark.create_table import create_table
 from table_writer.write.preview import Preview
 from table_writer.write.session_services import SessionServices
@@ -123,6 +134,12 @@ class TableWriter:
         in the same one metastore call. Appends to one partition at the same time don't conflict: the second is built
         on what the first has published. An append to large partitions costs a copy of them: see ``max_copied_bytes``.
 
+        ``carry="in_place"`` adds the new files to the location that readers look at instead. Then nothing that is there
+        is copied, and the call costs what its own rows cost; but its files appear one by one within the publish. Of one
+        partition they are one file, which appears whole, as long as ``distribution`` and ``target_file_bytes`` are the
+        usual ones. A call that dies between two files leaves some of them to be seen; whoever writes or recovers next
+        adds the others. New partitions appear at once, as ever.
+
         Parameters
         ----------
         df, **options
@@ -145,6 +162,42 @@ class TableWriter:
         ['dt=2024-01-01']
         """
         return self._write(df, table, WriteMode.APPEND, options)
+
+    def compact(self, table: str, *, dry_run: bool = False, **options: Unpack[CompactKeywords]) -> CompactReport:
+        """Write the rows of small files anew, in fewer files; the rows of each partition stay the same.
+
+        All partitions switch in one metastore call, as in every write. The rows that were written are read back, and
+        compared by their number and by a checksum with those that were read. An append in between comes along, in place
+        or not; a partition whose files others have replaced meanwhile is left as it is. No other write conflicts with a
+        compaction.
+
+        Parameters
+        ----------
+        table
+            ``database.table``, partitioned or not.
+        dry_run
+            Only say which partitions would be compacted.
+        **options
+            :class:`~table_writer.config.CompactOptions`.
+
+        Returns
+        -------
+        CompactReport
+            Files, bytes and rows of each partition, and what was left alone.
+
+        Raises
+        ------
+        CheckFailedError
+            The rows that were written are not those that were read; nothing was published.
+        InvalidInputError, ConflictError, StorageError, MetastoreError, OutcomeUnknownError
+            As for :meth:`overwrite_partitions`.
+
+        Examples
+        --------
+        >>> TableWriter(spark).compact("mart.orders", where="dt < '2024-02-01'").partitions
+        ()
+        """
+        return self._steps.compact(table, CompactOptions(**options), dry_run=dry_run)
 
     def create_partitions(self, df: DataFrame, table: str, **options: Unpack[WriteKeywords]) -> WriteResult:
         """Add partitions; if one of them exists, change nothing.
@@ -397,6 +450,52 @@ class TableWriter:
         >>> write_batch(df, 0)
         """
         return batch_writer(self._steps.write, table, mode, query_name, options)
+
+    def read(
+        self,
+        table: str,
+        *,
+        version: int | None = None,
+        as_of: datetime | None = None,
+        write_id: str | None = None,
+        partitions: Collection[str] | None = None,
+    ) -> DataFrame:
+        """Return the rows that readers saw after an earlier version, with the columns that the table has today.
+
+        Filters on partition columns choose partitions before any file is listed. Files are listed for each query, and
+        compared with the log: while a vacuum deletes some, a query ends with an error, never with fewer rows. Replaced
+        files stay for the table property ``table_writer.retention``. Files of partitions that only other tools have
+        written must be as old as the version; what such tools have dropped since is not among the rows.
+
+        Parameters
+        ----------
+        version, as_of, write_id
+            One of them: the number in the history, 0 for the state before the first; a time with a zone, which means
+            the newest version of that time or before, by the times that the history shows, and in whole seconds, as it
+            shows them, the end of its second; or the write.
+        partitions
+            Names such as ``"dt=2024-01-01"``; by default all.
+
+        Raises
+        ------
+        InvalidInputError
+            What readers saw then is not known, or its files are gone; the message says why, and of which versions no
+            vacuum has deleted files.
+
+        Examples
+        --------
+        >>> version = TableWriter(spark).overwrite_table(df, "mart.orders").version
+        >>> TableWriter(spark).read("mart.orders", version=version).count()
+        2
+        """
+        opened = self._services.open_table(self._services.table_name(table))
+        opened.require_owner()
+        past = Past(opened, version=version, as_of=as_of, write_id=write_id)
+        return open_gateway(self._spark).past_rows(opened.table, past.subject, past.partitions(partitions))
+
+    def changes(self, table: str, from_version: int, to_version: int) -> ChangesReport:
+        """Say which partitions two versions differ in: :meth:`Maintenance.changes` with this session's settings."""
+        return self.maintenance.changes(str(self._services.table_name(table)), from_version, to_version)
 
     @property
     def maintenance(self) -> Maintenance:

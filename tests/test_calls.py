@@ -9,7 +9,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final, ForwardRef, Self, get_args, get_type_hints
 
@@ -19,6 +19,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 import table_writer
 from table_writer import (
+    CompactOptions,
     GlueSettings,
     InvalidInputError,
     Maintenance,
@@ -74,6 +75,7 @@ VALUES: Final[Mapping[str, Any]] = {
     "dict of ints": {"x": 5},
     "object": object(),
     "timedelta": timedelta(days=2),
+    "datetime": datetime(2026, 1, 1, tzinfo=UTC),
     "longest timedelta": timedelta.max,
     "function": len,
     "session": SESSION,
@@ -98,6 +100,7 @@ RIGHT: Final[Mapping[str, frozenset[str]]] = {  # by annotation, what may be use
     "Severity": frozenset(),
     "SchemaChoice": frozenset(),
     "Engine": frozenset(),
+    "Carry": frozenset(),
     "Distribution": frozenset(),
     "EmptyAction": frozenset(),
     "Storage": frozenset(),
@@ -105,6 +108,7 @@ RIGHT: Final[Mapping[str, frozenset[str]]] = {  # by annotation, what may be use
     "HiveVersion": frozenset(),
     "timedelta": frozenset({"timedelta", "longest timedelta"}),
     "timedelta | None": frozenset({"timedelta", "longest timedelta", "None"}),
+    "datetime | None": frozenset({"datetime", "None"}),
     "Collection[str] | None": frozenset({"None"}) | LISTS,
     "Sequence[str]": LISTS,
     "tuple[str, ...] | None": frozenset({"None"}) | LISTS,
@@ -139,6 +143,8 @@ GOOD: Final[Mapping[str, Any]] = {  # for the parameters beside the one that is 
     "table": T,
     "write_id": "w1",
     "version": 1,
+    "from_version": 0,
+    "to_version": 1,
     "mode": "append",
     "query_name": "orders",
     "batch_id": 1,
@@ -198,7 +204,16 @@ def batch(*given: object, **named: object) -> None:
     batch_writer(Reached(), T, "append", "orders", {})(*given, **named)  # type: ignore[arg-type]
 
 
-CONSTRUCTORS: Final = (TableWriter, Maintenance, TableWriterConfig, WriteOptions, NewTable, S3Overrides, GlueSettings)
+CONSTRUCTORS: Final = (
+    TableWriter,
+    Maintenance,
+    TableWriterConfig,
+    WriteOptions,
+    CompactOptions,
+    NewTable,
+    S3Overrides,
+    GlueSettings,
+)
 CHECKS: Final = [getattr(check, name) for name in check.__all__ if name != "Check"]
 CALLS: Final[dict[str, Callable[..., Any]]] = {
     **{kind.__name__: kind for kind in CONSTRUCTORS},
@@ -209,7 +224,15 @@ CALLS: Final[dict[str, Callable[..., Any]]] = {
     "lakehouse": lakehouse,
     "for_each_batch's function": batch,
 }
-RESULTS: Final = {"CheckResult", "ColumnStatistics", "PartitionResult", "PlanReport", "StagedFile", "WriteResult"}
+RESULTS: Final = {
+    "CheckResult",
+    "CompactReport",
+    "ColumnStatistics",
+    "PartitionResult",
+    "PlanReport",
+    "StagedFile",
+    "WriteResult",
+}
 
 
 def target(name: str) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ import math
 import re
 from argparse import ArgumentParser, ArgumentTypeError  # no click, no typer: no dependency for a layer this thin
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import Any, Final, NoReturn
 
@@ -21,6 +21,7 @@ from table_writer.errors import (
     OutcomeUnknownError,
     SchemaMismatchError,
     StorageError,
+    TableWriterError,
 )
 
 PROGRAM: Final = "table-writer"
@@ -72,6 +73,17 @@ def version_number(text: str) -> int:
     return int(text)
 
 
+def moment(text: str) -> datetime:
+    """Read a time, in UTC unless it says otherwise."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ArgumentTypeError(
+            f"{text!r} is no time: write it as 2024-01-31T12:00:00, which is UTC, or with an offset such as +02:00"
+        ) from None
+    return found if found.utcoffset() is not None else found.replace(tzinfo=UTC)
+
+
 def _setting(text: str) -> tuple[str, str]:
     """Read ``NAME=VALUE``; messages never repeat the value."""
     name, equals, value = text.partition("=")
@@ -114,7 +126,10 @@ def switch(text: str) -> Mapping[str, Any]:
 SHARED: Final[Mapping[str, Options]] = {
     "output": {
         "--json": switch("print exactly one JSON object on stdout"),
-        "--all": {**switch("show all rows, not only the first 12"), "dest": "all_rows"},
+        "--all": {
+            **switch("show all rows, not only the first 12; of vacuum and recover without TABLE: all tables"),
+            "dest": "all_rows",
+        },
         "--verbose": switch("say on stderr what is done; tracebacks of errors"),
     },
     "metastore and configuration": {
@@ -197,6 +212,17 @@ EXIT_CODES: Final[Mapping[type[BaseException], ExitCode]] = {
 def exit_code_of(error: BaseException) -> ExitCode:
     """Return the code of the nearest class that has one; a bug of ours leaves the outcome unknown."""
     return next((EXIT_CODES[kind] for kind in type(error).__mro__ if kind in EXIT_CODES), ExitCode.UNKNOWN)
+
+
+def exit_code_named(code: str) -> ExitCode:
+    """Return the exit code of an error that is known by its ``code`` alone."""
+    kinds: list[type[BaseException]] = [TableWriterError]
+    while kinds:
+        kind = kinds.pop()
+        if getattr(kind, "code", "") == code:
+            return exit_code_of(kind(""))
+        kinds += kind.__subclasses__()
+    return ExitCode.INTERRUPTED if code == "interrupted" else ExitCode.UNKNOWN
 
 
 def exit_codes_text() -> str:

@@ -5,13 +5,29 @@ from __future__ import annotations
 from argparse import Namespace, RawDescriptionHelpFormatter, _ActionsContainer
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Final
 
-from table_writer.cli.arguments import PROGRAM, SHARED, Options, Parser, age, exit_codes_text, switch, version_number
+from table_writer.cli.arguments import (
+    PROGRAM,
+    SHARED,
+    ExitCode,
+    Options,
+    Parser,
+    age,
+    exit_code_named,
+    exit_code_of,
+    exit_codes_text,
+    moment,
+    switch,
+    version_number,
+)
 from table_writer.cli.configuration import read_spark_conf
+from table_writer.display.many_report import ManyReport, TableResult, TablesReport
 from table_writer.display.report import Report
 from table_writer.display.reports import RecoverReport
 from table_writer.maintenance import Maintenance
+from table_writer.many.round import WORKERS
 from table_writer.model.table import TableName
 from table_writer.vacuum.due import SAFE_AGE
 from table_writer.version import __version__
@@ -30,6 +46,14 @@ class Adopted:
         return f"{self.table}: the files below its root are adopted; log and data stay as they are"
 
 
+class Takes(Enum):
+    """What a command is about."""
+
+    ONE = "one table"
+    SEVERAL = "one table, several, or all of a database"
+    DATABASES = "all tables, or those of a database"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Command:
     """One command, named and explained as on the command line."""
@@ -40,6 +64,8 @@ class Command:
     either: Options = field(default_factory=dict)  # exactly one of these must be given
     run: Callable[[Maintenance, Namespace], Report | Adopted]
     left: Callable[[Any], bool] = lambda _: False  # the report names something to look at: exit code 1
+    takes: Takes = Takes.ONE
+    run_many: Callable[[Maintenance, Namespace], Report] | None = None  # where it takes several tables
     asks: Callable[[Namespace], bool] = lambda _: False  # a person at a terminal is asked about these arguments
 
 
@@ -66,6 +92,31 @@ def _not_recovered(report: RecoverReport) -> bool:
     return bool(in_doubt or undone or report.superseded or report.unfinished_vacuums)
 
 
+def exit_code(command: Command, report: Any) -> ExitCode:
+    """Return what the report says; of many tables the worst counts."""
+    if isinstance(report, TablesReport):
+        failed = [exit_code_named(one.error["code"]) for one in report.tables if one.error is not None]
+        return max([*failed, ExitCode.DONE if report.healthy else ExitCode.LEFT])
+    if isinstance(report, ManyReport):
+        return max((exit_code_of_result(command, one) for one in report.results), default=ExitCode.DONE)
+    return ExitCode.LEFT if command.left(report) else ExitCode.DONE
+
+
+def exit_code_of_result(command: Command, one: TableResult[Any]) -> ExitCode:
+    if one.error is not None:
+        return exit_code_of(one.error)
+    return ExitCode.LEFT if command.left(one.report) else ExitCode.DONE
+
+
+def facts(command: Command, report: Any) -> dict[str, Any]:
+    """Return what ``--json`` prints: of many tables each with the exit code that it would have had alone."""
+    found: dict[str, Any] = report.to_dict()
+    if isinstance(report, ManyReport):
+        for fact, one in zip(found["results"], report.results, strict=True):
+            fact["exit_code"] = int(exit_code_of_result(command, one))
+    return found
+
+
 YES: Final[Options] = {"--yes": switch("ask no question at a terminal")}
 CHANGES: Final[Options] = {"--dry-run": switch("check everything and change nothing"), **YES}
 ONE_STAGED: Final[Options] = {"write_id": {"metavar": "WRITE_ID", "help": "as `staged` lists it"}, **CHANGES}
@@ -78,7 +129,31 @@ PARTITIONS: Final[Options] = {
     **CHANGES,
 }
 
+WORKERS_OPTION: Final[Options] = {
+    "--workers": {
+        "type": int,
+        "metavar": "N",
+        "default": WORKERS,
+        "help": "of many tables, so many at once (default: %(default)s)",
+    }
+}
+DATABASE: Final[Options] = {
+    "--database": {
+        "action": "append",
+        "metavar": "DB",
+        "help": "all its tables that this library has written; can be repeated",
+    }
+}
+MANY: Final[Options] = {**DATABASE, **WORKERS_OPTION}
+
 COMMANDS: Final = (
+    Command(
+        name="tables",
+        help="List the tables that this library has written: version, age, what is in doubt, what a vacuum frees.",
+        takes=Takes.DATABASES,
+        options=MANY,
+        run=lambda keeper, given: keeper.tables(given.database, workers=given.workers),
+    ),
     Command(
         name="history",
         help="List the versions of a table, newest first.",
@@ -92,10 +167,27 @@ COMMANDS: Final = (
         run=lambda keeper, given: keeper.show(given.table, given.version),
     ),
     Command(
+        name="diff",
+        help="List the partitions that two versions differ in, with rows before and after.",
+        options={
+            "from_version": {"type": version_number, "metavar": "FROM", "help": "0: before the first version"},
+            "to_version": {"type": version_number, "metavar": "TO", "help": "a newer version"},
+        },
+        run=lambda keeper, given: keeper.changes(given.table, given.from_version, given.to_version),
+    ),
+    Command(
         name="recover",
         help="Resolve every publish that was left in doubt, and correct what the metastore applied late.",
-        options={"--accept-loss": switch("go on without entries of the log that are lost for good"), **CHANGES},
+        takes=Takes.SEVERAL,
+        options={
+            "--accept-loss": switch("of one table: go on without entries of the log that are lost for good"),
+            **MANY,
+            **CHANGES,
+        },
         run=lambda keeper, given: keeper.recover(given.table, dry_run=given.dry_run, accept_loss=given.accept_loss),
+        run_many=lambda keeper, given: keeper.recover_many(
+            given.tables, database=given.database, dry_run=given.dry_run, workers=given.workers
+        ),
         left=_not_recovered,
         asks=lambda given: bool(given.accept_loss),
     ),
@@ -105,12 +197,18 @@ COMMANDS: Final = (
         either={
             "--to-version": {"type": version_number, "metavar": "N", "help": "0: before the first version"},
             "--to-write-id": {"metavar": "ID", "help": "the version that this write published"},
+            "--as-of": {
+                "type": moment,
+                "metavar": "TIME",
+                "help": "the newest version of this time or before, as the history shows it: UTC without an offset",
+            },
         },
         options=PARTITIONS,
         run=lambda keeper, given: keeper.rollback(
             given.table,
             version=given.to_version,
             write_id=given.to_write_id,
+            as_of=given.as_of,
             partitions=given.partition,
             dry_run=given.dry_run,
         ),
@@ -126,10 +224,20 @@ COMMANDS: Final = (
                 "help": "such as 7d, 36h, 90m (default: the table's own retention, three days without one)",
             },
             "--force": switch("allow an age at which running queries may fail"),
+            **MANY,
             **CHANGES,
         },
+        takes=Takes.SEVERAL,
         run=lambda keeper, given: keeper.vacuum(
             given.table, older_than=given.older_than, dry_run=given.dry_run, force=given.force
+        ),
+        run_many=lambda keeper, given: keeper.vacuum_many(
+            given.tables,
+            database=given.database,
+            older_than=given.older_than,
+            dry_run=given.dry_run,
+            force=given.force,
+            workers=given.workers,
         ),
         left=lambda report: bool(report.failures),
         asks=lambda _: True,
@@ -214,7 +322,28 @@ def parse(argv: Sequence[str]) -> Namespace:
     if unknown:
         options = ", ".join(word.partition("=")[0] for word in unknown if word.startswith("-"))
         parser.error(f"not known here: {options or 'a further word'}; `{PROGRAM} {arguments.command} --help` lists all")
+    _settle_tables(parser, arguments, BY_NAME[arguments.command].takes)
     return arguments
+
+
+def _settle_tables(parser: Parser, arguments: Namespace, takes: Takes) -> None:
+    """Find out which tables are meant: ``table`` is the one, empty if there may be several; then ``tables`` are those.
+
+    Of a command on one table ``--all`` means all rows only. ``tables`` is ``None`` where databases are meant, or all.
+    """
+    if takes is Takes.ONE:
+        return
+    named = arguments.table if takes is Takes.SEVERAL else []
+    arguments.table = named[0] if len(named) == 1 and not arguments.database else ""
+    arguments.tables = named or None
+    if takes is Takes.DATABASES:
+        return
+    if named and arguments.database:
+        parser.error("TABLE and --database exclude each other: name tables, or whole databases")
+    if not (named or arguments.database or arguments.all_rows):
+        parser.error("the following arguments are required: TABLE, one or several; or --database DB, or --all")
+    if not arguments.table and getattr(arguments, "accept_loss", False):
+        parser.error("--accept-loss is for one TABLE at a time")
 
 
 def build_parser() -> Parser:
@@ -232,7 +361,13 @@ def build_parser() -> Parser:
         _add(shared.add_argument_group(title), options)
     for command in COMMANDS:
         one = chosen.add_parser(command.name, help=command.help, description=command.help, parents=[shared], **like)
-        _add(one, {"table": {"metavar": "TABLE", "help": "database.table"}})
+        if command.takes is Takes.ONE:
+            _add(one, {"table": {"metavar": "TABLE", "help": "database.table"}})
+        elif command.takes is Takes.SEVERAL:
+            _add(
+                one,
+                {"table": {"nargs": "*", "metavar": "TABLE", "help": "database.table; several, or none with --all"}},
+            )
         if command.either:
             _add(one.add_mutually_exclusive_group(required=True), command.either)
         _add(one, command.options)

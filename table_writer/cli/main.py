@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from typing import Any, Final, TextIO
 
 from table_writer.cli.arguments import PROGRAM, ExitCode, UsageError, exit_code_of
-from table_writer.cli.commands import BY_NAME, Command, parse
+from table_writer.cli.commands import BY_NAME, Command, exit_code, facts, parse
 from table_writer.cli.configuration import Redaction, read_configuration
+from table_writer.display.many_report import ManyInterruptedError
 from table_writer.errors import TableWriterError, printable
 from table_writer.maintenance import Maintenance
 
@@ -71,13 +72,23 @@ def _run(
     if command.asks(arguments) and _is_asked(arguments):
         preview = command.help  # where there is no dry run to show
         if "dry_run" in arguments:
-            would_be = command.run(keeper, Namespace(**{**vars(arguments), "dry_run": True}))
+            would_be = _call(command, arguments)(keeper, Namespace(**{**vars(arguments), "dry_run": True}))
             preview = would_be.to_text(all_rows=arguments.all_rows)
         if not output.confirmed(preview):
             raise _DeclinedError("nothing was changed")
-    report = command.run(keeper, arguments)
-    output.report(report.to_dict(), report.to_text(all_rows=arguments.all_rows))
-    return ExitCode.LEFT if command.left(report) else ExitCode.DONE
+    interrupted = None
+    try:
+        report = _call(command, arguments)(keeper, arguments)
+    except ManyInterruptedError as stopped:
+        report, interrupted = stopped.report, ExitCode.INTERRUPTED
+        output.say(f"{PROGRAM}: {stopped}")
+    output.report(facts(command, report), report.to_text(all_rows=arguments.all_rows))
+    return interrupted or exit_code(command, report)
+
+
+def _call(command: Command, arguments: Namespace) -> Callable[[Maintenance, Namespace], Any]:
+    """Return what is to be run: of many tables another one than of one."""
+    return command.run if command.run_many is None or arguments.table else command.run_many
 
 
 def _is_asked(arguments: Namespace) -> bool:
@@ -90,7 +101,7 @@ def _is_asked(arguments: Namespace) -> bool:
 def _facts(error: BaseException, table: str) -> dict[str, Any]:
     if isinstance(error, TableWriterError):
         return {"code": error.code, "message": str(error), "table": error.table or table, "write_id": error.write_id}
-    recover = f"`{PROGRAM} recover {table}`"
+    recover = f"`{PROGRAM} recover {table or '--all'}`"
     if isinstance(error, _DeclinedError):
         code, message = "declined", str(error)
     elif isinstance(error, KeyboardInterrupt):

@@ -58,7 +58,8 @@ class LogListener:
         if progress.state == "running" and now < self._next:
             return
         self._next = now + self._seconds
-        logger.info("write_id=%s %s", progress.write_id or "(not planned yet)", progress)
+        of_write = "" if progress.unit == "tables" else f"write_id={progress.write_id or '(not planned yet)'} "
+        logger.info("%s%s", of_write, progress)
 
 
 class BarListener:

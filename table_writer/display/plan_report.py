@@ -29,7 +29,7 @@ class PlannedPartition:
     rows
         Of the DataFrame.
     replaced_location
-        Where readers look now; ``None`` if it does not exist.
+        Where readers look now; ``None`` if it does not exist, or stays there as in an append in place.
     copied_files, copied_bytes
         Of an append: what the store would copy, server-side, to the new location.
     """

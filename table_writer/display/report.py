@@ -19,9 +19,12 @@ from table_writer.model.table import WHOLE_TABLE
 SHOWN_ROWS: Final = 12
 MAX_PADDED_WIDTH: Final = 80  # a longer cell pushes its own row to the right, and no other
 USUAL_FIGURES: Final = frozenset(
-    {"age", "copied", "copied files", "files", "nulls", "objects", "rows", "size", "wrong rows"}
+    {
+        *("age", "copied", "copied files", "files", "nulls", "objects", "rows", "rows after", "rows before", "size"),
+        *("table size", "vacuum frees", "wrong rows"),
+    }
 )
-USUAL_STATES: Final = frozenset({"", "outcome", "state", "status", "whose"})
+USUAL_STATES: Final = frozenset({"", "health", "outcome", "state", "status", "whose"})
 Columns = Mapping[str, str | Callable[[Any], object]]
 """By heading: the attribute of a row that the column shows, or a function of the row."""
 
@@ -34,11 +37,12 @@ TROUBLES: Final = ("PROBLEM: ", "FAILED: ", "NOT ADDED ")
 IGNORED_BY_MATH: Final = "tex2jax_ignore mathjax_ignore"
 GREEN, RED, AMBER, BLUE = "22,146,84", "222,62,62", "190,122,10", "52,120,220"  # on white and on black at least 3:1
 TONES: Final = {  # the sign, its colour, and the words that say how something ended
-    "good": ("✓", GREEN, {"ok", "passed", "published"}),
-    "bad": ("✗", RED, {"abandoned", "dead", "error", "failed (error)"}),
-    "doubt": ("!", AMBER, {"expired", "failed (warn)", "in doubt", "warning"}),
+    "good": ("✓", GREEN, {"done", "ok", "passed", "published"}),
+    "bad": ("✗", RED, {"abandoned", "dead", "error", "failed", "failed (error)"}),
+    "doubt": ("!", AMBER, {"behind", "expired", "failed (warn)", "in doubt", "warning"}),
     "add": ("+", GREEN, {"add", "added"}),
     "more": ("»", GREEN, {"append", "appended"}),
+    "undone": ("↩", AMBER, {"partly rolled back", "rolled back"}),
     "other": ("~", BLUE, {"replace", "replaced"}),
     "less": ("−", AMBER, {"dropped", "emptied", "empty"}),
 }

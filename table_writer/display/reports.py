@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -35,6 +35,9 @@ class VersionSummary:
     """One entry of the log in one line.
 
     ``state`` is ``"published"``, ``"abandoned"`` or ``"in doubt"``; ``rows`` is ``None`` where other tools wrote them.
+    ``rolled_back_count`` is how many of its partitions a rollback has taken back; ``None`` in what ``show`` returns,
+    which reads no other version. ``table_bytes`` is the size of the table after the version, of all partitions that the
+    log has ever named; ``None`` if it does not know one of them, or older versions were not read.
     """
 
     version: int
@@ -49,10 +52,14 @@ class VersionSummary:
     settles: int | None
     added_count: int
     replaced_count: int
+    appended_count: int = 0
+    compacted_count: int = 0
     dropped_count: int
+    rolled_back_count: int | None = None
     rows: int | None
     files: int
     bytes: int
+    table_bytes: int | None = None
     tags: Mapping[str, str]
     idempotency_key: str
     checks: tuple[CheckResult, ...] = ()
@@ -63,12 +70,22 @@ class PartitionDetail:
     """One partition of an entry: what it changes, from where to where."""
 
     name: str
-    change: str  # added, replaced, dropped
+    change: str  # added, replaced, appended, compacted, dropped
     rows: int | None
     files: int
     bytes: int
     old_location: str | None
     new_location: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangedPartition:
+    """One partition that two versions differ in; rows are ``None`` where other tools wrote them, 0 where it is not."""
+
+    name: str
+    change: str  # added, replaced, appended, dropped
+    rows_before: int | None
+    rows_after: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,9 +152,27 @@ class AbortedUpload:
     upload_id: str
 
 
+LIVE: Final = "published"
+TAKEN_BACK: Final = "rolled back"
+
+
 def _changes(one: VersionSummary) -> str:
-    named = (("+", one.added_count), ("~", one.replaced_count), ("-", one.dropped_count))
-    return " ".join(f"{sign}{count}" for sign, count in named if count) or "-"
+    named = {
+        "+": one.added_count,
+        "~": one.replaced_count,
+        ">": one.appended_count,
+        "=": one.compacted_count,
+        "-": one.dropped_count,
+    }
+    return " ".join(f"{sign}{count}" for sign, count in named.items() if count) or "-"
+
+
+def _state(one: VersionSummary) -> str:
+    """Return how a version ended, and whether a rollback has taken it back since."""
+    if one.state != LIVE or not one.rolled_back_count:
+        return one.state
+    changed = one.added_count + one.replaced_count + one.appended_count + one.compacted_count + one.dropped_count
+    return TAKEN_BACK if one.rolled_back_count >= changed else f"partly {TAKEN_BACK}"
 
 
 PARTITIONS: Final = columns_of_partitions("change")
@@ -151,25 +186,29 @@ DELETED: Final[Columns] = {
 
 HISTORY_COLUMNS: Final[Columns] = {
     "version": lambda one: str(one.version),
-    "state": "state",
+    "state": _state,
     "when (UTC)": "created_at",
     "what": lambda one: one.mode if one.settles is None else f"recover {one.settles}",
     "who": who,
     "partitions": _changes,
     "rows": "rows",
     "size": size_of,
+    "table size": lambda one: None if one.table_bytes is None else size(one.table_bytes),
     "checks": lambda one: checks_in_short(one.checks),
 }
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class HistoryReport(Report, rows="versions", columns=HISTORY_COLUMNS):
+class HistoryReport(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES):
     """The versions of a table, newest first."""
 
     versions: tuple[VersionSummary, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw the rows of each version over time, by what it did; what was abandoned or rolled back stands out.
+        """Draw the rows of each version over time, by what it did, and the size of the table after each of them.
+
+        What was abandoned or rolled back stands out.
 
         Parameters
         ----------
@@ -307,6 +346,28 @@ class RollbackReport(Report, rows="partitions", columns=PARTITIONS, lines=NOTES)
         what = "would be put back" if self.dry_run else "put back"
         own = f" (as version {self.version})" if self.version else ""
         return f": {counted(len(self.partitions), 'partition')} {what} to version {self.to_version}{own}"
+
+
+CHANGED_COLUMNS: Final[Columns] = {
+    "partition": lambda one: one.name,
+    "": "change",
+    "rows before": "rows_before",
+    "rows after": "rows_after",
+}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ChangesReport(Report, rows="partitions", columns=CHANGED_COLUMNS):
+    """The partitions that are others after one version than after an earlier one."""
+
+    from_version: int
+    to_version: int
+    partitions: tuple[ChangedPartition, ...] = ()
+
+    def _headline(self) -> str:
+        kinds = [one.change for one in self.partitions]
+        counts = [f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)]
+        return f" from version {self.from_version} to {self.to_version}: {', '.join(counts) or 'no partition changed'}"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -447,12 +508,9 @@ class DoctorReport(Report, rows="findings", columns=DOCTOR_COLUMNS, derived=("he
         return (f"{finding.check}: {finding.advice}" for finding in self.findings if finding.advice)
 
 
-LIVE: Final = "published"
-TAKEN_BACK: Final = "rolled back"
 MARKERS: Final = {LIVE: "o", TAKEN_BACK: "v", "abandoned": "X", "in doubt": "D"}
 SHOWN_CHARACTERS: Final = 60  # of a name
 EDGE: Final = timedelta(hours=1)  # on both sides of a single version, which is a point in time
-ROLLBACK: Final = re.compile(r"rollback to version (\d+)")
 
 
 def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | None) -> Axes:
@@ -488,6 +546,7 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
         edge = (ends[1] - ends[0]) * 0.03 or EDGE
         axes.set_xlim(ends[0] - edge, ends[1] + edge)
         axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
+    _draw_sizes(axes, versions)
     locator = AutoDateLocator()  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
@@ -500,25 +559,26 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
     return axes
 
 
-def rolled_back(versions: Sequence[VersionSummary]) -> frozenset[int]:
-    """Return the versions whose rows a rollback has taken from readers, at least of some partitions."""
-    gone: frozenset[int] = frozenset()
-    gone_at: dict[int, frozenset[int]] = {}
-    for one in sorted(versions, key=lambda each: each.version):
-        found = ROLLBACK.fullmatch(one.mode) if one.state == LIVE and one.operation == "rollback" else None
-        if found:
-            to = int(found[1])
-            gone = gone_at.get(to, frozenset()) | {seen for seen in gone_at if seen > to}
-        gone_at[one.version] = gone
-    return gone
+def _draw_sizes(axes: Axes, versions: Sequence[VersionSummary]) -> None:
+    """Draw the size of the table after each version, on an axis of its own; a gap where nobody knows it."""
+    ended = sorted((one for one in versions if one.state == LIVE), key=lambda one: one.version)
+    if all(one.table_bytes is None for one in ended):
+        return
+    sizes = axes.twinx()
+    times: list[Any] = [one.created_at for one in ended]
+    known = [math.nan if one.table_bytes is None else one.table_bytes for one in ended]
+    sizes.step(times, known, where="post", color="0.5", linewidth=1, label="table size")
+    sizes.yaxis.set_major_formatter(lambda value, _: size(max(value, 0)))
+    sizes.set(ylabel="table size")
+    sizes.set_ylim(bottom=0)
+    sizes.spines["top"].set_visible(False)
 
 
 def _groups(versions: Sequence[VersionSummary]) -> list[tuple[str, str, list[VersionSummary]]]:
     """Return how versions ended and what they did, with the versions; what readers have seen first."""
-    taken = rolled_back(versions)
     groups: dict[tuple[str, str], list[VersionSummary]] = {}
     for one in versions:
-        how = TAKEN_BACK if one.state == LIVE and one.version in taken else one.state
+        how = TAKEN_BACK if one.state == LIVE and one.rolled_back_count else one.state
         groups.setdefault((how, _action(one)), []).append(one)
     ordered = sorted(groups, key=lambda group: (list(MARKERS).index(group[0]), group[1]))
     return [(*group, groups[group]) for group in ordered]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from table_writer.display.reports import (
     AbortedUpload,
+    ChangedPartition,
     DeletedPath,
     KeptPath,
     PartitionDetail,
@@ -14,17 +17,33 @@ from table_writer.display.reports import (
     VersionSummary,
 )
 from table_writer.log.history import History, SlotRecord
-from table_writer.model.entry import EntryPartition
-from table_writer.model.table import Table, shown_name
+from table_writer.log.past import Changed, is_append
+from table_writer.model.entry import EntryPartition, LogEntry, Outcome
+from table_writer.model.location import Location
+from table_writer.model.table import PartitionValues, Table, are_small_files, shown_name
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import UploadInfo
 from table_writer.vacuum.due import Traces
 from table_writer.vacuum.sweep import Vacuumed
 
+SHOWN_PARTITIONS: Final = 5
 
-def summarised(record: SlotRecord) -> VersionSummary:
+
+def summaries(history: History, *, is_whole: bool) -> tuple[VersionSummary, ...]:
+    """Return the versions of a log, or its newest ones, newest first; the size of the table takes all of them."""
+    back, sizes = _rolled_back(history), _sizes(history) if is_whole else {}
+    numbered = {record.entry.version: record for record in reversed(history.records)}
+    return tuple(
+        summarised(record, history.layout, back.get(one, 0), sizes.get(one)) for one, record in numbered.items()
+    )
+
+
+def summarised(
+    record: SlotRecord, layout: TableLayout, rolled_back_count: int | None = None, table_bytes: int | None = None
+) -> VersionSummary:
     entry = record.entry
     rows = [partition.rows for partition in entry.partitions]
+    changes = [_change(partition, layout, entry) for partition in entry.partitions]
     return VersionSummary(
         version=entry.version,
         operation=entry.operation.value,
@@ -36,23 +55,88 @@ def summarised(record: SlotRecord) -> VersionSummary:
         host=entry.writer.get("host", "?"),
         application_id=entry.writer.get("application_id", ""),
         settles=entry.recovers,
-        added_count=sum(_change(partition) == "added" for partition in entry.partitions),
-        replaced_count=sum(_change(partition) == "replaced" for partition in entry.partitions),
-        dropped_count=sum(_change(partition) == "dropped" for partition in entry.partitions),
+        added_count=changes.count("added"),
+        replaced_count=changes.count("replaced"),
+        appended_count=changes.count("appended"),
+        compacted_count=changes.count("compacted"),
+        dropped_count=changes.count("dropped"),
+        rolled_back_count=rolled_back_count,
         rows=None if None in rows else sum(row for row in rows if row is not None),
         files=sum(partition.files for partition in entry.partitions),
         bytes=sum(partition.bytes for partition in entry.partitions),
+        table_bytes=table_bytes,
         tags=dict(entry.tags),
         idempotency_key=entry.idempotency_key,
         checks=entry.checks,
     )
 
 
-def partition_details(table: Table, partitions: Sequence[EntryPartition]) -> tuple[PartitionDetail, ...]:
+def _rolled_back(history: History) -> Counter[int]:
+    """Count, by version, the partitions that a rollback has taken back; one of the rollback itself can return them."""
+    abandoned = {one.entry.version: one.entry for one in history.records if one.outcome is Outcome.ABANDONED}
+    seen: dict[PartitionValues, list[tuple[int, frozenset[int]]]] = {}  # who named it, and what was gone after that
+    for record in history.published:
+        version = record.entry.version
+        carried_out = abandoned.get(record.entry.recovers or 0, record.entry)  # a recovery may do a rollback again
+        to = carried_out.rollback_to
+        for values in record.entry.partition_values - record.superseded:
+            named = seen.setdefault(values, [])
+            gone = named[-1][1] if named else frozenset()
+            if to is not None:
+                then = next((one for number, one in reversed(named) if number <= to), frozenset[int]())
+                gone = then | {number for number, _ in named if number > to}
+            named.append((version, gone))
+    return Counter(version for named in seen.values() for version in named[-1][1])
+
+
+def _sizes(history: History) -> dict[int, int | None]:
+    """Return the size of the table after each version, as far as the log knows all of its partitions."""
+    objects = {one.location: one.objects for record in history.records for one in record.entry.replaced}
+    now: dict[PartitionValues, int | None] = {}  # at first what other tools, or entries that are gone, had left there
+    for record in history.published:
+        for one in (one for one in record.entry.partitions if one.values not in now):
+            listed = sum(found.size_bytes for found in objects.get(one.old_location or "", ()))
+            is_there = one.old_location and not history.layout.is_placeholder(Location.parse(one.old_location))
+            now[one.values] = (listed or None) if is_there else 0
+    total, unknown = sum(one or 0 for one in now.values()), sum(one is None for one in now.values())
+    found: dict[int, int | None] = {}
+    counted: set[str] = set()
+    for record in history.records:
+        is_live = record.outcome is Outcome.PUBLISHED
+        for one in record.entry.partitions if is_live else ():
+            if one.values not in record.superseded:
+                before = now.get(one.values, 0)
+                if one.added:  # beside what is there; a recovery does it again
+                    new = one.bytes * (not counted.issuperset(one.targets()))
+                    counted.update(one.targets())
+                    now[one.values] = None if before is None else before + new
+                    total += new * (before is not None)
+                    continue
+                total += one.bytes - (before or 0)
+                unknown -= before is None
+                now[one.values] = one.bytes
+        found[record.entry.version] = None if unknown else total
+    return found
+
+
+def small_files_notes(history: History, table: Table) -> tuple[str, ...]:
+    """Name the partitions that hold many small files, as far as the log tells."""
+    held = sorted(history.held_now().items())
+    small = [values for values, one in held if are_small_files(one.files, one.bytes)]
+    shown = ", ".join(shown_name(table, values) for values in small[:SHOWN_PARTITIONS])
+    more = f" and {len(small) - SHOWN_PARTITIONS} more" if len(small) > SHOWN_PARTITIONS else ""
+    hint = f'many small files in {shown}{more}: TableWriter(spark).compact("{table.name}") writes fewer'
+    return (hint,) if small else ()
+
+
+def partition_details(
+    table: Table, layout: TableLayout, partitions: Sequence[EntryPartition], entry: LogEntry | None = None
+) -> tuple[PartitionDetail, ...]:
+    """Return the partitions of an entry, or those of which no entry was claimed."""
     return tuple(
         PartitionDetail(
             name=shown_name(table, partition.values),
-            change=_change(partition),
+            change=_change(partition, layout, entry),
             rows=partition.rows,
             files=partition.files,
             bytes=partition.bytes,
@@ -120,7 +204,23 @@ def _owner(upload: UploadInfo, traces: Traces, history: History, older_than_seco
     return "dead" if traces.age_seconds(upload) >= older_than_seconds else "young"
 
 
-def _change(partition: EntryPartition) -> str:
+def changed_partitions(table: Table, changed: Iterable[Changed]) -> tuple[ChangedPartition, ...]:
+    return tuple(
+        ChangedPartition(
+            name=shown_name(table, one.values),
+            change=one.change,
+            rows_before=0 if one.before is None else one.before.rows,
+            rows_after=0 if one.after is None else one.after.rows,
+        )
+        for one in changed
+    )
+
+
+def _change(partition: EntryPartition, layout: TableLayout, entry: LogEntry | None) -> str:
     if partition.new_location is None:
         return "dropped"
-    return "added" if partition.old_location is None else "replaced"
+    if partition.old_location is None or layout.is_placeholder(Location.parse(partition.old_location)):
+        return "added"  # at a placeholder there was a name, without rows
+    if entry is not None and entry.is_compaction:
+        return "compacted"
+    return "appended" if entry is not None and is_append(entry) else "replaced"

@@ -39,6 +39,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "partition locations": table.placement,
     "forgotten partitions": table.forgotten,
     "partition files": table.files,
+    "small files": table.small_files,
 }
 SPARK_CHECKS: Final[Mapping[str, Check]] = {
     "hive client": spark.hive_client,

@@ -10,6 +10,7 @@ from table_writer.display.report import size
 from table_writer.display.reports import Finding
 from table_writer.doctor.subject import Subject, error, note, ok, warning
 from table_writer.errors import InvalidInputError, counted
+from table_writer.log.files import is_named_by_us
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.owner import Owner, require_in_place
 from table_writer.log.registration import read_registrations
@@ -17,7 +18,7 @@ from table_writer.log.rules import claim_is_over, is_covered
 from table_writer.log.stored import small_json
 from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, LogState
 from table_writer.model.location import Location
-from table_writer.model.table import RETENTION_PROPERTY, PartitionValues
+from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, are_small_files
 from table_writer.storage.object_store import ObjectInfo, many
 from table_writer.vacuum.due import SAFE_AGE, Ages, due, in_use, look_for_traces
 
@@ -277,16 +278,33 @@ def files(subject: Subject) -> Iterable[Finding]:
         yield ok(f"exactly the files that were published: {counted(len(newest), 'partition')}")
 
 
+def small_files(subject: Subject) -> Iterable[Finding]:
+    """Name partitions of many small files, by the metastore's figures: nothing is listed for it."""
+    figures = {
+        values: [one.parameters.get(name, "") for name in ("numFiles", "totalSize")]
+        for values, one in sorted(subject.partitions().items())
+    }
+    known = {values: map(int, texts) for values, texts in figures.items() if all(map(str.isdecimal, texts))}
+    small = [values for values, (count, size_bytes) in known.items() if are_small_files(count, size_bytes)]
+    if small:
+        yield note(
+            f"many small files, which cost a reader one request each, in {counted(len(small), 'partition')}:"
+            f" {subject.names(small)}",
+            f'TableWriter(spark).compact("{subject.name}") writes their rows into fewer',
+        )
+    else:
+        yield ok("no partition of many small files, as far as the metastore knows their number")
+
+
 def _trouble(subject: Subject, history: History, values: PartitionValues) -> str:
     """Compare one partition's files: ``"mixed"`` with another tool's, ``"lost"`` where files of ours are gone."""
     location = Location.parse(str(history.current[values].partition.new_location))
-    write_id = str(history.layout.write_id_of(location))
     found: list[ObjectInfo] = list(subject.opened.store.list(location.key))
     known = None if history.layout.is_placeholder(location) else history.described(values, location)
     expected = (known.files, known.bytes) if known else None
     if (len(found), sum(one.size_bytes for one in found)) == expected:
         return ""  # also of copies, which keep their names
-    named = [one for one in found if write_id in one.key.removeprefix(location.key)]
+    named = [one for one in found if is_named_by_us(one.key, location, history.layout)]
     if len(named) < len(found):
         return "mixed"
     if expected is None:

@@ -6,9 +6,9 @@ Pure: made from the records of one reading of the log. Publish, recover, rollbac
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Final
 
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedObject
@@ -46,6 +46,8 @@ class StateThen:
 
     location: str | None
     known: bool = field(kw_only=True)
+    sure: bool = field(default=True, kw_only=True, compare=False)
+    """Not if another tool has moved it between two entries: whether before or after that version, nobody knows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,12 +94,25 @@ class History:
     _naming: dict[PartitionValues, list[tuple[SlotRecord, EntryPartition]]] = field(
         default_factory=dict, init=False, repr=False
     )
+    _adding: dict[Place, list[tuple[int, SlotRecord, EntryPartition]]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    """Appends in place to each location, whatever became of them; one that is done again keeps its version."""
+    _held: dict[Place, EntryPartition] = field(default_factory=dict, init=False, repr=False)
+    """What lies at each location that was published."""
+    _counted: set[str] = field(default_factory=set, init=False, repr=False)  # keys of files that were added in place
     _locations: dict[str, Location] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        first: dict[int, int] = {}  # of entries that were done again, by the versions of their recoveries
         for record in self.records:
+            version, again = record.entry.version, record.entry.recovers
+            first[version] = version if again is None else first.get(again, again)
             for partition in record.entry.partitions:
                 self._naming.setdefault(partition.values, []).append((record, partition))
+                if partition.added and partition.new_location is not None:
+                    place = self._location(partition.new_location).place
+                    self._adding.setdefault(place, []).append((first[version], record, partition))
             self._fold(record)
 
     @property
@@ -139,7 +154,7 @@ class History:
 
     def publication(self, write_id: str) -> SlotRecord | None:
         """Return the entry that made readers see a write first, ``None`` if none did, or none is left."""
-        made = (one for one in self.published if one.entry.operation in {Operation.WRITE, Operation.RECOVER})
+        made = (one for one in self.published if one.entry.has_own_files or one.entry.recovers is not None)
         return next((one for one in made if write_id in written_ids(self.layout, one.entry)), None)
 
     @cached_property
@@ -153,6 +168,10 @@ class History:
         return self._ids_of(record for record in self.records if record.outcome is not Outcome.ABANDONED)
 
     @cached_property
+    def _live_places(self) -> frozenset[Place | None]:
+        return frozenset(self._place(placed.partition.new_location) for placed in self.current.values())
+
+    @cached_property
     def ids_in_doubt(self) -> frozenset[str]:
         """The writes whose files an entry in doubt names."""
         return self._ids_of(self.in_doubt)
@@ -161,7 +180,7 @@ class History:
         """Return the locations that readers look at by the log, or may look at once what is in doubt is resolved."""
         named = [placed.partition.new_location for placed in self.current.values()]
         for partition in (partition for record in self.in_doubt for partition in record.entry.partitions):
-            named += [partition.old_location, partition.new_location]
+            named += [partition.old_location, partition.new_location, partition.source]
         return frozenset(self._location(location).place for location in named if location is not None)
 
     def placement(self, values: PartitionValues, location: str | None) -> Placement:
@@ -211,21 +230,79 @@ class History:
                     known = record.entry.version <= hole
                     states[partition.values] = StateThen(partition.old_location, known=known)
                 else:
-                    borne_out = placed.partition.new_location == partition.old_location
+                    then = placed.partition.new_location
+                    borne_out = then == partition.old_location
                     known = borne_out or present.issuperset(range(placed.version, version + 1))
-                    states[partition.values] = StateThen(placed.partition.new_location, known=known)
+                    sure = placed.version == version or self._place(then) == self._place(partition.old_location)
+                    states[partition.values] = StateThen(then, known=known, sure=sure)
         return states
+
+    def states_at(self, version: int) -> dict[PartitionValues, StateThen]:
+        """Return the same of every partition that was ever published: the others are where they were at ``version``."""
+        unchanged = {values: StateThen(one.partition.new_location, known=True) for values, one in self.current.items()}
+        return unchanged | self.state_at(version)
+
+    def is_deleted(self, location: Location) -> bool:
+        """Whether a vacuum has deleted, or may be deleting, what lay there, and readers have not come back since."""
+        place = location.place
+        if place in self._live_places:
+            return False
+        left, deleted = self.left.get(place), self.deleted.get(place)
+        return place in self.doomed or (deleted is not None and (left is None or deleted >= left.left_by))
 
     def lost_after(self, version: int) -> int | None:
         """Return the first lost version after another one, ``None`` if there is none."""
         return min((one for one in self.lost if one > version), default=None)
 
-    def described(self, values: PartitionValues, location: Location) -> EntryPartition | None:
-        """Return what the log knows of the files at a location of ours, ``None`` if it names no such location."""
-        for _, named in reversed(self._naming.get(values, [])):
-            if named.new_location is not None and location.same_place(self._location(named.new_location)):
-                return named
-        return None
+    def described(
+        self, values: PartitionValues, location: Location, *, version: int | None = None
+    ) -> EntryPartition | None:
+        """Return what the log knows of the files at a location of ours after a version, by default the newest.
+
+        Those that appends in place have added since it was written count. ``None`` if no entry has written it.
+        """
+        found: EntryPartition | None = None
+        added: dict[str, EntryPartition] = {}  # by the first of its files: a recovery does the same append again
+        for record, named in self._naming.get(values, []):
+            if version is not None and record.entry.version > version:
+                break
+            if named.new_location is None or not location.same_place(self._location(named.new_location)):
+                continue
+            if not named.added:
+                found, added = named, {}
+            elif record.outcome is Outcome.PUBLISHED and values not in record.superseded:
+                added[named.added[0].name] = named
+        return None if found is None else reduce(EntryPartition.with_more, added.values(), found)
+
+    def published_of(self, values: PartitionValues) -> Iterator[tuple[SlotRecord, EntryPartition]]:
+        """Yield the entries that have changed a partition, newest first, with what they say of it."""
+        for record, named in reversed(self._naming.get(values, [])):
+            if record.outcome is Outcome.PUBLISHED and values not in record.superseded:
+                yield record, named
+
+    def held_now(self) -> dict[PartitionValues, EntryPartition]:
+        """Return what lies where each partition is by the log, as far as the log has written it."""
+        places = {values: self._place(one.partition.new_location) for values, one in self.current.items()}
+        return {values: self._held[place] for values, place in places.items() if place in self._held}
+
+    def surplus(self, location: Location, version: int) -> frozenset[str]:
+        """Return names of files that may lie at a location, or come there, and are no part of a version.
+
+        Those are the files of all appends in place but the ones that were published up to the version. A recovery names
+        the same files as the entry that it finishes. What its own claimant has abandoned was refused before any copy.
+        """
+        adding = [
+            (at, record, named)
+            for at, record, named in self._adding.get(location.place, [])
+            if record.outcome is not Outcome.ABANDONED or record.recorded_by != record.entry.write_id
+        ]
+        part = {
+            one.name
+            for at, record, named in adding
+            if at <= version and record.outcome is Outcome.PUBLISHED and named.values not in record.superseded
+            for one in named.added
+        }
+        return frozenset(one.name for _, _, named in adding for one in named.added) - part
 
     def trimmable(self, age_seconds: float) -> frozenset[int]:
         """Return the versions on which nothing depends any more, of those that ended longer ago than ``age_seconds``.
@@ -239,6 +316,7 @@ class History:
         needed = {self.newest}
         needed |= {placed.version for placed in self.current.values()}
         needed |= {left.left_by for left in self.left.values() if left.objects or self._is_ours(left.location)}
+        needed |= self._needed_for_files()
         needed |= {self.deleted[place] for place in self.left if place in self.deleted}  # it is left, and gone
         entries = [record.entry for record in self.records]
         keyed = {one.version: one.idempotency_key for one in entries if one.idempotency_key}
@@ -250,6 +328,21 @@ class History:
         kept = {entry.version for entry in entries} - free
         deleted_by = {entry.version: {one.replaced_by for one in entry.deletes} for entry in entries}
         return frozenset(version for version in free if kept.isdisjoint(deleted_by[version]))
+
+    def _needed_for_files(self) -> frozenset[int]:
+        """Return the versions that tell which files a location held when: of those that appends in place added to.
+
+        They are needed until the location is deleted.
+        """
+        kept = self.in_use() | self.left.keys()
+        places = self._adding.keys() & kept
+        return frozenset(
+            record.entry.version
+            for naming in self._naming.values()
+            if places
+            for record, named in naming
+            if self._place(named.new_location) in places
+        )
 
     def restorable(self, location: Location) -> bool:
         """Whether no vacuum has deleted, or may be deleting, what readers have left there."""
@@ -268,12 +361,7 @@ class History:
         if entry.operation is Operation.VACUUM:
             self._fold_vacuum(record)
         elif record.outcome is Outcome.ABANDONED:
-            if entry.operation is Operation.WRITE:  # the others point at what another write has written
-                data = self.layout.data(entry.write_id)
-                self._leave(data, record, bytes=sum(p.bytes for p in entry.partitions))
-                for location in map(self._location, filter(None, (one.new_location for one in entry.partitions))):
-                    if not data.contains(location):  # copies in a fresh directory
-                        self._leave(location, record)
+            self._fold_abandoned(record)
         elif record.outcome is Outcome.PUBLISHED:
             self._fold_published(record)
 
@@ -289,19 +377,43 @@ class History:
             if place in self.left and self.left[place].left_by == (deleted.replaced_by or self.left[place].left_by):
                 del self.left[place]
 
+    def _fold_abandoned(self, record: SlotRecord) -> None:
+        """Leave what only this entry would have shown; all but writes and rollbacks point at what is there anyway."""
+        entry, data = record.entry, self.layout.data(record.entry.write_id)
+        own = [self._location(one.own_location) for one in entry.partitions if one.own_location is not None]
+        if entry.has_own_files:
+            self._leave(data, record, bytes=sum(p.bytes for p in entry.partitions))
+            copies = [one for one in own if not data.contains(one)]  # in a fresh directory
+        else:
+            copies = [one for one in own if data.contains(one)] if entry.operation is Operation.ROLLBACK else []
+        for location in copies:
+            self._leave(location, record)
+
+    def _hold(self, partition: EntryPartition) -> None:
+        """Note what lies at a partition's new location; a recovery does an append in place again, which counts once."""
+        place = self._place(partition.new_location)
+        targets = partition.targets()
+        if place is not None and not targets:
+            self._held[place] = partition
+        elif place in self._held and not targets.keys() <= self._counted:
+            self._held[place] = self._held[place].with_more(partition)
+        self._counted.update(targets)
+
     def _fold_published(self, record: SlotRecord) -> None:
         entry, data = record.entry, self.layout.all_data
         switched = [partition for partition in entry.partitions if partition.values not in record.superseded]
         for partition in switched:
             before = self.current.get(partition.values)
             for text in (before.partition.new_location if before else None, partition.old_location):
-                if text is not None and data.contains(self._location(text)):
-                    known = before.partition.bytes if before and text == before.partition.new_location else 0
-                    self._leave(self._location(text), record, bytes=known)
+                if text is not None and text != partition.new_location and data.contains(self._location(text)):
+                    held = self._held.get(self._location(text).place)
+                    self._leave(self._location(text), record, bytes=held.bytes if held else 0)
+            self._hold(partition)
             self.current[partition.values] = Placed(entry.version, partition, record.outcome_age_seconds)
         left = {self._place(partition.old_location) for partition in switched}
         replaced_places = (self._location(one.location) for one in entry.replaced)
-        own = {one.place for one in replaced_places if self.layout.write_id_of(one) == entry.write_id}
+        ids = {entry.write_id, entry.recovered_write_id}
+        own = {one.place for one in replaced_places if self.layout.write_id_of(one) in ids}
         for replaced in entry.replaced:
             location = self._location(replaced.location)
             if record.superseded and location.place not in left and location.place not in own:
@@ -319,8 +431,15 @@ class History:
                 continue
             if partition.values not in record.superseded:
                 self._come_to(self._location(partition.new_location))
-            elif entry.operation in {Operation.WRITE, Operation.RECOVER}:  # readers never came to these files
-                self._leave(self._location(partition.new_location), record, bytes=partition.bytes)
+            else:
+                self._leave_superseded(partition, record)
+
+    def _leave_superseded(self, partition: EntryPartition, record: SlotRecord) -> None:
+        """Note that readers never came to these files, if they are this entry's, or of one that it recovers."""
+        entry, location = record.entry, self._location(str(partition.own_location))
+        is_copy = self.layout.write_id_of(location) == entry.write_id
+        if is_copy or entry.has_own_files or entry.recovers is not None:
+            self._leave(location, record, bytes=partition.bytes)
 
     def _come_to(self, location: Location) -> None:
         """Note that readers look at a location, which may belong to a write whose earlier entry was abandoned."""
@@ -375,13 +494,13 @@ class History:
             if location is not None
         )
         found = {self.layout.write_id_of(self._location(location)) for location in named}
-        own = {record.entry.write_id for record in records if record.entry.operation is Operation.WRITE}
+        own = {record.entry.write_id for record in records if record.entry.has_own_files}
         recovered = {record.entry.recovered_write_id for record in records}
         return frozenset(write_id for write_id in found | own | recovered if write_id)
 
 
 def written_ids(layout: TableLayout, entry: LogEntry) -> frozenset[str]:
     """Return the writes whose files an entry points readers at: its own, or those of the entry that it recovers."""
-    locations = (Location.parse(one.new_location) for one in entry.partitions if one.new_location is not None)
+    locations = (Location.parse(one.own_location) for one in entry.partitions if one.own_location is not None)
     found = {entry.write_id, entry.recovered_write_id, *(layout.write_id_of(location) for location in locations)}
     return frozenset(write_id for write_id in found if write_id)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 from table_writer.checked import LONGEST_AGE
@@ -242,8 +243,9 @@ class Services:
     ) -> None:
         self.session = session
         self.config = config
-        settings = _metastore_settings(session, config)
-        self.metastore = open_metastore(replace(settings, timeout_seconds=config.metastore_timeout_seconds))
+        settings = replace(_metastore_settings(session, config), timeout_seconds=config.metastore_timeout_seconds)
+        self._open_metastore = partial(open_metastore, settings)
+        self.metastore = self._open_metastore()
         self._sleep = sleep
         self._open_object_store = cache(open_object_store)  # a client of S3 takes 100 to 200 ms to make
 
@@ -251,7 +253,16 @@ class Services:
         self, name: TableName, require: Callable[[Table | None, TableName, str], Table] = require_table
     ) -> OpenTable:
         """Look a table up and open its store; raises what ``require`` raises, and for a store that is not supported."""
-        table = require(self.metastore.get_table(name), name, self.metastore.uri)
+        return self.opened(require(self.metastore.get_table(name), name, self.metastore.uri))
+
+    def beside(self) -> Services:
+        """Return the same with a connection to the metastore of its own, and the same stores."""
+        other = copy(self)
+        other.metastore = self._open_metastore()
+        return other
+
+    def opened(self, table: Table) -> OpenTable:
+        """Open the store of a table that was looked up already."""
         layout = TableLayout(Location.parse(table.root), self.config.directory_name)
         settings = settings_for(layout.root, self.session.hadoop, self.config.s3)
         return OpenTable(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
@@ -20,7 +21,7 @@ class Standing(enum.Enum):
     """What another writer's entry means to a write that wants to publish."""
 
     UNRELATED = "its partitions are others, or it was abandoned"
-    EARLIER = "it had ended before this write was planned"
+    EARLIER = "it had ended before this write was planned, or what it did is no matter to this write"
     CONFLICT = "it published a partition of this write after this write was planned"
     DELETED = "it is a vacuum that deletes files of this write"
     IN_DOUBT = "it may yet publish a partition, or the idempotency key, of this write: wait, then recover it"
@@ -33,20 +34,24 @@ def standing(
     *,
     scope: Scope = no_partition,
     appends: bool = False,
-    data: Location | None = None,
+    layout: TableLayout | None = None,
 ) -> Standing:
     """Decide what another write's entry means to the write that wants to claim ``draft``.
 
     The draft's ``base_version`` was the newest when it was planned. Of versions that were in doubt then, one that was
     published since may hold rows this write never saw. ``scope``: which other partitions the write replaces, whether it
     has rows for them or not. ``appends``: it builds on whatever is there when it claims, so what others have published
-    since is no conflict. ``data`` is its own directory: a vacuum that names it has given the write up, though that may
-    have no rows at all.
+    since is no conflict. Nor is a compaction, which changes no rows. ``layout`` says which directory is its own: a
+    vacuum that names that has given the write up, though it may have no rows at all.
     """
     entry, outcome = record.entry, record.outcome
     seen = entry.version <= draft.base_version and entry.version not in in_doubt_at_plan
     if entry.operation is Operation.VACUUM:
-        meets = not seen and outcome is not Outcome.ABANDONED and _delete([entry], draft, data)
+        meets = (
+            not seen
+            and outcome is not Outcome.ABANDONED
+            and _delete([entry], draft, layout, layout.data(draft.write_id) if layout else None)
+        )
         return Standing.DELETED if meets else Standing.UNRELATED
     overlap = bool(entry.partition_values & draft.partition_values or scope(entry.partition_values))
     same_key = draft.idempotency_key != "" and entry.idempotency_key == draft.idempotency_key
@@ -54,14 +59,24 @@ def standing(
         return Standing.IN_DOUBT
     if outcome is not Outcome.PUBLISHED or not overlap:
         return Standing.UNRELATED
-    return Standing.EARLIER if seen or appends else Standing.CONFLICT
+    same_rows = entry.operation is Operation.COMPACT
+    return Standing.EARLIER if seen or appends or same_rows else Standing.CONFLICT
 
 
-def _delete(vacuums: Iterable[LogEntry], entry: LogEntry, data: Location | None = None) -> bool:
-    """Whether vacuums delete what an entry points readers at, or the directory that is given."""
-    deleted = PlaceSet(Location.parse(one.location).place for vacuum in vacuums for one in vacuum.deletes)
-    named = (Location.parse(one.new_location) for one in entry.partitions if one.new_location is not None)
-    return any(deleted.holds(location.place) for location in (*named, *([data] if data else [])))
+def _delete(
+    vacuums: Iterable[LogEntry], entry: LogEntry, layout: TableLayout | None = None, data: Location | None = None
+) -> bool:
+    """Whether vacuums delete what an entry points readers at, or copies from, or the directory that is given.
+
+    Of other tools' files, such as those in the root, exactly the listed ones go: nothing that lies below. Which is
+    which takes the ``layout`` to tell; without one all go as a whole.
+    """
+    named = [Location.parse(one.location) for vacuum in vacuums for one in vacuum.deletes]
+    exactly = {location.place for location in named}
+    whole = PlaceSet(one.place for one in named if layout is None or layout.write_id_of(one) is not None)
+    texts = (text for one in entry.partitions for text in (one.new_location, one.source) if text is not None)
+    locations = [*map(Location.parse, texts), *([data] if data else [])]
+    return any(location.place in exactly or whole.holds(location.place) for location in locations)
 
 
 def claim_is_over(entry: LogEntry, age_seconds: float) -> bool:
@@ -82,11 +97,14 @@ class PartitionState(enum.Enum):
     SUPERSEDED = "at a location the entry does not know: another tool was there"
 
 
-def partition_state(partition: EntryPartition, current_location: str | None, layout: TableLayout) -> PartitionState:
+def partition_state(
+    partition: EntryPartition, current_location: str | None, layout: TableLayout, *, copied: bool = False
+) -> PartitionState:
     """Decide by the location alone: parameters of one reply may come from another moment. ``None``: it does not exist.
 
     A partition at a placeholder has no rows. A publish adds new partitions there, and a rollback puts those there that
-    it is about to drop.
+    it is about to drop. An append in place leaves the location as it is: ``copied`` says whether all of its files are
+    there.
     """
     if current_location is None:
         if partition.new_location is None:
@@ -99,7 +117,8 @@ def partition_state(partition: EntryPartition, current_location: str | None, lay
     if partition.new_location is None:
         wanted = PartitionState.EMPTIED if placeholder else None
     else:
-        wanted = PartitionState.DONE if current.same_place(Location.parse(partition.new_location)) else None
+        is_there = current.same_place(Location.parse(partition.new_location)) and (copied or not partition.added)
+        wanted = PartitionState.DONE if is_there else None
     old = partition.old_location
     before = placeholder if old is None else current.same_place(Location.parse(old))
     return wanted or (PartitionState.BEFORE if before else PartitionState.SUPERSEDED)
@@ -119,13 +138,15 @@ def effect(states: Collection[PartitionState]) -> Effect:
     return {frozenset({True}): Effect.ALL, frozenset({False}): Effect.NONE}.get(frozenset(changed), Effect.SOME)
 
 
-def recovered_state(history: History, partition: EntryPartition, current_location: str | None) -> PartitionState:
+def recovered_state(
+    history: History, partition: EntryPartition, current_location: str | None, *, copied: bool = False
+) -> PartitionState:
     """Decide for a recovery, which must not take a late call of this library for another tool.
 
     Where only calls of ours have been, however late, the entry is rolled forward. ``history`` goes up to the entry that
     is recovered.
     """
-    state = partition_state(partition, current_location, history.layout)
+    state = partition_state(partition, current_location, history.layout, copied=copied)
     if state is not PartitionState.SUPERSEDED or partition.values not in history.current:
         return state
     ours = history.placement(partition.values, current_location) in {Placement.IN_PLACE, Placement.BEHIND}
@@ -140,24 +161,30 @@ def is_covered(history: History, entry: LogEntry) -> bool:
     """
     stand = [one for one in history.records if one.outcome is not Outcome.ABANDONED]
     newer = [one for one in stand if one.entry.version > entry.version]
-    return _delete((one.entry for one in newer), entry) or any(_covers(one, entry) for one in newer)
+    return _delete((one.entry for one in newer), entry, history.layout) or any(_covers(one, entry) for one in newer)
 
 
 def rebuilt_outcome(
-    history: History, entry: LogEntry, locations: Mapping[PartitionValues, str]
+    history: History,
+    entry: LogEntry,
+    locations: Mapping[PartitionValues, str],
+    copied: Mapping[PartitionValues, bool | None] = MappingProxyType({}),
 ) -> tuple[Outcome, frozenset[PartitionValues]]:
     """Find out how a covered entry ended whose outcome is lost, and which of its partitions another tool had moved.
 
     A recovery that carried it out says so. Else one partition tells for all, since they switched in one call: either
     the next entry that names it found it at this entry's location, or it is there still. Where entries in between were
-    trimmed, nobody knows what they found; then its idempotency key is not free again.
+    trimmed, nobody knows what they found; then its idempotency key is not free again. ``copied`` says of appends in
+    place whether their files are at the location, ``None`` where that has been deleted since: then nobody knows either.
     """
     for record in reversed(history.published):
         if record.entry.recovers == entry.version:
             return Outcome.PUBLISHED, record.superseded
     covering = [one.entry for one in history.records if _covers(one, entry)]
     present = {one.entry.version for one in history.records}
-    for partition in entry.partitions:
+    if any(is_there is not False for is_there in copied.values()):
+        return Outcome.PUBLISHED, frozenset()
+    for partition in (one for one in entry.partitions if not one.added):
         after = next((one for one in covering if partition.values in one.partition_values), None)
         named = (one.old_location for one in after.partitions if one.values == partition.values) if after else ()
         found = next(iter(named), None) if after else locations.get(partition.values)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any, Final, TypeVar
 
+from table_writer.model.process import PerProcess
+
 READABLE_BYTES: Final = 64 * 1024
 """Some 130 partitions, or 260 files of other tools. A longer text is not read by eye, and sending it begins to take
 longer than a request does; partitions compressed are a tenth of it or less."""
@@ -29,6 +31,8 @@ DICT_BYTES: Final = 128  # what a dict takes besides that
 GZIP: Final = b"\x1f\x8b"
 GZIP_FORMAT: Final = 16 + zlib.MAX_WBITS  # zlib's way to ask for gzip's header and checksum
 Parsed = TypeVar("Parsed")
+_parsing: Final = PerProcess(Lock)
+"""Of all readings of this process: msgspec 0.22 crashes when two threads meet a type for the first time at once."""
 
 
 class TooMuchError(ValueError):
@@ -62,7 +66,8 @@ class Allowance:
                     " look at it"
                 )
             self._bytes_left -= needed
-            return parse(body)
+            with _parsing.get():
+                return parse(body)
 
 
 def small_json(body: bytes) -> Any:

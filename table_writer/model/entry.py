@@ -11,10 +11,10 @@ import json
 import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -24,8 +24,10 @@ from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 
 ENTRY_FORMAT: Final = 1
+LATER_FORMAT: Final = 2  # of what older versions would misread: files that are added in place, and compactions
 ADDED_LATER: Final = frozenset({"log_id", "row_bytes", "recovered_write_id", "checks"})  # older entries lack them
 STORED_NAMES: Final = {"recovers": "settles"}  # fields that have another name on the store
+COMPACT: Final = "compact"  # the mode of a compaction, and of a recovery that does one again
 DISCARD: Final = "discard"  # the mode of a vacuum that gives one staged write up, because somebody asked
 WRITE_ID: Final = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z._-]{0,79}")
 MAX_NUMBER: Final = 2**63 - 1  # of a bigint; JSON itself knows no limit
@@ -36,6 +38,7 @@ class Operation(enum.Enum):
     """What an entry does."""
 
     WRITE = "write"  # points partitions at new rows
+    COMPACT = "compact"  # points partitions at the same rows in fewer files
     RECOVER = "recover"  # does again what another entry says: its writer is gone, or a late call has undone it
     ROLLBACK = "rollback"  # points partitions at rows they had before
     RESTORE = "restore"  # adds partitions that the metastore has lost
@@ -49,11 +52,39 @@ class Outcome(enum.Enum):
     ABANDONED = "abandoned"  # it changed nothing and never will
 
 
+class AddedFile(msgspec.Struct, frozen=True, kw_only=True, rename={"size_bytes": "size"}):
+    """A new file that an append in place adds to the location where readers look already."""
+
+    name: str  # below the location, and below the source
+    size_bytes: int
+
+
+class Figures(Protocol):
+    """Of some files; ``None`` where nobody knows."""
+
+    @property
+    def rows(self) -> int | None:
+        """How many."""
+
+    @property
+    def bytes(self) -> int:
+        """As they are stored."""
+
+    @property
+    def raw_bytes(self) -> int | None:
+        """Before compression."""
+
+    @property
+    def files(self) -> int:
+        """How many."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EntryPartition:
     """One partition of an entry: where readers looked, where they will look, and what is there.
 
-    What other tools wrote has ``None`` for the figures that its listing does not show.
+    What other tools wrote has ``None`` for the figures that its listing does not show. An append in place leaves the
+    location as it is: its figures are those of the files that it adds.
     """
 
     values: PartitionValues
@@ -63,12 +94,38 @@ class EntryPartition:
     bytes: int
     raw_bytes: int | None  # before compression
     files: int
+    source: str | None = None  # of an append in place: where the write has put its files, which are copied from there
+    added: tuple[AddedFile, ...] = ()  # by an append in place; empty for all else
+
+    @property
+    def own_location(self) -> str | None:
+        """Where the entry itself has put files; ``None`` if nowhere."""
+        return self.source if self.added else self.new_location
+
+    def with_more(self, more: Figures) -> EntryPartition:
+        """Return the same with the figures of other files beside its own."""
+        return replace(
+            self,
+            rows=_sum(self.rows, more.rows),
+            bytes=self.bytes + more.bytes,
+            raw_bytes=_sum(self.raw_bytes, more.raw_bytes),
+            files=self.files + more.files,
+        )
+
+    def targets(self) -> dict[str, int]:
+        """Return keys and sizes of the files that an append in place adds."""
+        prefix = Location.parse(self.new_location).key if self.added and self.new_location else ""
+        return {f"{prefix}{one.name}": one.size_bytes for one in self.added}
+
+    def sources(self) -> dict[str, str]:
+        """Return where the files lie that an append in place adds, by the keys that they get."""
+        prefix = Location.parse(self.source).key if self.added and self.source else ""
+        return dict(zip(self.targets(), (f"{prefix}{one.name}" for one in self.added), strict=True))
 
     @classmethod
     def without_rows(cls, values: PartitionValues, new_location: str | None) -> EntryPartition:
         """Describe a partition that will have no rows."""
-        figures = {"rows": 0, "bytes": 0, "raw_bytes": 0, "files": 0}
-        return cls(values=values, old_location=None, new_location=new_location, **figures)
+        return cls(values=values, old_location=None, new_location=new_location, rows=0, bytes=0, raw_bytes=0, files=0)
 
 
 class ReplacedObject(msgspec.Struct, frozen=True, kw_only=True, rename={"key": "path", "size_bytes": "size"}):
@@ -139,6 +196,16 @@ class LogEntry:
         return frozenset(partition.values for partition in self.partitions)
 
     @property
+    def is_compaction(self) -> bool:
+        """Whether it is a compaction, or a recovery that does one again: no rows change."""
+        return self.mode == COMPACT
+
+    @property
+    def has_own_files(self) -> bool:
+        """Whether its own write has written what it points readers at."""
+        return self.operation in {Operation.WRITE, Operation.COMPACT}
+
+    @property
     def named(self) -> dict[str, str]:
         """What errors name of this entry, by their keywords."""
         return {"table": self.table, "write_id": self.write_id}
@@ -155,6 +222,7 @@ class LogEntry:
             "base version is not below the version": not 0 <= base < self.version,
             "write_id is malformed": WRITE_ID.fullmatch(self.write_id) is None,
             "created_at has no time zone": self.created_at.utcoffset() is None,
+            "files are added in a way that no append in place does": not all(map(_adds_as_it_should, self.partitions)),
             "a partition is named twice": len(self.partition_values) != len(self.partitions),
             "a figure is negative, or one that nothing could have": min(figures) < 0 or max(figures) > MAX_NUMBER,
             "publish timeout is not positive, or longer than a day": not 0 < timeout <= MAX_TIMEOUT_SECONDS,
@@ -177,7 +245,12 @@ class LogEntry:
         fields = {STORED_NAMES.get(name, name): value for name, value in named.items()}
         _change_locations(fields, partial(_shorten, root=root), partial(_below, root=root))
         fields["checks"] = [result.to_json() for result in self.checks]
-        return json.dumps({"format": ENTRY_FORMAT, **fields}, ensure_ascii=False, default=datetime.isoformat).encode()
+        in_place = [one for one in fields["partitions"] if one["added"]]
+        for one in fields["partitions"]:
+            if not one["added"]:
+                del one["added"], one["source"]
+        version = LATER_FORMAT if in_place or self.operation is Operation.COMPACT else ENTRY_FORMAT
+        return json.dumps({"format": version, **fields}, ensure_ascii=False, default=datetime.isoformat).encode()
 
     @classmethod
     def from_json(cls, data: bytes, *, root: Location, version: int) -> LogEntry:
@@ -188,7 +261,7 @@ class LogEntry:
         where = f"log entry {version} below {root}"
         try:
             fields = msgspec.json.decode(data.removeprefix(BOM_UTF8))  # an editor may have put a mark there
-            if fields["format"] != ENTRY_FORMAT:
+            if fields["format"] not in {ENTRY_FORMAT, LATER_FORMAT}:
                 raise InvalidInputError(f"format {fields['format']!r}: upgrade table_writer to read it")
             names = {STORED_NAMES.get(name, name) for name in cls.__dataclass_fields__}
             missing = sorted(names - ADDED_LATER - fields.keys())
@@ -206,11 +279,36 @@ class LogEntry:
         return entry
 
 
+msgspec.json.Decoder(LogEntry)  # prepared here: msgspec 0.22 crashes when two threads prepare it at once
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
+def _adds_as_it_should(partition: EntryPartition) -> bool:
+    """Whether files are added, if at all, to a location that stays, under names that cannot leave it."""
+    if not partition.added:
+        return partition.source is None
+    names = [one.name for one in partition.added]
+    segments = {segment for name in names for segment in name.split("/")}
+    sizes = [one.size_bytes for one in partition.added]
+    return (
+        partition.source is not None
+        and partition.new_location is not None
+        and partition.old_location == partition.new_location
+        and len(set(names)) == len(names) == partition.files
+        and segments.isdisjoint({"", ".", ".."})
+        and min(sizes) >= 0
+        and sum(sizes) == partition.bytes
+    )
+
+
 def _change_locations(fields: dict[str, Any], change: Callable[[str], str], change_key: Callable[[str], str]) -> None:
     """Change every location and key of an entry's fields: on the store they are relative to the table's root."""
     for partition in fields["partitions"]:
-        for name in ("old_location", "new_location"):
-            if partition[name] is not None:
+        for name in ("old_location", "new_location", "source"):
+            if partition.get(name) is not None:
                 partition[name] = change(partition[name])
     for one in (*fields["replaced"], *fields["deletes"]):
         one["location"] = change(one["location"])

@@ -43,6 +43,7 @@ SAME_NAMES: Final = (
     "log_id",
     "where",
     "idempotency_key",
+    "in_place",
     "max_copied_bytes",
     "notes",
 )
@@ -148,6 +149,7 @@ class _Stored:
     checks: tuple[Any, ...]
     writer: dict[str, str]
     expires_after_seconds: float
+    in_place: bool = False  # records of older versions lack it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -227,6 +229,8 @@ class StagedRecord:
             expires_after_seconds=self.expires_after_seconds,
         )
         fields: dict[str, Any] = msgspec.to_builtins(stored, builtin_types=(datetime,))
+        if not plan.in_place:
+            del fields["in_place"]
         return {**fields, "created_at": plan.created_at.isoformat()}
 
     @classmethod

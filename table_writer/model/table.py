@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 from table_writer.checked import nearest
@@ -37,6 +38,9 @@ NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 
 WHOLE_TABLE: Final = "(whole table)"
 """What people read for the one partition of an unpartitioned table, which has no name."""
+
+MANY_FILES: Final = 50
+SMALL_FILE_BYTES: Final = 8 * 1024 * 1024  # below it, opening files costs readers more than reading them
 
 ESCAPED: Final = {code: f"%{code:02X}" for code in (*range(0x01, 0x20), 0x7F, *map(ord, "\"#%'*/:=?\\{[]^"))}
 
@@ -149,6 +153,36 @@ class Partition:
     parameters: Mapping[str, str] = field(default_factory=dict)
     differs: str = ""
     native: object = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PastPartition:
+    """Where readers looked for a partition after an earlier version, and which files they found there.
+
+    How many files and bytes is ``None`` where the log does not know: other tools wrote them. ``written_until`` is the
+    time after which none of other tools' files was written. ``only`` names the files that are meant; ``None`` for all
+    but those that ``without`` names: appends in place have added these later.
+    """
+
+    values: PartitionValues
+    name: str  # for messages
+    location: str
+    files: int | None
+    bytes: int | None
+    written_until: datetime | None = None
+    only: frozenset[str] | None = None
+    without: frozenset[str] = frozenset()
+
+
+def are_small_files(count: int, size_bytes: int) -> bool:
+    """Whether so many files of so many bytes in all cost readers more to open than to read.
+
+    Examples
+    --------
+    >>> are_small_files(200, 2_000_000), are_small_files(2, 2_000_000)
+    (True, False)
+    """
+    return count >= MANY_FILES and size_bytes < count * SMALL_FILE_BYTES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

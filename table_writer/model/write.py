@@ -12,6 +12,7 @@ from functools import cached_property
 
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics, as_spark_orders
+from table_writer.model.entry import ReplacedLocation
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage
 from table_writer.model.partition_value import Spellings
@@ -72,6 +73,11 @@ class TableLayout:
     def checkpoint_key(self) -> str:
         """A version below which no entry is in doubt: saves listing the whole log."""
         return f"{self.own.key}settled.json"
+
+    @property
+    def idle_key(self) -> str:
+        """Until when nothing becomes due, if nothing happens: saves looking through everything."""
+        return f"{self.own.key}idle.json"
 
     @property
     def log_prefix(self) -> str:
@@ -167,6 +173,9 @@ class WritePlan:
     where: str = ""  # the predicate behind the scope, for the log
     idempotency_key: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
+    in_place: bool = False  # an append that adds its files where readers look already
+    compacted: Mapping[PartitionValues, ReplacedLocation] = field(default_factory=dict)
+    """Files whose rows this write has anew: an append that leaves them out of what it brings along."""
     max_copied_bytes: int | None = None  # of an append; None: no limit
     spellings: Spellings = field(default_factory=Spellings)
     """Partitions the metastore spells differently from Spark (``01`` for 1)."""
@@ -176,6 +185,10 @@ class WritePlan:
     def data_location(self) -> Location:
         """Where the files of this write go."""
         return self.layout.data(self.write_id)
+
+    def spelled(self, values: PartitionValues) -> PartitionValues:
+        """Return a partition's values as the metastore spells them."""
+        return self.spellings.get(values, values)
 
     @property
     def named(self) -> dict[str, str]:

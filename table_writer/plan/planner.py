@@ -115,6 +115,7 @@ class Planner:
             where=options.where,
             idempotency_key=options.idempotency_key,
             tags=dict(options.tags),
+            in_place=options.carry == "in_place",
             max_copied_bytes=options.max_copied_bytes,
             notes=notes,
             spellings=spelled.unusual(),
@@ -134,10 +135,12 @@ class Planner:
         """Return what the engine is given: rows in their layout and, for Arrow, all that an executor needs to know."""
         engine = engine_of(self._table, options)
         require_spellable(fitted.rows.sparkSession, self._table, fitted.added)
+        names = [column.name for column in self._table.partition_columns]
+        usual = "hash" if names and options.carry == "in_place" else "none"  # there each file appears by itself
         rows = laid_out(
             fitted.rows,
-            partition_columns=[column.name for column in self._table.partition_columns],
-            distribution=options.distribution,
+            partition_columns=names,
+            distribution=usual if options.distribution == "auto" else options.distribution,
             sort_by=options.sort_by,
         )
         data_schema = self._data_schema(fitted)

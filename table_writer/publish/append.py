@@ -1,17 +1,18 @@
-"""An append's other half: the files that partitions hold already, copied by the store beside the new ones."""
+"""How an append's files come beside those that partitions hold: copies of these in a new location, or in place."""
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted
-from table_writer.log.files import files_read_at, is_named_by_us, why_not_copied
-from table_writer.model.entry import LogEntry
+from table_writer.log.files import WRITE_ID_IN_NAME, files_read_at, is_named_by_us, why_not_copied
+from table_writer.model.entry import AddedFile, EntryPartition, LogEntry, ReplacedLocation
 from table_writer.model.location import Location
-from table_writer.model.table import Partition, PartitionValues, shown_name
+from table_writer.model.table import Partition, PartitionValues, name_in, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles
 from table_writer.publish.switch import PartitionsNow
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, SourceChangedError, many, visible_files
@@ -49,6 +50,9 @@ class CarryOver:
     since. Where files were replaced or have gone, all files of the partition, new and old, are copied to a
     ``fresh_directory`` that nobody has used before. A staged write (``is_shared``) does that from the first round on:
     other processes may publish it too.
+
+    A compaction is an append that leaves out what it has written anew, as long as all of that is there still: what
+    others have added since comes along. Else it gives the partition up.
     """
 
     store: ObjectStore
@@ -61,6 +65,8 @@ class CarryOver:
     _directories: list[Location] = field(default_factory=list, init=False)
     _unseen: dict[str, Location] = field(default_factory=dict, init=False)  # by key: another one has replaced them
     _attempts: int = field(default=0, init=False)
+    given_up: set[PartitionValues] = field(default_factory=set, init=False)
+    """Partitions of a compaction that others have changed since: they stay as they are."""
 
     @property
     def plan(self) -> WritePlan:
@@ -71,7 +77,7 @@ class CarryOver:
         """Return the draft with its partitions where readers will look."""
         placed = {values: str(one.location) for values, one in self._placed.items()}
         named = (replace(one, new_location=placed.get(one.values, one.new_location)) for one in draft.partitions)
-        return replace(draft, partitions=tuple(named))
+        return replace(draft, partitions=tuple(one for one in named if one.values not in self.given_up))
 
     @property
     def unseen(self) -> Collection[Location]:
@@ -90,7 +96,11 @@ class CarryOver:
         """
         listed = self._listed(now)
         known = {values: one.copied for values, one in self._placed.items()}
-        changed = [values for values in targets if known.get(values, {}) != listed.get(values, {})]
+        changed = [
+            values
+            for values in targets
+            if values not in self.given_up and known.get(values, {}) != listed.get(values, {})
+        ]
         if not changed:
             self._require_exactly()
             return False
@@ -149,11 +159,8 @@ class CarryOver:
 
     def _new_files(self) -> dict[PartitionValues, dict[str, ObjectInfo]]:
         """Return the write's own files of each partition as they are listed now, by the metastore's spelling."""
-        listed, spelled = require_as_staged(self.store, self.staged), self.plan.spellings
-        return {
-            spelled.get(one.values, one.values): {key: listed[key] for key in one.keys}
-            for one in self.staged.partitions
-        }
+        listed = require_as_staged(self.store, self.staged)
+        return {self.plan.spelled(one.values): {key: listed[key] for key in one.keys} for one in self.staged.partitions}
 
     def _require_exactly(self) -> None:
         """Refuse to publish when readers would see anything but the new files and the copies.
@@ -178,7 +185,10 @@ class CarryOver:
         """Return keys and sizes of all files that readers are to see."""
         expected: dict[str, int] = {}
         for one in self.staged.partitions:
-            placed = self._placed.get(self.plan.spellings.get(one.values, one.values))
+            values = self.plan.spelled(one.values)
+            if values in self.given_up:
+                continue
+            placed = self._placed.get(values)
             for key in one.keys:
                 below = key.removeprefix(self._directory_of(key))
                 expected[f"{placed.location.key}{below}" if placed else key] = own[key].size_bytes
@@ -195,6 +205,8 @@ class CarryOver:
     def _listed(self, now: PartitionsNow) -> dict[PartitionValues, dict[str, ObjectInfo]]:
         """List what readers of each partition see, by the names of files below its location."""
         listed = dict(zip(now, many(self._files_of, now.values()), strict=True))
+        if self.plan.compacted:
+            return self._beside_compacted(now, listed)
         limit, size = self.plan.max_copied_bytes, sum(_bytes(files.values()) for files in listed.values())
         if limit is not None and size > limit:
             raise InvalidInputError(
@@ -207,6 +219,30 @@ class CarryOver:
         layout = self.plan.layout
         self.carried = {values: _described(now[values], files.values(), layout) for values, files in listed.items()}
         return listed
+
+    def _beside_compacted(
+        self, now: PartitionsNow, listed: Mapping[PartitionValues, dict[str, ObjectInfo]]
+    ) -> dict[PartitionValues, dict[str, ObjectInfo]]:
+        """Return the files beside those that were compacted; partitions that have not all of these are given up."""
+        written = {self.plan.spelled(one.values): one for one in self.staged.partitions}
+        beside: dict[PartitionValues, dict[str, ObjectInfo]] = {}
+        for values in written.keys() - self.given_up:
+            new = written[values]
+            names = _names_if_there(self.plan.compacted[values], now.get(values), listed.get(values, {}))
+            if names is None:
+                self.given_up.add(values)
+                own = self.plan.data_location.child(name_in(self.plan.table, new.values))
+                placed = self._placed.get(values, _Placed(own, None)).location  # other than its own in a later round
+                self._unseen |= {one.key: one for one in (own, placed)}
+                continue
+            beside[values] = {name: one for name, one in listed[values].items() if name not in names}
+            held = _described(now[values], listed[values].values(), self.plan.layout)
+            self.carried[values] = Carried(
+                files=len(beside[values]),
+                bytes=_bytes(beside[values].values()),
+                rows=held.rows if held.rows is None else held.rows - new.rows,
+            )
+        return beside
 
     def _files_of(self, partition: Partition) -> dict[str, ObjectInfo]:
         location = Location.parse(partition.location)
@@ -243,6 +279,73 @@ class CarryOver:
         )
 
 
+@dataclass
+class InPlace:
+    """Which partitions of a write stay where they are, and the files that come there; none unless its plan says so."""
+
+    store: ObjectStore
+    staged: WrittenFiles
+    files: Mapping[str, ObjectInfo] = field(default_factory=dict, init=False)
+    """The write's own, by their keys, as they were listed last."""
+
+    def staying(self, now: PartitionsNow) -> PartitionsNow:
+        """Return the partitions to whose location files are added, having looked whether all files are there.
+
+        A partition at a placeholder moves, as in every append: files there would stand in the way of its drop. Raises
+        ``InvalidInputError`` if files of the table cannot be put beside those of a partition, and ``StorageError`` if
+        the write's files are not as they were written.
+        """
+        plan = self.staged.plan
+        if not plan.in_place:
+            return {}
+        found = {
+            values: one for values, one in now.items() if not plan.layout.is_placeholder(Location.parse(one.location))
+        }
+        places = Counter(Location.parse(one.location).place for one in found.values())
+        for values, one in found.items():
+            location = Location.parse(one.location)
+            in_reach = plan.layout.root.contains(location)
+            reason = why_not_copied(plan.layout, one) or ("" if in_reach else "lies outside the table's directory")
+            if places[location.place] > 1:  # files of two partitions may have one name
+                reason = f"shares {location} with another partition"
+            if reason:
+                raise InvalidInputError(
+                    f"{shown_name(plan.table, values)} of {plan.table.name} {reason}: files cannot be added to it."
+                    " Nothing was published. Replace it with overwrite_partitions, with its rows and the new ones"
+                    f"{'' if in_reach else ', or append with carry=copy'}.",
+                    **plan.named,
+                )
+        if found:
+            self.files = require_as_staged(self.store, self.staged)
+            strays = self.files.keys() - {key for one in self.staged.partitions for key in one.keys}
+            if strays:
+                raise StorageError(
+                    f"the files of write {plan.write_id} are not exactly those that were written:"
+                    f" {counted(len(strays), 'file')} more, for example {min(strays)}. Nothing was published. Run it"
+                    " again.",
+                    **plan.named,
+                )
+        return found
+
+    def added_to(self, draft: LogEntry, staying: PartitionsNow) -> LogEntry:
+        """Return the draft with these partitions where they are, and with what is added to them."""
+        named = (
+            self._added(one, staying[one.values].location) if one.values in staying else one for one in draft.partitions
+        )
+        return replace(draft, partitions=tuple(named))
+
+    def _added(self, drafted: EntryPartition, location: str) -> EntryPartition:
+        prefix = Location.parse(str(drafted.new_location)).key
+        sizes = {key.removeprefix(prefix): one.size_bytes for key, one in self.files.items() if key.startswith(prefix)}
+        added = tuple(AddedFile(name=name, size_bytes=size) for name, size in sorted(sizes.items()))
+        return replace(drafted, new_location=location, source=drafted.new_location, added=added)
+
+    def sources(self, partitions: Collection[EntryPartition]) -> tuple[Location, ...]:
+        """Return where the files lie that are copied: one directory if all partitions stay where they are."""
+        found = tuple(Location.parse(one.source) for one in partitions if one.source is not None)
+        return (self.staged.plan.data_location,) if found and len(found) == len(partitions) else found
+
+
 def require_as_staged(store: ObjectStore, staged: WrittenFiles) -> dict[str, ObjectInfo]:
     """Compare the write's directory with what was written; costs one request for 1,000 files.
 
@@ -262,6 +365,29 @@ def require_as_staged(store: ObjectStore, staged: WrittenFiles) -> dict[str, Obj
                 **plan.named,
             )
     return found
+
+
+def _names_if_there(
+    compacted: ReplacedLocation, now: Partition | None, listed: Mapping[str, ObjectInfo]
+) -> frozenset[str] | None:
+    """Return the names of the files that were compacted, ``None`` if not all of them are there, as they were.
+
+    In another location they are copies, which an append of this library has made: only names of its own tell so.
+    """
+    location = Location.parse(compacted.location)
+    if now is None:
+        return None
+    is_same = Location.parse(now.location).same_place(location)
+    names: set[str] = set()
+    for one in compacted.objects:
+        name = one.key.removeprefix(location.key)
+        found = listed.get(name)
+        if found is None or found.size_bytes != one.size_bytes:
+            return None
+        if found.etag != one.etag if is_same else WRITE_ID_IN_NAME.search(name) is None:
+            return None
+        names.add(name)
+    return frozenset(names)
 
 
 def _bytes(files: Iterable[ObjectInfo]) -> int:

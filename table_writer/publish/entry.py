@@ -14,7 +14,7 @@ from table_writer.log.files import files_at, files_read_at, is_named_by_us
 from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable
 from table_writer.metastore.protocol import Metastore
-from table_writer.model.entry import EntryPartition, LogEntry, Operation, ReplacedLocation, ReplacedObject
+from table_writer.model.entry import COMPACT, EntryPartition, LogEntry, Operation, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.partition_value import Spellings, canonical, has_spellings
 from table_writer.model.table import PartitionValues, Table, name_in, shown_name
@@ -26,6 +26,7 @@ from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 WHOLE_ETAG: Final = re.compile(r"[0-9a-f]{32}")
 PARTS_ETAG: Final = re.compile(r"[0-9a-f]{32}-\d+")  # S3's, of an upload in parts: a copy of it has the other kind
 Wanted = TypeVar("Wanted")
+Found = TypeVar("Found")
 
 
 def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
@@ -33,7 +34,7 @@ def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
     plan = staged.plan
     partitions = tuple(
         EntryPartition(
-            values=plan.spellings.get(one.values, one.values),
+            values=plan.spelled(one.values),
             old_location=None,
             new_location=_directory_of(one, plan),
             rows=one.rows,
@@ -43,10 +44,11 @@ def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
         )
         for one in staged.partitions
     )
+    mode = COMPACT if plan.compacted else plan.mode.value
     return opened.next_entry(
         plan.base_version,
-        Operation.WRITE,
-        f"{plan.mode.value} where {plan.where}" if plan.where else plan.mode.value,
+        Operation.COMPACT if plan.compacted else Operation.WRITE,
+        f"{mode} where {plan.where}" if plan.where else mode,
         write_id=plan.write_id,
         partitions=partitions,
         schema=plan.schema,
@@ -62,14 +64,8 @@ def with_old_locations(
 ) -> EntryPartition:
     """Fill in where readers look now, and count the files that an append copies."""
     brought = carried.get(partition.values, Carried())
-    return replace(
-        partition,
-        old_location=now[partition.values].location if partition.values in now else None,
-        rows=_sum(partition.rows, brought.rows),
-        bytes=partition.bytes + brought.bytes,
-        raw_bytes=_sum(partition.raw_bytes, brought.raw_bytes),
-        files=partition.files + brought.files,
-    )
+    old_location = now[partition.values].location if partition.values in now else None
+    return replace(partition.with_more(brought), old_location=old_location)
 
 
 def _directory_of(staged: WrittenPartition, plan: WritePlan) -> str:
@@ -79,10 +75,6 @@ def _directory_of(staged: WrittenPartition, plan: WritePlan) -> str:
     if not all(key.startswith(location.key) for key in staged.keys):
         raise StorageError(f"files of partition {name} are not below {location}; nothing was published", **plan.named)
     return str(location)
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,54 +192,75 @@ class NotThereError(Exception):
 
 
 def check_each(
-    wanted: Mapping[PartitionValues, Wanted], check: Callable[[PartitionValues, Wanted], EntryPartition]
-) -> tuple[tuple[EntryPartition, ...], dict[PartitionValues, str]]:
+    wanted: Mapping[PartitionValues, Wanted], check: Callable[[PartitionValues, Wanted], Found]
+) -> tuple[tuple[Found, ...], dict[PartitionValues, str]]:
     """Check partitions, several at once; return those that are there, and the reasons of those that are not."""
 
-    def checked(values: PartitionValues) -> EntryPartition | NotThereError:
+    def checked(values: PartitionValues) -> Found | NotThereError:
         try:
             return check(values, wanted[values])
         except NotThereError as reason:
             return reason
 
     answers = dict(zip(wanted, many(checked, wanted), strict=True))
-    there = tuple(answer for answer in answers.values() if isinstance(answer, EntryPartition))
+    there = tuple(answer for answer in answers.values() if not isinstance(answer, NotThereError))
     return there, {values: str(answer) for values, answer in answers.items() if isinstance(answer, NotThereError)}
 
 
-def files_there(store: ObjectStore, history: History, values: PartitionValues, location: Location) -> EntryPartition:
-    """Return what lies at a location, having compared it with what the log knows of it; else ``NotThereError``.
+@dataclass(frozen=True, slots=True)
+class FilesThere:
+    """What lay at a location after a version, and whether that is all that lies there now."""
 
-    Files of ours are counted and measured; those of other tools must be exactly the listed ones, by size and ETag.
-    ``old_location`` and ``new_location`` are the caller's to set.
+    described: EntryPartition
+    files: tuple[ObjectInfo, ...] = ()
+    is_all: bool = field(default=True, kw_only=True)
+    """``False``: files of other versions may lie there too, or come there."""
+
+
+def files_there(
+    store: ObjectStore, history: History, values: PartitionValues, location: Location, *, version: int | None = None
+) -> FilesThere:
+    """Return what lay at a location, having compared it with what the log knows of it; else ``NotThereError``.
+
+    ``version`` is the one after which it lay there, by default the newest: files that appends in place have added later
+    do not count. Files of ours are counted and measured; those of other tools must be exactly the listed ones, by size
+    and ETag. ``old_location`` and ``new_location`` are the caller's to set.
     """
     if history.layout.is_placeholder(location):
         if location.place in history.deleted or list(files_read_at(store, history.layout, location)):
             raise NotThereError(f"another tool has written to {location}, of which the log has no list")
-        return EntryPartition.without_rows(values, str(location))
-    known = history.described(values, location)
+        return FilesThere(EntryPartition.without_rows(values, str(location)))
+    surplus = history.surplus(location, history.newest if version is None else version)
+    later = {f"{location.key}{name}" for name in surplus}  # a copy of one may come late: by the log, not by the listing
+    known = history.described(values, location, version=version)
     ours = history.layout.all_data.contains(location)
-    found = list((files_read_at if ours else files_at)(store, history.layout, location))
+    listed_now = list((files_read_at if ours else files_at)(store, history.layout, location))
+    found = [one for one in listed_now if one.key not in later]
     if known is not None and ours:
         if (len(found), sum(one.size_bytes for one in found)) != (known.files, known.bytes):
             raise NotThereError(_difference(location, found, f"{known.files} files with {known.bytes:,} bytes"))
-        return known
+        return FilesThere(known, tuple(found), is_all=not later)
     left = history.left.get(location.place)
-    if left is None or ours:
+    if ours or (left is None and not later):
         raise NotThereError(
             f"the log has no list of the files at {location}; if other tools wrote them, MSCK REPAIR finds them"
         )
-    listed = {one.key: one for one in left.objects}
-    if {one.key for one in found} != listed.keys() or any(not _same(one, listed[one.key]) for one in found):
-        raise NotThereError(_difference(location, found, f"the {len(listed)} files that were replaced"))
+    if left is not None:  # else readers look there still: what other tools have done since stays
+        listed = {one.key: one for one in left.objects if one.key not in later}
+        if {one.key for one in found} != listed.keys() or any(not _same(one, listed[one.key]) for one in found):
+            raise NotThereError(_difference(location, found, f"the {len(listed)} files that were replaced"))
+    return FilesThere(_as_listed(values, location, found), tuple(found), is_all=not later)
+
+
+def _as_listed(values: PartitionValues, location: Location, found: Collection[ObjectInfo]) -> EntryPartition:
     return EntryPartition(
         values=values,
         old_location=None,
         new_location=str(location),
         rows=None,
-        bytes=sum(one.size_bytes for one in left.objects),
+        bytes=sum(one.size_bytes for one in found),
         raw_bytes=None,
-        files=len(listed),
+        files=len(found),
     )
 
 

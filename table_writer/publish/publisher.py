@@ -26,7 +26,7 @@ from table_writer.model.entry import DISCARD, EntryPartition, LogEntry, Operatio
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, no_partition
-from table_writer.publish.append import Carried, CarryOver, CopyFiles
+from table_writer.publish.append import Carried, CarryOver, CopyFiles, InPlace
 from table_writer.publish.entry import entry_of, replaced_locations, with_old_locations
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, outcome_unknown
@@ -34,6 +34,10 @@ from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations
 logger = logging.getLogger(__name__)
 BUILDING_MODES: Final = frozenset({WriteMode.APPEND, WriteMode.CREATE_PARTITIONS})  # on what is there, or is not
 EMPTY_MARKER: Final = "_EMPTY"  # readers pass over names that start with _
+
+
+class GaveWayError(Exception):
+    """Others have changed all partitions of a compaction since it read them: nothing is left to publish."""
 
 
 class Claims(Protocol):
@@ -56,6 +60,7 @@ class Published:
     entry: LogEntry
     notes: tuple[str, ...]
     carried: Mapping[PartitionValues, Carried] = field(default_factory=dict)
+    given_up: Collection[PartitionValues] = ()  # of a compaction: others have changed them since
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,7 @@ class Publisher:
         carry_over = CarryOver(
             self._opened.store, self._copy_files, staged, claiming.fresh_directory, is_shared=is_shared
         )
+        in_place = InPlace(self._opened.store, staged)
         state = self._opened.log.read_state(
             listed_after=min({staged.plan.base_version, *(v - 1 for v in staged.plan.in_doubt)})
         )
@@ -102,15 +108,21 @@ class Publisher:
             waiting_for = self._first_in_doubt(carry_over.placed(draft), records, staged.plan)
             if waiting_for is not None:
                 self._resolve_other(waiting_for, staged.plan, state)
-            elif look := self._look(staged.plan, replace(draft, version=state.newest + 1), carry_over, state):
+            elif look := self._look(replace(draft, version=state.newest + 1), carry_over, in_place, state):
+                self._first_in_doubt(look.entry, records, staged.plan)  # a vacuum may delete where files are added
                 deadline = Deadline(self._opened.config.publish_timeout_seconds)
                 with claiming(look.entry) as lost:
                     if self._claimed.claim(look.entry):
-                        notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline)
+                        notes = self._claimed.carry_out(look.table, look.entry, look.now, deadline, in_place.files)
                         if not notes:
                             log = replace(state, newest=look.entry.version, listed_after=staged.plan.checkpoint)
                             self._opened.log.save_checkpoint(log)
-                        return Published(entry=look.entry, notes=look.notes + notes, carried=carry_over.carried)
+                        return Published(
+                            entry=look.entry,
+                            notes=look.notes + notes,
+                            carried=carry_over.carried,
+                            given_up=carry_over.given_up,
+                        )
                     lost()
             state = self._opened.log.read_state(listed_after=state.listed_after)
 
@@ -158,11 +170,12 @@ class Publisher:
                 **plan.named,
             ) from error
 
-    def _look(self, plan: WritePlan, draft: LogEntry, carry_over: CarryOver, state: LogState) -> _Look | None:
+    def _look(self, draft: LogEntry, carry_over: CarryOver, in_place: InPlace, state: LogState) -> _Look | None:
         """Read the table and the partitions again: the only look that a claim is based on.
 
         ``None`` if an append has just copied files, or a late call was corrected: the log may have grown.
         """
+        plan = carry_over.plan
         table = self._table(plan)
         draft = self._with_emptied(plan, draft, table)
         values = [partition.values for partition in draft.partitions]
@@ -172,22 +185,28 @@ class Publisher:
         while True:
             self._refuse_existing(plan, now)
             delete_after = datetime.now(UTC) + self._opened.retention
-            left, partitioned = list(locations(now).values()), bool(plan.table.partition_columns)
+            staying = in_place.staying(now)
+            leaving = {values: one for values, one in now.items() if values not in staying}
+            left, partitioned = list(locations(leaving).values()), bool(plan.table.partition_columns)
             replaced = replaced_locations(self._opened.store, plan.layout, left, delete_after, partitioned=partitioned)
-            carried = now if plan.mode is WriteMode.APPEND else {}
-            if carry_over.bring(carried, {one.values: one.new_location or "" for one in draft.partitions}):
+            carried = leaving if plan.mode is WriteMode.APPEND else {}
+            targets = {one.values: str(one.new_location) for one in draft.partitions if one.values not in staying}
+            if carry_over.bring(carried, targets):
                 return None
             if not carried and not any(one.objects for one in replaced.locations):
                 break
             before, now = now, self._opened.metastore.get_partitions(table, values)
             if locations(before) == locations(now):  # listing takes time, in which another tool may move a partition
                 break
-        overtaken = (ReplacedLocation(location=str(one), delete_after=delete_after) for one in carry_over.unseen)
-        placed = carry_over.placed(draft).partitions
+        placed = in_place.added_to(carry_over.placed(draft), staying).partitions
+        if not placed and carry_over.given_up:
+            raise GaveWayError
+        kept = {Location.parse(one.location).place for values, one in now.items() if values in carry_over.given_up}
+        scheduled = (one for one in replaced.locations if Location.parse(one.location).place not in kept)
         partitions = tuple(with_old_locations(one, now, carry_over.carried) for one in placed)
-        entry = replace(
-            draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*replaced.locations, *overtaken)
-        )
+        unseen = (*carry_over.unseen, *in_place.sources(partitions))
+        overtaken = (ReplacedLocation(location=str(one), delete_after=delete_after) for one in unseen)
+        entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*scheduled, *overtaken))
         return _Look(table, now, entry, replaced.notes)
 
     def _with_emptied(self, plan: WritePlan, draft: LogEntry, table: Table) -> LogEntry:
@@ -234,20 +253,27 @@ class Publisher:
 
     def _first_in_doubt(self, draft: LogEntry, records: Sequence[SlotRecord], plan: WritePlan) -> int | None:
         """Compare with every entry this write did not see ended; returns the oldest that must be resolved first."""
-        repeated = published_with_key(records, draft.idempotency_key) if draft.idempotency_key else None
+        repeated = self._repeated(records, draft.idempotency_key)
         if repeated is not None:
             raise RepeatedError(repeated)
         plan.scope(frozenset().union(*(record.entry.partition_values for record in records)))  # asked once for all
-        appends, data = plan.mode is WriteMode.APPEND, plan.data_location
+        appends, layout = plan.mode is WriteMode.APPEND, plan.layout
         for record in records:
-            verdict = standing(record, draft, plan.in_doubt, scope=plan.scope, appends=appends, data=data)
+            verdict = standing(record, draft, plan.in_doubt, scope=plan.scope, appends=appends, layout=layout)
             if verdict is Standing.IN_DOUBT:
                 return record.entry.version
             if verdict is Standing.CONFLICT:
                 raise self._conflict(record.entry, draft, plan)
             if verdict is Standing.DELETED:
-                raise _given_up(record.entry, draft)
+                raise _given_up(record.entry, draft, plan.data_location)
         return None
+
+    def _repeated(self, records: Sequence[SlotRecord], key: str) -> LogEntry | None:
+        """Return the write that has published the key; a rollback since the plan may have brought it back."""
+        if not key:
+            return None
+        rolled_back = any(one.entry.rollback_to is not None and one.outcome is Outcome.PUBLISHED for one in records)
+        return self._opened.log.find_key(key) if rolled_back else published_with_key(records, key)
 
     def _conflict(self, entry: LogEntry, draft: LogEntry, plan: WritePlan) -> ConflictError:
         both = (entry.partition_values & draft.partition_values) | plan.scope(entry.partition_values)
@@ -284,7 +310,14 @@ def _description(table: Table) -> tuple[object, ...]:
     return (table.root, table.columns, table.partition_columns, table.input_format, table.serde)
 
 
-def _given_up(vacuum: LogEntry, draft: LogEntry) -> ConflictError:
+def _given_up(vacuum: LogEntry, draft: LogEntry, data: Location) -> ConflictError:
+    if not any(Location.parse(one.location).contains(data) for one in vacuum.deletes):
+        return ConflictError(
+            f"write {draft.write_id} of {draft.table} would add files to a location that version {vacuum.version} of"
+            " the log deletes: another tool has pointed readers there. Nothing was published. Run `table-writer doctor"
+            f" {draft.table}`, or replace the partitions with overwrite_partitions.",
+            **draft.named,
+        )
     why = "was discarded" if vacuum.mode == DISCARD else "gave no sign of life for too long, or had expired"
     return ConflictError(
         f"write {draft.write_id} of {draft.table} {why}: version {vacuum.version} of the log deletes its files. Nothing"

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from table_writer.errors import ConflictError, MetastoreError, StorageError, counted
 from table_writer.log import rules
-from table_writer.log.files import written_placeholders
+from table_writer.log.files import listed_sources, missing_files, written_placeholders
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.open_table import OpenTable
 from table_writer.log.rules import Deadline, Effect, PartitionState
@@ -19,7 +19,7 @@ from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcom
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table
 from table_writer.model.write import new_write_id
-from table_writer.publish.entry import check_each, require_not_fewer
+from table_writer.publish.entry import NotThereError, check_each, require_not_fewer
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, states
 
 logger = logging.getLogger(__name__)
@@ -91,7 +91,12 @@ class Recovery:
     def _rebuild(self, entry: LogEntry, history: History, table: Table) -> RecoveredEntry:
         """Record an outcome that was lost. Nothing is switched: newer entries have been published over this one."""
         now = self._metastore.get_partitions(table, [one.values for one in entry.partitions])
-        outcome, superseded = rules.rebuilt_outcome(history, entry, locations(now))
+        in_place = [one for one in entry.partitions if one.added]
+        missing = missing_files(self._opened.store, in_place)
+        if in_place:  # a vacuum that has deleted some of them is in the log by now
+            history = self._log.read_history(self._log.read_state(listed_after=entry.version))
+        copied = {one.values: _is_copied(history, one, missing) for one in in_place}
+        outcome, superseded = rules.rebuilt_outcome(history, entry, locations(now), copied)
         self._log.remember_recovery(entry.version)  # its claimant may have died with a call under way
         recorded_by = next((one.recorded_by for one in history.records if one.entry.recovers == entry.version), "")
         self._log.record_outcome(
@@ -110,18 +115,23 @@ class Recovery:
         if not self._metastore.switches_at_once(table):
             return False
         targets = [one.new_location and Location.parse(one.new_location) for one in entry.partitions]
-        if entry.operation is not Operation.WRITE or not all(
-            target and self._layout.all_data.contains(target) for target in targets
-        ):
+        if not entry.has_own_files or not all(target and self._layout.all_data.contains(target) for target in targets):
             return False
         try:
             now = self._metastore.get_partitions(table, [one.values for one in entry.partitions])
         except MetastoreError as error:
             logger.warning("version=%d cannot be seen: %s", entry.version, error)
             return False
-        return rules.effect(states(entry, now, self._layout).values()) is Effect.ALL and not (
+        found = states(entry, now, self._layout, self._whole(entry.partitions))
+        return rules.effect(found.values()) is Effect.ALL and not (
             self._log.read_state(listed_after=entry.version).unverified
         )
+
+    def _whole(self, partitions: Iterable[EntryPartition]) -> frozenset[PartitionValues]:
+        """Return the partitions to which an append in place has added all of its files."""
+        in_place = [one for one in partitions if one.added]
+        missing = missing_files(self._opened.store, in_place).keys()
+        return frozenset(one.values for one in in_place if missing.isdisjoint(one.targets()))
 
     def recover(
         self, record: SlotRecord, table: Table, *, newest: int, behind: Sequence[EntryPartition] = ()
@@ -338,7 +348,10 @@ class Recovery:
         for values, where in placed.items():
             if where is Placement.BEHIND:
                 newest = history.current[values]
-                moved = replace(newest.partition, old_location=here.get(values))
+                location = newest.partition.new_location
+                held = history.described(values, Location.parse(location)) if location else None
+                moved = replace(held or newest.partition, old_location=here.get(values), new_location=location)
+                moved = replace(moved, source=None, added=())
                 behind.setdefault(newest.version, []).append(moved)
         oldest = min(behind)
         lost = self._lost_files(behind[oldest], dict.fromkeys(placed, PartitionState.BEFORE))
@@ -353,10 +366,14 @@ class Recovery:
 
     def _states(self, entry: LogEntry, now: PartitionsNow) -> dict[PartitionValues, PartitionState]:
         """Tell other tools from late calls of this library; for that the whole log is read, which is rarely needed."""
-        found, here = states(entry, now, self._layout), locations(now)
+        whole = self._whole(entry.partitions)
+        found, here = states(entry, now, self._layout, whole), locations(now)
         if PartitionState.SUPERSEDED in found.values():
             history = self._log.read_history()
-            found = {one.values: rules.recovered_state(history, one, here.get(one.values)) for one in entry.partitions}
+            found = {
+                one.values: rules.recovered_state(history, one, here.get(one.values), copied=one.values in whole)
+                for one in entry.partitions
+            }
         for values in written_placeholders(self._log.store, self._layout, now) & found.keys():
             # what another tool has put there is to stay: an entry that wants the partition gone has nothing left to do
             wanted = next(one.new_location for one in entry.partitions if one.values == values)
@@ -372,13 +389,31 @@ class Recovery:
             for one in partitions
             if one.new_location is not None
             and found[one.values] is PartitionState.BEFORE
-            and self._layout.all_data.contains(Location.parse(one.new_location))
+            and self._layout.all_data.contains(Location.parse(str(one.own_location)))
         }
-        _, lost = check_each(ours, lambda _, one: require_not_fewer(self._log.store, self._layout, one))
+        _, lost = check_each(ours, lambda _, one: self._require_files(one))
         return lost
+
+    def _require_files(self, named: EntryPartition) -> EntryPartition:
+        """Return a partition whose files are all there; of those that are to be added, each in either place."""
+        if not named.added:
+            return require_not_fewer(self._log.store, self._layout, named)
+        missing, sources = missing_files(self._log.store, [named]), named.sources()
+        gone = missing and {sources[key] for key in missing} - listed_sources(self._log.store, [named]).keys()
+        if gone:
+            raise NotThereError(f"{counted(len(gone), 'file')} to be added are gone, for example {min(gone)}")
+        return named
 
 
 def placements(history: History, now: PartitionsNow) -> dict[PartitionValues, Placement]:
     """Compare every partition of the log with the metastore."""
     here = locations(now)
     return {values: history.placement(values, here.get(values)) for values in history.current}
+
+
+def _is_copied(history: History, partition: EntryPartition, missing: Collection[str]) -> bool | None:
+    """Whether an append in place has added files; ``None`` where their location is deleted, or may be just now."""
+    place = Location.parse(str(partition.new_location)).place
+    if any(key not in missing for key in partition.targets()):
+        return True
+    return None if place in history.deleted or place in history.doomed else False

@@ -90,8 +90,14 @@ def _check(
 ) -> EntryPartition:
     if values in lost:
         refuse_new_files(opened.store, history, opened.layout.root)
-    found = files_there(opened.store, history, values, Location.parse(location))
-    return replace(found, old_location=None, new_location=location)
+    there = files_there(opened.store, history, values, Location.parse(location))
+    if not there.is_all:
+        newest = history.current[values].version
+        raise NotThereError(
+            f"files of an append that was given up may lie at {location}, too: add the partition by hand (ALTER TABLE"
+            f" ... ADD PARTITION ... LOCATION), then roll it back to version {newest}, which leaves them out"
+        )
+    return replace(there.described, old_location=None, new_location=location)
 
 
 def refuse_new_files(store: ObjectStore, history: History, place: Location) -> None:
@@ -192,6 +198,9 @@ def _bring_back(opened: OpenTable, layout: TableLayout, table: Table) -> None:
     placed = history.current.get(())
     now = Location.parse(table.location)
     newest = placed.partition if placed else None
+    if newest is not None and newest.new_location is not None:
+        held = history.described((), Location.parse(newest.new_location))
+        newest = replace(held, new_location=newest.new_location) if held else newest
     in_place = newest is None or layout.own.contains(now) or now.same_place(Location.parse(str(newest.new_location)))
     if in_place and not strayed:
         return  # it is where the log says, or where recovery takes care of it

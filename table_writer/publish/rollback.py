@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -11,11 +11,14 @@ from table_writer.errors import ConflictError, InvalidInputError, counted
 from table_writer.log.files import existing_values, files_read_at
 from table_writer.log.history import History, Placement, StateThen
 from table_writer.log.open_table import OpenTable
+from table_writer.log.past import require_version, same_place
 from table_writer.log.rules import Deadline
-from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
+from table_writer.model.entry import EntryPartition, LogEntry, Operation
 from table_writer.model.location import Location
-from table_writer.model.table import PartitionValues, Table, shown_name
+from table_writer.model.table import PartitionValues, Table, name_in, shown_name
+from table_writer.model.write import new_write_id
 from table_writer.publish.entry import (
+    FilesThere,
     NotThereError,
     Republished,
     check_each,
@@ -26,6 +29,7 @@ from table_writer.publish.entry import (
 )
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations
+from table_writer.storage.object_store import ObjectInfo, SourceChangedError, many
 
 
 def roll_back(
@@ -39,33 +43,76 @@ def roll_back(
     table, claimed, recovery = opened.table, ClaimedEntries(opened), Recovery(opened)
     first: dict[PartitionValues, str | None] | None = None
     resolved: tuple[str, ...] = ()
+    copied_of: tuple[FilesThere, ...] | None = None
+    write_id = new_write_id()  # of what has been copied already, for another slot
     while True:
         history, notes = recovery.history_for(table, dry_run=dry_run)
         resolved += notes
-        _require_version(history, version, table)
+        require_version(history, version, table)
         targets = _targets(history, version, chosen, table)
         now = opened.metastore.get_partitions(table, list(targets))
         before = {values: locations(now).get(values) for values in targets}
         if first is not None and first != before:
             raise _moved(table)
         first = before
-        partitions = _checked(opened, history, targets, now)
+        found = _checked(opened, history, version, targets, now)
+        place = opened.layout.data(write_id).place
+        if found != copied_of or place in history.deleted or place in history.doomed:
+            write_id, copied_of = new_write_id(), None
+        partitions, copies = _separated(opened, write_id, found)
+        copied = (_copy_note(copies),) if copies else ()
         if dry_run or not partitions:
-            return Republished(version=None, partitions=partitions, notes=resolved)
-        entry = _entry(opened, history, version, partitions, now)
+            return Republished(version=None, partitions=partitions, notes=resolved + copied)
+        entry = replace(_entry(opened, history, version, partitions, now), write_id=write_id)
+        if copied_of is None:
+            _copy(opened, copies)
+            copied_of = found
         checked, now = now, opened.metastore.get_partitions(table, list(targets))
         if locations(checked) != locations(now):
             raise _moved(table)  # while files were listed, which can take minutes
         opened.log.remember_rollback(entry.version)
         deadline = Deadline(opened.config.publish_timeout_seconds)
         if claimed.claim(entry):
-            notes = resolved + claimed.carry_out(table, entry, now, deadline)
+            notes = resolved + copied + claimed.carry_out(table, entry, now, deadline)
             return Republished(version=entry.version, partitions=partitions, notes=notes)
 
 
+def _separated(
+    opened: OpenTable, write_id: str, found: Sequence[FilesThere]
+) -> tuple[tuple[EntryPartition, ...], dict[str, ObjectInfo]]:
+    """Return the partitions to point readers at, and the copies that this takes, by new key.
+
+    Where appends in place have added files since, those of the version are copied to a directory of the rollback's own:
+    in one location nobody can tell them apart. A rollback that does not come to its claim leaves that to a vacuum.
+    """
+    partitions: list[EntryPartition] = []
+    copies: dict[str, ObjectInfo] = {}
+    for one in found:
+        partition = one.described
+        if not one.is_all:
+            location = opened.layout.data(write_id).child(name_in(opened.table, partition.values))
+            prefix = Location.parse(str(partition.new_location)).key
+            copies |= {f"{location.key}{file.key.removeprefix(prefix)}": file for file in one.files}
+            partition = replace(partition, new_location=str(location))
+        partitions.append(partition)
+    return tuple(partitions), copies
+
+
+def _copy(opened: OpenTable, copies: Mapping[str, ObjectInfo]) -> None:
+    try:
+        many(lambda key: opened.store.copy(copies[key], key), copies)
+    except SourceChangedError as gone:
+        raise _moved(opened.table) from gone
+
+
+def _copy_note(copies: Mapping[str, ObjectInfo]) -> str:
+    size = sum(one.size_bytes for one in copies.values())
+    return f"{counted(len(copies), 'file')} with {size:,} bytes copied: appends in place have added to them since"
+
+
 def _checked(
-    opened: OpenTable, history: History, targets: Mapping[PartitionValues, StateThen], now: PartitionsNow
-) -> tuple[EntryPartition, ...]:
+    opened: OpenTable, history: History, version: int, targets: Mapping[PartitionValues, StateThen], now: PartitionsNow
+) -> tuple[FilesThere, ...]:
     """Return the partitions that must change, having checked that readers would find all of their files."""
     table, before = opened.table, locations(now)
     exists = existing_values(opened.store, opened.layout, now)
@@ -75,7 +122,7 @@ def _checked(
         current, wanted = before.get(values), _with_rows(opened, history, target.location)
         newest = history.current[values].partition.new_location
         is_moved = history.placement(values, current) is not Placement.IN_PLACE
-        if is_moved or (values in exists and not _same(current, newest)):  # others may write where a name was left
+        if is_moved or (values in exists and not same_place(current, newest)):  # others may write where a name was left
             where = Location.parse(current) if current else "no location"
             wrong.append(
                 f"{shown_name(table, values)} is at {where}, where another tool or a late call has"
@@ -83,9 +130,9 @@ def _checked(
             )
         elif not target.known:
             wrong.append(f"{shown_name(table, values)}: a vacuum has trimmed the entries that say where it was then")
-        elif not _same(current, wanted):
+        elif not same_place(current, wanted) or (wanted and history.surplus(Location.parse(wanted), version)):
             changed[values] = wanted
-    checked, not_there = check_each(changed, partial(_check, opened, history))
+    checked, not_there = check_each(changed, partial(_check, opened, history, version, before))
     added = [values for values in changed if values not in now]
     not_there |= there_under_other_names(opened.metastore, table, added)
     wrong += [f"{shown_name(table, values)}: {reason}" for values, reason in not_there.items()]
@@ -97,7 +144,11 @@ def _checked(
             " partitions.",
             table=str(table.name),
         )
-    return tuple(replace(found, old_location=before.get(found.values)) for found in checked)
+    return tuple(
+        replace(one, described=replace(one.described, old_location=before.get(one.described.values)))
+        for one in checked
+        if not (one.is_all and same_place(one.described.new_location, before.get(one.described.values)))
+    )
 
 
 def _with_rows(opened: OpenTable, history: History, target: str | None) -> str | None:
@@ -112,13 +163,21 @@ def _with_rows(opened: OpenTable, history: History, target: str | None) -> str |
     return target if had_rows or any(files_read_at(opened.store, opened.layout, location)) else None
 
 
-def _check(opened: OpenTable, history: History, values: PartitionValues, target: str | None) -> EntryPartition:
+def _check(
+    opened: OpenTable,
+    history: History,
+    version: int,
+    now: Mapping[PartitionValues, str],
+    values: PartitionValues,
+    target: str | None,
+) -> FilesThere:
     if target is None:
-        return EntryPartition.without_rows(values, None)
-    location = Location.parse(target)
-    if not opened.layout.is_placeholder(location) and not history.restorable(location):
+        return FilesThere(EntryPartition.without_rows(values, None))
+    location, is_left = Location.parse(target), not same_place(now.get(values), target)
+    if is_left and not opened.layout.is_placeholder(location) and not history.restorable(location):
         raise NotThereError(f"its files at {location} were vacuumed, or were never this table's to keep")
-    return replace(files_there(opened.store, history, values, location), new_location=target)
+    found = files_there(opened.store, history, values, location, version=version)
+    return replace(found, described=replace(found.described, new_location=target))
 
 
 def _entry(
@@ -149,51 +208,6 @@ def _moved(table: Table) -> ConflictError:
     )
 
 
-def version_of(history: History, write_id: str, table: Table) -> int:
-    """Return the version that made readers see a write first, though other entries of it may have been refused.
-
-    Raises ``InvalidInputError`` if readers have not seen it, as far as is known, or if no write has this name.
-    """
-    published = history.publication(write_id)
-    if published is not None:
-        return published.entry.version
-    own = [record for record in history.records if record.entry.write_id == write_id]
-    newest = own[-1] if own else None
-    if newest is None:
-        why = "there is no entry of it in the log"
-    elif newest.entry.operation not in {Operation.WRITE, Operation.RECOVER}:
-        why = f"it is no write but the {newest.entry.operation.value} that is version {newest.entry.version}"
-    elif newest.outcome is None:
-        why = f"its version {newest.entry.version} is in doubt: run `table-writer recover {table.name}` first"
-    else:
-        versions = ", ".join(str(record.entry.version) for record in own)
-        why = f"readers have never seen it: version {versions} of the log was abandoned"
-    raise InvalidInputError(
-        f"{table.name} cannot go back to write {write_id}: {why}. `table-writer history {table.name}` shows all; a"
-        " version can be named instead",
-        table=str(table.name),
-        write_id=write_id,
-    )
-
-
-def _require_version(history: History, version: int, table: Table) -> None:
-    by_version = {record.entry.version: record for record in history.records}
-    oldest = min(by_version, default=1)
-    known_state = version in by_version or (version == 0 and oldest == 1)
-    if not known_state:
-        known = ", ".join(str(one) for one in sorted(by_version)[-5:])
-        raise InvalidInputError(
-            f"{table.name} has no version {version} to go back to: the log holds {len(by_version)} entries, the newest"
-            f" {known or 'none'}; older ones may have been trimmed by a vacuum",
-            table=str(table.name),
-        )
-    if version and by_version[version].outcome is Outcome.ABANDONED:
-        raise InvalidInputError(
-            f"version {version} of {table.name} was abandoned: it changed nothing; choose {version - 1} or another one",
-            table=str(table.name),
-        )
-
-
 def _targets(
     history: History, version: int, chosen: Collection[PartitionValues] | None, table: Table
 ) -> dict[PartitionValues, StateThen]:
@@ -209,9 +223,3 @@ def _targets(
             table=str(table.name),
         )
     return dict(sorted(states.items()))
-
-
-def _same(one: str | None, other: str | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return Location.parse(one).same_place(Location.parse(other))

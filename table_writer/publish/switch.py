@@ -6,7 +6,7 @@ In AWS Glue a partitioned table has no such call: there each partition switches 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +20,7 @@ from table_writer.errors import (
     TableWriterError,
     counted,
 )
-from table_writer.log.files import written_placeholders
+from table_writer.log.files import add_files, written_placeholders
 from table_writer.log.open_table import OpenTable
 from table_writer.log.rules import Deadline, Effect, PartitionState, effect, partition_state
 from table_writer.metastore.protocol import Metastore
@@ -36,7 +36,7 @@ from table_writer.model.table import (
     Table,
 )
 from table_writer.model.write import TableLayout
-from table_writer.storage.object_store import ObjectStore
+from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
 logger = logging.getLogger(__name__)
 NO_FILES: Final = {"numFiles": "0", "numRows": "0", "totalSize": "0", "rawDataSize": "0"}
@@ -46,8 +46,15 @@ PartitionsNow = Mapping[PartitionValues, Partition]
 """Partitions as the metastore has just shown them; those that do not exist are absent."""
 
 COLUMN_STATISTICS: Final = "spark.sql.statistics.colStats."
-STATISTICS: Final = frozenset(
-    {"numRows", "rawDataSize", "spark.sql.statistics.numRows", "spark.sql.statistics.totalSize"}
+FIGURES: Final = frozenset(
+    {
+        "numFiles",
+        "numRows",
+        "totalSize",
+        "rawDataSize",
+        "spark.sql.statistics.numRows",
+        "spark.sql.statistics.totalSize",
+    }
 )
 ABANDON_SECONDS: Final = 5.0  # giving up is one put; with less time left, recovery resolves the entry
 
@@ -158,6 +165,11 @@ class Switch:
         is_empty = self.layout.is_placeholder(Location.parse(current.location))
         empty = current.location if is_empty else self._empty(entry, partition)
         new = new_parameters(entry, partition, self.layout.root)
+        if partition.added:
+            location = Location.parse(current.location)
+            stays = location.same_place(Location.parse(str(partition.new_location)))  # not where a late call has it
+            known = current.parameters if stays and self.layout.write_id_of(location) is not None else {}
+            new = added_parameters(new, known, entry)
         return PartitionChange(
             partition=current,
             location=partition.new_location or empty,
@@ -178,7 +190,8 @@ class Switch:
         except MetastoreError as failure:
             logger.warning("write_id=%s reading back failed as well: %s", entry.write_id, failure)
             raise outcome_unknown(entry, error) from error
-        seen = effect(states(entry, now, self.layout).values())
+        is_sent = (one for one in now.values() if one.parameters.get(WRITE_ID_PARAMETER) == entry.write_id)
+        seen = effect(states(entry, now, self.layout, frozenset(one.values for one in is_sent)).values())
         if seen is Effect.ALL:
             logger.warning("write_id=%s the metastore's answer was lost, the switch took effect", entry.write_id)
             return
@@ -187,11 +200,15 @@ class Switch:
         raise error
 
 
-def states(entry: LogEntry, now: PartitionsNow, layout: TableLayout) -> dict[PartitionValues, PartitionState]:
-    """Return where each partition of an entry stands."""
+def states(
+    entry: LogEntry, now: PartitionsNow, layout: TableLayout, copied: Collection[PartitionValues] = ()
+) -> dict[PartitionValues, PartitionState]:
+    """Return where each partition of an entry stands; ``copied`` are those whose appends in place are done."""
     found = locations(now)
     return {
-        partition.values: partition_state(partition, found.get(partition.values), layout)
+        partition.values: partition_state(
+            partition, found.get(partition.values), layout, copied=partition.values in copied
+        )
         for partition in entry.partitions
     }
 
@@ -231,13 +248,29 @@ def new_parameters(entry: LogEntry, partition: EntryPartition, root: Location) -
     }
 
 
+def added_parameters(new: Mapping[str, str], before: Mapping[str, str], entry: LogEntry) -> dict[str, str]:
+    """Return what the parameters of a partition say once files are added to it: what is not known stays unknown.
+
+    Figures of other tools are not built on: they need not be those of the files that are there. Where the call of this
+    entry has come already, or of one that it recovers, its figures count.
+    """
+    known = {name: int(text) for name, text in before.items() if text.isdecimal()}
+    ours = before.get(WRITE_ID_PARAMETER) in {entry.write_id, entry.recovered_write_id}
+    is_done = ours or (entry.recovers or entry.version) <= known.get(VERSION_PARAMETER, 0) < entry.version
+    sums = {
+        name: str(known[name] if is_done else known[name] + int(new[name]))
+        for name in FIGURES & new.keys() & known.keys()
+    }
+    return {name: text for name, text in new.items() if name not in FIGURES} | sums
+
+
 def stale_parameters(parameters: Mapping[str, str], new: Mapping[str, str]) -> frozenset[str]:
     """Return the parameters that are wrong once the rows are replaced.
 
     ``COLUMN_STATS_ACCURATE`` goes altogether: with its ``BASIC_STATS`` left, Hive would go on answering ``count(*)``
     from ``numRows`` after another tool's INSERT.
     """
-    stale = {"COLUMN_STATS_ACCURATE", *(STATISTICS - new.keys())}
+    stale = {"COLUMN_STATS_ACCURATE", *(FIGURES - new.keys())}
     return frozenset(name for name in parameters if name in stale or name.startswith(COLUMN_STATISTICS))
 
 
@@ -246,6 +279,7 @@ class ClaimedEntries:
 
     def __init__(self, opened: OpenTable) -> None:
         self._log = opened.log
+        self._store = opened.store
         timeout = opened.config.metastore_timeout_seconds
         self._switch = Switch(opened.metastore, opened.store, opened.layout, call_timeout_seconds=timeout)
 
@@ -262,15 +296,23 @@ class ClaimedEntries:
         except KeyboardInterrupt as stopped:
             raise _noted(stopped, entry) from None
 
-    def carry_out(self, table: Table, entry: LogEntry, now: PartitionsNow, deadline: Deadline) -> tuple[str, ...]:
+    def carry_out(
+        self,
+        table: Table,
+        entry: LogEntry,
+        now: PartitionsNow,
+        deadline: Deadline,
+        files: Mapping[str, ObjectInfo] | None = None,
+    ) -> tuple[str, ...]:
         """Make readers see what the entry says, and record that.
 
+        ``files`` are those that an append in place adds, as they were just listed; ``None``: they are listed here.
         Returns what a person should know of steps that failed after readers had switched: none of that is a failure of
         the write. Raises ``OutcomeUnknownError`` if the switch may or may not have taken effect; the entry stays in
         doubt. ``MetastoreError`` or ``InvalidInputError``: the metastore refused; nothing changed, and the entry is on
         record as abandoned.
         """
-        notes = self.switch(table, entry, now, deadline)
+        notes = self.switch(table, entry, now, deadline, files)
         if notes:
             return notes
         try:
@@ -280,10 +322,21 @@ class ClaimedEntries:
             return (f"published, but the log could not record it ({error.message}); the next write resolves it.",)
         return ()
 
-    def switch(self, table: Table, entry: LogEntry, now: PartitionsNow, deadline: Deadline) -> tuple[str, ...]:
-        """Do only the switch; the caller records the outcome, unless something is left to do."""
+    def switch(
+        self,
+        table: Table,
+        entry: LogEntry,
+        now: PartitionsNow,
+        deadline: Deadline,
+        files: Mapping[str, ObjectInfo] | None = None,
+    ) -> tuple[str, ...]:
+        """Do only the switch; the caller records the outcome, unless something is left to do.
+
+        Files are added in place last: what the metastore refuses, nobody has seen any of.
+        """
         try:
-            return self._switch.apply(table, entry, now, deadline)
+            notes = self._switch.apply(table, entry, now, deadline)
+            self._add_files(entry, files, deadline)
         except (MetastoreError, InvalidInputError, OutcomeUnknownError) as failure:
             if self._is_on_record(entry):  # others have seen it, or carried it out, and may have moved on since
                 return ()
@@ -292,6 +345,26 @@ class ClaimedEntries:
             raise
         except KeyboardInterrupt as stopped:
             raise _noted(stopped, entry) from None
+        return notes
+
+    def _add_files(self, entry: LogEntry, files: Mapping[str, ObjectInfo] | None, deadline: Deadline) -> None:
+        """Copy the files of an append in place; from the first copy on the entry can only be rolled forward."""
+        in_place = [partition for partition in entry.partitions if partition.added]
+
+        def in_time() -> None:
+            if not deadline.allows(0):
+                raise StorageError(
+                    f"{entry.publish_timeout_seconds:g} s were not enough to add"
+                    f" {counted(sum(len(one.added) for one in in_place), 'file')}, not all are there. Raise"
+                    " publish_timeout_seconds.",
+                    **entry.named,
+                )
+
+        try:
+            if in_place:
+                add_files(self._store, in_place, files, before_send=in_time)
+        except StorageError as error:
+            raise outcome_unknown(entry, error) from error
 
     def _is_on_record(self, entry: LogEntry) -> bool:
         """Whether others have published all of an entry in its claimant's place."""

@@ -27,12 +27,13 @@ from table_writer.errors import InvalidInputError
 from table_writer.metastore.sasl import Token
 from table_writer.metastore.settings import PLAIN_USER, PRINCIPAL, SASL, as_hive_2, is_kerberized
 from table_writer.metastore.wire import LoginError
-from table_writer.model.table import Table
+from table_writer.model.table import PastPartition, Table
 from table_writer.model.write import WritePlan
 from table_writer.progress import current
 from table_writer.spark.executors import prepare_executors
 from table_writer.spark.files import ClassicFiles, missing_jar
 from table_writer.spark.gateway import Analyzed, Answer, Counted, Item, tasks
+from table_writer.spark.past import PastRows
 from table_writer.spark.sql import SPARK_ERRORS, spark_reason
 
 PREFIXES: Final = (
@@ -190,6 +191,9 @@ class ClassicSpark:
         self, items: Sequence[Item], work: Callable[[Iterable[Item]], Iterator[Answer]], task_count: int
     ) -> Callable[[], list[Answer]]:
         return self._spark.sparkContext.parallelize(items, task_count).mapPartitions(work).collect
+
+    def past_rows(self, table: Table, subject: str, partitions: Sequence[PastPartition]) -> DataFrame:
+        return PastRows(self._spark, table).read(subject, partitions)
 
     def files(self, plan: WritePlan, schema: StructType) -> ClassicFiles:
         return ClassicFiles(self._spark, plan, schema)

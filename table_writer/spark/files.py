@@ -73,12 +73,12 @@ class ClassicFiles:
         described = self._described()
         with _refusals(plan, (PySparkException, Py4JError)):
             self._catalog_table = self._moved(described)
-            provider = _native_provider(plan.table)
+            provider = native_provider(plan.table)
             self._format = self._hive_format() if provider is None else self._native_format(provider)
 
     @property
     def description(self) -> str:
-        return _native_provider(self._plan.table) or self._plan.table.serde
+        return native_provider(self._plan.table) or self._plan.table.serde
 
     def write(self, rows: DataFrame, *, magic: bool) -> int:
         observed = Observation()
@@ -135,25 +135,20 @@ class ClassicFiles:
         location = self._option(self._path(str(self._plan.data_location)).toUri())
         schema = self._java.org.apache.spark.sql.types.DataType.fromJson(self._stored.json())
         names = self._sequence(self._names)
-        return _changed(
+        return with_fields(
             described,
-            storage=(2, _changed(described.storage(), locationUri=(0, location))),
+            storage=(2, with_fields(described.storage(), locationUri=(0, location))),
             schema=(3, schema),
             partitionColumnNames=(5, names),
         )
 
     def _native_format(self, provider: str) -> _Format:
         """Spark's own file formats: those of ``USING``, and of Hive tables those that Spark converts anyway."""
-        state = self._session.sessionState()
-        found = self._package(SOURCES).DataSource.lookupDataSource(provider, state.conf()).newInstance()
-        if self._is(found, f"{SOURCES}.v2.FileDataSourceV2"):
-            found = found.fallbackFileFormat().newInstance()
-        if not self._is(found, f"{SOURCES}.FileFormat"):
+        found = native_writer(self._spark, provider)
+        if found is None:
             raise _refusal(self._plan, f"{provider} does not keep files.")
-        options = self._dict(self._catalog_table.storage().properties())
+        options = native_options(self._plan.table, provider, self._catalog_table)
         if _provider(self._plan.table) == "hive":
-            properties = self._plan.table.parameters.items()
-            options = {name: value for name, value in properties if name.startswith(f"{provider}.")} | options
             options |= self._hive_buckets()
 
         def read(_: Collection[PartitionValues]) -> DataFrame:
@@ -186,12 +181,12 @@ class ClassicFiles:
         def described(values: PartitionValues) -> Any:
             location = self._path(str(self._plan.data_location.child(name_in(self._plan.table, values))))
             spec = self._map(dict(zip(self._names, values, strict=True)))
-            moved = _changed(storage, locationUri=(0, self._option(location.toUri())))
+            moved = with_fields(storage, locationUri=(0, self._option(location.toUri())))
             return catalog.CatalogTablePartition(spec, moved, self._map({}), 0, 0, self._option(None))
 
         known = list(map(described, partitions))
         relation = self._java.org.apache.spark.sql.execution.command.DDLUtils.readHiveTable(self._catalog_table)
-        found = _changed(relation, prunedPartitions=(4, self._option(self._sequence(known))))
+        found = with_fields(relation, prunedPartitions=(4, self._option(self._sequence(known))))
         # Hive's scan takes filters on partition columns for its own, and applies none to partitions that it is given:
         # so Spark is told of rows, of which it knows no more.
         scan: Any = self._dataframe(found, self._spark)._jdf  # noqa: SLF001  # the same
@@ -219,7 +214,7 @@ class ClassicFiles:
 
     def _hive_buckets(self) -> dict[str, str]:
         """Bucket numbers by Hive's hash, as Spark's INSERT into Hive tables computes them."""
-        return self._dict(self._insert().getOptionsWithHiveBucketWrite(self._catalog_table.bucketSpec()))
+        return _dict(self._insert().getOptionsWithHiveBucketWrite(self._catalog_table.bucketSpec()))
 
     def _insert(self) -> Any:
         return getattr(getattr(self._java.org.apache.spark.sql.hive.execution, "InsertIntoHiveTable$"), "MODULE$")
@@ -228,9 +223,6 @@ class ClassicFiles:
         """Make a DataFrame of a plan; a command runs at once. The class has moved in Spark 4."""
         dataset = self._package(self._session.emptyDataFrame().getClass().getName())
         return DataFrame(dataset.ofRows(spark._jsparkSession, logical_plan), spark)  # noqa: SLF001
-
-    def _is(self, java_object: Any, class_name: str) -> bool:
-        return bool(is_instance_of(self._spark.sparkContext._gateway, java_object, class_name))  # noqa: SLF001
 
     def _package(self, name: str) -> Any:
         return reduce(getattr, name.split("."), self._java)
@@ -246,11 +238,6 @@ class ClassicFiles:
 
     def _map(self, values: Mapping[str, str]) -> Any:
         return self._java.PythonUtils.toScalaMap(dict(values))
-
-    @staticmethod
-    def _dict(scala_map: Any) -> dict[str, str]:
-        names, values = scala_map.keys().toSeq(), scala_map.values().toSeq()
-        return {names.apply(index): values.apply(index) for index in range(scala_map.size())}
 
 
 def _refuse(plan: WritePlan) -> None:
@@ -289,7 +276,7 @@ def _provider(table: Table) -> str:
     return table.parameters.get("spark.sql.sources.provider", "hive")
 
 
-def _native_provider(table: Table) -> str | None:
+def native_provider(table: Table) -> str | None:
     """Return the data source that writes the table's files, ``None`` where only a SerDe can."""
     provider = _provider(table)
     if provider.lower() != "hive":
@@ -297,11 +284,35 @@ def _native_provider(table: Table) -> str | None:
     return next((name for name in NATIVE if name in table.serde.lower()), None)
 
 
+def native_writer(spark: SparkSession, provider: str) -> Any:
+    """Return Spark's ``FileFormat`` of a data source, ``None`` if it keeps no files."""
+    context = spark.sparkContext
+    conf = spark._jsparkSession.sessionState().conf()  # noqa: SLF001  # PySpark has no public way to it
+    sources: Any = reduce(getattr, SOURCES.split("."), context._jvm)  # noqa: SLF001  # the same
+    found = sources.DataSource.lookupDataSource(provider, conf).newInstance()
+    if is_instance_of(context._gateway, found, f"{SOURCES}.v2.FileDataSourceV2"):  # noqa: SLF001  # the same
+        found = found.fallbackFileFormat().newInstance()
+    return found if is_instance_of(context._gateway, found, f"{SOURCES}.FileFormat") else None  # noqa: SLF001
+
+
+def native_options(table: Table, provider: str, described: Any) -> dict[str, str]:
+    """Return what Spark reads and writes a table's files with, as far as the table says it."""
+    options = _dict(described.storage().properties())
+    if _provider(table) != "hive":
+        return options
+    return {name: value for name, value in table.parameters.items() if name.startswith(f"{provider}.")} | options
+
+
+def _dict(scala_map: Any) -> dict[str, str]:
+    names, values = scala_map.keys().toSeq(), scala_map.values().toSeq()
+    return {names.apply(index): values.apply(index) for index in range(scala_map.size())}
+
+
 def _column(name: str) -> Column:
     return F.col(quoted(name))
 
 
-def _changed(product: Any, **changes: tuple[int, Any]) -> Any:
+def with_fields(product: Any, **changes: tuple[int, Any]) -> Any:
     """Copy a Scala case class with other fields, each given with its position: Python cannot name Scala's arguments."""
     fields = [product.productElement(index) for index in range(product.productArity())]
     for index, value in changes.values():

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType, StructType
 
 from table_writer.config import SessionSettings
-from table_writer.model.table import PartitionValues, Table
+from table_writer.model.table import PartitionValues, PastPartition, Table
 from table_writer.model.write import WritePlan
 
 Item = TypeVar("Item")
@@ -111,6 +111,13 @@ class SparkGateway(Protocol):
         self, items: Sequence[Item], work: Callable[[Iterable[Item]], Iterator[Answer]], task_count: int
     ) -> Callable[[], list[Answer]]:
         """Return what runs ``work`` on the items' shares, for :meth:`run`; it returns all answers."""
+
+    def past_rows(self, table: Table, subject: str, partitions: Sequence[PastPartition]) -> DataFrame:
+        """Return the rows of partitions as they were, with the columns that the table has today.
+
+        Files are listed for each query, of the partitions alone that its filters leave. A query fails if a partition
+        does not hold exactly its files; ``subject`` begins its message.
+        """
 
     def files(self, plan: WritePlan, schema: StructType) -> SparkFiles:
         """Return Spark's own writer and reader for a write's location.

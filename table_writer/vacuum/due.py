@@ -12,18 +12,21 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
 
+from table_writer.checked import require_age
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.log.history import History, Left
+from table_writer.log.history import History, Left, Placement
+from table_writer.log.open_table import OpenTable
 from table_writer.log.owner import other_tables, places_of
 from table_writer.log.registration import FoundRegistration, check_keys, read_registrations, write_id_of_check
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.entry import WRITE_ID, ReplacedObject
 from table_writer.model.location import Location, Place, PlaceSet
-from table_writer.model.table import Partition, Table
+from table_writer.model.table import HISTORY_PROPERTY, RETENTION_PROPERTY, Partition, PartitionValues, Table
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, UploadInfo, many
 
 SAFE_AGE: Final = timedelta(hours=24)  # calls in flight and running queries must find their files
+HISTORY_RETENTION: Final = timedelta(days=30)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +43,42 @@ class Ages:
         """Return how long a location stays."""
         scheduled = self.usual_seconds if left.retention_seconds is None else left.retention_seconds
         return max(self.least_seconds, scheduled if self.replaced_seconds is None else self.replaced_seconds)
+
+
+def vacuum_ages(opened: OpenTable, older_than: timedelta | None = None, *, force: bool = False) -> Ages:
+    """Return the ages of a vacuum; ``InvalidInputError`` if they are too low, or a table property is no age."""
+    age = _vacuum_age(opened, older_than, force=force)
+    history = opened.hours_property(HISTORY_PROPERTY)
+    return Ages(
+        replaced_seconds=None if age is None else age.total_seconds(),
+        usual_seconds=opened.retention.total_seconds(),
+        dead_write_seconds=(max(opened.retention, SAFE_AGE) if age is None else age).total_seconds(),
+        history_seconds=(HISTORY_RETENTION if history is None else history).total_seconds(),
+        least_seconds=0 if force else SAFE_AGE.total_seconds(),
+    )
+
+
+def _vacuum_age(opened: OpenTable, older_than: timedelta | None, *, force: bool) -> timedelta | None:
+    """Return the age that is asked for, else the table's; ``None``: each location's own retention."""
+    opened.require_properties()  # a retention that is spelled wrong would let files go too early
+    of_table = opened.hours_property(RETENTION_PROPERTY)
+    if older_than is None:
+        if of_table is not None:
+            require_safe(str(opened.table.name), of_table, SAFE_AGE, force=force)
+        return of_table
+    require_safe(str(opened.table.name), older_than, max(SAFE_AGE, of_table or SAFE_AGE), force=force)
+    return older_than
+
+
+def require_safe(table: str, age: timedelta, least: timedelta, *, force: bool) -> None:
+    """Refuse an age that is too low, unless it is forced."""
+    require_age("older_than", age)
+    if age < least and not force:
+        raise InvalidInputError(
+            f"an age of {age} is less than {least}: running queries, and calls that the metastore has not applied yet,"
+            f" could lose their files. If none is left of {table or 'the tables'}, force it.",
+            table=table,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,3 +343,28 @@ def look_for_traces(store: ObjectStore, layout: TableLayout) -> Traces:
     else:
         now = owner.info.modified_at + timedelta(seconds=owner.age_seconds)
     return Traces(layout=layout, write_ids=write_ids, uploads=uploads, registered=registered, checks=checks, now=now)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All that one look at a table showed."""
+
+    traces: Traces
+    history: History
+    partitions: Mapping[PartitionValues, Partition]  # as the metastore has them
+
+    def quiet_seconds(self, ages: Ages) -> float:
+        """Return how long nothing will be due unless something happens; 0 if something is, or may be at any time."""
+        history, traces = self.history, self.traces
+        traced = traces.uploads or traces.registered or traces.checks or traces.write_ids - history.claimed_ids
+        if history.in_doubt or history.unverified or traced:
+            return 0.0
+        layout = history.layout
+        ours = [one for one in history.left.values() if layout.write_id_of(one.location)]
+        ours += [one for one in history.left.values() if one.objects and layout.root.contains(one.location)]
+        return max(0.0, min((ages.of_replaced(one) - one.age_seconds for one in ours), default=math.inf))
+
+    def placements(self) -> dict[PartitionValues, Placement]:
+        """Compare every partition of the log with the metastore."""
+        here = {values: one.location for values, one in self.partitions.items()}
+        return {values: self.history.placement(values, here.get(values)) for values in self.history.current}

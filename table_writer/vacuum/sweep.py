@@ -24,6 +24,7 @@ from table_writer.vacuum.due import (
     Due,
     InUse,
     Kept,
+    Look,
     Others,
     due,
     in_use,
@@ -74,6 +75,7 @@ class Vacuum:
         self._layout = opened.layout
         self._clock = clock
         self._others: Others | None = None
+        self.look: Look | None = None  # what the last run has seen
 
     def run(self, ages: Ages, *, dry_run: bool) -> Vacuumed:
         """Delete what is old enough; the next vacuum takes over what is among the ``failures``."""
@@ -81,6 +83,7 @@ class Vacuum:
             traces = look_for_traces(self._store, self._layout)
             history = self._log.read_history()
             partitions = self._opened.metastore.get_all_partitions(self._opened.table)
+            self.look = Look(traces, history, partitions)
             used = in_use(history, partitions.values())
             staged = {key for key, one in traces.registered.items() if one.is_staged and not one.is_dead(0.0)}
             chosen = self._spare_others(due(history, used, ages, staged))

@@ -67,9 +67,11 @@ class Preview:
         except SchemaMismatchError as error:
             return replace(empty, schema=SchemaVerdict(problems=(error.message,)))
         counts, now = self._looked_up(df, rows)
-        planned = self._partitions(counts, now)
+        held = {values: self._sizes(one) for values, one in now.items()} if self._mode is WriteMode.APPEND else {}
+        planned = self._partitions(counts, now, held)
         return replace(
             empty,
+            notes=(*notes, *self._other_way(held)),
             partitions=planned,
             schema=_verdict(df.schema, fitted),
             problems=(*refused, *self._problems(planned), *self._uncopied(now), *self._unspelled(rows)),
@@ -127,27 +129,47 @@ class Preview:
         there = existing_values(self._opened.store, self._opened.layout, now)
         return counts, {values: one for values, one in now.items() if values in there}
 
+    def _other_way(self, held: Mapping[PartitionValues, Sequence[int]]) -> Iterator[str]:
+        """Say what the other way of an append would cost."""
+        files, found = sum(map(len, held.values())), f"{size(sum(map(sum, held.values())))}"
+        if files and self._options.carry == "in_place":
+            yield f"carry='copy' would copy {counted(files, 'file')} ({found}), and show all rows at once"
+        elif files:
+            yield (
+                f"carry='in_place' would copy none of these {counted(files, 'file')} ({found}); new files appear one by"
+                " one then"
+            )
+
     def _partitions(
-        self, counts: Mapping[PartitionValues, int], now: Mapping[PartitionValues, Partition]
+        self,
+        counts: Mapping[PartitionValues, int],
+        now: Mapping[PartitionValues, Partition],
+        held: Mapping[PartitionValues, Sequence[int]],
     ) -> tuple[PlannedPartition, ...]:
         data = self._opened.layout.data(new_write_id())
         planned = []
         for values in sorted({*counts, *now}):
             name, rows, before = name_in(self._opened.table, values), counts.get(values, 0), now.get(values)
-            copied = self._sizes(before) if before is not None and self._mode is WriteMode.APPEND else []
+            stays = before is not None and self._in_place(before)
+            copied = () if stays else held.get(values, ())
             planned.append(
                 PlannedPartition(
                     name=name,
                     values=values,
                     action=self._action(rows, before),
-                    location=str(data.child(name)) if rows else "",
+                    location=str(before.location if before and stays else data.child(name)) if rows else "",
                     rows=rows,
-                    replaced_location=before.location if before else None,
+                    replaced_location=before.location if before and not stays else None,
                     copied_files=len(copied),
                     copied_bytes=sum(copied),
                 )
             )
         return tuple(planned)
+
+    def _in_place(self, now: Partition) -> bool:
+        """Whether files are added where the partition is."""
+        is_append = self._mode is WriteMode.APPEND and self._options.carry == "in_place"
+        return is_append and not self._opened.layout.is_placeholder(Location.parse(now.location))
 
     def _action(self, rows: int, now: Partition | None) -> PlannedAction:
         if not rows:

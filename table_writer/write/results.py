@@ -15,7 +15,7 @@ from table_writer.log.open_table import OpenTable
 from table_writer.metastore.settings import GLUE_BATCH
 from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.location import Location
-from table_writer.model.table import name_in
+from table_writer.model.table import are_small_files, name_in
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, WrittenPartition
 from table_writer.progress import Stopwatch
 from table_writer.publish.append import Carried
@@ -24,8 +24,6 @@ from table_writer.publish.publisher import Published
 Refresh = Callable[[str], tuple[str, ...]]
 """Lets sessions look again after a write, which it is told the name of; returns what could not be done."""
 
-MANY_FILES: Final = 50
-SMALL_FILE_BYTES: Final = 8 * 1024 * 1024  # below it, opening files costs readers more than reading them
 NAME: Final = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
 MAX_FILENAMES: Final = 100  # Hadoop's own limit, SUCCESS_MARKER_FILE_LIMIT
 
@@ -98,7 +96,7 @@ def _timed(result: WriteResult, watch: Stopwatch) -> WriteResult:
 
 def _partitions(files: WrittenFiles, published: Published) -> tuple[PartitionResult, ...]:
     plan = files.plan
-    written = {plan.spellings.get(one.values, one.values): one for one in files.partitions}
+    written = {plan.spelled(one.values): one for one in files.partitions}
     nothing = WrittenPartition(values=(), keys=(), rows=0, bytes=0, raw_bytes=0)
 
     def described(partition: EntryPartition) -> PartitionResult:
@@ -148,11 +146,11 @@ def _one_by_one(opened: OpenTable, published: Published) -> tuple[str, ...]:
 
 def _small_files(staged: WrittenFiles) -> tuple[str, ...]:
     count = sum(len(partition.keys) for partition in staged.partitions)
-    mean_bytes = sum(partition.bytes for partition in staged.partitions) / max(count, 1)
-    if count < MANY_FILES or mean_bytes >= SMALL_FILE_BYTES or count < 2 * len(staged.partitions):
+    size_bytes = sum(partition.bytes for partition in staged.partitions)
+    if not are_small_files(count, size_bytes) or count < 2 * len(staged.partitions):
         return ()
     partitions = counted(len(staged.partitions), "partition")
-    files = f"{count:,} files of {size(mean_bytes)} on average in {partitions}"
+    files = f"{count:,} files of {size(size_bytes / count)} on average in {partitions}"
     advice = "distribution='rebalance' or 'hash' writes them, for a shuffle of the rows."
     return (f"{files}: readers like fewer, larger ones. {advice}",)
 

@@ -156,6 +156,10 @@ class RunningWrite:
                 write_id=write_id,
             ) from error
 
+    def discard(self) -> None:
+        """Delete the files of a write that is not to be published; its claim was never sent."""
+        self._completer.discard(self._plan.data_location.key)
+
     def _discard(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None and not (self.claiming.is_sent or self._is_handed_over):
             logger.info("write_id=%s failed before its claim; discarding its files", self._plan.write_id)

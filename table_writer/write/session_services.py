@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import StructType
 
@@ -17,7 +17,7 @@ from table_writer.log.files import written_placeholders
 from table_writer.log.open_table import AnySettings, OpenTable, Services, open_metastore
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.location import Location
-from table_writer.model.table import Partition, PartitionValues, TableName
+from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, TableName
 from table_writer.model.write import WriteMode, WrittenFiles
 from table_writer.plan.file_options import require_writable
 from table_writer.plan.types import partition_schema
@@ -81,10 +81,17 @@ def staged_frame(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -
         return spark.createDataFrame([], schema)
     plan = replace(staged.plan, table=opened.table)  # format and SerDe are not recorded with a staged write
     files = open_gateway(spark).files(plan, schema).read([one.values for one in staged.partitions])
-    return files.select(  # partition values are text in the names of directories
+    count = len(schema) - len(opened.table.partition_columns)
+
+    def shown(stored: str, position: int) -> Column:
+        """Partition values are text in the names of directories, of which Hive's reader takes none for null."""
+        column = F.col(quoted(stored))
+        return column if position < count else F.when(column != NULL_PARTITION, column)
+
+    return files.select(
         *(
-            F.col(quoted(stored)).cast(field.dataType).alias(field.name, metadata=field.metadata)
-            for stored, field in zip(files.columns, schema, strict=True)
+            shown(stored, position).cast(field.dataType).alias(field.name, metadata=field.metadata)
+            for position, (stored, field) in enumerate(zip(files.columns, schema, strict=True))
         )
     )
 
@@ -115,7 +122,7 @@ def _replaced(opened: OpenTable, staged: WrittenFiles) -> list[PartitionValues]:
     plan = staged.plan
     if plan.mode is WriteMode.APPEND:
         return []
-    named = {plan.spellings.get(one.values, one.values) for one in staged.partitions}
+    named = {plan.spelled(one.values) for one in staged.partitions}
     existing = opened.metastore.get_partition_names(opened.table.name)
     return sorted((named & set(existing)) | plan.scope(existing))
 

@@ -217,7 +217,7 @@ class StagedWrites:
         existing = self._opened.metastore.get_partition_names(plan.table.name)
         now = Spellings.of(existing, types, plan.spellings.time_zone)
         for values in staged:
-            others = set(now.all(values)) - {plan.spellings.get(values, values)}
+            others = set(now.all(values)) - {plan.spelled(values)}
             if others:
                 raise ConflictError(
                     f"{plan.table.name} has the partition {values} as {min(others)} since write {plan.write_id} was"

@@ -15,7 +15,8 @@ from pyspark.sql.types import StructField, StructType
 from table_writer.check import Check
 from table_writer.check.run import as_checks, require_passed, require_valid, run_checks
 from table_writer.complete import Completer
-from table_writer.config import WriteOptions
+from table_writer.config import CompactOptions, WriteOptions
+from table_writer.display.compact_report import CompactReport
 from table_writer.display.listeners import showing
 from table_writer.display.write_result import WriteResult
 from table_writer.errors import ConflictError, InvalidInputError
@@ -29,15 +30,16 @@ from table_writer.plan.planner import Planned, Planner, Where, require_batch, re
 from table_writer.plan.types import partition_schema, violation
 from table_writer.progress import Stopwatch
 from table_writer.publish.append import CopyFiles
-from table_writer.publish.publisher import Publisher
+from table_writer.publish.publisher import GaveWayError, Publisher
 from table_writer.spark import open_gateway
 from table_writer.spark.create_table import create_table
 from table_writer.spark.executors import Executors
 from table_writer.spark.sql import SPARK_ERRORS
 from table_writer.upload.job import refusing, run_upload, write_by_spark
+from table_writer.write.compaction import Compaction
 from table_writer.write.results import finished, nothing_written, repeated_result
 from table_writer.write.running_write import RunningWrite
-from table_writer.write.session_services import SessionServices, audit_of
+from table_writer.write.session_services import SessionServices, audit_of, staged_frame
 from table_writer.write.staged_writes import BySpark, StagedWrites
 
 
@@ -109,6 +111,41 @@ class Steps:
                 )
                 write.stage(record)
             return opened, record
+
+    def compact(self, table: str, options: CompactOptions, *, dry_run: bool) -> CompactReport:
+        """Write the rows of small files anew, in fewer, and point readers at them: steps 1 to 5 with rows of the table.
+
+        Raises ``CheckFailedError`` if the rows that were written are not those that were read; nothing is published.
+        """
+        with self.watched(table, "compact"):
+            watch = Stopwatch(self._services.metastore)
+            with watch.step("plan"):
+                opened = self._services.open_to_write(table)
+                watch.follow(opened.store)
+                opened.require_owner()
+                compaction = Compaction(self._spark, opened, options)
+                if dry_run or not compaction.chosen:
+                    return replace(compaction.report(watch), dry_run=dry_run)
+                df, layout = compaction.rows()
+                planned = Planner(opened).plan(df, WriteMode.APPEND, layout)
+                plan = replace(planned.plan, compacted=compaction.compacted, max_copied_bytes=None)
+                planned = replace(planned, plan=plan, rows=compaction.watched(planned.rows))
+            with RunningWrite(opened, plan) as write:
+                files = self._write_files(planned, opened, write, watch)
+                with watch.step("check"):
+                    compaction.require_same(staged_frame(self._spark, opened, files), files)
+                if not files.partitions:
+                    write.discard()
+                    return compaction.report(watch)
+                with watch.step("publish"):
+                    publisher = Publisher(opened, self._copy_files(opened, plan.write_id, watch))
+                    try:
+                        published = publisher.publish(files, write.claiming)
+                    except GaveWayError:
+                        write.discard()
+                        return compaction.report(watch, given_up=compaction.compacted)
+            result = finished(opened, files, published, watch, partial(self._refresh, opened, self._spark))
+            return compaction.report(watch, result, published.given_up)
 
     def publish(self, record: StagedRecord, opened: OpenTable) -> WriteResult:
         """Do step 5 for a staged write, as it is stored now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +16,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
 
-from table_writer.display.reports import HistoryReport, VersionSummary, rolled_back
+from table_writer.display.reports import HistoryReport, VersionSummary
 
 from .gallery import HOSTILE_NAMES, usual
 
@@ -50,7 +51,7 @@ def test_versions_are_told_apart_by_what_they_did_and_how_they_ended() -> None:
     versions = (
         version(1, mode="append"),
         version(2, mode="append", state="abandoned"),
-        version(3, mode="overwrite_table"),
+        version(3, mode="overwrite_table", rolled_back_count=1),
         version(4, mode="rollback to version 1", operation="rollback"),
         version(5, mode="append", state="in doubt", rows=None),
     )
@@ -72,13 +73,18 @@ def test_any_number_of_versions_is_drawn(count: int) -> None:
     assert sum(points(axes).values()) == count
 
 
-def test_a_rollback_to_before_a_rollback_brings_rows_back() -> None:
-    writes = [version(n) for n in (1, 2, 3)]
-    back = version(4, mode="rollback to version 1", operation="rollback")
-    assert rolled_back([*writes, back]) == {2, 3}
-    assert rolled_back([*writes, replace(back, state="abandoned")]) == frozenset()
-    again = version(5, mode="rollback to version 3", operation="rollback")
-    assert rolled_back([*writes, back, again]) == {4}
+def test_the_size_of_the_table_is_drawn_beside_the_rows_of_each_version() -> None:
+    sizes = [(1, "published", 10), (2, "abandoned", 10), (3, "published", None), (4, "published", 30)]
+    versions = tuple(version(number, state=state, table_bytes=found) for number, state, found in sizes)
+    axes = drawn(HistoryReport(table="t", versions=versions[::-1]))
+    assert axes.figure is not None
+    (beside,) = (one for one in axes.figure.axes if one is not axes)
+    assert beside.get_ylabel() == "table size"
+    (line,) = beside.get_lines()
+    assert np.asarray(line.get_ydata()).tolist() == pytest.approx([10, math.nan, 30], nan_ok=True)
+    without = drawn(HistoryReport(table="t", versions=(version(1, table_bytes=None),)))
+    assert without.figure is not None
+    assert without.figure.axes == [without]
 
 
 @pytest.mark.parametrize("name", HOSTILE_NAMES)

@@ -1,6 +1,7 @@
 """A writer in a process of its own that kills itself, by SIGKILL, at a named moment.
 
-``python killed_writer.py SETTINGS.json TABLE MOMENT``, where the settings are those of a running lakehouse's session.
+``python killed_writer.py SETTINGS.json TABLE MOMENT [in_place]``; the settings are those of a running lakehouse's
+session. With ``in_place`` it appends, else it overwrites.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from pyspark.sql import SparkSession
 
 from table_writer import TableWriter, TableWriterConfig
 from table_writer.complete import Completer
+from table_writer.log import files
 from table_writer.log.table_log import TableLog
 from table_writer.publish.switch import Switch
+from table_writer.storage.s3 import S3Store
 
 MOMENTS: dict[str, tuple[type, str, str]] = {
     "before complete": (Completer, "complete", "before"),
@@ -28,6 +31,13 @@ MOMENTS: dict[str, tuple[type, str, str]] = {
     "before the switch": (Switch, "apply", "before"),
     "after the switch": (Switch, "apply", "after"),
     "after its outcome": (TableLog, "record_outcome", "after"),
+}
+IN_PLACE: dict[str, tuple[type, str, str]] = {
+    "before the claim": (TableLog, "claim", "before"),
+    "after the claim": (TableLog, "claim", "after"),
+    "after the alter": (Switch, "apply", "after"),
+    "between two copies": (S3Store, "copy", "after"),
+    "before its outcome": (TableLog, "record_outcome", "before"),
 }
 
 
@@ -46,16 +56,21 @@ def dying(method: Callable[..., Any], phase: str) -> Callable[..., Any]:
     return call
 
 
-def main(settings: str, table: str, moment: str) -> None:
+def main(settings: str, table: str, moment: str, carry: str = "") -> None:
     builder = SparkSession.builder
     for name, value in json.loads(Path(settings).read_text()).items():
         builder = builder.config(name, value)
     spark = builder.enableHiveSupport().getOrCreate()
-    kind, name, phase = MOMENTS[moment]
+    kind, name, phase = (IN_PLACE if carry else MOMENTS)[moment]
+    files.COPY_THREADS = 1  # type: ignore[misc]
     setattr(kind, name, dying(getattr(kind, name), phase))
     config = TableWriterConfig(metastore_timeout_seconds=1, publish_timeout_seconds=7)
     df = spark.sql("SELECT 100L AS id, 'new' AS note, 'd1' AS dt UNION ALL SELECT 300L, 'new', 'd3'")
-    TableWriter(spark, config=config).overwrite_partitions(df, table)
+    writer = TableWriter(spark, config=config)
+    if carry:
+        writer.append(df, table, carry="in_place")
+    else:
+        writer.overwrite_partitions(df, table)
 
 
 if __name__ == "__main__":

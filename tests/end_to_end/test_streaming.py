@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from table_writer import InvalidInputError, Maintenance, TableWriter
 
-from .killed_stream import QUERY, query
-from .killed_writer import MOMENTS
+from .killed_stream import QUERY, Carry, query
+from .killed_writer import IN_PLACE, MOMENTS
 from .test_kills import OF_ANY_SESSION
 
 Rows = Callable[..., Any]
@@ -48,11 +48,11 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(spark: SparkSession, writer: TableWriter, orders: str, source: Path, tmp_path: Path) -> Callable[[], None]:
+def run(spark: SparkSession, writer: TableWriter, orders: str, source: Path, tmp_path: Path) -> Callable[..., None]:
     """Run the query until it has read all files."""
 
-    def until_done() -> None:
-        started = query(spark, writer, orders, str(source), str(tmp_path / "checkpoint"))
+    def until_done(carry: Carry = "copy") -> None:
+        started = query(spark, writer, orders, str(source), str(tmp_path / "checkpoint"), carry)
         try:
             assert started.awaitTermination(300)
         finally:
@@ -111,10 +111,17 @@ def test_a_bad_call_fails_before_the_query_starts(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    ("moment", "carry"),
+    [
+        *((one, "copy") for one in MOMENTS),
+        *((one, "in_place") for one in IN_PLACE if one != "between two copies"),  # each batch has one
+    ],
+)
 def test_a_query_killed_during_its_second_batch_has_every_row_once_after_a_restart(
     moment: str,
-    run: Callable[[], None],
+    carry: Carry,
+    run: Callable[..., None],
     spark: SparkSession,
     writer: TableWriter,
     orders: str,
@@ -125,7 +132,17 @@ def test_a_query_killed_during_its_second_batch_has_every_row_once_after_a_resta
     (tmp_path / "session.json").write_text(json.dumps(session))
     script = Path(__file__).with_name("killed_stream.py")
     done = subprocess.run(
-        [sys.executable, script, tmp_path / "session.json", orders, source, tmp_path / "checkpoint", moment, "1"],
+        [
+            sys.executable,
+            script,
+            tmp_path / "session.json",
+            orders,
+            source,
+            tmp_path / "checkpoint",
+            moment,
+            "1",
+            carry,
+        ],
         cwd=tmp_path,
         env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
@@ -139,6 +156,6 @@ def test_a_query_killed_during_its_second_batch_has_every_row_once_after_a_resta
     before = seen(spark, orders)  # files of one millisecond come in any order
     assert before, "the first batch was published"
     assert set(before) < set(expected(3))
-    run()
+    run(carry)
     assert seen(spark, orders) == expected(3)
     assert not writer._services.open_to_write(orders).log.read_state().in_doubt

@@ -12,11 +12,13 @@ DEEPEST = 2  # an operation in a call of an operation in a call of an operation
 
 OPERATIONS = {
     "append": 7,
+    "append_in_place": 7,
     "overwrite": 5,
     "overwrite_table": 1,
     "overwrite_where": 2,
     "create": 2,
     "append_once": 2,
+    "append_in_place_once": 2,
     "overwrite_once": 1,
     "stage": 5,
     "publish": 6,
@@ -115,7 +117,9 @@ class _Draw:
         count = random.randint(2, MOST_STEPS)
         steps = [self._seeded("overwrite"), *(self._step(0) for _ in range(count))]
         if random.random() < 0.5:
-            shape = random.choice((self._beside_a_stage, self._beside_an_append, self._refused, self._unanswered))
+            shape = random.choice(
+                (self._beside_a_stage, self._beside_an_append, self._refused, self._unanswered, self._half_copied)
+            )
             at = random.randint(1, len(steps))
             steps[at:at] = shape()
         return History(tuple(steps), partitions)
@@ -139,7 +143,20 @@ class _Draw:
         others = ("overwrite", "append", "rollback", "publish", "vacuum")
         events = [self._once("store", "list_page", 9, "nest", self._random.choice(others)) for _ in range(2)]
         again = self._once("store", self._random.choice(("delete", "copy")), 2, "twice")
-        return [self._seeded("overwrite"), self._seeded(self._random.choice(("append", "publish")), *events, again)]
+        append = self._random.choice(("append", "append_in_place", "publish"))
+        return [self._seeded("overwrite"), self._seeded(append, *events, again)]
+
+    def _half_copied(self) -> list[Step]:
+        """An append in place does not come to the end of its copies, or not in time, and others go on."""
+        what = self._random.choice(("late", "late and death", "twice", "death", "error", "pause"))
+        held = self._once("store", "copy", 4, what)
+        if what == "pause":
+            held = replace(held, seconds=self._random.choice(WAITS))
+        others = ("overwrite", "append", "append_in_place", "rollback", "publish", "vacuum", "recover", "wait")
+        events = [held, *(self._once("store", "copy", 4, "nest", self._random.choice(others)) for _ in range(2))]
+        append = self._random.choice(("append_in_place", "append_in_place", "append_in_place_once"))
+        after = [self._seeded(self._random.choice(("wait", *others))) for _ in range(4)]
+        return [self._seeded(append, *events), *after]
 
     def _refused(self) -> list[Step]:
         """Other tools find what a refused write has left."""
@@ -149,7 +166,9 @@ class _Draw:
     def _unanswered(self) -> list[Step]:
         """A change is applied when others have resolved it and gone on."""
         call = self._random.choice(("add_partitions", "alter_partitions", "drop_partition"))
-        written = self._random.choice(("append", "overwrite_table", "rollback", "restore", "publish", "create"))
+        written = self._random.choice(
+            ("append", "append_in_place", "overwrite_table", "rollback", "restore", "publish", "create")
+        )
         what = self._random.choice(("late", "late and death"))
         after = [self._seeded(self._random.choice(("recover", "append", "overwrite", "rollback"))) for _ in range(3)]
         return [self._seeded(written, self._once("metastore", call, 1, what)), *after]

@@ -26,29 +26,43 @@ class Operations:
     def __init__(self, simulation: Simulation) -> None:
         self._on = simulation
 
-    def _rows(self, values: Collection[str]) -> dict[str, Ids]:
+    def _rows(self, values: Collection[str], *, in_place: bool = False) -> dict[str, Ids]:
+        """Return rows of one file in each partition; of two where files show one by one."""
         self._on.next_id += 10
-        return {value: frozenset({self._on.next_id + int(value[1:])}) for value in values}
+        first = {value: self._on.next_id + int(value[1:]) for value in values}
+        return {value: frozenset({one, one + 5} if in_place else {one}) for value, one in first.items()}
 
     def _values(self, random: Random) -> list[str]:
         return sorted(random.sample(self._on.partitions, random.randint(1, len(self._on.partitions))))
 
-    def _plan(self, rows: dict[str, Ids], mode: WriteMode, *, scope: Scope | None = None, key: str = "") -> WritePlan:
-        plan = self._on.world.plan(mode, scope=scope, key=key)
-        self._on.tell(
-            f"  plans {plan.write_id[-3:]} {mode.value} { ({v: sorted(ids) for v, ids in rows.items()}) } {key}"
-        )
+    def _plan(
+        self,
+        rows: dict[str, Ids],
+        mode: WriteMode,
+        *,
+        scope: Scope | None = None,
+        key: str = "",
+        in_place: bool = False,
+    ) -> WritePlan:
+        plan = self._on.world.plan(mode, scope=scope, key=key, in_place=in_place)
+        how = f"{mode.value}{' in place' * in_place}"
+        self._on.tell(f"  plans {plan.write_id[-3:]} {how} { ({v: sorted(ids) for v, ids in rows.items()}) } {key}")
         self._on.oracle.writes[plan.write_id] = Written(mode, rows, len(self._on.oracle.effects), key)
         return plan
 
-    def _write(self, rows: dict[str, Ids], mode: WriteMode, *, scope: Scope | None = None, key: str = "") -> str:
-        plan = self._plan(rows, mode, scope=scope, key=key)
+    def _write(
+        self, rows: dict[str, Ids], mode: WriteMode, *, scope: Scope | None = None, in_place: bool = False
+    ) -> str:
+        plan = self._plan(rows, mode, scope=scope, in_place=in_place)
         published = self._on.world.write(rows, plan=plan)
         self._on.oracle.acknowledged(plan.write_id)
         return f"published as {published.entry.version} {' '.join(published.notes)}"
 
     def append(self, random: Random) -> str:
         return self._write(self._rows(self._values(random)), WriteMode.APPEND)
+
+    def append_in_place(self, random: Random) -> str:
+        return self._write(self._rows(self._values(random), in_place=True), WriteMode.APPEND, in_place=True)
 
     def append_all(self, _: Random) -> str:
         return self._write(self._rows(self._on.partitions), WriteMode.APPEND)
@@ -77,13 +91,17 @@ class Operations:
     def overwrite_once(self, random: Random) -> str:
         return self._once(random, WriteMode.OVERWRITE_PARTITIONS)
 
-    def _once(self, random: Random, mode: WriteMode) -> str:
+    def append_in_place_once(self, random: Random) -> str:
+        return self._once(random, WriteMode.APPEND, in_place=True)
+
+    def _once(self, random: Random, mode: WriteMode, *, in_place: bool = False) -> str:
         key = random.choice(("query/1", "query/2", "other"))
-        plan = self._plan(self._rows(self._values(random)), mode, key=key)
+        rows = self._rows(self._values(random), in_place=in_place)
+        plan = self._plan(rows, mode, key=key, in_place=in_place)
         write_id = plan.write_id
         try:
             self._on.world.services().require_new_key(key)
-            self._on.world.write(self._on.oracle.writes[plan.write_id].rows, plan=plan)
+            self._on.world.write(rows, plan=plan)
         except RepeatedError as repeated:
             write_id = repeated.entry.write_id
         self._on.oracle.acknowledged(write_id)
@@ -92,8 +110,9 @@ class Operations:
     def stage(self, random: Random) -> str:
         mode = random.choice((WriteMode.APPEND, WriteMode.APPEND, WriteMode.OVERWRITE_PARTITIONS))
         mode = random.choice((mode, mode, mode, mode, WriteMode.CREATE_PARTITIONS, WriteMode.OVERWRITE_TABLE))
-        rows = self._rows(self._values(random))
-        plan = self._plan(rows, mode)
+        in_place = mode is WriteMode.APPEND and random.random() < 0.5
+        rows = self._rows(self._values(random), in_place=in_place)
+        plan = self._plan(rows, mode, in_place=in_place)
         begun = self._on.now
         expires = random.choice((2_000.0, 600_000.0, 3_000_000.0))
         try:
@@ -190,8 +209,11 @@ class Operations:
         value = random.choice(self._on.partitions)
         ids = self._rows([value])[value]
         records = self._on.world.history().records
-        raced, looks_late = self._raced(value), any(one.entry.rollback_to is not None for one in records)
         where = f"{self._on.root}dt={value}/"
+        resolved = [one for one in records if one.recorded_by != one.entry.write_id]
+        targets = {key for one in resolved for named in one.entry.partitions for key in named.targets()}
+        is_added_to = any(key.startswith(where) for key in targets)
+        raced, looks_late = self._raced(value), is_added_to or any(one.entry.rollback_to is not None for one in records)
         self._on.world.store.delete([info.key for info in self._on.world.store.list(where)])
         self._on.world.written_by_another_tool(value, ids)
         self._on.tell(f"another tool puts {value} to dt={value} with {set(ids)}{' in a race' * raced}")

@@ -3,6 +3,8 @@
 An entry takes effect on a partition the first time a call points readers where the entry wants them. From then on the
 dict has its rows, whatever becomes of its caller. A later call of an older entry has come late: readers may see older
 rows, whole ones, until somebody puts that right, and nothing else may be built on them.
+
+An append in place moves no partition: its rows come file by file, as copies arrive. Each file is an effect.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from table_writer.model.entry import EntryPartition, LogEntry, Operation
+from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
 from table_writer.storage.object_store import visible_files
@@ -38,6 +40,8 @@ class Effect:
     original: LogEntry
     version: int  # of the entry whose call did it: its own, or that of a recovery
     value: str
+    before: str | None  # where the partition was
+    where: str | None
 
 
 @dataclass
@@ -62,6 +66,9 @@ class Oracle:
     expected: dict[str, Ids] = field(default_factory=dict)
     current: dict[str, str | None] = field(default_factory=dict)
     content: dict[tuple[str, str | None], Ids] = field(default_factory=dict)
+    arrived: dict[tuple[int, str], Ids] = field(default_factory=dict)
+    """Rows of appends in place that have come to where readers look, by version and partition."""
+    _added: list[tuple[int, str, str, Ids]] = field(default_factory=list)
     _applied: dict[str, int] = field(default_factory=dict)
     _seen: dict[str, str] = field(default_factory=dict)
     _voided: set[str] = field(default_factory=set)
@@ -139,18 +146,16 @@ class Oracle:
         """See whether a late call has put a partition where a newer entry wants it: that has nothing left to do."""
         for version in range(self.newest(), self._applied.get(value, 0), -1):
             entry = self.entry(version)
-            named = [one for one in entry.partitions if one.values == (value,)] if entry else []
+            named = [one for one in entry.partitions if one.values == (value,) and not one.added] if entry else []
             if entry and named and version not in self.refused and self._target(named[0]) == where:
                 self._applied[value] = version
                 self._takes_effect(value, where, entry)
                 return
 
     def _takes_effect(self, value: str, where: str | None, entry: LogEntry) -> None:
-        original = entry
-        while (
-            original.operation is Operation.RECOVER and original.recovers and (found := self.entry(original.recovers))
-        ):
-            original = found
+        original, found_at = self._original(entry), self._where(self._seen.get(value))
+        if any(one.added for one in original.partitions if one.values == (value,)):
+            self.blame(f"version {entry.version} adds to {where}, and {value} shall be at {self.current.get(value)}")
         self.current[value] = where
         before = [one for one in self.effects if one.value == value]
         if any(one.original.version == original.version for one in before):
@@ -160,20 +165,109 @@ class Oracle:
         if any(one.version > original.version for one in before):
             self.blame(f"version {original.version} was rolled forward over newer rows of {value}")
         if original.operation is Operation.WRITE:
-            self._write(value, original, before)
+            self._write(value, original, before, self.writes[original.write_id].rows.get(value, NONE))
+        elif where is None:
+            self.expected[value] = NONE
         else:
-            known = self.content.get((value, where)) if where else NONE
-            self.expected[value] = frozenset(self.rows_at(str(where))) if known is None else known
+            known = self._put_back(value, where, original)
+            self.expected[value] = frozenset(self.rows_at(where)) if known is None else known
         if original.rollback_to is not None:
             self._voided |= {
                 one.original.write_id for one in self.effects if one.original.version > original.rollback_to
             }
-        self.effects.append(Effect(original, entry.version, value))
+        self.effects.append(Effect(original, entry.version, value, found_at, where))
         self.content[value, where] = self.expected[value]
 
-    def _write(self, value: str, entry: LogEntry, before: list[Effect]) -> None:
+    def _original(self, entry: LogEntry) -> LogEntry:
+        original = entry
+        while (
+            original.operation is Operation.RECOVER and original.recovers and (found := self.entry(original.recovers))
+        ):
+            original = found
+        return original
+
+    def _put_back(self, value: str, where: str, entry: LogEntry) -> Ids | None:
+        """Return what a rollback or a restore must show, ``None`` if that is not known."""
+        version = entry.rollback_to
+        if version is None:
+            return self.content.get((value, where))
+        if not where.startswith(self.world.layout.data(entry.write_id).key):
+            if more := self._added_after(value, where, version):
+                self.blame(f"{value} was rolled back to version {version}, to {where} with {sorted(more)} added since")
+            return self.content.get((value, where))
+        own = [one for one in self.effects if one.value == value]
+        known = [one.where for one in own if one.original.version <= version][-1:]
+        known = known or [one.before for one in own if one.original.version > version][:1]
+        if value in self._once_wild or not known:
+            return None
+        there = self.content.get((value, known[0]))
+        return None if there is None or known[0] is None else there - self._added_after(value, known[0], version)
+
+    def _added_after(self, value: str, where: str, version: int) -> Ids:
+        later = (
+            ids for at, added_to, place, ids in self._added if at > version and (added_to, place) == (value, where)
+        )
+        return NONE.union(*later)
+
+    def adds(self, key: str, version: int) -> bool:
+        """Whether an entry is an append in place that adds this file."""
+        entry = self.entry(version)
+        return entry is not None and any(key in one.targets() for one in entry.partitions)
+
+    def copied(self, key: str, version: int) -> None:
+        """Take in a copy, perhaps of a file that an append in place adds, and for which entry it was sent."""
+        entry = self.entry(version)
+        named = next((one for one in entry.partitions if key in one.targets()), None) if entry else None
+        if entry is None or named is None:
+            return
+        original, value, where = self._original(entry), named.values[0], Location.parse(str(named.new_location)).key
+        ids: Ids = frozenset(json.loads(self.world.store._objects[key][0]))
+        before = self.arrived.get((original.version, value), NONE)
+        self.arrived[original.version, value] = before | ids
+        if ids <= before:  # a copy again
+            if not ids <= self.content.get((value, where), NONE):  # another tool has its rows there since
+                self.soft |= ids
+        else:
+            self._added.append((original.version, value, where, ids))
+            self._file_shows(value, where, entry, ids)
+        known = self.content.get((value, where))
+        self.content[value, where] = frozenset(self.rows_at(where)) if known is None else known | ids
+
+    def _file_shows(self, value: str, where: str, entry: LogEntry, ids: Ids) -> None:
+        original = self._original(entry)
+        if original.version in self.refused:
+            self.blame(f"version {original.version} comes to {where} though {self.refused[original.version]}")
+        before = [one for one in self.effects if one.value == value]
+        if value in self.wild:
+            return
+        if where == self.current.get(value):
+            if any(one.original.version > original.version for one in before):
+                self.blame(f"files of version {original.version} were added to newer rows of {value}")
+            self._write(value, original, before, ids)
+            self._applied[value] = max(self._applied.get(value, 0), entry.version)
+            self.effects.append(Effect(original, entry.version, value, where, where))
+        elif value in self._once_wild:
+            self.soft |= ids
+        else:
+            self.blame(f"version {entry.version} adds to {where}, and {value} shall be at {self.current.get(value)}")
+
+    def require_whole(self) -> None:
+        """Compare what came of appends in place with their outcomes."""
+        for record in self.world.history().records:
+            entry = record.entry
+            for one in (one for one in entry.partitions if one.added and entry.operation is Operation.WRITE):
+                value, came = one.values[0], self.arrived.get((entry.version, one.values[0]), NONE)
+                if value in self._once_wild or one.values in record.superseded:
+                    continue
+                missing = self.writes[entry.write_id].rows[value] - came
+                if record.outcome is Outcome.PUBLISHED and missing:
+                    self.blame(f"version {entry.version} is on record as published, and {sorted(missing)} never came")
+                if record.outcome is Outcome.ABANDONED and came:
+                    self.blame(f"version {entry.version} is on record as abandoned, and {sorted(came)} have come")
+
+    def _write(self, value: str, entry: LogEntry, before: list[Effect], new: Ids) -> None:
         written = self.writes[entry.write_id]
-        new, old = written.rows.get(value, NONE), self.expected.get(value, NONE)
+        old = self.expected.get(value, NONE)
         others = {one.original.version for one in self.effects[written.planned_at :] if one in before}
         if written.mode is WriteMode.APPEND:
             self.expected[value] = old | new
@@ -193,10 +287,15 @@ class Oracle:
 
     def acknowledged(self, write_id: str) -> None:
         """A caller was told that a write is published."""
-        here = {one.value for one in self.effects if one.original.write_id == write_id}
-        missing = self.writes[write_id].rows.keys() - here - self._once_wild
+        effects = [one for one in self.effects if one.original.write_id == write_id]
+        rows = self.writes[write_id].rows
+        missing = rows.keys() - {one.value for one in effects} - self._once_wild
         if missing:
             self.blame(f"write {write_id} is said to be published, and {missing} never switched")
+        for version, value in sorted({(one.original.version, one.value) for one in effects}):
+            gone = rows.get(value, NONE) - self.arrived[version, value] if (version, value) in self.arrived else NONE
+            if gone and value not in self._once_wild:
+                self.blame(f"write {write_id} is said to be published, and {sorted(gone)} of {value} never came")
 
     def nothing_published(self, version: int, why: str) -> None:
         """A caller was told that nothing of an entry was published."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import traceback
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,6 +22,7 @@ from table_writer.errors import (
 )
 from table_writer.log.open_table import Services
 from table_writer.model.entry import Operation
+from table_writer.model.write import WritePlan
 from tests.doubles.faults import Late
 from tests.publish.world import DeathError, World
 
@@ -49,6 +50,9 @@ class SimulatedWorld(World):
     def all_services(self, config: TableWriterConfig | None = None) -> Services:
         return super().all_services(config) if config else self._services
 
+    def _files(self, plan: WritePlan, ids: frozenset[int]) -> Iterable[tuple[int, frozenset[int]]]:
+        return enumerate(frozenset({one}) for one in sorted(ids)) if plan.in_place else super()._files(plan, ids)
+
 
 class EndlessError(BaseException):
     """An operation that makes calls without end."""
@@ -63,6 +67,7 @@ class Process:
     call_count: int = 0
     is_dead: bool = False
     claim: int = 0  # the slot it has tried to take last
+    claimed_at: float = 0.0
     claims: list[int] = field(default_factory=list)  # slots it has taken
     slot_is_free: bool = False
     is_overdue: bool = False  # the call it waits for takes longer than it waits
@@ -77,6 +82,7 @@ class Pending:
     service: str = field(compare=False)
     name: str = field(compare=False)
     claim: int = field(compare=False)
+    key: str = field(compare=False)
     apply: Callable[[], object] = field(compare=False, default=int)
 
 
@@ -117,8 +123,8 @@ class Simulation:
         with strings_pulled(lambda: self.now), self._hooked():
             for step in steps:
                 unclear = frozenset(self.oracle.unclear)
-                self.do(step)
-                self._look(at_rest=True, decided=unclear if step.operation == "recover" else ())
+                ended = self.do(step)
+                self._look(at_rest=True, decided=unclear if ended and step.operation == "recover" else ())
                 if self.oracle.wrong:
                     return self.oracle.wrong
             if ends:
@@ -144,19 +150,20 @@ class Simulation:
             if self.oracle.wrong:
                 return
 
-    def do(self, step: Step, *, must_succeed: bool = False) -> None:
-        """Carry one operation out, as a process of its own."""
+    def do(self, step: Step, *, must_succeed: bool = False) -> bool:
+        """Carry one operation out, as a process of its own; returns whether it came to its end."""
         operation = getattr(self._operations, step.operation.replace(" ", "_"))
         if step.operation in WITHOUT_CALLS:
             with self.unhooked():
                 operation(Random(step.seed))
             self._look()
-            return
+            return True
         self.tell(step.operation)
-        process = Process(step)
+        process, ended = Process(step), False
         self.processes.append(process)
         try:
             said = operation(Random(step.seed)) or ""
+            ended = True
         except (TableWriterError, KeyboardInterrupt, DeathError) as error:
             said = f"{type(error).__name__}: {str(error)[:150]}"
             self._refused(process, error)
@@ -175,6 +182,7 @@ class Simulation:
         self.calls = Counter({(one[0], one[1]): process.calls[one] for one in process.calls if one[2] == "before"})
         self.tell(f"  = {said}")
         self._look()
+        return ended
 
     def _refused(self, process: Process, error: BaseException) -> None:
         """Take the error at its word: nothing was published. An adoption has two steps, and promises nothing."""
@@ -192,6 +200,7 @@ class Simulation:
             self.oracle.check()
             if at_rest:
                 self._require_staged()
+                self.oracle.require_whole()
             is_open = self.oracle.wild or self.oracle.soft
             if at_rest and is_open and not self.pending and not self.world.history().publishes_in_doubt:
                 self.oracle.calm_down(decided)
@@ -221,8 +230,10 @@ class Simulation:
     def _arrive(self, one: Pending) -> None:
         self.pending.remove(one)
         self._applying = True
+        is_applied = False
         try:
             one.apply()
+            is_applied = True
             self.tell(f"~ the late {one.name} is applied")
         except TableWriterError as error:
             self.tell(f"~ the late {one.name} is refused: {str(error)[:100]}")
@@ -231,6 +242,8 @@ class Simulation:
         with self.unhooked():
             if one.service == "metastore":
                 self.oracle.observe(one.claim, late=True)
+            elif is_applied and one.name.startswith("store.copy"):
+                self.oracle.copied(one.key, one.claim)
             self.oracle.check()
 
     def _collect(self) -> None:
@@ -268,6 +281,7 @@ class Simulation:
             raise EndlessError
         if phase == "before":
             self.advance(CALL_SECONDS)
+            self._require_in_time(process, call, key)
         else:
             self._took_effect(process, service, call, key)
         started = self.now
@@ -280,13 +294,19 @@ class Simulation:
         if phase == "before":
             self._begins(process, service, call, key, self.now - started)
 
+    def _require_in_time(self, process: Process, call: str, key: str) -> None:
+        """What is added to a location once others may have gone on can come when it was left long ago."""
+        seconds = self.now - process.claimed_at - self.world.config.publish_timeout_seconds
+        if call == "copy" and seconds > 1 and self.oracle.adds(key, process.claim):
+            self.oracle.blame(f"version {process.claim} adds {key.removeprefix(self.root)} {seconds:.0f} s too late")
+
     def _begins(self, process: Process, service: str, call: str, key: str, under_way_seconds: float) -> None:
         """A request that was under way while others were at work is late, too."""
         if call in CHANGING and under_way_seconds > LATEST_SECONDS:
             raise StorageError("it has expired") if service == "store" else LostResponseError("it was never applied")
         process.is_overdue = service == "metastore" and under_way_seconds > ANSWER_SECONDS
         if call == "put_if_absent" and (version := self._slot(key)):
-            process.claim = version
+            process.claim, process.claimed_at = version, self.now - under_way_seconds
             process.slot_is_free = key not in self.world.store._objects
 
     def _took_effect(self, process: Process, service: str, call: str, key: str) -> None:
@@ -296,6 +316,10 @@ class Simulation:
                 self.oracle.check()
             if process.is_overdue:
                 raise LostResponseError("the answer came too late")
+        if service == "store" and call == "copy":
+            with self.unhooked():
+                self.oracle.copied(key, process.claim)
+                self.oracle.check()
         if call == "put_if_absent" and self._slot(key) and process.slot_is_free:
             process.claims.append(self._slot(key))
 
@@ -322,7 +346,7 @@ class Simulation:
     def _keep(self, process: Process, event: Event, key: str) -> None:
         name = f"{event.service}.{event.call} {key.removeprefix(self.root)}"
         due, number = self.now + event.seconds, len(self.trace)
-        self.kept[event.service].append(Pending(due, number, event.service, name, process.claim))
+        self.kept[event.service].append(Pending(due, number, event.service, name, process.claim, key))
         if event.what == "twice":
             raise Late
         process.is_dead = event.what == "late and death"

@@ -112,7 +112,7 @@ def test_a_truncated_entry_is_an_error_and_never_half_an_entry(cut: int) -> None
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("format", 2),
+        ("format", 3),
         ("version", 2),
         ("version", "x"),
         ("operation", "drop"),

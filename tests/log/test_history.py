@@ -214,7 +214,9 @@ def test_a_location_to_which_readers_come_back_is_left_no_more() -> None:
     assert left(found) == {at("w2"): 3, at("w2", D2): 3}, "one is dropped, and readers come back to the other"
     recovery = replace(entry(2, operation=Operation.RECOVER, recovers=1), partitions=entry(1, D1).partitions)
     assert left(history(abandoned(entry(1, D1)), recovery)) == {}
-    assert left(history(abandoned(rollback(1, 0, D1)))) == {}, "its files are another write's"
+    elsewhere = replace(rollback(2, 0, D1), partitions=entry(1, D1).partitions)
+    assert left(history(abandoned(elsewhere))) == {}, "its files are another write's"
+    assert left(history(abandoned(rollback(2, 0, D1)))) == {at("w2"): 2}, "it has copied them"
 
 
 def test_a_partition_that_another_tool_had_moved_was_never_left_nor_come_to() -> None:

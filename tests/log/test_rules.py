@@ -102,7 +102,7 @@ def test_what_another_entry_means_to_a_write_that_was_planned_at_version_5(
     theirs: LogEntry, outcome: Outcome | None, expected: Standing
 ) -> None:
     draft = entry(7, D1, D2, write_id="mine", base_version=5, idempotency_key="k")
-    assert standing(SlotRecord(theirs, outcome, 0.0), draft, {4}, data=LAYOUT.data("mine")) is expected
+    assert standing(SlotRecord(theirs, outcome, 0.0), draft, {4}, layout=LAYOUT) is expected
 
 
 def test_a_write_without_a_key_has_no_key_in_common_with_another() -> None:
@@ -134,7 +134,7 @@ def test_what_a_predicate_selects_counts_as_much_as_what_has_rows() -> None:
 def test_a_write_of_nothing_is_given_up_by_its_directory_alone() -> None:
     nothing = entry(7, write_id="mine", base_version=5)
     deletes_it = vacuum(6, LAYOUT.data("mine"))
-    assert standing(SlotRecord(deletes_it, None, 0.0), nothing, (), data=LAYOUT.data("mine")) is Standing.DELETED
+    assert standing(SlotRecord(deletes_it, None, 0.0), nothing, (), layout=LAYOUT) is Standing.DELETED
     assert standing(SlotRecord(deletes_it, None, 0.0), nothing, ()) is Standing.UNRELATED
 
 
@@ -262,7 +262,7 @@ def test_a_lost_outcome_is_what_the_next_entry_found(
     later: list[LogEntry], now: dict[PartitionValues, str], expected: Outcome
 ) -> None:
     history = History(LAYOUT, [SlotRecord(LOST, None, 0.0), *map(published, later)])
-    assert rebuilt_outcome(history, LOST, now) == (expected, frozenset())
+    assert rebuilt_outcome(history, LOST, now, {}) == (expected, frozenset())
 
 
 def test_a_lost_outcome_is_that_of_the_recovery_which_carried_the_entry_out() -> None:
@@ -270,9 +270,9 @@ def test_a_lost_outcome_is_that_of_the_recovery_which_carried_the_entry_out() ->
     after = published(entry(4, D1, old=at("w9")))
     found = published(recovery, superseded=frozenset({D1}))
     history = History(LAYOUT, [SlotRecord(LOST, None, 0.0), found, after])
-    assert rebuilt_outcome(history, LOST, {}) == (PUBLISHED, {D1})
+    assert rebuilt_outcome(history, LOST, {}, {}) == (PUBLISHED, {D1})
     given_up = History(LAYOUT, [SlotRecord(LOST, None, 0.0), replace(found, outcome=ABANDONED), after])
-    assert rebuilt_outcome(given_up, LOST, {}) == (ABANDONED, frozenset())
+    assert rebuilt_outcome(given_up, LOST, {}, {}) == (ABANDONED, frozenset())
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,23 @@ class Operation:
     resolves: bool = False  # it finishes what others have begun, so an error promises nothing about rows
     between: Mapping[str, frozenset[int]] | None = None  # rows after others' work was resolved
     adopts: bool = False  # the table is another one than the log's until it is done
+    is_gradual: bool = False  # files appear one by one
 
     def __str__(self) -> str:
         return self.name
+
+    def allows(
+        self,
+        rows: Mapping[str, frozenset[int]],
+        before: Mapping[str, frozenset[int]],
+        after: Mapping[str, frozenset[int]],
+    ) -> bool:
+        """Whether readers may see these rows while it runs, or once it has died."""
+        nothing: frozenset[int] = frozenset()
+        is_between = rows.keys() <= after.keys() and all(
+            before.get(value, nothing) <= rows.get(value, nothing) <= ids for value, ids in after.items()
+        )
+        return rows in (before, self.between, after) or (self.is_gradual and is_between)
 
 
 def written(*writes: Mapping[str, frozenset[int]]) -> Callable[[FaultyWorld], None]:
@@ -130,6 +144,27 @@ def once(mode: WriteMode, rows: Mapping[str, frozenset[int]]) -> Callable[[Table
     return lambda world: world.write_once(rows, mode, "the same call")
 
 
+def once_in_place(rows: Mapping[str, frozenset[int]]) -> Callable[[TableWorld], object]:
+    return lambda world: world.write_once(rows, WriteMode.APPEND, "the same call", in_place=True)
+
+
+def appended_in_place(world: FaultyWorld) -> None:
+    world.write(OLD)
+    world.write(APPENDED, plan=world.plan(WriteMode.APPEND, in_place=True))
+
+
+def dead_in_place(world: FaultyWorld) -> None:
+    world.write(OLD)
+    with world.inject(Fault("store", "copy", 1, "before", DeathError)), pytest.raises(DeathError):
+        once_in_place({"d1": frozenset({10})})(world)  # one copy: of several some may come
+    world.wait_out_claims()
+
+
+def staged_in_place(world: FaultyWorld) -> None:
+    world.write(OLD)
+    world.stage(APPENDED, plan=world.plan(WriteMode.APPEND, in_place=True))
+
+
 def staged(
     rows: Mapping[str, frozenset[int]],
     mode: WriteMode = WriteMode.OVERWRITE_PARTITIONS,
@@ -181,6 +216,40 @@ OPERATIONS: Final = (
     *(
         Operation(f"append to {whose} partitions", prepare, once(WriteMode.APPEND, APPENDED))
         for whose, prepare in (("our", written(OLD)), ("other tools'", others))
+    ),
+    *(
+        Operation(f"append in place to {whose}", prepare, once_in_place(rows), is_gradual=True)
+        for whose, prepare, rows in (
+            ("our partitions", written(OLD), {**REPLACED, **ADDED}),
+            ("other tools' partitions", others, APPENDED),
+            ("other tools' unpartitioned rows", unpartitioned(), WHOLE),
+        )
+    ),
+    Operation(
+        "publish of a staged append in place", staged_in_place, lambda world: world.publish_staged(), is_gradual=True
+    ),
+    Operation(
+        "append in place over a dead one",
+        dead_in_place,
+        lambda world: world.write_once(APPENDED, WriteMode.APPEND, "another call", in_place=True),
+        resolves=True,
+        is_gradual=True,
+    ),
+    Operation(
+        "recover a dead append in place",
+        dead_in_place,
+        lambda world: world.keeper.recover(str(world.name)),
+        resolves=True,
+        is_gradual=True,
+    ),
+    *(
+        Operation(f"{what} after an append in place", appended_in_place, run)
+        for what, run in (
+            ("append", lambda world: world.write_once({"d1": frozenset({7})}, WriteMode.APPEND, "another call")),
+            ("write", write(REPLACED)),
+            ("compaction", lambda world: world.compact("d1")),
+            ("rollback", lambda world: world.keeper.rollback(str(world.name), version=1)),
+        )
     ),
     Operation("creation of partitions", written(OLD), once(WriteMode.CREATE_PARTITIONS, ADDED)),
     *(

@@ -263,9 +263,9 @@ def test_wrong_partitions_are_refused(world: World, partitions: list[str], match
 
 
 def test_version_and_write_id_exclude_each_other(world: World) -> None:
-    with pytest.raises(InvalidInputError, match="one of the two"):
+    with pytest.raises(InvalidInputError, match="one of the three"):
         world.keeper.rollback(T)
-    with pytest.raises(InvalidInputError, match="one of the two"):
+    with pytest.raises(InvalidInputError, match="one of the three"):
         world.keeper.rollback(T, version=1, write_id="x")
 
 

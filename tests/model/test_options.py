@@ -20,6 +20,7 @@ BAD: dict[str, list[Any]] = {
     "target_file_bytes": [0, 1024, -1, "128MB", True],
     "if_empty": ["", "skip"],
     "if_missing": [{"partition_by": ["dt"]}, True],
+    "carry": ["in place", None, True],
     "max_copied_bytes": [-1, "1GB"],
     "idempotency_key": [None, "k" * 501, "\ud800"],
     "tags": [{"run": 42}, {1: "a"}, None, ["run"]],

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from .batch_scenarios import BATCH_SCENARIOS
 from .explorer import Explored, Explorer
+from .in_place_scenarios import IN_PLACE_SCENARIOS
 from .late_scenarios import LATE_SCENARIOS
 from .mode_scenarios import MODES, ONLY_REPEATED
 from .report import table, trace_text
@@ -28,6 +29,7 @@ def main(arguments: list[str]) -> int:
             *HANDED_OUT,
             *LATE_SCENARIOS,
             *BATCH_SCENARIOS,
+            *IN_PLACE_SCENARIOS,
         )
         if all(word in one.title for word in words)
     ]

@@ -45,7 +45,10 @@ def change(request: Any, world: World) -> tuple[str, World]:
     if isinstance(request, Copy):
         return copy(request, world)
     if isinstance(request, Upload):
-        return OK, world._replace(data=world.data.union(request.codes))
+        world = world._replace(data=world.data.union(request.codes))
+        for code, rows in request.files:
+            world = with_rows(world, code, rows)
+        return OK, world
     if isinstance(request, Delete):
         return OK, delete(request, world)
     if isinstance(request, Rebuild):
@@ -71,6 +74,8 @@ def staged_key(write_id: str) -> str:
 
 def copy(request: Copy, world: World) -> tuple[str, World]:
     """Copy files: those of one source at once, for nobody looks at the copies yet. A source may be gone by now."""
+    if request.in_time_of and world.log.slots[request.in_time_of - 1].timed_out:
+        return TOO_LATE, world
     answer = OK
     for target, source, rows in request.copies:
         if {*rows} - {*rows_of(world, source)}:

@@ -5,9 +5,11 @@ As in :mod:`tests.protocol.invariants`, nothing here asks the product.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from table_writer.model.entry import Operation, Outcome
 
-from .state import INDEX, PARTITIONS, Change, Log, Metastore, Slot, World, rows_at, rows_of
+from .state import INDEX, PARTITIONS, Added, Change, Log, Metastore, Slot, World, added_to, place_of, rows_at, rows_of
 
 
 def rows_are_wrong(world: World) -> str:
@@ -17,10 +19,10 @@ def rows_are_wrong(world: World) -> str:
     """
     for values, code in zip(PARTITIONS, world.metastore, strict=True):
         place = rows_at(code)
-        if values in world.touched or place is None or rows_by_log(world, values, world.log.newest) is None:
+        wanted, allowed = (rows_by_log(world, values, world.log.newest, late=late) for late in (False, True))
+        if values in world.touched or place is None or wanted is None or allowed is None:
             continue
         found = rows_of(world, place)
-        wanted, allowed = rows_written(world, place, late=False), rows_written(world, place, late=True)
         if not {*wanted} <= {*found} <= {*allowed}:
             return f"{values} has the rows {', '.join(found)}; by the log they are {', '.join(wanted)}: rows are wrong"
     return ""
@@ -28,24 +30,97 @@ def rows_are_wrong(world: World) -> str:
 
 def rows_by_log(world: World, values: str, version: int, *, late: bool = False) -> tuple[str, ...] | None:
     """Which rows a partition has after a version, ``None`` if no entry up to it names the partition."""
-    for slot in reversed(world.log.slots[:version]):
+    for number in range(version, 0, -1):
+        slot = world.log.slots[number - 1]
         for name, _, new in slot.changes if slot.ended is Outcome.PUBLISHED else ():
-            if name == values:
-                return rows_written(world, new, late=late) if new else ()
+            if name == values and values not in slot.superseded:
+                one = added_to(slot.added, values)
+                before = rows_by_log(world, values, number - 1, late=late) if one and new else None
+                if one and new and before is not None:
+                    others = {insert.row for insert in world.inserts if insert.place == new}
+                    return tuple(sorted({*before, *one.rows, *others}))
+                return rows_written(world, new, version, late=late) if new else ()
     return None
 
 
-def rows_written(world: World, place: str, *, late: bool) -> tuple[str, ...]:
-    """Which rows a location was published with, and got since; ``late``: with those that an append may have missed."""
+def rows_written(world: World, place: str, version: int, *, late: bool) -> tuple[str, ...]:
+    """Which rows a location was published with, and got up to a version, and what others have added.
+
+    ``late``: with those that an append may have missed.
+    """
     added = {one.row for one in world.inserts if one.place == place}
+    for number, slot, one in additions(world.log, place):
+        is_part = slot.ended is Outcome.PUBLISHED and one.values not in slot.superseded
+        if number <= version and is_part and slot.operation is Operation.WRITE:
+            added |= {*one.rows} if slot.write_id in lineage(world.log, one.values, version) else set()
     if place.startswith("@"):
         return tuple(sorted(added))
-    for version, slot in enumerate(world.log.slots, 1):
-        named = [change for change in slot.changes if change[2] == place]
+    for number, slot in enumerate(world.log.slots, 1):
+        named = [one for one in slot.changes if one[2] == place and added_to(slot.added, one[0]) is None]
+        if named and slot.operation is Operation.ROLLBACK and place.startswith(f"{slot.write_id}/"):
+            then = rows_then(world, named[0][0], slot.rollback_to or 0, late=late)
+            others = () if late else {one.row for one in world.inserts}  # may have come after the copies
+            return tuple(sorted({*added, *then} - {*others} | added))
+        if named and slot.operation is Operation.RESTORE and place.startswith(f"{slot.write_id}/"):
+            return tuple(sorted({*added, *rows_then(world, named[0][0], number - 1, late=late)}))
         if named and slot.operation is Operation.WRITE and slot.ended is not Outcome.ABANDONED:
-            before = rows_before(world, version, slot, named[0], late=late) if slot.appends else set()
-            return tuple(sorted({f"{slot.write_id}/{named[0][0]}", *added, *before}))
+            before = rows_before(world, number, slot, named[0], late=late) if slot.appends else set()
+            return tuple(sorted({*slot.rows(named[0][0]), *added, *before}))
     return tuple(sorted({place, *added}))
+
+
+def rows_then(world: World, values: str, version: int, *, late: bool) -> tuple[str, ...]:
+    """Which rows a partition had after a version; before the first entry what that entry has found."""
+    known = rows_by_log(world, values, version, late=late)
+    if known is not None:
+        return known
+    found = (old for slot in world.log.slots[version:] for name, old, _ in slot.changes if name == values)
+    first = next(found, None)
+    return rows_written(world, first, version, late=late) if first else ()
+
+
+def additions(log: Log, place: str) -> Iterator[tuple[int, Slot, Added]]:
+    """Which entries have added to a location, or were to do so."""
+    for number, slot in enumerate(log.slots, 1):
+        for values, _, new in slot.changes:
+            one = added_to(slot.added, values)
+            if one and new == place:
+                yield number, slot, one
+
+
+def other_rows_are_seen(world: World) -> str:
+    """(o) Where files are added in place, readers see all that was published, and nothing that was abandoned.
+
+    Of what is in doubt they may see any file, each whole. A partition that another tool had taken away may show a part
+    of what was abandoned for that, once somebody points it back: but not a restore.
+    """
+    for values, code in zip(PARTITIONS, world.metastore, strict=True):
+        place = rows_at(code)
+        found = rows_of(world, place) if place else ()
+        for number, slot, one in additions(world.log, place) if place else ():
+            if slot.ended is Outcome.PUBLISHED and one.values not in slot.superseded and {*one.rows} - {*found}:
+                return f"{values} is at {code} without the rows that version {number} has added in place"
+            published = {
+                row
+                for _, other, same in additions(world.log, place or "")
+                if other.ended is not Outcome.ABANDONED and same.values not in other.superseded
+                for row in same.rows
+            }
+            if (
+                slot.ended is Outcome.ABANDONED
+                and not is_back(world, values, place)
+                and {*one.rows} & {*found} - published
+            ):
+                return f"{values} is at {code} with rows of version {number}, which was abandoned"
+    return ""
+
+
+def is_back(world: World, values: str, place: str | None) -> bool:
+    """Whether another tool had moved a partition, and no restore has put it where it is."""
+    restored = (slot for slot in world.log.slots if slot.operation is Operation.RESTORE)
+    return values in world.touched and all(
+        (name, new) != (values, place) for one in restored for name, _, new in one.changes
+    )
 
 
 def rows_before(world: World, version: int, slot: Slot, change: Change, *, late: bool) -> set[str]:
@@ -53,7 +128,7 @@ def rows_before(world: World, version: int, slot: Slot, change: Change, *, late:
     values, old, _ = change
     before = rows_by_log(world, values, version - 1, late=late)
     if before is None:
-        before = rows_written(world, old, late=late) if old else ()
+        before = rows_written(world, old, version - 1, late=late) if old else ()
     there = {one.row: slot.write_id in one.seen_by for one in world.inserts if one.place == old}
     return {row for row in before if late or there.get(row, True)} | {row for row in there if late or there[row]}
 
@@ -62,7 +137,7 @@ def shown_twice(world: World) -> str:
     """(m) A row that another tool adds to a partition shows in no other."""
     for one in world.inserts:
         for values, code in zip(PARTITIONS, world.metastore, strict=True):
-            if values != one.values and code == one.place:
+            if values != one.values and place_of(code) == one.place:
                 return f"what was inserted into {one.values} shows in {values}"
     return ""
 

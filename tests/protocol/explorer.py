@@ -215,8 +215,9 @@ class Explorer:
         name, world, budget = self._names[number], state.world, state.budget
         answer, after = change(request, world)
         yield (name, request, answer), self._moved(state, number, answer, after)
-        if budget.late_store and isinstance(request, LATE_REQUESTS):
+        if budget.late_store and answer != TOO_LATE and isinstance(request, LATE_REQUESTS):
             less = budget._replace(late_store=budget.late_store - 1)
+            request = request._replace(in_time_of=0) if isinstance(request, Copy) else request
             again = after._replace(late_store=(*after.late_store, request))
             yield (name, request, f"{answer}, and sent twice"), self._moved(state, number, answer, again, less)
             pending = world._replace(late_store=(*world.late_store, request))
@@ -298,6 +299,7 @@ class Explorer:
             answer, metastore = apply(call, world.metastore)
             if answer == OK:
                 touched = world.touched | {values for values, _ in call[1]}
+                touched |= {f"{values} back" for values, code in call[1] if code and not code.startswith("x:")}
                 later = world._replace(metastore=metastore, touched=touched)
                 yield ("another tool", call, ""), State(later, actors, less)
 

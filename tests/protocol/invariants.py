@@ -10,9 +10,19 @@ from typing import Any
 
 from table_writer.log.history import History
 from table_writer.model.entry import Operation, Outcome
+from table_writer.model.location import Location
 
 from .answers import a_day_later, answer_to_read, change, claim, record_outcome, send
-from .content import created_over, done_twice, insert_is_dropped, not_alone, rows_are_wrong, shown_twice, was_repeated
+from .content import (
+    created_over,
+    done_twice,
+    insert_is_dropped,
+    not_alone,
+    other_rows_are_seen,
+    rows_are_wrong,
+    shown_twice,
+    was_repeated,
+)
 from .requests import (
     Claim,
     Copy,
@@ -30,7 +40,7 @@ from .requests import (
     Verify,
 )
 from .staged_invariants import StagedChecks
-from .state import INDEX, LAYOUT, PARTITIONS, Log, Metastore, Slot, World, code_of, place_of, rows_at
+from .state import INDEX, LAYOUT, PARTITIONS, Log, Metastore, Slot, World, added_to, code_of, place_of, rows_at
 from .writes import Write
 
 LONGEST_RUN = 400
@@ -89,6 +99,7 @@ class Checks:
     def _now(self, world: World, told: tuple[str, ...], *, is_expired: bool = False) -> str:
         return (
             dead_location(world)
+            or other_rows_are_seen(world)
             or shown_twice(world)
             or self._failed_is_visible(world, told)
             or self._is_gone(world)
@@ -119,7 +130,8 @@ class Checks:
                     continue  # nobody can know it any more
                 if slot is not None and slot.ended is Outcome.PUBLISHED:
                     return f"{name} told its user that it failed, and its entry is published"
-                own = {new for _, _, new in slot.changes} if slot else set(write_places(write.write_id))
+                own = {new for v, _, new in slot.changes if not added_to(slot.added, v)} if slot else set()
+                own |= set() if slot else {*write_places(write.write_id)}
                 if any(rows_at(code) in own for _, code in _shown(world.metastore) if rows_at(code)):
                     return f"{name} told its user that it failed, and readers see its rows"
         return ""
@@ -195,9 +207,10 @@ class Checks:
 
 
 def dead_location(world: World) -> str:
-    """(a) Readers are never pointed at rows that are gone."""
+    """(a) Readers are never pointed at rows that are gone, but by another tool."""
     for values, code in _shown(world.metastore):
-        if rows_at(code) and not code.startswith("x:") and rows_at(code) not in world.data:
+        ours = not code.startswith("x:") and f"{values} back" not in world.touched
+        if rows_at(code) and ours and rows_at(code) not in world.data:
             return f"{values} is at {code}, whose data is gone"
     return ""
 
@@ -290,6 +303,8 @@ def forgotten(log: Log) -> str:
     kept = log.history_of([record for record in log.history.records if record.entry.version not in trimmed])
     if _said(kept) != _said(log.history):
         return f"without versions {sorted(trimmed)} the log says something else"
+    if trimmed and _surplus(kept) != _surplus(log.history):
+        return f"without versions {sorted(trimmed)} nobody knows which files are of which version"
     used = {code_of(place).partition("/")[0] for place in kept.in_use() if place[2].startswith(LAYOUT.all_data.key)}
     return f"without versions {sorted(trimmed)} {used - kept.claimed_ids} look dead" if used - kept.claimed_ids else ""
 
@@ -297,6 +312,20 @@ def forgotten(log: Log) -> str:
 def _said(history: History) -> tuple[object, ...]:
     left = {(place, left.left_by) for place, left in history.left.items()}
     return history.current, left, history.in_use(), {place for place in history.left if history.deleted.get(place)}
+
+
+def _surplus(history: History) -> dict[object, object]:
+    """What the log says of files at every location that is current, or left."""
+    live = {location.place: location for location in (left.location for left in history.left.values())}
+    for placed in history.current.values():
+        if placed.partition.new_location is not None:
+            found = Location.parse(placed.partition.new_location)
+            live[found.place] = found
+    return {
+        (place, version): history.surplus(one, version)
+        for place, one in live.items()
+        for version in range(history.newest + 1)
+    }
 
 
 def newest_word(log: Log, values: str) -> tuple[int, str | None] | None:

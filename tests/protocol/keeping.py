@@ -1,30 +1,21 @@
-"""Recover, rollback and vacuum, written down once more in the smallest form."""
+"""Recover and vacuum, written down once more in the smallest form."""
 
 from __future__ import annotations
 
-from table_writer.log.history import Placement
 from table_writer.model.entry import Operation, Outcome
 
-from .publishing import at_placeholders, present_before
-from .requests import LOST, Claim, Delete, HasData, ListStale, Next, Phase, ReadLog, ReadMetastore, RecordOutcome
-from .staging import Staging
-from .state import PARTITIONS, Change, Log, Slot, code_of, code_of_text, location, place_of, rows_at, tag_of
-from .writes import Corrected, Job, Rollback
+from .requests import LOST, Claim, Delete, ListStale, Phase, ReadLog, ReadMetastore, RecordOutcome
+from .restoring import Restoring
+from .state import PARTITIONS, Log, Slot, code_of, location
+from .writes import Corrected
 
 
-class Keeping(Staging):
-    """Recover, rollback and vacuum."""
+class Keeping(Restoring):
+    """Recover and vacuum."""
 
     def recover(self) -> Phase:
         log: Log = yield ReadLog()
         return self.first_in_doubt(log, ("recover",)) or ("compare", log)
-
-    def first_in_doubt(self, log: Log, again: Next) -> Next | None:
-        """Return the phase that resolves the oldest entry in doubt, or that waits for it."""
-        for record in log.history.in_doubt:
-            if record.entry.operation is not Operation.VACUUM:
-                return self.resolving(log, record, again, failed=("end", "failed"))
-        return None
 
     def compare(self, log: Log) -> Phase:
         """Correct what a late call has set back."""
@@ -34,55 +25,6 @@ class Keeping(Staging):
         nothing = ("forget_recoveries", told, to_verify) if to_verify else told
         then = Corrected(again=("recover",), failed=("end", "failed"), nothing=nothing, written=told)
         return ("correct", log, behind, then) if behind else nothing
-
-    def rollback(self, rollback: Rollback) -> Phase:
-        log: Log = yield ReadLog()
-        again = self.first_in_doubt(log, ("rollback", rollback))
-        if again:
-            return again
-        states = log.history.state_at(rollback.version)
-        targets: list[tuple[str, str | None]] = []
-        for values in rollback.partitions:
-            if (values,) in states:
-                code = code_of_text(states[(values,)].location)
-                if code is not None and rows_at(code) and not self.restorable(log.history, code):
-                    return "end", "failed"
-                targets.append((values, code))
-        return ("check_data", rollback, log, tuple(targets)) if targets else ("end", "nothing")
-
-    def check_data(self, rollback: Rollback, log: Log, targets: tuple[tuple[str, str | None], ...]) -> Phase:
-        if not (yield HasData(tuple(code for _, code in targets if code is not None and rows_at(code)))):
-            return "end", "failed"
-        now = yield ReadMetastore(tuple(values for values, _ in targets))
-        for (values, _), code in zip(targets, now, strict=True):
-            if self.placement(log.history, values, code) is not Placement.IN_PLACE:
-                return "end", "failed"
-        changes = tuple(
-            (values, place_of(code), target)
-            for (values, target), code in zip(targets, now, strict=True)
-            if place_of(code) != target
-        )
-        expected = tag_of(now[0])
-        return ("claim_rollback", rollback, log.newest, changes, expected) if changes else ("end", "nothing")
-
-    def claim_rollback(self, rollback: Rollback, newest: int, changes: tuple[Change, ...], expected: str) -> Phase:
-        slot = Slot(Operation.ROLLBACK, rollback.write_id, changes, newest, rollback_to=rollback.version)
-        if not (yield Claim(newest + 1, slot)):
-            return "rollback", rollback
-        job = Job(
-            version=newest + 1,
-            write_id=rollback.write_id,
-            changes=changes,
-            outcome=Outcome.PUBLISHED,
-            to_record=(newest + 1,),
-            done=("end", "success"),
-            refused=("end", "failed"),
-            unknown=("end", "unknown"),
-            unrecorded=("end", "success"),
-            emptied=at_placeholders(changes),
-            expected=expected,
-        )
-        return "switch", job, present_before(changes), 1
 
     def vacuum(self, write_id: str) -> Phase:
         stale, staged = yield ListStale()

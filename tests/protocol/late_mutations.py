@@ -89,7 +89,9 @@ class IgnoresVacuums(Protocol):
 
 
 class TakesCoveredForGivenUp(Protocol):
-    def rebuilt(self, log: Log, version: int, shown: dict[str, str | None]) -> tuple[Outcome, tuple[str, ...]]:
+    def rebuilt(
+        self, log: Log, version: int, shown: dict[str, str | None], copied: dict[str, bool | None]
+    ) -> tuple[Outcome, tuple[str, ...]]:
         return Outcome.ABANDONED, ()
 
 

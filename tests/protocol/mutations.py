@@ -30,7 +30,7 @@ from .scenarios import (
     rollback,
     write,
 )
-from .state import Budget, Change, Log, Metastore, Slot, location, rows_at
+from .state import Added, Budget, Change, Log, Metastore, Slot, location, rows_at
 from .writes import Job, Planned, Shown
 
 AWAKE: Final[Next] = (
@@ -201,8 +201,10 @@ class LeavesLateAlters(Protocol):
 
 
 class TakesLateCallsForAnotherTool(Protocol):
-    def recovered_state(self, history: History, change: Change, now: str | None) -> PartitionState:
-        return self.state(change, now)
+    def recovered_state(
+        self, history: History, change: Change, now: str | None, added: Added | None = None, *, copied: bool = False
+    ) -> PartitionState:
+        return self.state(change, now, added, copied=copied)
 
 
 class TakesPlaceholdersForAnotherTool(Protocol):

@@ -10,6 +10,7 @@ from table_writer.log.rules import Effect, PartitionState, Standing
 from table_writer.model.entry import LogEntry, Operation, Outcome
 from table_writer.model.write import no_partition
 
+from .adding import Adding
 from .requests import (
     FAILED,
     LOST,
@@ -24,20 +25,31 @@ from .requests import (
     Phase,
     ReadLog,
     ReadMetastore,
-    Rebuild,
     RecordOutcome,
     Send,
     Upload,
     Verify,
 )
-from .rules import Rules
-from .state import PARTITIONS, Call, Change, Log, Slot, code_of_text, entry_of, is_elsewhere, place_of, rows_at, tag_of
+from .state import (
+    PARTITIONS,
+    Added,
+    Call,
+    Change,
+    Log,
+    Slot,
+    code_of_text,
+    entry_of,
+    is_elsewhere,
+    place_of,
+    rows_at,
+    tag_of,
+)
 from .writes import HALF, Behind, Brought, Corrected, Job, Planned, Shown, Write
 
 TRIES: Final = 3
 
 
-class Publishing(Rules):
+class Publishing(Adding):
     """A write, and the carrying out of any claimed entry."""
 
     def write(self, write: Write) -> Phase:
@@ -52,7 +64,9 @@ class Publishing(Rules):
         return ("end", "repeated") if repeats else ("upload", plan)
 
     def upload(self, plan: Planned) -> Phase:
-        yield Upload(tuple(f"{plan.write.write_id}/{values}" for values in plan.write.partitions))
+        several = plan.write.partitions if plan.write.in_place > 1 else ()
+        files = tuple((plan.own(values), plan.write.rows(values)) for values in several)
+        yield Upload(tuple(map(plan.own, plan.write.partitions)), files)
         return "publish", plan
 
     def publish(self, plan: Planned) -> Phase:
@@ -64,7 +78,7 @@ class Publishing(Rules):
         draft = self.drafted(plan)
         unseen = {*range(plan.base + 1, log.newest + 1), *plan.in_doubt, *log.in_doubt}
         records = [log.record(version) for version in sorted(unseen)]
-        if plan.write.key and self.repeats_since(records, plan):
+        if plan.write.key and self.repeats_since(self.records_with_key(log, records), plan):
             return "discard", plan, "repeated"
         own = self.of_this_write(plan, log)
         if own:
@@ -175,15 +189,17 @@ class Publishing(Rules):
 
     def bring(self, plan: Planned, log: Log, shown: Shown) -> Phase:
         """Compare what is there with what was copied; after copying look at everything again."""
-        places = self.places(shown)
+        there_already = self.in_place(plan.write, shown)
+        places = tuple(one for one in self.places(shown) if one[0] not in there_already)
         listed = (yield ListFiles(tuple(place for _, place in places))) if places else ()
         there = {values: (place, rows) for (values, place), rows in zip(places, listed, strict=True) if rows}
         known = {one.values: (one.source, one.rows) for one in plan.brought}
         none: tuple[str, tuple[str, ...]] = ("", ())
-        changed = [one for one in plan.write.partitions if known.get(one, none) != there.get(one, none)]
+        copied = [one for one in plan.write.partitions if one not in there_already]
+        changed = [one for one in copied if known.get(one, none) != there.get(one, none)]
         if changed:
             return "copy", plan, tuple(Brought(one, "", *there.get(one, none)) for one in changed)
-        if all(code is None for _, code in shown):
+        if not places:
             return "claim", plan, log, shown
         named = tuple(values for values, _ in shown)
         again = tuple(zip(named, (yield ReadMetastore(named)), strict=True))
@@ -207,12 +223,14 @@ class Publishing(Rules):
         for one in brought:
             own = plan.own(one.values)
             if one.target != own:
-                yield one.target, own, (own,)
+                yield one.target, own, plan.write.rows(one.values)
             if one.source:
                 yield one.target, one.source, one.rows
 
     def claim(self, plan: Planned, log: Log, shown: Shown) -> Phase:
         slot = self._slot(plan, shown)
+        if self.is_deleted_in_place(plan, log, slot):
+            return "discard", plan, "failed"
         if not (yield Claim(log.newest + 1, slot)):
             return "publish", plan
         return self.carry_out_write(log.newest + 1, slot, tag_of(shown[0][1]) if shown else "")
@@ -230,6 +248,8 @@ class Publishing(Rules):
             unrecorded=("end", "success"),  # readers have switched: only a note
             emptied=at_placeholders(slot.changes),
             expected=expected,
+            in_place=slot.added,
+            to_copy=self.to_copy(slot.changes, slot.added),
         )
         return "switch", job, present_before(slot.changes), 1
 
@@ -242,7 +262,7 @@ class Publishing(Rules):
         stay = tuple((values, new) for values, _, new in job.changes if new is not None)
         if attempt == 1 and not present:
             answer = (yield self.send(job, ("add", stay))) if stay else OK
-            return ("drop", job) if answer == OK else ("call_failed", job, answer)
+            return self.switched(job) if answer == OK else ("call_failed", job, answer)
         missing = tuple((values, f"@{job.write_id}/{values}") for values, _ in stay if values not in present)
         if missing:
             answer = yield self.send(job, ("add", missing))
@@ -253,7 +273,7 @@ class Publishing(Rules):
     def alter(self, job: Job, present: tuple[str, ...], attempt: int) -> Phase:
         answer = yield self.send(job, self.one_alter(job, present))
         if answer == OK:
-            return "drop", job
+            return self.switched(job)
         if answer != MISSING or attempt == TRIES:
             return "call_failed", job, answer
         partitions = tuple(values for values, _, _ in job.changes)
@@ -264,14 +284,19 @@ class Publishing(Rules):
     def one_alter(self, job: Job, present: tuple[str, ...]) -> Call:
         """Change all at once. What is at a placeholder already stays there: another tool may have written to it."""
         nowhere = {values: f"@{job.write_id}/{values}" for values in present} | dict(job.emptied)
-        changes = tuple((values, new or nowhere[values]) for values, _, new in job.changes if values in present)
+        marks = {} if job.expected else {one.values: f"^{job.write_id}" for one in job.in_place}
+        changes = tuple(
+            (values, f"{new}{marks.get(values, '')}" if new else nowhere[values])
+            for values, _, new in job.changes
+            if values in present
+        )
         return ("alter", changes, job.write_id, job.expected) if job.expected else ("alter", changes)
 
     def call_failed(self, job: Job, answer: str) -> Phase:
         now = yield ReadMetastore(tuple(values for values, _, _ in job.changes))
-        seen = self.effect({self.state(change, code) for change, code in zip(job.changes, now, strict=True)})
+        seen = self.effect({self.state_of_call(job, *one) for one in zip(job.changes, now, strict=True)})
         if seen is Effect.ALL:
-            return "drop", job
+            return self.switched(job)
         log: Log = yield ReadLog()
         if log.slots[job.version - 1].outcome is Outcome.PUBLISHED:  # others have seen or done it, and moved on
             return "record_outcome", job, job.to_record
@@ -317,8 +342,9 @@ class Publishing(Rules):
     def confirm(self, version: int, slot: Slot, again: Next) -> Phase:
         """Record in its claimant's place that an entry has taken effect."""
         now = yield ReadMetastore(tuple(values for values, _, _ in slot.changes))
-        states = {self.state(change, code) for change, code in zip(slot.changes, now, strict=True)}
-        if self.effect(states) is Effect.ALL:
+        copied = yield from self.copied(slot)
+        states = self.states(slot, now, copied)
+        if self.effect({*states.values()}) is Effect.ALL:
             log: Log = yield ReadLog()
             if not self.may_be_late(log):
                 yield RecordOutcome(version, Outcome.PUBLISHED, slot.write_id)
@@ -330,16 +356,6 @@ class Publishing(Rules):
         if self.covered(log.history, record):
             return "rebuild", log, version, then
         return self.doing_again(log, version, log.slots[version - 1].changes, then, failed)
-
-    def rebuild(self, log: Log, version: int, then: Next) -> Phase:
-        """Record again how an entry had ended, by what came after it."""
-        slot = log.slots[version - 1]
-        now = yield ReadMetastore(tuple(values for values, _, _ in slot.changes))
-        shown = dict(zip((values for values, _, _ in slot.changes), now, strict=True))
-        outcome, superseded = self.rebuilt(log, version, shown)
-        again = (one.write_id for one in log.slots if one.recovers == version and one.outcome is not None)
-        yield Rebuild(version, outcome, next(again, slot.write_id), superseded)
-        return then
 
     def doing_again(self, log: Log, version: int, changes: tuple[Change, ...], then: Next, failed: Next) -> Next:
         own = log.newest + 1
@@ -353,6 +369,7 @@ class Publishing(Rules):
             is_putting_right=log.slots[version - 1].outcome is not None,
             unused=log.slots[version - 1].unused if log.slots[version - 1].outcome is None else (),
             log_id=log.marks.log_id,
+            added=log.slots[version - 1].added if log.slots[version - 1].outcome is None else (),
         )
         return "recover_one", own, slot, then, failed
 
@@ -364,13 +381,12 @@ class Publishing(Rules):
     def roll_forward(self, own: int, slot: Slot, then: Next, failed: Next) -> Phase:
         changes = slot.changes
         now = yield ReadMetastore(tuple(values for values, _, _ in changes))
-        states = {change[0]: self.state(change, code) for change, code in zip(changes, now, strict=True)}
+        missing = yield from self.missing(slot)
+        copied = frozenset(values for values, rows in missing.items() if not rows)
+        states = self.states(slot, now, copied)
         if PartitionState.SUPERSEDED in states.values():
             log: Log = yield ReadLog()
-            states = {
-                change[0]: self.recovered_state(log.history, change, code)
-                for change, code in zip(changes, now, strict=True)
-            }
+            states = self.recovered_states(log, slot, now, copied)
         shown = dict(zip((values for values, _, _ in changes), now, strict=True))
         for values, _, new in changes:
             place = shown[values]
@@ -390,13 +406,16 @@ class Publishing(Rules):
             unrecorded=failed,
             expected=tag_of(now[0]) if now else "",
             emptied=tuple((values, place) for values, place in shown.items() if place and rows_at(place) is None),
+            in_place=slot.added,
+            to_copy=self.to_copy_again(todo, slot, missing),
         )
         present = tuple(values for values, _, _ in todo if shown[values] is not None)
         return ("switch", job, present, 1) if todo else ("record_outcome", job, job.to_record)
 
     def _slot(self, plan: Planned, shown: Shown) -> Slot:
         write = plan.write
-        targets = {values: plan.target(values) for values in write.partitions}
+        in_place = self.in_place(write, shown)
+        targets = {values: plan.target(values) for values in write.partitions} | in_place
         nowhere = {values: f"@{write.write_id}/{values}" for values, _ in shown if write.is_of_whole_table}
         unused = sorted(plan.own(values) for values, target in targets.items() if target != plan.own(values))
         return Slot(
@@ -412,6 +431,8 @@ class Publishing(Rules):
             by=write.by,
             unused=tuple(unused),
             log_id=plan.log_id,
+            added=tuple(Added(values, plan.own(values), write.rows(values)) for values in in_place),
+            files=max(1, write.in_place),
         )
 
 

@@ -47,10 +47,12 @@ class Copy(NamedTuple):
     """Let the store copy files; their sources may be gone by now."""
 
     copies: tuple[tuple[str, str, tuple[str, ...]], ...]  # to, from, rows
+    in_time_of: int = 0  # only while this claim has not timed out
 
 
 class Upload(NamedTuple):
     codes: tuple[str, ...]
+    files: tuple[tuple[str, tuple[str, ...]], ...] = ()  # where there are several at a location
 
 
 class Claim(NamedTuple):

@@ -28,6 +28,7 @@ from .state import (
     LAYOUT,
     PARTITIONS,
     RETENTION,
+    Added,
     Change,
     Log,
     Metastore,
@@ -55,8 +56,7 @@ class Rules:
 
     def standing(self, record: SlotRecord, draft: LogEntry, plan: Planned) -> Standing:
         write = plan.write
-        data = location(write.write_id)
-        return standing(record, draft, plan.in_doubt, scope=write.scope, appends=write.appends, data=data)
+        return standing(record, draft, plan.in_doubt, scope=write.scope, appends=write.appends, layout=LAYOUT)
 
     def repeats(self, records: Sequence[SlotRecord], key: str) -> bool:
         """Whether a write with this key is published already."""
@@ -66,6 +66,11 @@ class Rules:
         """The same, of the entries that the write has not seen ended."""
         return self.repeats(records, plan.write.key)
 
+    def records_with_key(self, log: Log, unseen: Sequence[SlotRecord]) -> Sequence[SlotRecord]:
+        """Which entries a key is looked for in at the publish: a rollback may have brought any key back."""
+        is_back = any(one.entry.rollback_to is not None and one.outcome is Outcome.PUBLISHED for one in unseen)
+        return log.history.records if is_back else unseen
+
     def is_over(self, record: SlotRecord) -> bool:
         return claim_is_over(record.entry, record.age_seconds)
 
@@ -74,11 +79,19 @@ class Rules:
         here = [new and (new[0] != "@" or new == f"@{slot.write_id}/{values}") for values, _, new in slot.changes]
         return slot.operation is Operation.WRITE and bool(here) and all(here)
 
-    def state(self, change: Change, now: str | None) -> PartitionState:
-        return partition_state(entry_partition(change), text(now), LAYOUT)
+    def state(
+        self, change: Change, now: str | None, added: Added | None = None, *, copied: bool = False
+    ) -> PartitionState:
+        return partition_state(entry_partition(change, added), text(now), LAYOUT, copied=copied)
 
-    def recovered_state(self, history: History, change: Change, now: str | None) -> PartitionState:
-        return recovered_state(history, entry_partition(change), text(now))
+    def recovered_state(
+        self, history: History, change: Change, now: str | None, added: Added | None = None, *, copied: bool = False
+    ) -> PartitionState:
+        return recovered_state(history, entry_partition(change, added), text(now), copied=copied)
+
+    def surplus(self, history: History, code: str, version: int) -> frozenset[str]:
+        """Which rows may be at a location, or come there, and are no part of a version."""
+        return history.surplus(location(code), version)
 
     def placement(self, history: History, values: str, now: str | None) -> Placement:
         return history.placement((values,), text(now))
@@ -157,12 +170,15 @@ class Rules:
     def covered(self, history: History, record: SlotRecord) -> bool:
         return is_covered(history, record.entry)
 
-    def rebuilt(self, log: Log, version: int, shown: dict[str, str | None]) -> tuple[Outcome, tuple[str, ...]]:
+    def rebuilt(
+        self, log: Log, version: int, shown: dict[str, str | None], copied: dict[str, bool | None]
+    ) -> tuple[Outcome, tuple[str, ...]]:
         """Find out how an entry had ended, and which of its partitions another tool had moved."""
+        added: dict[PartitionValues, bool | None] = {(values,): is_there for values, is_there in copied.items()}
         places: dict[PartitionValues, str] = {
             (values,): str(location(code)) for values, code in shown.items() if code is not None
         }
-        outcome, superseded = rebuilt_outcome(log.history, log.record(version).entry, places)
+        outcome, superseded = rebuilt_outcome(log.history, log.record(version).entry, places, added)
         return outcome, tuple(sorted(values for (values,) in superseded))
 
     def is_same_log(self, plan: Planned, log: Log) -> bool:

@@ -3,7 +3,8 @@
 Locations are short texts here: ``A/p`` are the rows of write A in partition p, ``A`` all its rows, ``A_1`` a directory
 that it has copied into when somebody had changed what it had copied, ``@A/p`` its placeholder of p, ``dt=p`` rows that
 other tools wrote below the table root, ``dt=`` those in the root itself, ``x:p`` a place elsewhere. A location of a
-table whose server compares and sets has the write that came last: ``A/p~A``.
+table whose server compares and sets has the write that came last: ``A/p~A``. One that an append in place has altered
+has that entry in its parameters: ``I/p^A``.
 
 Rows are named by the location they were first written to: an append of A to ``I/p`` has the rows ``A/p`` and ``I/p``.
 A row that another tool has inserted into p is ``o/p``.
@@ -18,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from table_writer.log.history import History, SlotRecord
 from table_writer.model.entry import (
+    AddedFile,
     DeletedLocation,
     EntryPartition,
     LogEntry,
@@ -48,8 +50,8 @@ _CODES: Final[dict[Place, str]] = {}
 @cache
 def location(code: str) -> Location:
     """Spell a short text as the product would."""
-    if "~" in code:
-        return location(code.partition("~")[0])
+    if "~" in code or "^" in code:
+        return location(str(place_of(code)))
     if code == ROOT:
         found = LAYOUT.root
     elif code.startswith("x:"):
@@ -86,7 +88,7 @@ def rows_at(code: str | None) -> str | None:
 
 
 def place_of(code: str | None) -> str | None:
-    return code.partition("~")[0] if code and "~" in code else code
+    return code.partition("~")[0].partition("^")[0] if code else code
 
 
 def root_of(code: str) -> str:
@@ -99,9 +101,22 @@ def tag_of(code: str | None) -> str:
     return (code or "").partition("~")[2]
 
 
+def is_altered_by(code: str | None, write_id: str) -> bool:
+    """Whether a partition's parameters name an entry: only its own alter sets them."""
+    return write_id in {tag_of(code), (code or "").partition("^")[2]}
+
+
 def is_elsewhere(code: str) -> bool:
     """Whether a location is in another bucket, from which an append copies nothing."""
     return code.startswith("x:")
+
+
+class Added(NamedTuple):
+    """What an append in place copies to where a partition is."""
+
+    values: str
+    source: str
+    rows: tuple[str, ...]  # each is a file of its own
 
 
 class Slot(NamedTuple):
@@ -133,6 +148,12 @@ class Slot(NamedTuple):
     kept: bool = False  # a discard that deletes nothing yet
     superseded: tuple[str, ...] = ()
     log_id: int = 1  # of the log that the write was planned in: not in the product's entry, but in its plan
+    added: tuple[Added, ...] = ()
+    files: int = 1  # of the write in each partition; not in the product's entry like this
+
+    def rows(self, values: str) -> frozenset[str]:
+        """Return the rows that the write itself has for a partition, one a file."""
+        return frozenset(f"{self.write_id}/{values}{'+' * number}" for number in range(self.files))
 
     @property
     def ended(self) -> Outcome | None:
@@ -277,7 +298,7 @@ def entry_of(version: int, slot: Slot) -> LogEntry:
         created_at=NOW,
         base_version=slot.base,
         publish_timeout_seconds=TIMEOUT_SECONDS,
-        partitions=tuple(entry_partition(change) for change in slot.changes),
+        partitions=tuple(entry_partition(change, added_to(slot.added, change[0])) for change in slot.changes),
         replaced=() if slot.is_putting_right else tuple(map(_replaced, _replaced_by(slot))),
         deletes=tuple(
             DeletedLocation(location=str(location(code)), replaced_by=by, kept=slot.kept) for code, by in slot.deletes
@@ -292,16 +313,29 @@ def entry_of(version: int, slot: Slot) -> LogEntry:
 
 
 @cache
-def entry_partition(change: Change) -> EntryPartition:
+def entry_partition(change: Change, added: Added | None = None) -> EntryPartition:
     values, old, new = change
+    count = len(added.rows) if added else 1
     return EntryPartition(
-        values=(values,), old_location=text(old), new_location=text(new), rows=1, bytes=1, raw_bytes=1, files=1
+        values=(values,),
+        old_location=text(old),
+        new_location=text(new),
+        rows=count,
+        bytes=count,
+        raw_bytes=count,
+        files=count,
+        source=text(added.source) if added else None,
+        added=tuple(AddedFile(name=row, size_bytes=1) for row in added.rows) if added else (),
     )
+
+
+def added_to(added: Iterable[Added], values: str) -> Added | None:
+    return next((one for one in added if one.values == values), None)
 
 
 def _replaced_by(slot: Slot) -> Iterable[str]:
     """What stays for its retention; as in the product no placeholder, and nothing outside the root."""
-    old = (old for _, old, _ in slot.changes if old and not old.startswith(("@", "x:")))
+    old = (old for _, old, new in slot.changes if old and old != new and not old.startswith(("@", "x:")))
     return (*old, *slot.unused)
 
 

@@ -7,8 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from table_writer.log.history import History
+
 from .batch_scenarios import BATCH_MUTATIONS, BATCH_SCENARIOS
 from .explorer import Explored, Explorer, Scenario
+from .in_place_mutations import IN_PLACE_MUTATIONS
+from .in_place_scenarios import IN_PLACE_SCENARIOS
+from .in_place_worlds import ADDED, in_place
 from .invariants import newest_word
 from .keeping import Protocol
 from .late_mutations import LATE_MUTATIONS
@@ -19,17 +24,24 @@ from .mutation import Mutation
 from .mutations import MUTATIONS, RecordsItsOwnFirst
 from .report import trace_text
 from .requests import Phase
-from .scenarios import A_P, A_PQ, B_P, FULL, OLD_ALTER, ONLY_P, RECOVER, SCENARIOS, scenario
+from .scenarios import A_P, A_PQ, B_P, FULL, OLD_ALTER, ONLY_P, RECOVER, SCENARIOS, rollback, scenario
 from .staged_mutations import STAGED_MUTATIONS
 from .staged_scenarios import HANDED_OUT, STAGED_SCENARIOS
 from .state import PARTITIONS, Budget, World, rows_at
 from .writes import HALF, Brought, Planned
 
 EXPECTED = {"write": "success", "rollback": "success", "recover": "recovered"}
-EVERY = (*SCENARIOS, *MODES, *STAGED_SCENARIOS, *LATE_SCENARIOS, *BATCH_SCENARIOS)
+EVERY = (*SCENARIOS, *MODES, *STAGED_SCENARIOS, *LATE_SCENARIOS, *BATCH_SCENARIOS, *IN_PLACE_SCENARIOS)
 LARGER = tuple(replace(one, budget=one.larger) for one in EVERY if one.larger)
 KNOWN: dict[object, Explored] = {}
-EVERY_MUTATION = (*MUTATIONS, *MODE_MUTATIONS, *STAGED_MUTATIONS, *LATE_MUTATIONS, *BATCH_MUTATIONS)
+EVERY_MUTATION = (
+    *MUTATIONS,
+    *MODE_MUTATIONS,
+    *STAGED_MUTATIONS,
+    *LATE_MUTATIONS,
+    *BATCH_MUTATIONS,
+    *IN_PLACE_MUTATIONS,
+)
 
 
 def title(one: Scenario | Mutation) -> str:
@@ -144,6 +156,13 @@ def test_a_vacuum_can_delete_what_an_append_is_about_to_copy() -> None:
     long = next(one for one in MODES if one.title.startswith("append that takes long"))
     found = Explorer(long, StopsAtAGoneSource()).run()
     assert ("A", "its source is gone") in found.reports, "the model is too tame"
+
+
+def test_entries_stay_that_say_which_files_are_of_which_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    explored = scenario("added: append in place, rollback", ADDED, Budget(), A=in_place("A", "p"), K=rollback(1))
+    require_clean(as_it_is(explored), explored)
+    monkeypatch.setattr(History, "_needed_for_files", lambda _: set())
+    assert "nobody knows which files are of which version" in Explorer(explored).run().problem
 
 
 def test_a_server_that_refuses_is_harmless() -> None:

@@ -10,7 +10,7 @@ from table_writer.model.table import PartitionValues
 from table_writer.model.write import Scope, WriteMode, every_partition, no_partition
 
 from .requests import Next
-from .state import PARTITIONS, Change
+from .state import PARTITIONS, Added, Change
 
 Shown = tuple[tuple[str, str | None], ...]  # partitions with where the metastore has them
 Behind = tuple[int, Change]  # a published version, and how it is brought about again
@@ -26,6 +26,11 @@ class Write(NamedTuple):
     key: str = ""
     is_of_whole_table: bool = False  # an unpartitioned one, which p stands for
     by: str = ""  # which process publishes it, if it was staged
+    in_place: int = 0  # so many files it adds to where each partition is
+
+    def rows(self, values: str) -> tuple[str, ...]:
+        """Return its rows in a partition, one a file."""
+        return tuple(f"{self.write_id}/{values}{'+' * number}" for number in range(max(1, self.in_place)))
 
     @property
     def appends(self) -> bool:
@@ -108,6 +113,8 @@ class Job(NamedTuple):
     superseded: tuple[str, ...] = ()  # partitions that another tool had moved
     emptied: tuple[tuple[str, str], ...] = ()  # partitions that are at a placeholder already
     expected: str = ""  # who had changed the table last, where the metastore compares that
+    in_place: tuple[Added, ...] = ()
+    to_copy: tuple[tuple[str, str, str], ...] = ()  # to, from, row: what is still to be added
 
 
 class Rollback(NamedTuple):

@@ -25,7 +25,7 @@ def world() -> World:
 
 
 def there(world: World, location: str, value: str = "d1") -> tuple[int | None, int, int]:
-    found = files_there(world.store, world.history(), (value,), Location.parse(location))
+    found = files_there(world.store, world.history(), (value,), Location.parse(location)).described
     assert found.values == (value,)
     return found.rows, found.bytes, found.files
 

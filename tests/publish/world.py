@@ -6,7 +6,7 @@ import gzip
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -22,10 +22,11 @@ from table_writer.log.open_table import OpenTable, RepeatedError, Services
 from table_writer.log.owner import Owner, take_root
 from table_writer.maintenance import Maintenance
 from table_writer.metastore.protocol import Metastore
+from table_writer.model.entry import ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage, PendingUpload
 from table_writer.model.staged_write import StagedRecord
-from table_writer.model.table import Column, Partition, Table, TableName, name_in
+from table_writer.model.table import Column, Partition, PartitionValues, Table, TableName, name_in
 from table_writer.model.write import (
     Scope,
     TableLayout,
@@ -131,7 +132,12 @@ class TableWorld:
         return Maintenance(services=self.all_services())
 
     def plan(
-        self, mode: WriteMode = WriteMode.OVERWRITE_PARTITIONS, *, scope: Scope | None = None, key: str = ""
+        self,
+        mode: WriteMode = WriteMode.OVERWRITE_PARTITIONS,
+        *,
+        scope: Scope | None = None,
+        key: str = "",
+        in_place: bool = False,
     ) -> WritePlan:
         services = self.services()
         log_id = take_root(self.store, self.layout, Owner.of(services.table, self.metastore.uri))
@@ -142,6 +148,7 @@ class TableWorld:
             mode=mode,
             scope=scope or (every_partition if mode is WriteMode.OVERWRITE_TABLE else no_partition),
             idempotency_key=key,
+            in_place=in_place,
             table=self.table,
             layout=self.layout,
             schema="",
@@ -190,19 +197,36 @@ class TableWorld:
         with suppress(InvalidInputError):  # it is gone
             self.keeper.discard(str(self.name), self.staged_ids[-1])
 
-    def write_once(self, rows: Rows, mode: WriteMode, key: str) -> None:
+    def compact(self, *values: str, before_publish: Callable[[], object] = int, at_most: int = 1_000_000) -> Published:
+        """Write the rows of all files of these partitions, or of so many, into one each."""
+        plan, now = self.plan(WriteMode.APPEND), self.partitions()
+        compacted: dict[PartitionValues, ReplacedLocation] = {}
+        rows: dict[str, frozenset[int]] = {}
+        for value in values:
+            location = now[value].location
+            found = list(visible_files(self.store, Location.parse(location).key))[:at_most]
+            objects = tuple(ReplacedObject(key=one.key, size_bytes=one.size_bytes, etag=one.etag) for one in found)
+            compacted[(value,) if value else ()] = ReplacedLocation(
+                location=location, delete_after=datetime.now(UTC), objects=objects
+            )
+            bodies = [self.store.get(one.key) for one in found]
+            rows[value] = frozenset(row for one in bodies if one is not None for row in json.loads(one.body))
+        return self.write(rows, plan=replace(plan, compacted=compacted), before_publish=before_publish)
+
+    def write_once(self, rows: Rows, mode: WriteMode, key: str, *, in_place: bool = False) -> None:
         """Write with an idempotency key."""
-        plan = self.plan(mode, key=key)
+        plan = self.plan(mode, key=key, in_place=in_place)
         with suppress(RepeatedError):
             self.services().require_new_key(key)
             self.write(rows, plan=plan)
 
     def _upload(self, plan: WritePlan, rows: Rows) -> CommitMessage:
         uploads = []
-        for value, ids in rows.items():
+        files = [(value, ids, number) for value, all_ids in rows.items() for number, ids in self._files(plan, all_ids)]
+        for value, ids, number in files:
             values = (value,) if value else ()
             directory = plan.data_location.child(name_in(plan.table, values))
-            key = f"{directory.key}part-00000-{plan.write_id}-0.json"
+            key = f"{directory.key}part-00000-{plan.write_id}-{number}.json"
             upload_id = self.store.create_upload(key)
             part = self.store.upload_part(key, upload_id, 1, json.dumps(sorted(ids)).encode())
             uploads.append(
@@ -222,6 +246,10 @@ class TableWorld:
             row_count=sum(map(len, rows.values())),
             uploads=tuple(uploads),
         )
+
+    def _files(self, _: WritePlan, ids: frozenset[int]) -> Iterable[tuple[int, frozenset[int]]]:
+        """Return which rows of a partition go to which file."""
+        return [(0, ids)]
 
     def written_by_another_tool(self, value: str, ids: frozenset[int]) -> Partition:
         """What Spark or Hive would do: files below the table root, and a partition that points there."""

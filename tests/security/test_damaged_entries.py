@@ -54,7 +54,7 @@ def wrong_fields() -> Iterator[tuple[tuple[str | int, ...], object]]:
         optional = name in {"rows", "raw_bytes"}
         yield from ((("partitions", 0, name), value) for value in NO_NUMBERS if not (optional and value is None))
     yield from ((("settles",), value) for value in NO_NUMBERS if value is not None)
-    yield from ((("format",), value) for value in (0, 2, 99, "1", None, [1]))
+    yield from ((("format",), value) for value in (0, 3, 99, "1", None, [1]))
     yield from ((("created_at",), value) for value in NO_TIMES)
     yield from ((("replaced", 0, "delete_after"), value) for value in NO_TIMES)
     for name in ("table", "write_id", "mode", "idempotency_key", "schema"):
@@ -71,6 +71,10 @@ def wrong_fields() -> Iterator[tuple[tuple[str | int, ...], object]]:
         yield from (
             (("partitions", 0, name), value) for value in (1, [], True, "../../orders_v2/", "a/../b", "s3a://lake/../x")
         )
+    yield from ((("partitions", 0, "source"), value) for value in (1, [], "../x", "_table_writer/data/w/dt=1/"))
+    names = ("", "/a", "../a", "a/../b", "a//b", None, 1)
+    yield from ((("partitions", 0, "added"), [{"name": name, "size": 1}]) for name in names)
+    yield from ((("partitions", 0, "added"), value) for value in (None, 1, "ab", [1], [{}]))
     yield from ((("replaced", 0, "location"), value) for value in (None, 1, "../x", "s3a://lake/mart/orders/../x/"))
     yield from ((("replaced", 0, "objects"), value) for value in (None, 1, [1], [{"key": 1, "size": 1, "etag": ""}]))
 

@@ -1,0 +1,245 @@
+"""The reports on many tables: how they are, and what a call has done to each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from table_writer.display.report import REPORT_FORMAT, Columns, Report, size
+from table_writer.errors import TableWriterError, counted, printable
+
+OneReport = TypeVar("OneReport", bound=Any)
+OK: Final = "ok"
+IN_DOUBT: Final = "in doubt"
+BEHIND: Final = "behind"
+FAILED: Final = "failed"
+SAY_NOTHING: Final = frozenset({"table", "dry_run", "kept", "missing"})  # attributes of reports on idle tables, too
+INTERRUPTED: Final = "interrupted; what it was about to change, `table-writer recover` finishes or resolves"
+NOT_BEGUN: Final = "interrupted before its turn"
+
+
+def error_facts(error: BaseException) -> dict[str, str]:
+    """Return what programs are told of an error of one table."""
+    if isinstance(error, TableWriterError):
+        return {"code": error.code, "message": error.message, "write_id": error.write_id}
+    if isinstance(error, KeyboardInterrupt):
+        return {"code": "interrupted", "message": str(error) or INTERRUPTED, "write_id": ""}
+    message = f"unexpected {type(error).__name__}: {error}. This is a bug, and whether something changed is not known"
+    return {"code": "internal", "message": message, "write_id": ""}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableStatus:
+    """How one table is.
+
+    Parameters
+    ----------
+    version
+        The newest; 0 if nothing was ever claimed, ``None`` if it is not known.
+    age_seconds
+        Since that version was claimed, by the store's clock; ``None`` if it is not known.
+    in_doubt
+        Versions in doubt: publishes that were not recorded as ended, and vacuums whose process died.
+    behind
+        Partitions that a late call, or a restored metastore, has put back to older rows.
+    free_bytes
+        What a vacuum would delete now; ``None`` if it is not known.
+    health
+        ``"ok"``, ``"in doubt"``, ``"behind"`` or ``"failed"``.
+    error
+        Why it could not be looked at: ``code``, ``message`` and ``write_id``; ``None`` if it could.
+    """
+
+    table: str
+    version: int | None
+    age_seconds: float | None
+    in_doubt: tuple[int, ...] = ()
+    behind: tuple[str, ...] = ()
+    free_bytes: int | None = None
+    health: str = OK
+    error: Mapping[str, str] | None = None
+
+
+def _age(one: TableStatus) -> object:
+    if one.age_seconds is None:
+        return None if one.version is None else "-"
+    hours = one.age_seconds / 3600
+    return f"{hours:.1f} h" if hours < 48 else f"{hours / 24:.0f} d"
+
+
+def _versions(one: TableStatus) -> str:
+    shown = ", ".join(map(str, one.in_doubt[:3])) + (", …" if len(one.in_doubt) > 3 else "")
+    return shown or ("?" if one.health == FAILED else "-")
+
+
+TABLES_COLUMNS: Final[Columns] = {
+    "table": "table",
+    "health": "health",
+    "version": lambda one: None if one.version is None else str(one.version),
+    "age": _age,
+    "in doubt": _versions,
+    "vacuum frees": lambda one: None if one.free_bytes is None else size(one.free_bytes),
+}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TablesReport(Report, rows="_worst_first", columns=TABLES_COLUMNS):
+    """The tables that this library has written, by name; in the shown table those with something to look at are first.
+
+    Parameters
+    ----------
+    tables
+        Each with its state.
+    others_count
+        Tables and views that were passed over: this library has not written them.
+    """
+
+    tables: tuple[TableStatus, ...] = ()
+    others_count: int = 0
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing is in doubt, behind or unknown."""
+        return all(one.health == OK for one in self.tables)
+
+    @property
+    def _worst_first(self) -> list[TableStatus]:
+        return sorted(self.tables, key=lambda one: (FAILED, BEHIND, IN_DOUBT, OK).index(one.health))
+
+    def _headline(self) -> str:
+        healths = [one.health for one in self.tables]
+        counts = ", ".join(f"{healths.count(one)} {one}" for one in (FAILED, BEHIND, IN_DOUBT, OK) if one in healths)
+        free = size(sum(one.free_bytes or 0 for one in self.tables))
+        found = counted(len(self.tables), "table")
+        return f": {found}{f' ({counts})' if counts else ''}; a vacuum would free {free}"
+
+    def _lines(self) -> Iterator[str]:
+        for one in self._worst_first:
+            if one.error is not None:
+                yield f"FAILED: {_named(one.table, one.error['message'])}"
+            elif one.health != OK:
+                yield f"{one.table}: `table-writer recover {one.table}` resolves what is {one.health}"
+        if self.others_count:
+            yield f"passed over: {counted(self.others_count, 'table')} that this library has not written"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableResult(Generic[OneReport]):
+    """What became of one table: a report, or the error that ended it."""
+
+    table: str
+    report: OneReport | None = None
+    error: BaseException | None = None
+
+    @property
+    def outcome(self) -> str:
+        """How it ended in a word: ``"done"``, ``"nothing to do"`` or ``"failed"``."""
+        if self.error is not None:
+            return FAILED
+        return "done" if self._is_eventful else "nothing to do"
+
+    @property
+    def _is_eventful(self) -> bool:
+        """Whether the report says more than that nothing had to be done."""
+        named = (field.name for field in fields(self.report)) if is_dataclass(self.report) else ()
+        return any(getattr(self.report, name) for name in named if name not in SAY_NOTHING)
+
+
+def _what(one: TableResult[Any]) -> str:
+    if one.error is not None or one.report is None:
+        return "" if one.error is None else error_facts(one.error)["code"]
+    said = one.report.to_text().partition("\n")[0].removeprefix(f"{one.report.table}: ")
+    return "-" if one.outcome == "nothing to do" else str(said)
+
+
+RESULT_COLUMNS: Final[Columns] = {"table": "table", "outcome": "outcome", "what": _what}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ManyReport(Report, Generic[OneReport], rows="_worst_first", columns=RESULT_COLUMNS):
+    """What a call on many tables has done to each; one that failed has kept no other from its turn.
+
+    Parameters
+    ----------
+    results
+        By name of the table: its report, as of the call on one table, or its error.
+    others_count
+        Tables and views that were passed over: this library has not written them.
+    """
+
+    results: tuple[TableResult[OneReport], ...] = ()
+    others_count: int = 0
+
+    @property
+    def failed(self) -> tuple[TableResult[OneReport], ...]:
+        """The tables that ended with an error."""
+        return tuple(one for one in self.results if one.error is not None)
+
+    @property
+    def _worst_first(self) -> list[TableResult[OneReport]]:
+        return sorted(self.results, key=lambda one: (FAILED, "done", "nothing to do").index(one.outcome))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values: what ``--json`` prints."""
+        return {
+            "format": REPORT_FORMAT,
+            "table": self.table,
+            "results": [self._plain(one) for one in self.results],
+            "others_count": self.others_count,
+        }
+
+    @staticmethod
+    def _plain(one: TableResult[OneReport]) -> dict[str, Any]:
+        return {
+            "table": one.table,
+            "error": None if one.error is None else error_facts(one.error),
+            "report": None if one.report is None else one.report.to_dict(),
+        }
+
+    def _headline(self) -> str:
+        outcomes = [one.outcome for one in self.results]
+        counts = ", ".join(f"{outcomes.count(one)} {one}" for one in dict.fromkeys(sorted(outcomes)))
+        return f": {counted(len(self.results), 'table')}{f' ({counts})' if counts else ''}"
+
+    def _lines(self) -> Iterator[str]:
+        for one in self._worst_first:
+            if one.error is not None:
+                yield f"FAILED: {_named(one.table, error_facts(one.error)['message'])}"
+            elif one.report is not None:
+                for line in one.report._lines():  # noqa: SLF001  # a report, too
+                    failure = line.removeprefix("FAILED: ")
+                    if not line.startswith("kept "):
+                        yield f"{'' if failure == line else 'FAILED: '}{one.table}: {failure}"
+        if self.others_count:
+            yield f"passed over: {counted(self.others_count, 'table')} that this library has not written"
+
+
+def many_report(label: str, results: Sequence[TableResult[Any]], others_count: int) -> ManyReport[Any]:
+    """Return the report on what a call has done to each table."""
+    return ManyReport(table=label, results=tuple(results), others_count=others_count)
+
+
+def tables_report(label: str, results: Sequence[TableResult[Any]], others_count: int) -> TablesReport:
+    """Return the report on how tables are; what could not be looked at is failed."""
+    return TablesReport(table=label, tables=tuple(map(_status, results)), others_count=others_count)
+
+
+def _status(one: TableResult[TableStatus]) -> TableStatus:
+    if one.report is not None:
+        return one.report
+    facts = None if one.error is None else error_facts(one.error)
+    return TableStatus(table=one.table, version=None, age_seconds=None, health=FAILED, error=facts)
+
+
+class ManyInterruptedError(KeyboardInterrupt):
+    """Ctrl-C ended a call on many tables; ``report`` says what was done until then."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__("interrupted: tables whose turn had not come are as they were")
+        self.report = report
+
+
+def _named(table: str, message: str) -> str:
+    """Return a message that names its table."""
+    return message if table in message else f"{table}: {printable(message)}"

@@ -1,0 +1,442 @@
+"""A table after an earlier version: which version is meant, where its partitions were, what has changed since.
+
+Rollback, ``read`` and ``changes`` decide by it. What nobody can know is an error here, and never other rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from table_writer.errors import InvalidInputError
+from table_writer.log.files import files_read_at
+from table_writer.log.history import History, Placement, SlotRecord, StateThen
+from table_writer.log.open_table import OpenTable
+from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedObject
+from table_writer.model.location import Location, Place
+from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, PastPartition, Table, shown_name
+from table_writer.storage.object_store import is_hidden
+
+SHOWN: Final = 5
+WHOLE_SECOND: Final = timedelta(milliseconds=999)  # a store that keeps seconds says when the second began
+
+
+def require_one_name(version: int | None, as_of: datetime | None, write_id: str | None) -> None:
+    """Refuse a call that names no version, or more than one."""
+    if [version, as_of, write_id].count(None) != 2:
+        raise InvalidInputError("name one version: by version, as_of or write_id, one of the three")
+
+
+def version_meant(
+    history: History,
+    table: Table,
+    *,
+    version: int | None = None,
+    as_of: datetime | None = None,
+    write_id: str | None = None,
+) -> int:
+    """Return the version that one of three names: its number, a time at which readers saw it, its write.
+
+    A time means the newest version that was written up to then, by the times that the history shows: those are whole
+    seconds, so a time without a fraction means the end of its second.
+    """
+    require_one_name(version, as_of, write_id)
+    if as_of is not None:
+        return _version_at(history, as_of, table)
+    return version_of(history, write_id, table) if version is None else version  # type: ignore[arg-type]  # one is given
+
+
+def _version_at(history: History, as_of: datetime, table: Table) -> int:
+    if as_of.utcoffset() is None:
+        raise InvalidInputError(
+            f"as_of={as_of!r} has no time zone; add one, for example tzinfo=UTC: the history shows times in UTC"
+        )
+    as_of = as_of if as_of.microsecond else as_of.replace(microsecond=999_999)
+    written = [one for one in history.published if one.entry.created_at <= as_of]
+    if not written:
+        oldest = "it is empty"
+        if history.records:
+            first = history.records[0].entry
+            oldest = (
+                f"its oldest is version {first.version}, of {first.created_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+            )
+        raise InvalidInputError(
+            f"the log of {table.name} has no version of {as_of.isoformat()} or before: {oldest}", table=str(table.name)
+        )
+    if why := _unsettled(history, as_of, table):
+        raise InvalidInputError(
+            f"which version of {table.name} readers saw at {as_of.isoformat()} is not known: {why}",
+            table=str(table.name),
+        )
+    found = written[-1].entry.version
+    present = [one.entry.version for one in history.records]
+    later = next((one.entry.version for one in history.published if one.entry.version > found), history.newest + 1)
+    if not set(present).issuperset(range(found, later)):
+        raise InvalidInputError(
+            f"which version of {table.name} readers saw at {as_of.isoformat()} is not known: entries between version"
+            f" {found} and {later} were trimmed by a vacuum, or lost. Name a version instead",
+            table=str(table.name),
+        )
+    return found
+
+
+def _unsettled(history: History, as_of: datetime, table: Table) -> str:
+    """Say which publish readers may or may not have seen at a time, between its claim and its recovery; or nothing."""
+    claimed = {one.entry.write_id: one.entry.created_at for one in history.records}
+    for record in (*history.publishes_in_doubt, *history.published):
+        entry = record.entry
+        if entry.created_at > as_of:
+            continue
+        if record.outcome is None:
+            return f"version {entry.version} is in doubt: run `table-writer recover {table.name}` first"
+        trimmed = history.records[-1].entry.created_at  # at the latest: the newest entry is never trimmed
+        if record.recorded_by != entry.write_id and as_of < claimed.get(record.recorded_by, trimmed):
+            return f"version {entry.version} was in doubt then, and was resolved later. Name a version instead"
+    return ""
+
+
+def version_of(history: History, write_id: str, table: Table) -> int:
+    """Return the version that made readers see a write first, though other entries of it may have been refused.
+
+    Raises ``InvalidInputError`` if readers have not seen it, as far as is known, or if no write has this name.
+    """
+    published = history.publication(write_id)
+    if published is not None:
+        return published.entry.version
+    own = [record for record in history.records if record.entry.write_id == write_id]
+    newest = own[-1] if own else None
+    if newest is None:
+        why = "there is no entry of it in the log"
+    elif not newest.entry.has_own_files and newest.entry.recovers is None:
+        why = f"it is no write but the {newest.entry.operation.value} that is version {newest.entry.version}"
+    elif newest.outcome is None:
+        why = f"its version {newest.entry.version} is in doubt: run `table-writer recover {table.name}` first"
+    else:
+        versions = ", ".join(str(record.entry.version) for record in own)
+        why = f"readers have never seen it: version {versions} of the log was abandoned"
+    raise InvalidInputError(
+        f"write {write_id} names no version of {table.name}: {why}. `table-writer history {table.name}` shows all; a"
+        " version can be named instead",
+        table=str(table.name),
+        write_id=write_id,
+    )
+
+
+def require_version(history: History, version: int, table: Table) -> None:
+    """Refuse a version that the log does not have, or that changed nothing; 0 is the state before the first."""
+    by_version = {record.entry.version: record for record in history.records}
+    oldest = min(by_version, default=1)
+    known_state = version in by_version or (version == 0 and oldest == 1)
+    if not known_state:
+        known = ", ".join(str(one) for one in sorted(by_version)[-5:])
+        raise InvalidInputError(
+            f"{table.name} has no version {version}: the log holds {len(by_version)} entries, the newest"
+            f" {known or 'none'}; older ones may have been trimmed by a vacuum",
+            table=str(table.name),
+        )
+    if version and by_version[version].outcome is Outcome.ABANDONED:
+        raise InvalidInputError(
+            f"version {version} of {table.name} was abandoned: it changed nothing; choose {version - 1} or another one",
+            table=str(table.name),
+        )
+
+
+def _require_known(history: History, version: int, table: Table) -> None:
+    """Refuse a version of which nobody can tell what readers saw after it."""
+    require_version(history, version, table)
+    doubt = [one.entry.version for one in history.publishes_in_doubt if one.entry.version <= version]
+    lost = history.lost_after(version)
+    if not doubt and lost is None:
+        return
+    why = f"version {doubt[0]} is in doubt: run `table-writer recover {table.name}` first" if doubt else ""
+    raise InvalidInputError(
+        f"what readers of {table.name} saw after version {version} is not known: "
+        f"{why or f'version {lost} is lost, and which partitions it changed'}",
+        table=str(table.name),
+    )
+
+
+class _NotKnownError(Exception):
+    """What readers saw of one partition is not known, or gone; the text is the reason, for a person."""
+
+
+class Past:
+    """The partitions of one table after one version, which is named as for :func:`version_meant`.
+
+    The metastore is read before the log: what readers were pointed at until then has its entry there.
+    """
+
+    def __init__(
+        self,
+        opened: OpenTable,
+        *,
+        version: int | None = None,
+        as_of: datetime | None = None,
+        write_id: str | None = None,
+    ) -> None:
+        self._opened = opened
+        self._now = opened.metastore.get_all_partitions(opened.table)
+        self._history = history = opened.log.read_history()
+        self._version = version_meant(history, opened.table, version=version, as_of=as_of, write_id=write_id)
+        _require_known(history, self._version, opened.table)
+        self._written_until = self._recorded_at()
+        doubtful = reversed(history.in_doubt)  # the oldest wins: a recovery names the partitions of its entry again
+        self._in_doubt = {one.values: one for record in doubtful for one in record.entry.partitions}
+        self._listed = self._listed_since()
+        self._wrong: dict[PartitionValues, str] = {}
+
+    def partitions(self, names: Collection[str] | None = None) -> tuple[PastPartition, ...]:
+        """Return what readers found after the version, of all partitions or of those named; a few wrong ones refuse it.
+
+        Files are not looked at: they are compared with what is returned when they are read.
+        """
+        opened, history = self._opened, self._history
+        chosen = opened.partition_values(names)
+        states = {**self._others(), **history.states_at(self._version)}
+        if unknown := set(chosen or ()) - states.keys():
+            raise InvalidInputError(
+                f"no partition {', '.join(opened.partition_names(unknown)[:SHOWN])} of {opened.table.name} is in the"
+                " log or in the metastore",
+                table=str(opened.table.name),
+            )
+        named = sorted(states if chosen is None else chosen)
+        found = [one for one in (self._found(values, states[values]) for values in named) if one is not None]
+        if self._wrong:
+            raise self._refusal()
+        return tuple(found)
+
+    @property
+    def subject(self) -> str:
+        """What an error is about."""
+        return f"version {self._version} of {self._opened.table.name} cannot be read any more"
+
+    def _found(self, values: PartitionValues, state: StateThen) -> PastPartition | None:
+        """Return a partition as it was; ``None`` if there was none, or if it is noted as wrong."""
+        try:
+            past = self._as_it_was(values, state)
+        except _NotKnownError as why:
+            self._wrong[values] = str(why)
+            return None
+        if past is not None and values in self._now and self._now[values].differs:
+            self._wrong[values] = f"it {self._now[values].differs}, and would be read as the table is today"
+            return None
+        return past
+
+    def _as_it_was(self, values: PartitionValues, state: StateThen) -> PastPartition | None:
+        opened, history = self._opened, self._history
+        if why := self._unsure(values, state):
+            raise _NotKnownError(why)
+        if state.location is None:
+            return None
+        location = Location.parse_any(state.location)
+        if location is None:
+            raise _NotKnownError(f"its location {state.location!r} cannot be read")
+        if history.layout.is_placeholder(location):
+            if any(files_read_at(opened.store, opened.layout, location)):
+                raise _NotKnownError(f"another tool has written to {location}, of which the log has no list")
+            return None
+        if history.is_deleted(location):
+            raise _NotKnownError(f"its files at {location} were deleted by a vacuum")
+        name = shown_name(opened.table, values)
+        later = history.surplus(location, self._version)
+        past = PastPartition(values=values, name=name, location=str(location), files=None, bytes=None, without=later)
+        if history.layout.all_data.contains(location):
+            known = history.described(values, location, version=self._version)
+            if known is None:
+                raise _NotKnownError(f"the log has no list of the files at {location}")
+            return replace(past, files=known.files, bytes=known.bytes)
+        return self._of_others(past, location)
+
+    def _of_others(self, past: PastPartition, location: Location) -> PastPartition:
+        """Say which files of other tools lay there: by the list of when they were replaced, or else by their times."""
+        past = replace(past, written_until=self._written_until)
+        listed = self._listed.get(location.place)
+        if listed is not None:  # with what is hidden, or in directories of its own: Spark reads none of that
+            names = ((one, one.key.removeprefix(location.key)) for one in listed)
+            read = [one for one, name in names if "/" not in name and not is_hidden(name) and name not in past.without]
+            return replace(past, files=len(read), bytes=sum(one.size_bytes for one in read))
+        seen = Location.parse_any(self._now[past.values].location) if past.values in self._now else None
+        if seen is None or not seen.same_place(location):
+            raise _NotKnownError(f"the log has no list of the files at {location}")
+        return past
+
+    def _listed_since(self) -> dict[Place, tuple[ReplacedObject, ...]]:
+        """Return the files of other tools, as they were when they were first replaced after the version."""
+        later = (one for one in self._history.records if one.entry.version > self._version)
+        seen = [one.entry for one in later if one.outcome is not Outcome.ABANDONED]
+        replaced = (one for entry in reversed(seen) for one in entry.replaced)
+        return {Location.parse(one.location).place: one.objects for one in replaced}
+
+    def _unsure(self, values: PartitionValues, state: StateThen) -> str:
+        """Say why nobody knows where a partition was; empty if it is known."""
+        if not state.known:
+            return "a vacuum has trimmed the entries that say where it was then"
+        placed = self._history.current.get(values)
+        is_sure = state.sure
+        if placed is not None and placed.version < self._version:  # nothing of ours has moved it since
+            doubtful = self._in_doubt.get(values)
+            seen = self._now[values].location if values in self._now else None
+            if doubtful is not None:
+                is_sure = same_place(doubtful.old_location, placed.partition.new_location)
+            else:
+                is_sure = self._history.placement(values, seen) is Placement.IN_PLACE
+        if is_sure:
+            return ""
+        return f"another tool or a late call has moved it, and whether after version {self._version} is not known"
+
+    def _others(self) -> dict[PartitionValues, StateThen]:
+        """Return partitions that the log has never published: of other tools, or of an entry in doubt."""
+        found = {values: one.location for values, one in self._now.items()}
+        before = found | {values: one.old_location for values, one in self._in_doubt.items()}
+        return {
+            values: StateThen(location, known=True)
+            for values, location in before.items()
+            if values not in self._history.current
+        }
+
+    def _recorded_at(self) -> datetime | None:
+        """Return until when files of other tools were seen by readers of this version, by the store's clock."""
+        records, layout, store = self._history.records, self._opened.layout, self._opened.store
+        if not records:
+            return None
+        claimed = layout.entry_key(self._version or records[0].entry.version)
+        found = (store.head(layout.outcome_key(self._version)) if self._version else None) or store.head(claimed)
+        if found is None:
+            return records[0].entry.created_at  # somebody has just deleted it: as early as can be
+        return found.modified_at if found.modified_at.microsecond else found.modified_at + WHOLE_SECOND
+
+    def _refusal(self) -> InvalidInputError:
+        table, wrong = self._opened.table, self._wrong
+        shown = "; ".join(f"{shown_name(table, values)}: {why}" for values, why in list(wrong.items())[:SHOWN])
+        more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+        since = kept_since(self._history) or 0
+        kept = f" Of version {since} and newer ones no vacuum has deleted files." if since > self._version else ""
+        return InvalidInputError(f"{self.subject}: {shown}{more}.{kept} {ADVICE}", table=str(table.name))
+
+
+CHANGED: Final = "does not hold the files that readers found then: they were deleted, or another tool has written there"
+ADVICE: Final = (
+    f"The table property {RETENTION_PROPERTY} (hours) keeps replaced files for longer; partitions=[...] reads others"
+)
+
+
+def kept_since(history: History) -> int | None:
+    """Return the first version since which no vacuum has deleted files of any; ``None`` if none has deleted files."""
+    present = {one.entry.version for one in history.records}
+    since = max((one for one in range(1, history.newest) if one not in present), default=0)
+    for record in history.records:
+        if record.entry.operation is Operation.VACUUM and record.outcome is not Outcome.ABANDONED:
+            since = max([since, *(one.replaced_by or 0 for one in record.entry.deletes if not one.kept)])
+    return next((one.entry.version for one in history.published if one.entry.version >= since > 0), None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Changed:
+    """A partition that two versions differ in, with what the log knows of both."""
+
+    values: PartitionValues
+    change: str  # added, replaced, appended, dropped
+    before: EntryPartition | None  # None: it did not exist
+    after: EntryPartition | None
+
+
+def changes_between(history: History, first: int, last: int, table: Table) -> Iterator[Changed]:
+    """Yield the partitions that are elsewhere after ``last`` than after ``first``, by the log alone."""
+    if first > last:
+        raise InvalidInputError(f"version {first} is newer than version {last}: name the older one first")
+    for version in (first, last):
+        _require_known(history, version, table)
+    before, after = history.states_at(first), history.states_at(last)
+    between = [one for one in history.published if first < one.entry.version <= last]
+    present = {one.entry.version for one in history.records}
+    is_whole = present.issuperset(range(first + 1, last + 1))  # else an entry that is gone may have changed any
+    for values in sorted(set().union(*(_switched(record) for record in between)) if is_whole else after):
+        if not (before[values].known and after[values].known):
+            raise InvalidInputError(
+                f"{shown_name(table, values)} of {table.name}: a vacuum has trimmed the entries that say where it was"
+                f" after version {last if before[values].known else first}",
+                table=str(table.name),
+            )
+        old, new = (_but_no_placeholder(history, one[values].location) for one in (before, after))
+        if _content(history, values, first) != _content(history, values, last):
+            appended = is_whole and all(_keeps_rows(one.entry) for one in between if values in _switched(one))
+            change = "added" if old is None else "dropped" if new is None else "appended" if appended else "replaced"
+            yield Changed(
+                values=values,
+                change=change,
+                before=_at(history, values, old, first),
+                after=_at(history, values, new, last),
+            )
+
+
+def _content(history: History, values: PartitionValues, version: int) -> tuple[Place | None, frozenset[str]]:
+    """Return what tells the rows of a partition after a version from others: a location, and what was added to it.
+
+    A rollback has the rows of the version that it goes back to, and a compaction those from before it.
+    """
+    added: set[str] = set()
+    earliest: EntryPartition | None = None
+    put_back: str | None = None  # where an entry has put the partition again: the one before it says what is there
+    for record, earliest in history.published_of(values):
+        entry, named = record.entry, earliest
+        if entry.version > version:
+            continue
+        if put_back is not None and not same_place(named.new_location, put_back):
+            break
+        put_back = None
+        if entry.rollback_to is not None:
+            version = entry.rollback_to
+        elif named.added:
+            added.update(named.targets())
+            version = entry.version - 1
+        elif entry.is_compaction:
+            version = entry.version - 1
+        elif entry.operation is Operation.RESTORE or entry.recovers is not None:
+            put_back, version = named.new_location, entry.version - 1
+        else:
+            return _place(history, named.new_location), frozenset(added)
+    if put_back is not None:
+        return _place(history, put_back), frozenset(added)
+    return _place(history, earliest.old_location if earliest else None), frozenset(added)
+
+
+def _place(history: History, location: str | None) -> Place | None:
+    shown = _but_no_placeholder(history, location)
+    return None if shown is None else Location.parse(shown).place
+
+
+def is_append(entry: LogEntry) -> bool:
+    """Whether partitions that an entry finds keep their rows."""
+    return entry.operation in {Operation.WRITE, Operation.RECOVER} and entry.mode == "append"
+
+
+def _keeps_rows(entry: LogEntry) -> bool:
+    return is_append(entry) or entry.is_compaction
+
+
+def _switched(record: SlotRecord) -> frozenset[PartitionValues]:
+    return record.entry.partition_values - record.superseded
+
+
+def _at(history: History, values: PartitionValues, location: str | None, version: int) -> EntryPartition | None:
+    if location is None:
+        return None
+    known = history.described(values, Location.parse(location), version=version)
+    unknown = EntryPartition(
+        values=values, old_location=None, new_location=location, rows=None, bytes=0, raw_bytes=None, files=0
+    )
+    return known or unknown
+
+
+def _but_no_placeholder(history: History, location: str | None) -> str | None:
+    is_name_alone = location is not None and history.layout.is_placeholder(Location.parse(location))
+    return None if is_name_alone else location
+
+
+def same_place(one: str | None, other: str | None) -> bool:
+    """Whether two locations are one, or neither exists."""
+    if one is None or other is None:
+        return one is other
+    return Location.parse(one).same_place(Location.parse(other))

@@ -1,0 +1,225 @@
+"""One call on many tables: which they are, a few at a time, each by itself.
+
+A worker has a connection to the metastore of its own, since calls on one connection take turns; stores are shared.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Any, Final, TypeVar
+
+from table_writer.checked import nearest
+from table_writer.display.listeners import showing
+from table_writer.display.many_report import NOT_BEGUN, ManyInterruptedError, TableResult
+from table_writer.display.report import Report
+from table_writer.errors import InvalidInputError, MetastoreError, counted
+from table_writer.log.open_table import Services
+from table_writer.metastore.protocol import Metastore
+from table_writer.model.location import S3_SCHEMES, Location
+from table_writer.model.new_table import OTHERS_FORMATS
+from table_writer.model.table import ROOT_PARAMETER, Table, TableName
+from table_writer.progress import current
+
+logger = logging.getLogger(__name__)
+WORKERS: Final = 8
+MOST_WORKERS: Final = 64
+STOP_LOOK_SECONDS: Final = 0.2  # between two looks whether those at work have ended
+PATTERN: Final = frozenset("*?[]%")
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenTable:
+    """A table whose turn will come."""
+
+    name: TableName
+    found: Table | None = field(default=None, repr=False)  # as its database listed it; None: the caller has named it
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The tables of a call."""
+
+    label: str
+    tables: tuple[ChosenTable, ...]
+    failed: tuple[TableResult[Any], ...] = ()  # databases whose tables could not be listed
+    others_count: int = 0  # views, tables of other formats, and of stores that this library does not know
+
+
+Visit = Callable[[Services, ChosenTable], Any]
+"""What is done to one table, and returns what it found; ``None``: this library has not written it."""
+
+Made = TypeVar("Made", bound=Report)
+MakeReport = Callable[[str, Sequence[TableResult[Any]], int], Made]
+"""Makes a report of what the tables are called together, what became of each, and how many were passed over."""
+
+
+def choose(
+    metastore: Metastore, tables: Collection[str] | None = None, database: str | Collection[str] | None = None
+) -> Choice:
+    """Return the tables that are named, or those of databases; without either those of all databases.
+
+    Reading the tables of a database takes 1 call and 1 for every 100 of them, for all that is done to them.
+    """
+    if tables is not None and database is not None:
+        raise InvalidInputError("tables and database exclude each other: name tables, or whole databases")
+    if tables is not None:
+        return _named(tables)
+    known = list(metastore.get_databases())
+    wanted = known if database is None else _databases([database] if isinstance(database, str) else database, known)
+    chosen: dict[TableName, ChosenTable] = {}
+    failed: list[TableResult[Any]] = []
+    others_count = 0
+    for one in wanted:
+        try:
+            for table in metastore.get_tables(one):
+                if _may_be_ours(table):
+                    chosen[table.name] = ChosenTable(table.name, table)
+                else:
+                    others_count += 1
+        except MetastoreError as error:
+            failed.append(TableResult(table=f"{one}.*", error=error))
+    label = "all tables" if database is None else ", ".join(f"{one}.*" for one in wanted)
+    return Choice(label, tuple(chosen[name] for name in sorted(chosen)), tuple(failed), others_count)
+
+
+def _named(tables: Collection[str]) -> Choice:
+    for text in tables:
+        if PATTERN.intersection(text):
+            raise InvalidInputError(
+                f"{text!r} is a pattern, and tables are named one by one; database='mart' (--database mart) means all"
+                " tables of that database"
+            )
+    names = sorted({TableName.parse(text) for text in tables})
+    if not names:
+        raise InvalidInputError("no table is named; leave tables out for all that this library has written")
+    label = str(names[0]) if len(names) == 1 else counted(len(names), "table")
+    return Choice(label, tuple(map(ChosenTable, names)))
+
+
+def _databases(named: Iterable[str], known: Collection[str]) -> list[str]:
+    """Return the databases as the metastore spells them, each once; ``InvalidInputError`` if one is not there."""
+    spelled = {one.lower(): one for one in known}
+    found: dict[str, None] = {}
+    for text in named:
+        name = text.strip().strip("`").removeprefix("spark_catalog.").lower()
+        if name not in spelled:
+            patterns = " Patterns are not read." if PATTERN.intersection(text) else ""
+            raise InvalidInputError(
+                f"there is no database {text!r}{nearest(name, spelled) or '.'}{patterns} Nothing was done"
+            )
+        found[spelled[name]] = None
+    if not found:
+        raise InvalidInputError("no database is named; leave database out for all of them")
+    return list(found)
+
+
+def _may_be_ours(table: Table) -> bool:
+    """Whether the metastore's words alone leave open that this library has written a table."""
+    if not table.location or "VIEW" in table.kind or format_of_others(table):
+        return False
+    location = Location.parse_any(table.root)
+    is_known = location is not None and location.scheme in {*S3_SCHEMES, "file"}
+    return is_known or ROOT_PARAMETER in table.parameters
+
+
+def format_of_others(table: Table) -> str:
+    """Return the format of a table that only its own writer can write, such as ``iceberg``; else the empty string."""
+    parameters = {name.lower(): value.lower() for name, value in table.parameters.items()}
+    named = (parameters.get(name, "") for name in ("table_type", "spark.sql.sources.provider"))
+    return next((one for one in named if one in OTHERS_FORMATS), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One visit to each of the chosen tables, ``workers`` of them at a time."""
+
+    services: Services
+    choice: Choice
+    workers: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.workers <= MOST_WORKERS:
+            raise InvalidInputError(f"workers={self.workers}: expected 1 to {MOST_WORKERS}")
+
+    def run(self, what: str, visit: Visit, report: MakeReport[Made]) -> Made:
+        """Visit each table once; an error of one is its result, and ends no other.
+
+        Raises ``ManyInterruptedError`` after Ctrl-C: no further table is begun, and those at work are waited for,
+        unless it comes again.
+        """
+        todo: SimpleQueue[ChosenTable] = SimpleQueue()
+        done: SimpleQueue[tuple[str, TableResult[Any] | None]] = SimpleQueue()
+        results: dict[str, TableResult[Any] | None] = {}
+        for one in self.choice.tables:
+            todo.put(one)
+        stopped = threading.Event()
+        threads = [
+            threading.Thread(target=_work, args=(self.services.beside(), todo, done, visit, stopped), daemon=True)
+            for _ in range(min(self.workers, todo.qsize()))
+        ]
+        with showing(self.services.config.progress, table=self.choice.label, mode=what):
+            current().begin(what)
+            current().count("tables", todo.qsize())
+            try:
+                for thread in threads:
+                    thread.start()
+                while len(results) < len(self.choice.tables):
+                    label, result = done.get()
+                    results[label] = result
+                    current().advance()
+                    error = None if result is None else result.error
+                    if error is not None and not isinstance(error, Exception):
+                        raise error  # Ctrl-C, wherever it was met
+            except KeyboardInterrupt:
+                stopped.set()
+                logger.warning("interrupted: no further table is begun, and those at work are waited for")
+                for thread in threads:
+                    while thread.is_alive():
+                        thread.join(STOP_LOOK_SECONDS)
+                while not done.empty():
+                    results.update([done.get()])
+                raise ManyInterruptedError(self._reported(results, report)) from None
+            finally:
+                stopped.set()
+        return self._reported(results, report)
+
+    def _reported(self, results: Mapping[str, TableResult[Any] | None], report: MakeReport[Made]) -> Made:
+        """Return the report, by name of the table; those whose turn has not come are among the errors."""
+        names = [str(one.name) for one in self.choice.tables]
+        not_begun = (TableResult[Any](table=name, error=KeyboardInterrupt(NOT_BEGUN)) for name in names)
+        found = [results.get(one.table, one) for one in not_begun]
+        ours = [one for one in found if one is not None]
+        return report(
+            self.choice.label, (*self.choice.failed, *ours), self.choice.others_count + len(found) - len(ours)
+        )
+
+
+def _work(
+    services: Services,
+    todo: SimpleQueue[ChosenTable],
+    done: SimpleQueue[tuple[str, TableResult[Any] | None]],
+    visit: Visit,
+    stopped: threading.Event,
+) -> None:
+    """Visit one table after the other, until none is left."""
+    try:
+        while not stopped.is_set():
+            try:
+                one = todo.get_nowait()
+            except Empty:
+                break
+            result: TableResult[Any] | None
+            try:
+                found = visit(services, one)
+                result = None if found is None else TableResult(table=str(one.name), report=found)
+            except BaseException as error:  # noqa: BLE001  # it is the table's result; the caller raises Ctrl-C
+                result = TableResult(table=str(one.name), error=error)
+                if not isinstance(error, Exception):
+                    stopped.set()
+            done.put((str(one.name), result))
+    finally:
+        services.metastore.close()

@@ -1,0 +1,180 @@
+"""What is done to one of many tables: a glance, and the whole look only where something may have to be done."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from table_writer.display.many_report import BEHIND, FAILED, IN_DOUBT, TableStatus, error_facts
+from table_writer.display.reports import RecoverReport, VacuumReport
+from table_writer.display.versions import vacuum_report
+from table_writer.errors import InvalidInputError, TableWriterError
+from table_writer.log.history import Placement
+from table_writer.log.idle import Findings, Glance, OwnListing, leave_note, list_own
+from table_writer.log.open_table import OpenTable, Services, require_table
+from table_writer.log.owner import require_in_place
+from table_writer.many.round import ChosenTable, format_of_others
+from table_writer.vacuum.due import Ages, Look, vacuum_ages
+from table_writer.vacuum.sweep import Vacuum, Vacuumed, interrupted
+
+logger = logging.getLogger(__name__)
+Recover = Callable[[Services, str], RecoverReport]
+
+
+@dataclass(frozen=True, slots=True)
+class TableVisit:
+    """One visit to one table, with the connection of its worker."""
+
+    services: Services
+    chosen: ChosenTable
+
+    def opened(self) -> OpenTable:
+        """Open the table as its database listed it, or look it up if the caller has named it."""
+        if self.chosen.found is not None:
+            return self.services.opened(self.chosen.found)
+        opened = self.services.open_table(self.chosen.name)
+        others = format_of_others(opened.table)
+        if others:
+            raise InvalidInputError(
+                f"{opened.table.name} is of format {others}: only its own tools look after it",
+                table=str(self.chosen.name),
+            )
+        return opened
+
+    def opened_anew(self, opened: OpenTable) -> OpenTable | None:
+        """Open the table as it is now; ``None`` if it was dropped since its database was listed."""
+        if self.chosen.found is not None:
+            table = self.services.metastore.get_table(self.chosen.name)
+            if table is None:
+                return None
+            opened = self.services.opened(require_table(table, self.chosen.name, self.services.metastore.uri))
+        return opened
+
+    def is_passed_over(self, glance: Glance) -> bool:
+        """Whether this library has not written the table; one that the caller names is looked at all the same."""
+        return glance.is_foreign and self.chosen.found is not None
+
+    def vacuum(self, older_than: timedelta | None, *, force: bool, dry_run: bool) -> VacuumReport | None:
+        """Vacuum the table; ``None`` if it is none of this library's."""
+        opened = self.opened()
+        glance = Glance.at(opened.store, opened.layout)
+        if self.is_passed_over(glance):
+            return None
+        ages = vacuum_ages(opened, older_than, force=force)
+        if glance.quiet_note(opened.table, repr(ages)) is not None:
+            require_in_place(opened.store, opened.layout, opened.table)
+            return VacuumReport(table=str(self.chosen.name), dry_run=dry_run)
+        now = self.opened_anew(opened)
+        if now is None:
+            return None
+        now.require_owner()
+        ages = vacuum_ages(now, older_than, force=force)
+        vacuum = Vacuum(now)
+        found = vacuum.run(ages, dry_run=dry_run)
+        if not dry_run and _has_changed(found):
+            _look_again(now)
+        elif not dry_run and vacuum.look is not None:
+            _leave(now, glance.listing, vacuum.look, ages)
+        return vacuum_report(now.table, now.layout, found, dry_run=dry_run)
+
+    def recover(self, recover: Recover, *, dry_run: bool) -> RecoverReport | None:
+        """Recover the table; ``None`` if it is none of this library's."""
+        opened = self.opened()
+        glance = Glance.at(opened.store, opened.layout)
+        if self.is_passed_over(glance):
+            return None
+        note = glance.settled_note(opened.table, opened.metastore)
+        if note is not None:
+            require_in_place(opened.store, opened.layout, opened.table)
+            missing = opened.partition_names(note.missing)
+            return RecoverReport(table=str(self.chosen.name), missing=missing, dry_run=dry_run)
+        now = self.opened_anew(opened)
+        if now is None:
+            return None
+        report = recover(self.services, str(self.chosen.name))
+        if not dry_run:
+            _look_again(now)
+        return report
+
+    def status(self) -> TableStatus | None:
+        """Say how the table is; ``None`` if it is none of this library's."""
+        glance: Glance | None = None
+        try:
+            opened = self.opened()
+            glance = Glance.at(opened.store, opened.layout)
+            return None if self.is_passed_over(glance) else self._status(opened, glance)
+        except TableWriterError as error:
+            newest = glance.listing.newest[0] if glance else None
+            age_seconds = glance.age_seconds if glance else None
+            return TableStatus(
+                table=str(self.chosen.name),
+                version=newest,
+                age_seconds=age_seconds,
+                health=FAILED,
+                error=error_facts(error),
+            )
+
+    def _status(self, opened: OpenTable, glance: Glance) -> TableStatus | None:
+        ages = vacuum_ages(opened)
+        is_quiet = glance.quiet_note(opened.table, repr(ages)) is not None
+        note = glance.settled_note(opened.table, opened.metastore) if is_quiet else None
+        if note is not None:
+            require_in_place(opened.store, opened.layout, opened.table)
+            return TableStatus(
+                table=str(self.chosen.name), version=note.version, age_seconds=glance.age_seconds, free_bytes=0
+            )
+        now = self.opened_anew(opened)
+        if now is None:
+            return None
+        now.require_owner()
+        vacuum = Vacuum(now)
+        found = vacuum.run(ages, dry_run=True)
+        if vacuum.look is None:
+            raise TypeError("a vacuum always looks")
+        history, placed = vacuum.look.history, vacuum.look.placements()
+        behind = now.partition_names([values for values, where in placed.items() if where is Placement.BEHIND])
+        in_doubt = (*found.in_doubt, *(one.version for one in interrupted(history)))
+        objects = [one for place in found.locations for one in place.objects]
+        objects += [one for write in found.dead_writes for one in write.objects]
+        newest = history.records[-1] if history.records else None
+        return TableStatus(
+            table=str(self.chosen.name),
+            version=history.newest,
+            age_seconds=None if newest is None else newest.age_seconds,
+            in_doubt=tuple(sorted(in_doubt)),
+            behind=behind,
+            free_bytes=sum(one.size_bytes for one in objects),
+            health=BEHIND if behind else IN_DOUBT if in_doubt else "ok",
+        )
+
+
+def _look_again(opened: OpenTable) -> None:
+    """Look at everything once more, so that the next look is short; what fails here has done no harm."""
+    try:
+        opened.require_owner()
+        ages, vacuum = vacuum_ages(opened), Vacuum(opened)
+        listing = list_own(opened.store, opened.layout)
+        vacuum.run(ages, dry_run=True)
+        if vacuum.look is not None:
+            _leave(opened, listing, vacuum.look, ages)
+    except TableWriterError as error:
+        logger.warning("%s is looked through as a whole again next time: %s", opened.table.name, error)
+
+
+def _has_changed(found: Vacuumed) -> bool:
+    return bool(found.version or found.leftover_uploads or found.stale_registrations or found.trimmed or found.failures)
+
+
+def _leave(opened: OpenTable, listing: OwnListing, look: Look, ages: Ages) -> None:
+    placed = look.placements()
+    findings = Findings(
+        version=look.history.newest,
+        settings=repr(ages),
+        quiet_seconds=look.quiet_seconds(ages),
+        write_ids=look.traces.write_ids,
+        placed=None if Placement.BEHIND in placed.values() else placed,
+        partitions=look.partitions,
+    )
+    leave_note(opened.store, opened.layout, opened.table, listing, findings)

@@ -1,0 +1,176 @@
+"""The rows of an older version, as a DataFrame over files that the catalog does not know any more.
+
+Spark prunes partitions before it lists files only through a ``FileIndex``, which is an interface of the JVM. A proxy in
+Python would be called from Spark's own threads, so the class is Java, compiled by the compiler of Spark's own generated
+code. It lists when a query is planned, and refuses a partition that does not hold its files, however they went.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, reduce
+from importlib import resources
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
+from pyspark.sql.types import StringType, StructField, StructType
+
+from table_writer.errors import InvalidInputError, MetastoreError
+from table_writer.log.past import ADVICE, CHANGED
+from table_writer.model.table import NULL_PARTITION, PastPartition, Table
+from table_writer.spark.files import SOURCES, native_options, native_provider, native_writer, with_fields
+from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_sentence
+
+ALL_OR_NOTHING: Final[Mapping[str, str]] = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+"""Options of the read, which win over the session's settings of that name."""
+
+FORGIVING: Final = ("spark.files.ignoreMissingFiles", "spark.files.ignoreCorruptFiles")
+ONE_FILE: Final = "__table_writer_file"  # a partition column for tables without any: each file is its own partition
+SOURCE: Final = "TableWriterPast.java"
+FILES, BY_SERDE = "TableWriterPast$Files", "TableWriterPast$Rows"  # its classes
+
+
+class PastRows:
+    """Reads one table's older rows."""
+
+    def __init__(self, spark: SparkSession, table: Table) -> None:
+        self._spark = spark
+        self._table = table
+        self._session: Any = spark._jsparkSession  # noqa: SLF001  # PySpark has no public way to any of this
+        self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001  # the same
+        self._java: Any = spark.sparkContext._jvm  # noqa: SLF001  # the same
+        catalyst = self._package("org.apache.spark.sql.catalyst")
+        identifier = catalyst.TableIdentifier(table.name.name, self._option(table.name.database))
+        try:
+            self._described = self._session.sessionState().catalog().getTableMetadata(identifier)
+        except SPARK_ERRORS as error:
+            raise MetastoreError(
+                f"Spark cannot read the description of {table.name}: {spark_sentence(error)}", table=str(table.name)
+            ) from error
+
+    def read(self, subject: str, partitions: Sequence[PastPartition]) -> DataFrame:
+        """Return the rows, with data columns first, then partition columns: one relation, however many partitions."""
+        table, described = self._table, self._described
+        if not partitions:
+            schema = StructType.fromJson(json.loads(described.schema().json()))
+            return self._spark.createDataFrame([], schema)
+        sizes = [one.bytes for one in partitions]
+        usual = self._session.sessionState().conf().defaultSizeInBytes()  # Spark's own for what nobody knows
+        size = usual if None in sizes else sum(one for one in sizes if one is not None)
+        provider = native_provider(table)
+        try:
+            thread = self._java.java.lang.Thread.currentThread()
+            classes = _compiled(self._gateway, thread.getContextClassLoader(), self._session.getClass().getName())
+            index = self._new(
+                classes.loadClass(FILES),
+                self._session,
+                described,
+                self._as_json(partitions),
+                subject,
+                f"{CHANGED}. {ADVICE}",
+                size,
+            )
+            if provider is None:
+                self._require_strict()
+                relation = self._new(
+                    classes.loadClass(BY_SERDE), self._session, index, self._by_file(), described.schema()
+                )
+            else:
+                relation = self._native(provider, index)
+            rows = DataFrame(self._session.baseRelationToDataFrame(relation), self._spark)
+        except SPARK_ERRORS as error:
+            raise InvalidInputError(
+                f"Spark cannot read {table.name}: {spark_sentence(error)}", table=str(table.name)
+            ) from error
+        return rows if provider else self._with_nulls(rows)
+
+    def _with_nulls(self, rows: DataFrame) -> DataFrame:
+        """Return null where Hive's reader says how the directory of null is named: partitions are chosen by null."""
+        names = {one.name.lower() for one in self._table.partition_columns}
+
+        def shown(one: StructField) -> Column:
+            column = rows[quoted(one.name)]
+            if one.name.lower() not in names or not isinstance(one.dataType, StringType):
+                return column
+            return F.when(column != NULL_PARTITION, column).alias(one.name, metadata=one.metadata)  # a CHAR stays one
+
+        return rows.select(*map(shown, rows.schema))
+
+    def _native(self, provider: str, index: Any) -> Any:
+        file_format = native_writer(self._spark, provider)
+        if file_format is None:
+            raise InvalidInputError(f"{provider} does not keep files: {self._table.name} has no older rows to read")
+        options = {**native_options(self._table, provider, self._described), **ALL_OR_NOTHING}
+        return self._package(SOURCES).HadoopFsRelation(
+            index,
+            self._described.partitionSchema(),
+            self._described.dataSchema(),
+            self._option(None),  # buckets: their number is that of today
+            file_format,
+            self._java.PythonUtils.toScalaMap(options),
+            self._session,
+        )
+
+    def _as_json(self, partitions: Sequence[PastPartition]) -> str:
+        names = list(self._described.partitionSchema().fieldNames())
+        return json.dumps(
+            [
+                {
+                    "spec": dict(zip(names, one.values, strict=True)),
+                    "name": one.name,
+                    "location": one.location,
+                    "files": one.files,
+                    "bytes": one.bytes,
+                    "only": None if one.only is None else sorted(one.only),
+                    "without": sorted(one.without),
+                    "until": one.written_until and int(one.written_until.timestamp() * 1000),
+                }
+                for one in partitions
+            ]
+        )
+
+    def _require_strict(self) -> None:
+        """Refuse settings of the context, which cannot be set otherwise for one read."""
+        settings: Any = self._spark.sparkContext._jsc.getConf()  # noqa: SLF001  # PySpark copies all of them
+        for name in FORGIVING:
+            if settings.get(name, "false").lower() == "true":
+                raise InvalidInputError(
+                    f"{name}=true lets Hive's reader pass over files that a vacuum deletes meanwhile: start Spark"
+                    f" without it to read an older version of {self._table.name}",
+                    table=str(self._table.name),
+                )
+
+    def _by_file(self) -> Any:
+        """Return the relation that the table's SerDe reads, of which each file is a partition."""
+        described = self._described
+        if not self._table.partition_columns:
+            schema, names = described.schema().add(ONE_FILE, "string"), self._java.PythonUtils.toSeq([ONE_FILE])
+            described = with_fields(described, schema=(3, schema), partitionColumnNames=(5, names))
+        return self._package("org.apache.spark.sql.execution.command").DDLUtils.readHiveTable(described)
+
+    def _new(self, kind: Any, *values: Any) -> Any:
+        array = self._gateway.new_array(self._java.java.lang.Object, len(values))
+        for position, value in enumerate(values):
+            array[position] = value
+        return kind.getConstructors()[0].newInstance(array)
+
+    def _package(self, name: str) -> Any:
+        return reduce(getattr, name.split("."), self._java)
+
+    def _option(self, value: Any) -> Any:
+        return self._java.scala.Option.apply(value)
+
+
+@lru_cache(maxsize=1)  # compiling takes 0.4 s
+def _compiled(gateway: Any, parent: Any, session: str) -> Any:
+    """Return the class loader of the source, which is written for Spark 4 and Scala 2.13, for one JVM."""
+    compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(parent)
+    source = resources.files("table_writer.spark").joinpath(SOURCE).read_text(encoding="utf-8")
+    source = source.replace("import org.apache.spark.sql.classic.SparkSession;", f"import {session};")
+    if gateway.jvm.scala.util.Properties.versionNumberString().startswith("2.12"):
+        source = source.replace("import scala.collection.immutable.Seq;", "import scala.collection.Seq;")
+    compiler.cook(source)
+    return compiler.getClassLoader()

@@ -1,0 +1,247 @@
+"""Which files a compaction writes anew, how it reads exactly these, and how it knows that the rows are the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from math import ceil
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
+from pyspark.sql.types import ArrayType, DataType, FractionalType, MapType, StringType, StructType
+
+from table_writer.config import CompactOptions, Distribution, WriteOptions
+from table_writer.display.compact_report import CompactedPartition, CompactReport
+from table_writer.display.write_result import PartitionResult, WriteResult
+from table_writer.errors import CheckFailedError
+from table_writer.log.files import files_read_at, why_not_copied
+from table_writer.log.open_table import OpenTable
+from table_writer.model.entry import ReplacedLocation, ReplacedObject
+from table_writer.model.location import Location
+from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, PastPartition, name_in, shown_name
+from table_writer.model.write import Scope, WrittenFiles, every_partition
+from table_writer.plan.file_options import engine_of
+from table_writer.plan.planner import Where
+from table_writer.plan.types import partition_schema
+from table_writer.progress import Stopwatch
+from table_writer.spark import open_gateway
+from table_writer.spark.sql import quoted
+from table_writer.storage.object_store import ObjectInfo, many
+
+NEAR_ENOUGH: Final = 0.75  # of the target: a file of this size is not written again
+GROUP: Final = "__table_writer_group"
+SEPARATOR: Final = "\x1f"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SmallFiles:
+    """The small files of one partition, and how many files it has in all."""
+
+    partition: Partition
+    files: tuple[ObjectInfo, ...]
+    file_count: int
+    target_file_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        """Of the small files."""
+        return sum(one.size_bytes for one in self.files)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Of the small files, below the location."""
+        prefix = Location.parse(self.partition.location).key
+        return frozenset(one.key.removeprefix(prefix) for one in self.files)
+
+    @property
+    def group_count(self) -> int:
+        """How many files they are to become."""
+        return max(1, ceil(self.bytes / self.target_file_bytes))
+
+    def as_replaced(self) -> ReplacedLocation:
+        """Return them as the publish compares them with what is there then."""
+        objects = (ReplacedObject(key=one.key, size_bytes=one.size_bytes, etag=one.etag) for one in self.files)
+        return ReplacedLocation(
+            location=self.partition.location, delete_after=datetime.now(UTC), objects=tuple(objects)
+        )
+
+
+class Compaction:
+    """One compaction of one table: its files are chosen when it is made."""
+
+    def __init__(self, spark: SparkSession, opened: OpenTable, options: CompactOptions) -> None:
+        self._spark = spark
+        self._opened = opened
+        self._options = options
+        self._observed = Observation()
+        self._checksum = ""
+        self._skipped: dict[PartitionValues, str] = {}
+        self.chosen = self._choose()
+
+    @property
+    def compacted(self) -> dict[PartitionValues, ReplacedLocation]:
+        """The files of each partition that are written anew."""
+        return {one.partition.values: one.as_replaced() for one in self.chosen}
+
+    def _choose(self) -> tuple[SmallFiles, ...]:
+        """List the partitions that are selected; where the metastore's figures say that files are few, nothing is."""
+        opened, least = self._opened, self._options.min_files
+        partitions = opened.metastore.get_all_partitions(opened.table)
+        selected = self._scope()(partitions.keys())
+        found = [one for values, one in sorted(partitions.items()) if values in selected and _may_have(one, least)]
+        self._skipped = {one.values: why for one in found if (why := why_not_copied(opened.layout, one))}
+        listed = many(self._small_files, [one for one in found if one.values not in self._skipped])
+        enough = [one for one in listed if len(one.files) >= least and one.group_count < len(one.files)]
+        nested = {one.partition.values for one in enough if any("/" in name for name in one.names)}
+        self._skipped |= dict.fromkeys(nested, "has files in directories of its own")
+        return tuple(one for one in enough if one.partition.values not in nested)
+
+    def _scope(self) -> Scope:
+        table, where = self._opened.table, self._options.where
+        return Where(self._spark, where, partition_schema(table), str(table.name)) if where else every_partition
+
+    def _small_files(self, partition: Partition) -> SmallFiles:
+        target, location = self._options.target_file_bytes, Location.parse(partition.location)
+        files = list(files_read_at(self._opened.store, self._opened.layout, location))
+        small = tuple(one for one in files if one.size_bytes < target * NEAR_ENOUGH)
+        return SmallFiles(partition=partition, files=small, file_count=len(files), target_file_bytes=target)
+
+    def rows(self) -> tuple[DataFrame, WriteOptions]:
+        """Return exactly the rows of the small files, and how they are to be written."""
+        opened, options = self._opened, self._options
+        partitions = [
+            PastPartition(
+                values=one.partition.values,
+                name=shown_name(opened.table, one.partition.values),
+                location=one.partition.location,
+                files=len(one.files),
+                bytes=one.bytes,
+                only=one.names,
+            )
+            for one in self.chosen
+        ]
+        subject = f"the small files of {opened.table.name} cannot be read any more"
+        rows = open_gateway(self._spark).past_rows(opened.table, subject, partitions)
+        distribution = options.distribution
+        if distribution == "auto":
+            rows, distribution = spread(opened, rows, self.chosen)
+        layout = WriteOptions(distribution=distribution, sort_by=options.sort_by, tags=options.tags)
+        is_ours = engine_of(opened.table, layout) == "arrow"  # Spark's own writer knows no size to end a file at
+        return rows, replace(layout, target_file_bytes=options.target_file_bytes) if is_ours else layout
+
+    def watched(self, rows: DataFrame) -> DataFrame:
+        """Return the same rows, of which the job that writes them takes the fingerprint, too."""
+        return rows.observe(self._observed, *fingerprint(rows, partition_schema(self._opened.table)))
+
+    def require_same(self, written: DataFrame, files: WrittenFiles) -> None:
+        """Compare what was read with what was written, which is read back."""
+        before = self._observed.get
+        (after,) = written.agg(*fingerprint(written, partition_schema(self._opened.table))).collect()
+        self._checksum = str(after["hashes"])
+        if (before["rows"], before["hashes"]) != (after["rows"], after["hashes"]):
+            raise CheckFailedError(
+                f"a compaction of {self._opened.table.name} has read {before['rows']:,} rows with checksum"
+                f" {before['hashes']}, and of what it has written {after['rows']:,} rows with checksum"
+                f" {after['hashes']} are read back. Nothing was published: readers keep the files they have. Please"
+                " report this, with the table's types and its file format.",
+                table=str(self._opened.table.name),
+                write_id=files.plan.write_id,
+            )
+
+    def report(
+        self, watch: Stopwatch, result: WriteResult | None = None, given_up: Collection[PartitionValues] = ()
+    ) -> CompactReport:
+        """Return what was done, or without a result what would be."""
+        skipped = {**self._skipped, **dict.fromkeys(given_up, "others have changed its files meanwhile")}
+        done = {one.values: one for one in result.partitions} if result else {}
+        if self._checksum:  # it was tried: what is not done, and not changed by others, had no rows to write
+            empty = {one.partition.values for one in self.chosen} - done.keys() - skipped.keys()
+            skipped |= dict.fromkeys(empty, "its small files hold no rows")
+        partitions = (self._partition(one, done.get(one.partition.values)) for one in self.chosen)
+        return CompactReport(
+            table=str(self._opened.table.name),
+            version=result.version if result else None,
+            write_id=result.write_id if result else "",
+            partitions=tuple(one for one in partitions if one.values not in skipped),
+            skipped={shown_name(self._opened.table, values): why for values, why in sorted(skipped.items())},
+            checksum=self._checksum,
+            notes=result.notes if result else (),
+            seconds=watch.seconds,
+            storage_requests=watch.storage_requests(),
+            metastore_calls=watch.metastore_calls(),
+        )
+
+    def _partition(self, small: SmallFiles, done: PartitionResult | None) -> CompactedPartition:
+        stay = small.file_count - len(small.files)
+        return CompactedPartition(
+            name=name_in(self._opened.table, small.partition.values),
+            values=small.partition.values,
+            rows=done.rows if done else None,
+            files_before=small.file_count,
+            files_after=done.files + done.copied_files if done else stay + small.group_count,
+            bytes_before=small.bytes,
+            bytes_after=done.bytes if done else 0,
+        )
+
+
+def _may_have(partition: Partition, min_files: int) -> bool:
+    """Whether a partition may have so many files, by the figures of whoever wrote it last."""
+    count = partition.parameters.get("numFiles", "")
+    return not count.isdecimal() or int(count) == 0 or int(count) >= min_files
+
+
+def spread(opened: OpenTable, rows: DataFrame, chosen: Sequence[SmallFiles]) -> tuple[DataFrame, Distribution]:
+    """Bring rows together that go to one file: of a whole partition, or of a group of its files where it is large."""
+    names = [column.name for column in opened.table.partition_columns]
+    several = {one.partition.values: one.group_count for one in chosen if one.group_count > 1}
+    if names and not several:
+        return rows, "hash"
+    if not names:
+        return rows.repartition(max(several.values(), default=1)), "none"
+    texts = [F.coalesce(F.col(quoted(name)).cast("string"), F.lit(NULL_PARTITION)) for name in names]
+    counts = {SEPARATOR.join(values): count for values, count in several.items()}
+    known = F.from_json(F.lit(json.dumps(counts)), "map<string,int>")  # one literal, however many there are
+    count = F.coalesce(known[F.concat_ws(SEPARATOR, *texts)], F.lit(1))
+    grouped = rows.withColumn(GROUP, F.pmod(F.xxhash64(F.input_file_name()), count))
+    return grouped.repartition(*(F.col(quoted(name)) for name in names), F.col(GROUP)).drop(GROUP), "none"
+
+
+def fingerprint(rows: DataFrame, partition_columns: StructType) -> tuple[Column, Column]:
+    """Return aggregates that are the same for the same rows in any order, and hardly for others: a number and a sum.
+
+    The partition columns come last. They are text in some frames: what counts is the value of the column's type.
+    """
+    count = len(rows.columns) - len(partition_columns)
+    data = [_hashed(F.col(quoted(one.name)), one.dataType) for one in rows.schema.fields[:count]]
+    names = zip(rows.columns[count:], partition_columns, strict=True)
+    where = [_hashed(_as_text(name, one.dataType), StringType()) for name, one in names]
+    return (F.count(F.lit(1)).alias("rows"), F.sum(F.xxhash64(*data, *where).cast("decimal(38,0)")).alias("hashes"))
+
+
+def _as_text(name: str, kind: DataType) -> Column:
+    """Spell a partition value in one way: null, the empty text and the name of its directory are one."""
+    typed = F.expr(f"try_cast({quoted(name)} AS {kind.simpleString()})")
+    text = (typed + F.lit(0.0) if isinstance(kind, FractionalType) else typed).cast("string")  # -0.0 is 0.0
+    return F.when((text != NULL_PARTITION) & (text != ""), text)
+
+
+def _hashed(column: Column, kind: DataType) -> Column:
+    """Hash a value by itself; Spark's own hash passes over nulls, and takes no maps."""
+    if isinstance(kind, StructType):
+        parts = [_hashed(column.getField(one.name), one.dataType) for one in kind]
+    elif isinstance(kind, ArrayType):
+        element = kind.elementType
+        parts = [F.transform(column, lambda one: _hashed(one, element)), F.size(column)]
+    elif isinstance(kind, MapType):
+        of_key, of_value = kind.keyType, kind.valueType
+        entries = F.transform(
+            F.map_entries(column),
+            lambda one: F.xxhash64(_hashed(one.getField("key"), of_key), _hashed(one.getField("value"), of_value)),
+        )
+        parts = [F.sort_array(entries), F.size(column)]
+    else:
+        parts = [column if kind.typeName() != "variant" else column.cast("string")]
+    return F.xxhash64(*parts, column.isNull())

@@ -1,0 +1,398 @@
+"""Appends in place: files that come to where readers look already, and all that has to tell them apart later."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import pytest
+
+from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, OutcomeUnknownError, StorageError
+from table_writer.log.past import Past
+from table_writer.log.rules import Deadline
+from table_writer.log.table_log import TableLog
+from table_writer.model.entry import LogEntry, Outcome
+from table_writer.model.location import Location
+from table_writer.model.table import PartitionChange
+from table_writer.model.write import WriteMode
+from table_writer.publish import publisher
+from table_writer.storage.object_store import visible_files
+from tests.publish.world import DeathError, Fault, World, plain
+
+ONE = {"d1": frozenset({1})}
+TWO = {"d1": frozenset({2})}
+THREE = {"d1": frozenset({3})}
+NEW = {"d9": frozenset({9})}
+
+
+def append(world: World, rows: dict[str, frozenset[int]], *, in_place: bool = True) -> None:
+    world.write(rows, plan=world.plan(WriteMode.APPEND, in_place=in_place))
+
+
+def copies(world: World) -> int:
+    return world.store.request_counts().get("CopyObject", 0)
+
+
+def test_it_adds_its_files_where_readers_look_and_copies_nothing_else() -> None:
+    world = World()
+    world.written_by_another_tool("d2", frozenset({5}))
+    world.write(ONE)
+    append(world, TWO)
+    before = {value: one.location for value, one in world.partitions().items()}
+    append(world, {"d1": frozenset({3}), "d2": frozenset({6}), **NEW})
+    assert world.rows() == {"d1": frozenset({1, 2, 3}), "d2": frozenset({5, 6}), **NEW}
+    assert {value: world.partitions()[value].location for value in before} == before
+    assert copies(world) == 3
+
+
+def test_a_partition_counts_what_it_held_and_what_came() -> None:
+    world = World()
+    world.written_by_another_tool("d2", frozenset({5}))
+    world.write({"d1": frozenset({1, 2})})
+    append(world, {"d1": frozenset({3}), "d2": frozenset({6})})
+    parameters = world.partitions()["d1"].parameters
+    assert (parameters["numRows"], parameters["numFiles"]) == ("3", "2")
+    assert parameters["totalSize"] == str(len("[1, 2]") + len("[3]"))
+    assert parameters["spark.sql.statistics.numRows"] == "3"
+    assert "numRows" not in world.partitions()["d2"].parameters
+
+
+def test_its_entry_names_each_file_and_no_older_version_takes_it_for_done() -> None:
+    world = World()
+    world.write(ONE)
+    append(world, TWO)
+    stored = world.store.get(world.layout.entry_key(2))
+    assert stored is not None
+    fields = json.loads(plain(stored.body))
+    (partition,) = fields["partitions"]
+    assert fields["format"] == 2
+    assert partition["old_location"] == partition["new_location"] != partition["source"]
+    assert [one["size"] for one in partition["added"]] == [3]
+    assert LogEntry.from_json(stored.body, root=world.layout.root, version=2).partitions[0].rows == 1
+    first = world.store.get(world.layout.entry_key(1))
+    assert first is not None
+    assert '"added"' not in plain(first.body).decode()
+
+
+def test_two_of_them_both_succeed() -> None:
+    world = World()
+    world.write(ONE)
+    late = world.plan(WriteMode.APPEND, in_place=True)
+    append(world, TWO)
+    world.write(THREE, plan=late)
+    assert world.rows() == {"d1": frozenset({1, 2, 3})}
+
+
+def test_an_overwrite_that_was_planned_before_one_conflicts() -> None:
+    world = World()
+    world.write(ONE)
+    plan = world.plan()
+    append(world, TWO)
+    with pytest.raises(ConflictError):
+        world.write(THREE, plan=plan)
+    assert world.rows() == {"d1": frozenset({1, 2})}
+
+
+def test_after_an_overwrite_it_goes_where_readers_look_then() -> None:
+    world = World()
+    world.write(ONE)
+    late = world.plan(WriteMode.APPEND, in_place=True)
+    world.write(TWO)
+    world.write(THREE, plan=late)
+    assert world.rows() == {"d1": frozenset({2, 3})}
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_who_comes_next_finishes_what_a_dead_one_has_begun(number: int) -> None:
+    world = World()
+    world.write({**ONE, **NEW})
+    with world.inject(Fault("store", "copy", number, "before", DeathError)), pytest.raises(DeathError):
+        append(world, {**TWO, "d9": frozenset({8})})
+    world.wait_out_claims()
+    append(world, THREE)
+    assert world.rows() == {"d1": frozenset({1, 2, 3}), "d9": frozenset({8, 9})}
+    assert world.partitions()["d1"].parameters["numRows"] == "3"
+
+
+def test_figures_of_another_location_are_not_counted() -> None:
+    world = World()
+    world.write({"d1": frozenset({1, 2})})
+    before = world.partitions()["d1"]
+    world.write(ONE)
+    with world.inject(Fault("store", "copy", 1, "before", DeathError)), pytest.raises(DeathError):
+        append(world, TWO)
+    world.wait_out_claims()
+    moved = PartitionChange(partition=before, location=before.location, set_parameters={})
+    world.metastore.alter_partitions(world.table, [moved])  # as a late call of the first version would
+    world.keeper.recover("mart.orders")
+    assert world.rows() == {"d1": frozenset({1, 2})}
+    assert "numFiles" not in world.partitions()["d1"].parameters
+    append(world, THREE, in_place=False)
+    assert world.rows() == {"d1": frozenset({1, 2, 3})}
+
+
+def test_what_the_metastore_refuses_nobody_has_seen() -> None:
+    world = World()
+    world.write(ONE)
+    with (
+        world.inject(Fault("metastore", "alter_partitions", 1, "before", Exception)),
+        pytest.raises(Exception, match="injected"),
+    ):
+        append(world, TWO)
+    assert world.rows() == ONE
+    assert world.history().records[-1].outcome is Outcome.ABANDONED
+    world.vacuum()
+    assert world.rows() == ONE
+    assert world.leftovers() == []
+
+
+def test_a_copy_that_fails_leaves_it_in_doubt_and_recover_brings_it_all() -> None:
+    world = World()
+    world.write(ONE)
+    with world.inject(Fault("store", "copy", 1, "before", Exception)), pytest.raises(OutcomeUnknownError):
+        append(world, TWO)
+    world.vacuum()  # which must not take the source
+    world.wait_out_claims()
+    world.keeper.recover("mart.orders")
+    assert world.rows() == {"d1": frozenset({1, 2})}
+
+
+def test_no_copy_leaves_after_the_claim(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, now = World(), [0.0]
+    world.write(ONE)
+    plan = world.plan(WriteMode.APPEND, in_place=True)
+    monkeypatch.setattr(publisher, "Deadline", partial(Deadline, clock=lambda: now[0]))
+
+    def paused(call: str, phase: str) -> None:
+        now[0] += 10_000 * ((call, phase) == ("alter_partitions", "after"))
+
+    world.metastore.on_call = paused
+    with pytest.raises(OutcomeUnknownError, match="not enough to add 1 file, not all are there"):
+        world.write(TWO, plan=plan)
+    assert copies(world) == 0
+    world.wait_out_claims()
+    world.keeper.recover("mart.orders")
+    assert world.rows() == {"d1": frozenset({1, 2})}
+
+
+def test_a_rollback_takes_only_later_files_out() -> None:
+    world = World()
+    world.write(ONE)
+    append(world, TWO)
+    append(world, THREE)
+    world.keeper.rollback("mart.orders", version=2)
+    assert world.rows() == {"d1": frozenset({1, 2})}
+    world.keeper.rollback("mart.orders", version=3)
+    assert world.rows() == {"d1": frozenset({1, 2, 3})}
+    append(world, {"d1": frozenset({4})})
+    world.keeper.rollback("mart.orders", version=1)
+    assert world.rows() == ONE
+    world.keeper.rollback("mart.orders", version=3)
+    assert world.rows() == {"d1": frozenset({1, 2, 3})}
+
+
+def test_a_rollback_to_one_that_was_recovered_keeps_its_rows() -> None:
+    world = World()
+    world.write(ONE)
+    with world.inject(Fault("store", "copy", 1, "before", DeathError)), pytest.raises(DeathError):
+        append(world, TWO)
+    world.wait_out_claims()
+    append(world, THREE)
+    assert world.rows() == {"d1": frozenset({1, 2, 3})}
+    world.keeper.rollback("mart.orders", version=2)
+    assert world.rows() == {"d1": frozenset({1, 2})}
+    world.keeper.rollback("mart.orders", version=1)
+    assert world.rows() == ONE
+
+
+def test_a_rollback_to_before_takes_it_out_of_other_tools_rows() -> None:
+    world = World()
+    world.written_by_another_tool("d2", frozenset({5}))
+    append(world, {"d2": frozenset({6})})
+    report = world.keeper.rollback("mart.orders", version=0)
+    assert world.rows() == {"d2": frozenset({5})}
+    assert "1 file" in " ".join(report.notes)
+
+
+def test_a_rollback_of_a_rollback_finds_files_that_readers_have_left() -> None:
+    world = World()
+    world.write(ONE)
+    append(world, TWO)
+    world.write({"d1": frozenset({9})})
+    world.keeper.rollback("mart.orders", version=1)
+    assert world.rows() == ONE
+    world.keeper.rollback("mart.orders", version=2)
+    assert world.rows() == {"d1": frozenset({1, 2})}
+
+
+def test_restore_and_vacuum_and_a_copying_append_follow() -> None:
+    world = World()
+    world.write(ONE)
+    append(world, TWO)
+    append(world, THREE, in_place=False)
+    append(world, {"d1": frozenset({4})})
+    world.vacuum()
+    assert world.leftovers() == []
+    world.lose_metastore()
+    world.keeper.adopt("mart.orders")
+    assert world.rows() == {"d1": frozenset({1, 2, 3, 4})}
+
+
+def test_history_keeps_what_tells_files_of_a_location_apart() -> None:
+    world = World()
+    world.write({**ONE, **NEW})
+    append(world, TWO)
+    world.write({"d9": frozenset({8})})
+    append(world, THREE)
+    assert world.history().trimmable(-1.0) == frozenset()
+    world.write(ONE)
+    world.vacuum()
+    assert {2, 4} <= world.history().trimmable(-1.0)
+
+
+def test_partitions_that_share_a_location_are_refused_since_their_files_may_have_one_name() -> None:
+    world = World()
+    world.store.put("mart/orders/shared/part-0.json", b"[5]")
+    for value in ("d1", "d2"):
+        world.pointed_by_another_tool(value, "s3a://lake/mart/orders/shared/")
+    with pytest.raises(InvalidInputError, match="shares s3a://lake/mart/orders/shared/ with another partition"):
+        append(world, {**ONE, "d2": frozenset({2})})
+    assert world.history().records == []
+    append(world, ONE)
+
+
+def test_a_partition_stored_differently_is_refused() -> None:
+    world = World()
+    world.metastore.put_partition(world.name, world.pointed_by_another_tool("d1", "s3a://other/mart/orders/dt=d1/"))
+    with pytest.raises(InvalidInputError, match="another bucket"):
+        append(world, ONE)
+    assert world.history().records == []
+
+
+def past_rows(world: World, version: int) -> dict[str, frozenset[int]]:
+    """Read a version as Spark is told to: the files of each location but those that are left out."""
+    found: dict[str, frozenset[int]] = {}
+    for one in Past(world.services(), version=version).partitions():
+        prefix = Location.parse(one.location).key
+        listed = visible_files(world.store, prefix)
+        files = [info for info in listed if info.key.removeprefix(prefix) not in one.without]
+        if one.files is not None:
+            assert (len(files), sum(info.size_bytes for info in files)) == (one.files, one.bytes)
+        bodies = [world.store.get(info.key) for info in files]
+        found["".join(one.values)] = frozenset(row for body in bodies if body for row in json.loads(body.body))
+    return found
+
+
+def test_each_older_version_has_its_own_files() -> None:
+    world = World()
+    world.written_by_another_tool("d2", frozenset({5}))
+    world.write(ONE)
+    append(world, {**TWO, "d2": frozenset({6})})
+    append(world, THREE)
+    expected = {1: frozenset({1}), 2: frozenset({1, 2}), 3: frozenset({1, 2, 3})}
+    assert {version: past_rows(world, version)["d1"] for version in expected} == expected
+    world.keeper.rollback("mart.orders", version=2)
+    append(world, {"d1": frozenset({4})})
+    world.compact("d1")
+    assert {version: past_rows(world, version)["d1"] for version in expected} == expected
+    assert past_rows(world, 4)["d1"] == frozenset({1, 2})
+    assert past_rows(world, 5)["d1"] == past_rows(world, 6)["d1"] == frozenset({1, 2, 4})
+    assert past_rows(world, 2)["d2"] == frozenset({5, 6})
+    assert past_rows(world, 1)["d2"] == frozenset({5})
+
+
+def test_differences_are_those_of_rows() -> None:
+    world = World()
+    world.write({**ONE, **NEW})
+    append(world, TWO)
+    world.compact("d1")
+    world.keeper.rollback("mart.orders", version=1)
+
+    def changes(first: int, last: int) -> list[tuple[str, str, int | None, int | None]]:
+        found = world.keeper.changes("mart.orders", first, last).partitions
+        return [(one.name, one.change, one.rows_before, one.rows_after) for one in found]
+
+    assert changes(1, 2) == [("dt=d1", "appended", 1, 2)]
+    assert changes(1, 3) == [("dt=d1", "appended", 1, 2)]
+    assert changes(2, 3) == []
+    assert changes(1, 4) == []
+    assert changes(3, 4) == [("dt=d1", "replaced", 2, 1)]
+    versions = world.keeper.history("mart.orders").versions
+    assert [(one.appended_count, one.compacted_count, one.bytes) for one in versions[1:3]] == [(0, 1, 6), (1, 0, 3)]
+    assert [one.table_bytes for one in reversed(versions)] == [6, 9, 9, 6]
+
+
+def rows_changed(world: World, first: int, last: int) -> list[tuple[str, int | None, int | None]]:
+    found = world.keeper.changes("mart.orders", first, last).partitions
+    return [(one.change, one.rows_before, one.rows_after) for one in found]
+
+
+def test_what_is_put_back_where_it_was_is_no_difference() -> None:
+    world = World()
+    world.write(ONE)
+    append(world, TWO)
+    world.metastore.drop_partition(world.table, ("d1",))
+    world.keeper.restore("mart.orders")
+    assert world.rows() == {"d1": frozenset({1, 2})}
+    assert rows_changed(world, 1, 3) == [("replaced", 1, 2)]
+    assert rows_changed(world, 2, 3) == []
+
+
+def test_one_that_was_refused_stands_in_nobodys_way() -> None:
+    world = World()
+    world.write(ONE)
+    with (
+        world.inject(Fault("metastore", "alter_partitions", 1, "before", Exception)),
+        pytest.raises(MetastoreError, match="injected"),
+    ):
+        append(world, TWO)
+    append(world, THREE)
+    world.lose_metastore()
+    world.keeper.adopt("mart.orders")
+    assert world.rows() == {"d1": frozenset({1, 3})}
+    before = copies(world)
+    world.write(NEW)
+    world.write({"d1": frozenset({9})})
+    world.keeper.rollback("mart.orders", version=world.history().newest - 1)
+    assert world.rows() == {"d1": frozenset({1, 3}), **NEW}
+    assert copies(world) == before, "nobody has added anything since"
+
+
+def test_figures_of_a_log_that_was_begun_anew_are_counted_on() -> None:
+    world = World()
+    for row in range(4):
+        world.write(ONE) if not row else append(world, {"d1": frozenset({10 + row})})
+    world.store.delete([found.key for found in world.store.list(world.layout.log_prefix)])
+    world.store.delete([world.layout.owner_key, world.layout.checkpoint_key])
+    append(world, TWO)
+    assert world.partitions()["d1"].parameters["numFiles"] == "5"
+
+
+def test_a_file_that_nobody_has_written_is_refused_before_the_claim() -> None:
+    world = World()
+    world.write(ONE)
+    plan = world.plan(WriteMode.APPEND, in_place=True)
+    stray = f"{plan.data_location.key}dt=d1/part-7-late.json"
+    with pytest.raises(StorageError, match="1 file more"):
+        world.write(TWO, plan=plan, before_publish=lambda: world.store.put(stray, b"[9]"))
+    assert world.rows() == ONE
+    assert world.leftovers() == []
+
+
+def test_a_rollback_that_loses_its_slot_copies_once() -> None:
+    world = World()
+    world.write(ONE)
+    append(world, TWO)
+    busy = [{f"d{number}": frozenset({number})} for number in range(3, 6)]
+    before, claim = copies(world), TableLog.claim
+
+    def claimed(log: TableLog, entry: LogEntry) -> bool:
+        if entry.rollback_to is not None and busy:
+            world.write(busy.pop())
+        return claim(log, entry)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TableLog, "claim", claimed)
+        world.keeper.rollback("mart.orders", version=1, partitions=["dt=d1"])
+    assert world.rows()["d1"] == frozenset({1})
+    assert copies(world) - before == 1
