@@ -378,14 +378,14 @@ class History:
                 del self.left[place]
 
     def _fold_abandoned(self, record: SlotRecord) -> None:
-        """Leave what only this entry would have shown; all but writes and rollbacks point at what is there anyway."""
+        """Leave what only this entry would have shown; all but writes point at what is there anyway, or have copied."""
         entry, data = record.entry, self.layout.data(record.entry.write_id)
         own = [self._location(one.own_location) for one in entry.partitions if one.own_location is not None]
         if entry.has_own_files:
             self._leave(data, record, bytes=sum(p.bytes for p in entry.partitions))
             copies = [one for one in own if not data.contains(one)]  # in a fresh directory
         else:
-            copies = [one for one in own if data.contains(one)] if entry.operation is Operation.ROLLBACK else []
+            copies = [one for one in own if data.contains(one)]
         for location in copies:
             self._leave(location, record)
 

@@ -217,6 +217,8 @@ def test_a_location_to_which_readers_come_back_is_left_no_more() -> None:
     elsewhere = replace(rollback(2, 0, D1), partitions=entry(1, D1).partitions)
     assert left(history(abandoned(elsewhere))) == {}, "its files are another write's"
     assert left(history(abandoned(rollback(2, 0, D1)))) == {at("w2"): 2}, "it has copied them"
+    restore = entry(2, D1, operation=Operation.RESTORE)
+    assert left(history(abandoned(restore))) == {at("w2"): 2}, "so has a restore"
 
 
 def test_a_partition_that_another_tool_had_moved_was_never_left_nor_come_to() -> None:

@@ -167,7 +167,6 @@ FAULTS: Final = (
         scenario(
             "in place, another tool drops it: append, restore",
             ADDED,
-            Budget(timeouts=1, other_tool=1),
             Budget(timeouts=1, late=1, other_tool=1),
             A=in_place("A", "p", 2),
             restore=RESTORE,

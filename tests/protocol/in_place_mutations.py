@@ -6,9 +6,9 @@ from collections.abc import Collection, Generator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from table_writer.log.history import History, SlotRecord
+from table_writer.log.history import History, Left, SlotRecord
 from table_writer.log.rules import PartitionState, _delete
-from table_writer.model.entry import Outcome
+from table_writer.model.entry import Operation, Outcome
 from table_writer.vacuum.due import InUse
 
 from .adding import Missing
@@ -151,6 +151,12 @@ def without_sources(history: History) -> History:
 class VacuumsSources(Protocol):
     def in_use(self, history: History, now: Metastore) -> InUse:
         return super().in_use(without_sources(history), now)
+
+
+class KeepsWhatARestoreCopied(Protocol):
+    def chosen(self, history: History, used: InUse) -> tuple[Left, ...]:
+        restores = {one.entry.version for one in history.records if one.entry.operation is Operation.RESTORE}
+        return tuple(left for left in super().chosen(history, used) if left.left_by not in restores)
 
 
 class CoversByLocation(Protocol):
@@ -310,6 +316,21 @@ IN_PLACE_MUTATIONS: Final = (
             vacuum=VACUUM,
         ),
         ABANDONED,
+    ),
+    Mutation(
+        "a vacuum deletes what an abandoned restore has copied",
+        KeepsWhatARestoreCopied,
+        replace(
+            where(
+                "another tool drops it: append, restore",
+                ADDED,
+                Budget(timeouts=1, late=1, other_tool=1),
+                A=in_place("A", "p", 2),
+                restore=RESTORE,
+            ),
+            other_tool=(DROP_P,),
+        ),
+        "vacuum leaves it",
     ),
     Mutation(
         "an entry whose source a vacuum deletes is not done again",
