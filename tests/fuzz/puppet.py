@@ -32,6 +32,17 @@ class _NoHeartbeat(threading.Thread):
 
 
 @contextmanager
+def pools_at_once() -> Iterator[None]:
+    """Let thread pools do everything in the thread that submits it, in order."""
+    submit = ThreadPoolExecutor.submit
+    ThreadPoolExecutor.submit = _at_once  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        ThreadPoolExecutor.submit = submit  # type: ignore[method-assign]
+
+
+@contextmanager
 def strings_pulled(seconds: Callable[[], float]) -> Iterator[None]:
     """Run everything in this thread, deadlines by ``seconds``, and number what would be random.
 
@@ -40,7 +51,6 @@ def strings_pulled(seconds: Callable[[], float]) -> Iterator[None]:
     """
     numbers = count(1)
     replaced: list[tuple[Any, str, Any]] = [
-        (ThreadPoolExecutor, "submit", _at_once),
         (threading, "Thread", _NoHeartbeat),
         (secrets, "token_hex", lambda _=8: f"{next(numbers):016x}"),
         (time, "clock_gettime", lambda _: seconds()),
@@ -49,7 +59,8 @@ def strings_pulled(seconds: Callable[[], float]) -> Iterator[None]:
     for owner, name, double in replaced:
         setattr(owner, name, double)
     try:
-        yield
+        with pools_at_once():
+            yield
     finally:
         for (owner, name, _), original in zip(replaced, kept, strict=True):
             setattr(owner, name, original)

@@ -19,6 +19,8 @@ from tests.maintenance.operations import OPERATIONS, Operation
 from tests.maintenance.test_every_fault import KINDS, Rows, assert_can_be_made_whole
 from tests.publish.world import CHANGING, DeathError, Fault
 
+pytestmark = pytest.mark.usefixtures("in_one_thread")
+
 FAST: Final = {
     "append to our partitions",
     "append over a dead publisher",

@@ -20,6 +20,8 @@ from table_writer.write.running_write import Claiming
 from tests.maintenance.damage import OTHER_ROWS, STATES, WEEKS_SECONDS, Damage, Damaged, every_damage, state
 from tests.publish.world import publisher_of
 
+pytestmark = pytest.mark.usefixtures("in_one_thread")
+
 REFUSALS: Final = (InvalidInputError, StorageError, ConflictError, MetastoreError)
 NAMES_SOMETHING: Final = re.compile(
     r"_table_writer/|table-writer |log entry [0-9]|run it again|Run it again|overwrite_p|discard it"

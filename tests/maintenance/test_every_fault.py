@@ -24,6 +24,8 @@ from tests.publish.world import CHANGING, DeathError, Fault, World, plain
 
 from .operations import OPERATIONS, Operation
 
+pytestmark = pytest.mark.usefixtures("in_one_thread")
+
 Rows = Mapping[str, frozenset[int]]
 
 TIME = re.compile(r"\d{8}T\d{6}|\d{4}-\d\d-\d\dT[0-9:.+]*|(?<=_seconds\": )\d{10}")  # in names of writes, in entries
