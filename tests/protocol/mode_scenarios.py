@@ -102,7 +102,7 @@ MODES: Final = (
         "2 appends, recover",
         ONLY_P,
         Budget(timeouts=1),
-        Budget(late=1),
+        Budget(timeouts=1, late=1),
         A=append("A", "pq"),
         B=append("B", "p"),
         recover=RECOVER,
@@ -111,7 +111,7 @@ MODES: Final = (
         "append, write, recover",
         ONLY_P,
         Budget(timeouts=1),
-        Budget(late=1),
+        Budget(timeouts=1, late=1),
         A=append("A", "pq"),
         B=B_P,
         recover=RECOVER,
@@ -209,7 +209,7 @@ MODES: Final = (
         "2 overwrites of the table, recover",
         BOTH,
         Budget(timeouts=1),
-        Budget(late=1),
+        Budget(timeouts=1, late=1),
         A=table("A", "p"),
         B=table("B", "q"),
         recover=RECOVER,
@@ -262,7 +262,7 @@ MODES: Final = (
                 "append, rollback, vacuum, a day",
                 twice,
                 Budget(timeouts=0, days=0 if how else 1),
-                Budget(timeouts=1, refusals=1, days=1),  # nothing late: a day later it looks like another tool's move
+                Budget(timeouts=1, days=1),  # nothing late: a day later it looks like another tool's move
                 {"A": append("A", "p", whole=True), "K": rollback(0), "vacuum": VACUUM},
             ),
         )

@@ -119,8 +119,18 @@ ANY: Final = WriteMode.OVERWRITE_TABLE
 
 STAGED_SCENARIOS: Final = (
     scenario("staged: 2 publishers", STAGED_PQ, FULL, P1=P1_PQ, P2=P2_PQ),
-    scenario("staged: 2 publishers, recover", STAGED_PQ, Budget(timeouts=1), FULL, P1=P1_PQ, P2=P2_PQ, recover=RECOVER),
-    scenario("staged: 2 publishers, a write", STAGED_PQ, Budget(timeouts=1), FULL, P1=P1_PQ, P2=P2_PQ, B=B_P),
+    scenario(
+        "staged: 2 publishers, recover",
+        STAGED_PQ,
+        Budget(timeouts=1),
+        Budget(1, 1, 1, 1),
+        P1=P1_PQ,
+        P2=P2_PQ,
+        recover=RECOVER,
+    ),
+    scenario(
+        "staged: 2 publishers, a write", STAGED_PQ, Budget(timeouts=1), Budget(1, 1, 1, 1), P1=P1_PQ, P2=P2_PQ, B=B_P
+    ),
     scenario(
         "staged: publisher, rollback, recover",
         STAGED_TWICE,
@@ -237,7 +247,7 @@ STAGED_SCENARIOS: Final = (
         "staged append: 2 publishers, write",
         STAGED,
         Budget(timeouts=0),
-        Budget(timeouts=1, refusals=1, late=1),
+        Budget(timeouts=1, late=1),
         P1=appender("P1"),
         P2=appender("P2"),
         B=B_P,
