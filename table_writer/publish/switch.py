@@ -75,6 +75,8 @@ class Switch:
     store: ObjectStore
     layout: TableLayout
     call_timeout_seconds: float
+    counts: Callable[[LogEntry, Mapping[str, str]], bool]
+    """Tells of a partition's parameters whether they count the files that an entry adds."""
 
     def apply(self, table: Table, entry: LogEntry, now: PartitionsNow, deadline: Deadline) -> tuple[str, ...]:
         """Point every partition of the entry at its new location, in one metastore transaction where there are such.
@@ -169,7 +171,7 @@ class Switch:
             location = Location.parse(current.location)
             stays = location.same_place(Location.parse(str(partition.new_location)))  # not where a late call has it
             known = current.parameters if stays and self.layout.write_id_of(location) is not None else {}
-            new = added_parameters(new, known, entry)
+            new = added_parameters(new, known, is_counted=self.counts(entry, known))
         return PartitionChange(
             partition=current,
             location=partition.new_location or empty,
@@ -248,17 +250,15 @@ def new_parameters(entry: LogEntry, partition: EntryPartition, root: Location) -
     }
 
 
-def added_parameters(new: Mapping[str, str], before: Mapping[str, str], entry: LogEntry) -> dict[str, str]:
+def added_parameters(new: Mapping[str, str], before: Mapping[str, str], *, is_counted: bool) -> dict[str, str]:
     """Return what the parameters of a partition say once files are added to it: what is not known stays unknown.
 
-    Figures of other tools are not built on: they need not be those of the files that are there. Where the call of this
-    entry has come already, or of one that it recovers, its figures count.
+    Figures of other tools are not built on: they need not be those of the files that are there. If the files are
+    counted already, the figures stay.
     """
     known = {name: int(text) for name, text in before.items() if text.isdecimal()}
-    ours = before.get(WRITE_ID_PARAMETER) in {entry.write_id, entry.recovered_write_id}
-    is_done = ours or (entry.recovers or entry.version) <= known.get(VERSION_PARAMETER, 0) < entry.version
     sums = {
-        name: str(known[name] if is_done else known[name] + int(new[name]))
+        name: str(known[name] if is_counted else known[name] + int(new[name]))
         for name in FIGURES & new.keys() & known.keys()
     }
     return {name: text for name, text in new.items() if name not in FIGURES} | sums
@@ -281,7 +281,9 @@ class ClaimedEntries:
         self._log = opened.log
         self._store = opened.store
         timeout = opened.config.metastore_timeout_seconds
-        self._switch = Switch(opened.metastore, opened.store, opened.layout, call_timeout_seconds=timeout)
+        self._switch = Switch(
+            opened.metastore, opened.store, opened.layout, call_timeout_seconds=timeout, counts=self._counts
+        )
 
     def claim(self, entry: LogEntry) -> bool:
         """Put the entry into its slot; ``False`` if somebody else was first.
@@ -346,6 +348,18 @@ class ClaimedEntries:
         except KeyboardInterrupt as stopped:
             raise _noted(stopped, entry) from None
         return notes
+
+    def _counts(self, entry: LogEntry, parameters: Mapping[str, str]) -> bool:
+        """Whether the entry that has put these parameters counted the files of this one, or of one that it recovers.
+
+        Every entry of this log has that came after the first one that adds them: nobody claims over an entry in doubt
+        but to do the same. Two recoveries may be at it at once, the older one's call after the newer one's.
+        """
+        version, first = parameters.get(VERSION_PARAMETER, ""), entry
+        while first.recovers is not None and (earlier := self._log.find(first.recovers)) is not None:
+            first = earlier.entry
+        newest = self._log.find(int(version)) if version.isdecimal() and int(version) >= first.version else None
+        return newest is not None and newest.entry.write_id == parameters.get(WRITE_ID_PARAMETER)
 
     def _add_files(self, entry: LogEntry, files: Mapping[str, ObjectInfo] | None, deadline: Deadline) -> None:
         """Copy the files of an append in place; from the first copy on the entry can only be rolled forward."""

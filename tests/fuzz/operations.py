@@ -187,7 +187,8 @@ class Operations:
 
     def _raced(self, value: str) -> bool:
         """Whether anybody of ours may be changing a partition at this moment."""
-        if self._on.processes or any(one.service == "metastore" for one in self._on.pending):
+        log = self._on.world.layout.log_prefix  # a claim that is to come is of an entry that nobody can see yet
+        if self._on.processes or any(one.service == "metastore" or log in one.key for one in self._on.pending):
             return True
         in_doubt = self._on.world.history().publishes_in_doubt
         return any((value,) in record.entry.partition_values for record in in_doubt)

@@ -322,7 +322,9 @@ class Oracle:
         self.content[value, where] = self.content.get((value, where), NONE) | ids
         if raced or value in self.stale:
             self.soft |= ids
-        if raced and where is None:  # a placeholder: whoever resolves its entry leaves it to that tool, or switches it
+        if (
+            raced or value in self.stale
+        ) and where is None:  # a placeholder: whoever resolves its entry leaves it there
             self.wild.add(value)
             self._once_wild.add(value)
         if where == self.current.get(value):

@@ -284,6 +284,12 @@ def test_a_table_whose_columns_changed_meanwhile_is_a_conflict() -> None:
         world.write(ONE, plan=plan)
 
 
+def switch_of(world: World) -> Switch:
+    return Switch(
+        world.metastore, world.store, world.layout, call_timeout_seconds=2, counts=lambda _entry, _parameters: False
+    )
+
+
 def test_nothing_is_sent_after_the_claim_has_timed_out() -> None:
     world = World()
     now = [0.0]
@@ -291,7 +297,7 @@ def test_nothing_is_sent_after_the_claim_has_timed_out() -> None:
     published = world.write(ONE)
     now[0] = 99
     with world.recording() as calls, pytest.raises(MetastoreError, match="not enough"):
-        Switch(world.metastore, world.store, world.layout, call_timeout_seconds=2).apply(
+        switch_of(world).apply(
             world.table,
             replace(published.entry, partitions=(replace(published.entry.partitions[0], new_location=f"{ROOT}late/"),)),
             {("d1",): world.partitions()["d1"]},
@@ -383,9 +389,7 @@ def test_a_call_that_waited_past_its_claim_is_not_sent() -> None:
 
     world.metastore.alter_partitions = slow  # type: ignore[method-assign, assignment]
     with pytest.raises(MetastoreError, match="not enough"):
-        Switch(world.metastore, world.store, world.layout, call_timeout_seconds=2).apply(
-            world.table, late, {("d1",): world.partitions()["d1"]}, deadline
-        )
+        switch_of(world).apply(world.table, late, {("d1",): world.partitions()["d1"]}, deadline)
     assert world.rows() == TWO
 
 
@@ -403,9 +407,7 @@ def test_a_drop_that_waited_past_its_claim_is_not_sent() -> None:
         send(*arguments, **named)  # type: ignore[arg-type]
 
     world.metastore.drop_partition = slow  # type: ignore[method-assign]
-    (note,) = Switch(world.metastore, world.store, world.layout, call_timeout_seconds=2).apply(
-        world.table, gone, {("d1",): world.partitions()["d1"]}, deadline
-    )
+    (note,) = switch_of(world).apply(world.table, gone, {("d1",): world.partitions()["d1"]}, deadline)
     assert "1 partition without rows still to be dropped" in note
     assert (world.rows(), set(world.partitions())) == ({}, {"d1"})
 

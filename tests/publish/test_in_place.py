@@ -114,6 +114,30 @@ def test_who_comes_next_finishes_what_a_dead_one_has_begun(number: int) -> None:
     assert world.partitions()["d1"].parameters["numRows"] == "3"
 
 
+def test_files_are_counted_once_by_recoveries_that_are_at_it_at_once_and_by_those_that_recover_them() -> None:
+    world = World()
+    world.write(ONE)
+    with world.inject(Fault("store", "copy", 1, "before", DeathError)), pytest.raises(DeathError):
+        append(world, TWO)
+    world.wait_out_claims()
+
+    def another_comes_first(call: str, phase: str) -> None:
+        """The claim has been won, and lasts no more; the other one dies before it has added a file."""
+        if (call, phase) == ("get_partitions", "before") and world.history().newest == 3:
+            world.metastore.on_call = None
+            world.wait_out_claims()
+            with world.inject(Fault("store", "copy", 1, "before", DeathError)), pytest.raises(DeathError):
+                world.keeper.recover("mart.orders")
+            world.wait_out_claims()
+
+    world.metastore.on_call = another_comes_first
+    world.keeper.recover("mart.orders")
+    assert world.rows() == {"d1": frozenset({1, 2})}
+    assert world.partitions()["d1"].parameters["numFiles"] == "2"
+    append(world, THREE)
+    assert world.partitions()["d1"].parameters["numFiles"] == "3"
+
+
 def test_figures_of_another_location_are_not_counted() -> None:
     world = World()
     world.write({"d1": frozenset({1, 2})})
