@@ -289,14 +289,16 @@ class Recovery:
         """Compare all partitions of the log with the metastore; returns where they are, and what was corrected.
 
         In between it returns those that are left alone: at a placeholder to which another tool has written. ``None`` in
-        place of the corrections: nothing was behind. If no call can come late any more, nobody has to look again.
+        place of the corrections: nothing was behind. If no call could come late any more when it looked, nobody has to
+        look again.
         """
+        is_last_look = self._can_verify(history)  # asked first: a call may come between a look and the question
         now = self._metastore.get_partitions(table, sorted(history.current))
         placed, taken = self._placed(history, history.current, now)
         if Placement.BEHIND in placed.values():
             again = self._correct(table, history, placed, now)
             return placed, taken, [again] if again else []
-        if not taken and self._can_verify(history):
+        if not taken and is_last_look:
             self._log.forget_recoveries(history.unverified or ())
         return placed, taken, None
 

@@ -404,7 +404,7 @@ class ClaimedEntries:
         except TableWriterError as failure:
             logger.warning("write_id=%s giving up failed: %s", entry.write_id, failure)
             raise outcome_unknown(entry, refusal) from refusal
-        if stands is not Outcome.ABANDONED:
+        if stands is not Outcome.ABANDONED or not deadline.allows(0):  # the put took longer than the claim lasts
             raise outcome_unknown(entry, refusal) from refusal
 
 

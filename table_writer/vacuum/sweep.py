@@ -82,6 +82,7 @@ class Vacuum:
         while True:
             traces = look_for_traces(self._store, self._layout)
             history = self._log.read_history()
+            is_last_look = self._can_verify(history)  # asked first: a call may come between a look and the question
             partitions = self._opened.metastore.get_all_partitions(self._opened.table)
             self.look = Look(traces, history, partitions)
             used = in_use(history, partitions.values())
@@ -98,7 +99,8 @@ class Vacuum:
             )
             if dry_run:
                 return replace(plan, locations=self._found(history, chosen.locations))
-            self._verify(history, partitions)
+            if is_last_look:
+                self._verify(history, partitions)
             if not plan.locations and not plan.dead_writes:
                 return self._tidied(plan)
             deadline = Deadline(CLAIM_SECONDS, self._clock)
@@ -162,13 +164,15 @@ class Vacuum:
         return tuple(finished)
 
     def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> None:
-        """Delete the recovery marks once no late call can come any more and none has moved a partition."""
-        late = history.unverified
-        if not late or history.publishes_in_doubt or self._log.may_calls_come(max(late)):
-            return
+        """Delete the recovery marks if none of the calls that could come late has moved a partition."""
         here = {values: one.location for values, one in partitions.items()}
         if all(history.placement(one, here.get(one)) is not Placement.BEHIND for one in history.current):
-            self._log.forget_recoveries(late)
+            self._log.forget_recoveries(history.unverified or ())
+
+    def _can_verify(self, history: History) -> bool:
+        """Whether calls may have come late, none can any more, and nothing is in doubt."""
+        late = history.unverified
+        return bool(late) and not history.publishes_in_doubt and not self._log.may_calls_come(max(late or ()))
 
     def _in_use(self, history: History) -> InUse:
         return in_use(history, self._opened.metastore.get_all_partitions(self._opened.table).values())

@@ -196,6 +196,7 @@ class Simulation:
                 self.oracle.nothing_published(version, f"its caller was told {type(error).__name__}")
 
     def _look(self, *, at_rest: bool = False, decided: Collection[str] = ()) -> None:
+        self._collect()
         with self.unhooked():
             self.oracle.check()
             if at_rest:

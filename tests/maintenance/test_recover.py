@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from table_writer.errors import ConflictError, InvalidInputError, LostResponseError, MetastoreError, OutcomeUnknownError
-from table_writer.model.entry import Operation, Outcome
+from table_writer.log.history import LATE_CALL_SECONDS
+from table_writer.model.entry import MAX_TIMEOUT_SECONDS, Operation, Outcome
 from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
 from table_writer.publish.recovery import RecoveredEntry, Recovery
@@ -551,6 +552,27 @@ def test_once_no_call_can_come_any_more_an_append_puts_all_partitions_right() ->
     world.write({"d2": frozenset({201})}, plan=world.plan(WriteMode.APPEND))
     assert world.rows() == {**THREE, "d2": frozenset({20, 200, 201})}
     assert world.services().log.read_state(listed_after=0).unverified == frozenset()
+
+
+@pytest.mark.parametrize("looking", ["recover", "vacuum"])
+def test_a_look_before_the_last_call_could_come_is_not_the_last_look(looking: str) -> None:
+    world = World()
+    world.write(ONE)
+    apply = late_call(world, TWO)
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    world.write(THREE)
+
+    def it_stops_for_days(call: str, phase: str) -> None:
+        if phase == "after" and call in {"get_partitions", "get_all_partitions"}:
+            world.metastore.on_call = None
+            apply()
+            world.skipped_seconds += MAX_TIMEOUT_SECONDS + LATE_CALL_SECONDS
+
+    world.metastore.on_call = it_stops_for_days
+    world.keeper.recover(T) if looking == "recover" else world.vacuum()
+    world.write({"d1": frozenset({5})}, plan=world.plan(WriteMode.APPEND))
+    assert world.rows()["d1"] == THREE["d1"] | {5}
 
 
 def test_of_several_in_doubt_every_one_is_resolved_and_named() -> None:
