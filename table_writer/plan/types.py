@@ -261,7 +261,8 @@ def table_schema(table: Table) -> T.StructType:
     partition_names = [column.name.lower() for column in table.partition_columns]
     if stored is None or provider_of(table) == "hive":
         columns = (*table.columns, *table.partition_columns)
-        hives = T.StructType([stored_field(one.name, _parsed(one.type), one.comment) for one in columns])
+        types = _all_parsed([one.type for one in columns])
+        hives = T.StructType([stored_field(one.name, of, one.comment) for one, of in zip(columns, types, strict=True)])
         if stored is None or _plain(stored, partition_names) != _plain(hives, partition_names):
             return hives
     data = [field for field in stored if field.name.lower() not in partition_names]
@@ -325,6 +326,13 @@ def _with_limits(kind: T.DataType, declared: T.DataType) -> T.DataType:
         key, value = _with_limits(kind.keyType, declared.keyType), _with_limits(kind.valueType, declared.valueType)
         return T.MapType(key, value, kind.valueContainsNull)
     return declared if isinstance(declared, LIMITED) else kind
+
+
+def _all_parsed(texts: Sequence[str]) -> list[T.DataType]:
+    """Read types in Hive's spelling, in one call of Java: each takes 2 ms, and a table may have hundreds."""
+    whole = _parsed(f"struct<{','.join(f'c{number}:{text}' for number, text in enumerate(texts))}>")
+    assert isinstance(whole, T.StructType)
+    return [field.dataType for field in whole]
 
 
 def _parsed(text: str) -> T.DataType:
