@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
@@ -331,8 +331,7 @@ def _with_limits(kind: T.DataType, declared: T.DataType) -> T.DataType:
 def _all_parsed(texts: Sequence[str]) -> list[T.DataType]:
     """Read types in Hive's spelling, in one call of Java: each takes 2 ms, and a table may have hundreds."""
     whole = _parsed(f"struct<{','.join(f'c{number}:{text}' for number, text in enumerate(texts))}>")
-    assert isinstance(whole, T.StructType)
-    return [field.dataType for field in whole]
+    return [field.dataType for field in cast("T.StructType", whole)]
 
 
 def _parsed(text: str) -> T.DataType:
