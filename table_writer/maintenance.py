@@ -54,6 +54,7 @@ from table_writer.publish.entry import Republished
 from table_writer.publish.recovery import Recovery, placements
 from table_writer.publish.restore import adopt, restore_partitions
 from table_writer.publish.rollback import roll_back
+from table_writer.publish.switch import locations
 from table_writer.vacuum.due import SAFE_AGE, Ages, look_for_traces, require_safe, vacuum_ages
 from table_writer.vacuum.sweep import Vacuum, interrupted
 from table_writer.write.results import repeated_result
@@ -135,26 +136,25 @@ class Maintenance:
         if limit is not None and limit < 1:
             raise InvalidInputError(f"limit={limit}: expected 1 or more")
         opened = self._open(table)
-        state = opened.log.read_state(listed_after=0)
+        state = opened.log.read_newest(limit) if limit else opened.log.read_state(listed_after=0)
         newest = frozenset(sorted(state.versions)[-limit:] if limit else state.versions)
         history = opened.log.read_history(replace(state, versions=newest))
         return HistoryReport(
             table=str(opened.table.name),
-            versions=summaries(history, is_whole=newest == state.versions),
+            versions=summaries(history, is_whole=newest == state.versions and not state.listed_after),
             notes=small_files_notes(history, opened.table),
         )
 
     def show(self, table: str, version: int) -> VersionReport:
         """Show one version, partition by partition; ``InvalidInputError`` if the log does not have it any more."""
         opened = self._open(table)
-        state = opened.log.read_state(listed_after=0)
-        if version not in state.versions:
+        record = opened.log.find(version) if version > 0 else None
+        if record is None:
             raise InvalidInputError(
-                f"the log of {opened.table.name} has no version {version}: its newest is {state.newest}, and a vacuum"
-                " may have trimmed old ones",
+                f"the log of {opened.table.name} has no version {version}: its newest is"
+                f" {opened.log.read_state().newest}, and a vacuum may have trimmed old ones",
                 table=str(opened.table.name),
             )
-        record = opened.log.read(version)
         return VersionReport(
             table=str(opened.table.name),
             summary=summarised(record, opened.layout),
@@ -220,10 +220,11 @@ class Maintenance:
         is_of_earlier_table(opened.store, opened.layout, opened.owner)  # refuses those of another name
         lost = opened.log.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
         opened.require_owner()  # after that: a table that was created again adopts no log of which entries are lost
-        before = opened.log.read_history(opened.log.read_state(listed_after=0, allow_lost=bool(lost)))
+        before = opened.log.read_recent(allow_lost=bool(lost))
         in_doubt = [record.entry.version for record in before.publishes_in_doubt]
         if dry_run:
-            placed = placements(before, opened.metastore.get_partitions(opened.table, sorted(before.current)))
+            now = opened.metastore.get_partitions(opened.table, sorted(before.current))
+            placed = placements(opened.log.explained(before, locations(now)), now)
             return RecoverReport(
                 table=str(opened.table.name),
                 settled=dict.fromkeys(in_doubt, "in doubt"),
@@ -244,7 +245,7 @@ class Maintenance:
             superseded=opened.partition_names(done.taken.union(*(one.superseded for one in every))),
             missing=opened.partition_names([v for v, where in done.placed.items() if where is Placement.MISSING]),
             finished_vacuums=finished,
-            unfinished_vacuums=tuple(one.version for one in interrupted(opened.log.read_history())),
+            unfinished_vacuums=tuple(one.version for one in interrupted(opened.log.read_recent())),
             lost=tuple(sorted(lost)),
         )
 

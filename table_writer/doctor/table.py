@@ -380,6 +380,14 @@ def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
         if is_covered(history, record.entry):
             key = subject.opened.layout.outcome_key(record.entry.version)
             yield warning(f"{key} is lost; newer entries tell how that version ended", recover)
+    recent = log.read_recent(allow_lost=True)
+    newest = min(recent.newest, history.newest)  # others may write meanwhile
+    if recent.fold is not None and not recent.up_to(newest).agrees(history.up_to(newest)):
+        key = f"{subject.opened.layout.log_prefix}folded-{recent.fold.version:020}"
+        yield error(
+            f"{key} does not say what the entries say: recover and vacuum go by it",
+            f"delete it, then run {recover}; the next vacuum makes it again. Please report it",
+        )
 
 
 def _of_registrations(subject: Subject) -> Iterable[Finding]:

@@ -1,16 +1,18 @@
 """What a table's log says as a whole: where each partition is, what readers have left, what is being deleted.
 
 Pure: made from the records of one reading of the log. Publish, recover, rollback, restore and vacuum decide by it.
+Recover and vacuum begin with what an earlier vacuum has folded, and read only the entries after that.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from typing import Final
 
+from table_writer.log.fold import Fold, Left, Placed, key_digest
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues
@@ -32,15 +34,6 @@ class SlotRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """Where the newest published entry that names a partition has put it."""
-
-    version: int
-    partition: EntryPartition
-    age_seconds: float  # since that was on record
-
-
-@dataclass(frozen=True, slots=True)
 class StateThen:
     """Where a partition was after an earlier version, ``None`` if it did not exist; not known if entries are gone."""
 
@@ -48,21 +41,6 @@ class StateThen:
     known: bool = field(kw_only=True)
     sure: bool = field(default=True, kw_only=True, compare=False)
     """Not if another tool has moved it between two entries: whether before or after that version, nobody knows."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Left:
-    """A location that readers have left, or that they never came to because its entry was abandoned.
-
-    ``objects`` lists exactly what may be deleted where other tools wrote; a location of ours may go as a whole.
-    """
-
-    location: Location
-    left_by: int  # the version after which readers did not look there any more
-    age_seconds: float  # since that was on record
-    retention_seconds: float | None  # as scheduled; None: the usual one
-    objects: tuple[ReplacedObject, ...] = ()
-    bytes: int = 0  # as far as the log knows
 
 
 class Placement(enum.Enum):
@@ -74,15 +52,29 @@ class Placement(enum.Enum):
     MOVED = "at a location that the log does not know: another tool moved it"
 
 
+@dataclass(frozen=True, slots=True)
+class Oldest:
+    """What a listing showed of the oldest entries before a fold."""
+
+    ended: frozenset[int] = frozenset()  # those that ended longer ago than was asked
+    listed: frozenset[int] = frozenset()  # all that are there, up to the newest of them
+
+    def is_gone(self, version: int) -> bool:
+        """Whether a vacuum has trimmed an entry."""
+        return version not in self.listed and version < max(self.ended, default=0)
+
+
 @dataclass(frozen=True)
 class History:
-    """All records of a log, folded."""
+    """All records of a log, folded; or a fold, and the records after it."""
 
     layout: TableLayout
-    records: Sequence[SlotRecord]  # every one that is left in the log, by ascending version
+    records: Sequence[SlotRecord]  # every one that is left in the log, or after the fold, by ascending version
     unverified: Collection[int] | None = None
     """Recoveries after which nobody has looked yet whether a call came late; ``None``: all that the records show."""
     lost: Collection[int] = ()  # versions whose entries are lost: what they did to which partition is not known
+    fold: Fold | None = None
+    """What the entries before say. It answers what recover and vacuum ask; what it has left out is refused."""
     current: dict[PartitionValues, Placed] = field(default_factory=dict, init=False)
     """The newest published entry's word on each partition that was ever published."""
     left: dict[Place, Left] = field(default_factory=dict, init=False)
@@ -104,6 +96,8 @@ class History:
     _locations: dict[str, Location] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.fold is not None:
+            self._begin(self.fold)
         first: dict[int, int] = {}  # of entries that were done again, by the versions of their recoveries
         for record in self.records:
             version, again = record.entry.version, record.entry.recovers
@@ -115,10 +109,101 @@ class History:
                     self._adding.setdefault(place, []).append((first[version], record, partition))
             self._fold(record)
 
+    def _begin(self, fold: Fold) -> None:
+        self.current.update({one.partition.values: one for one in fold.current})
+        self.left.update({one.location.place: one for one in fold.left})
+        self.deleted.update({self._location(location).place: version for location, version in fold.deleted})
+        self._held.update({self._location(str(one.new_location)).place: one for one in fold.held})
+
+    @property
+    def foldable(self) -> int:
+        """The newest version up to which all may be folded, the newest of all left out; 0 if there is none.
+
+        An entry in doubt may yet end in either way. And while calls may have come late, unseen, only the entries can
+        tell what one has done.
+        """
+        ended = min((one.entry.version for one in self.in_doubt), default=self.newest) - 1
+        versions = [] if self.unverified else [one.entry.version for one in self.records]
+        return max((one for one in versions if one <= ended), default=0)
+
+    def up_to(self, version: int) -> History:
+        """Return what a reading of the log would have shown when this version was the newest."""
+        records = [one for one in self.records if one.entry.version <= version]
+        return History(self.layout, records, self.unverified, self.lost, self.fold)
+
+    def agrees(self, other: History) -> bool:
+        """Whether two readings of a log say the same of partitions, of what is left there, and of what is in doubt."""
+
+        def said(one: History) -> tuple[object, ...]:
+            left = {place: (found.left_by, found.objects) for place, found in one.left.items()}
+            current = {values: (placed.version, placed.partition) for values, placed in one.current.items()}
+            return current, left, one.in_use(), one.held_now(), one.newest
+
+        return said(self) == said(other)
+
+    def folded(self, log_id: str, oldest: Oldest | None = None, trimmed: Collection[int] = ()) -> Fold:
+        """Fold all of it; none may be in doubt. ``trimmed`` are entries that a vacuum has just deleted."""
+        first, present = self.fold.version if self.fold else 0, {one.entry.version for one in self.records}
+        before = oldest or Oldest()
+
+        def stays(version: int) -> bool:
+            is_there = version in present if version > first else not before.is_gone(version)
+            return is_there and version not in trimmed
+
+        last, live = self.records[-1].entry, {*self._live_places, *self.left}
+        naming = self._versions_at(live)
+        added = {*self._adding, *(self._location(text).place for text in (self.fold.added if self.fold else ()))}
+        vacuums = ((one, tuple(sorted(filter(stays, by)))) for one, by in self._vacuums().items() if stays(one))
+        named = {one.place: str(one) for one in self._locations.values()} | {
+            place: str(left.location) for place, left in self.left.items()
+        }
+        return Fold(
+            version=last.version,
+            log_id=log_id,
+            write_id=last.write_id,
+            current=tuple(self.current.values()),
+            left=tuple(self.left.values()),
+            deleted=tuple((named[place], version) for place, version in self.deleted.items() if place in live),
+            held=tuple(one for place, one in self._held.items() if place in live),
+            naming=tuple((named[place], tuple(sorted(filter(stays, by)))) for place, by in naming.items()),
+            added=tuple(named[place] for place in added & live),
+            vacuums=tuple((one, by) for one, by in vacuums if by),
+            groups=self._groups(),
+            keys={key: version for key, version in self._keys().items() if stays(version)},
+            rollbacks=tuple(one for one in self._rollbacks() if stays(one[0])),
+        )
+
+    def _require_entries(self) -> None:
+        """Refuse a question that takes the entries before a fold: whoever asks it must read them."""
+        if self.fold is not None:
+            raise LookupError(f"entries up to version {self.fold.version} were not read, and this depends on them")
+
+    @property
+    def counts_twice(self) -> bool:
+        """Whether an append in place was done again though it is folded: which of its files count, its entry tells."""
+        first = self.fold.version if self.fold else 0
+        again = (one.entry for one in self.records if (one.entry.recovers or first + 1) <= first)
+        return any(partition.added for entry in again for partition in entry.partitions)
+
+    def needs_entries(self, here: Mapping[PartitionValues, str]) -> bool:
+        """Whether only entries before the fold can tell how a partition came to where it is, at a place of ours.
+
+        That is so after a late call, and after a metastore was set back.
+        """
+        return self.fold is not None and any(
+            self._is_unexplained(values, location) for values, location in here.items() if values in self.current
+        )
+
+    def _is_unexplained(self, values: PartitionValues, text: str) -> bool:
+        location, wanted = Location.parse_any(text), self._place(self.current[values].partition.new_location)
+        is_elsewhere = location is not None and location.place != wanted and self.layout.own.contains(location)
+        return is_elsewhere and self.placement(values, text) is not Placement.BEHIND
+
     @property
     def newest(self) -> int:
         """The newest version; 0 if there is none."""
-        return self.records[-1].entry.version if self.records else 0
+        first = self.fold.version if self.fold else 0
+        return self.records[-1].entry.version if self.records else first
 
     @cached_property
     def in_doubt(self) -> tuple[SlotRecord, ...]:
@@ -154,17 +239,22 @@ class History:
 
     def publication(self, write_id: str) -> SlotRecord | None:
         """Return the entry that made readers see a write first, ``None`` if none did, or none is left."""
+        self._require_entries()
         made = (one for one in self.published if one.entry.has_own_files or one.entry.recovers is not None)
         return next((one for one in made if write_id in written_ids(self.layout, one.entry)), None)
 
     @cached_property
     def claimed_ids(self) -> frozenset[str]:
-        """The writes that ever claimed an entry: their files belong to the log."""
-        return self._ids_of(self.records)
+        """The writes that ever claimed an entry: their files belong to the log.
+
+        Of those before a fold only the ones of which readers see files, or have left some that are not deleted.
+        """
+        return self._ids_of(self.records) | self._folded_ids()
 
     @cached_property
     def published_ids(self) -> frozenset[str]:
         """The writes that readers look at, have looked at, or may look at once an entry is resolved."""
+        self._require_entries()
         return self._ids_of(record for record in self.records if record.outcome is not Outcome.ABANDONED)
 
     @cached_property
@@ -193,7 +283,9 @@ class History:
         """
         newest = self.current[values]
         wanted = newest.partition.new_location
-        older = [(record, named) for record, named in self._naming[values] if record.entry.version < newest.version]
+        older = [
+            (record, named) for record, named in self._naming.get(values, ()) if record.entry.version < newest.version
+        ]
         current = None if location is None else Location.parse_any(location)
         if current is not None and wanted is not None and current.same_place(self._location(wanted)):
             return Placement.IN_PLACE
@@ -217,6 +309,7 @@ class History:
         later one found it. If entries in between were trimmed, and no other entry confirms the location, it is not
         known.
         """
+        self._require_entries()
         present = {record.entry.version for record in self.records}
         before = History(self.layout, [record for record in self.records if record.entry.version <= version]).current
         states: dict[PartitionValues, StateThen] = {}
@@ -244,6 +337,7 @@ class History:
 
     def is_deleted(self, location: Location) -> bool:
         """Whether a vacuum has deleted, or may be deleting, what lay there, and readers have not come back since."""
+        self._require_entries()
         place = location.place
         if place in self._live_places:
             return False
@@ -261,6 +355,7 @@ class History:
 
         Those that appends in place have added since it was written count. ``None`` if no entry has written it.
         """
+        self._require_entries()
         found: EntryPartition | None = None
         added: dict[str, EntryPartition] = {}  # by the first of its files: a recovery does the same append again
         for record, named in self._naming.get(values, []):
@@ -276,6 +371,7 @@ class History:
 
     def published_of(self, values: PartitionValues) -> Iterator[tuple[SlotRecord, EntryPartition]]:
         """Yield the entries that have changed a partition, newest first, with what they say of it."""
+        self._require_entries()
         for record, named in reversed(self._naming.get(values, [])):
             if record.outcome is Outcome.PUBLISHED and values not in record.superseded:
                 yield record, named
@@ -291,6 +387,7 @@ class History:
         Those are the files of all appends in place but the ones that were published up to the version. A recovery names
         the same files as the entry that it finishes. What its own claimant has abandoned was refused before any copy.
         """
+        self._require_entries()
         adding = [
             (at, record, named)
             for at, record, named in self._adding.get(location.place, [])
@@ -304,48 +401,95 @@ class History:
         }
         return frozenset(one.name for _, _, named in adding for one in named.added) - part
 
-    def trimmable(self, age_seconds: float) -> frozenset[int]:
+    def trimmable(self, age_seconds: float, oldest: Oldest | None = None) -> frozenset[int]:
         """Return the versions on which nothing depends any more, of those that ended longer ago than ``age_seconds``.
 
         Never the newest, none that says where a partition is, none whose replaced data is not deleted yet, and never
         the newest key of a stream of keys (``query/batch``), by which a replayed batch is recognised. None at all while
-        calls may have come late, unseen: an entry that is gone could not tell of its own.
+        calls may have come late, unseen: an entry that is gone could not tell of its own. ``oldest`` says which entries
+        of those that are folded ended so long ago.
         """
         if self.unverified:
             return frozenset()
-        needed = {self.newest}
+        oldest = oldest or Oldest()
+        present = {record.entry.version for record in self.records}
+        needed = {self.newest, *([self.fold.version] if self.fold else ())}
         needed |= {placed.version for placed in self.current.values()}
         needed |= {left.left_by for left in self.left.values() if left.objects or self._is_ours(left.location)}
         needed |= self._needed_for_files()
         needed |= {self.deleted[place] for place in self.left if place in self.deleted}  # it is left, and gone
-        entries = [record.entry for record in self.records]
-        keyed = {one.version: one.idempotency_key for one in entries if one.idempotency_key}
-        needed |= set({key.rpartition("/")[0]: version for version, key in keyed.items()}.values())
-        rollbacks = ((one.version, one.rollback_to) for one in entries if one.rollback_to is not None)
-        needed |= {version for version, to in rollbacks if any(to < one < version for one in keyed)}  # may void the key
+        needed |= set(self._groups().values())
+        needed |= {version for version, to in self._rollbacks() if self._may_void(to, version, oldest)}
         ended = (one for one in self.records if one.outcome is not None and one.outcome_age_seconds > age_seconds)
-        free = {record.entry.version for record in ended} - needed
-        kept = {entry.version for entry in entries} - free
-        deleted_by = {entry.version: {one.replaced_by for one in entry.deletes} for entry in entries}
-        return frozenset(version for version in free if kept.isdisjoint(deleted_by[version]))
+        free = ({record.entry.version for record in ended} | oldest.ended) - needed
+        first = self.fold.version if self.fold else 0
+        kept = present - free
+        vacuums = self._vacuums()
+
+        def stays(version: int) -> bool:
+            return version in kept or (version <= first and version not in free and not oldest.is_gone(version))
+
+        return frozenset(version for version in free if not any(map(stays, vacuums.get(version, ()))))
+
+    def _groups(self) -> dict[str, int]:
+        """Return the newest version of each group of idempotency keys."""
+        keyed = ((one.entry.idempotency_key.rpartition("/")[0], one.entry.version) for one in self._keyed())
+        return {**(self.fold.groups if self.fold else {}), **dict(keyed)}
+
+    def _keyed(self) -> Iterator[SlotRecord]:
+        return (record for record in self.records if record.entry.idempotency_key)
+
+    def _keys(self) -> dict[str, int]:
+        """Return the newest published version of each idempotency key, by its digest."""
+        published = (one.entry for one in self._keyed() if one.outcome is Outcome.PUBLISHED)
+        writes = (one for one in published if one.operation is Operation.WRITE)
+        newer = {key_digest(one.idempotency_key): one.version for one in writes}
+        return {**(self.fold.keys if self.fold else {}), **newer}
+
+    def _rollbacks(self) -> tuple[tuple[int, int], ...]:
+        """Return the versions of all rollbacks, each with the version that it went back to."""
+        folded = self.fold.rollbacks if self.fold else ()
+        back = (one.entry for one in self.records if one.outcome is not Outcome.ABANDONED)
+        return (*folded, *((one.version, one.rollback_to) for one in back if one.rollback_to is not None))
+
+    def _may_void(self, to: int, version: int, oldest: Oldest) -> bool:
+        """Whether a rollback may have made the key of an entry free again that is left in the log."""
+        folded = range(to + 1, min(version, self.fold.version + 1)) if self.fold else ()
+        in_between = (one.entry.version for one in self._keyed() if to < one.entry.version < version)
+        return any(not oldest.is_gone(one) for one in folded) or any(in_between)
+
+    def _vacuums(self) -> dict[int, frozenset[int]]:
+        """Return which entries had replaced what each vacuum has deleted."""
+        folded = {version: frozenset(by) for version, by in (self.fold.vacuums if self.fold else ())}
+        vacuums = (one.entry for one in self.records if one.entry.deletes)
+        own = {
+            one.version: frozenset(d.replaced_by for d in one.deletes if d.replaced_by is not None) for one in vacuums
+        }
+        return folded | own
+
+    def _versions_at(self, places: Collection[Place | None]) -> dict[Place, set[int]]:
+        """Return the versions that name each of these locations."""
+        folded = ((self._location(text).place, versions) for text, versions in (self.fold.naming if self.fold else ()))
+        found = {place: set(versions) for place, versions in folded if place in places}
+        for naming in self._naming.values() if places else ():
+            for record, named in naming:
+                place = self._place(named.new_location)
+                if place is not None and place in places:
+                    found.setdefault(place, set()).add(record.entry.version)
+        return found
 
     def _needed_for_files(self) -> frozenset[int]:
         """Return the versions that tell which files a location held when: of those that appends in place added to.
 
         They are needed until the location is deleted.
         """
-        kept = self.in_use() | self.left.keys()
-        places = self._adding.keys() & kept
-        return frozenset(
-            record.entry.version
-            for naming in self._naming.values()
-            if places
-            for record, named in naming
-            if self._place(named.new_location) in places
-        )
+        added = self._adding.keys() | {self._location(text).place for text in (self.fold.added if self.fold else ())}
+        found = self._versions_at(added & (self.in_use() | self.left.keys()))
+        return frozenset().union(*found.values())
 
     def restorable(self, location: Location) -> bool:
         """Whether no vacuum has deleted, or may be deleting, what readers have left there."""
+        self._require_entries()
         left = self.left.get(location.place)
         is_left = left is not None and self.deleted.get(location.place, 0) < left.left_by
         return is_left and location.place not in self.doomed
@@ -483,6 +627,13 @@ class History:
         yield self.layout.empty(entry.write_id, named.values).place
         if named.new_location is not None and self._is_ours(self._location(named.new_location)):
             yield self._location(named.new_location).place
+
+    def _folded_ids(self) -> set[str]:
+        """Return the writes of which a fold still names files, or directories."""
+        placed = (one.partition for one in self.fold.current) if self.fold else ()
+        texts = {text for one in placed for text in (one.old_location, one.new_location, one.source) if text}
+        places = [*map(self._location, texts), *(one.location for one in (self.fold.left if self.fold else ()))]
+        return {write_id for one in places if (write_id := self.layout.write_id_of(one)) is not None}
 
     def _ids_of(self, records: Iterable[SlotRecord]) -> frozenset[str]:
         """Return the writes that entries name, by their own ``write_id`` and by every location."""

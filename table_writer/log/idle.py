@@ -78,7 +78,10 @@ class OwnListing:
 
 
 def list_own(store: ObjectStore, layout: TableLayout, first_version: int = 0) -> OwnListing:
-    """List what is beside the data, but for ``names/``, which grows for ever; one page where the log is short."""
+    """List what is beside the data, but for ``names/``, which grows for ever; one page where the log is short.
+
+    Of a long one that a vacuum has folded, what comes after that: all of it counts where it is folded.
+    """
     log: list[ObjectInfo] = []
     owner: ObjectInfo | None = None
     pending: list[str] = []
@@ -87,6 +90,9 @@ def list_own(store: ObjectStore, layout: TableLayout, first_version: int = 0) ->
     more = True
     while more:
         page, more = store.list_page(layout.own.key, start_after=start_after)
+        folded = _newest_fold(store, layout) if more and start_after == layout.log_prefix else 0
+        if folded:
+            return list_own(store, layout, folded)
         for found in page:
             if found.key.startswith(layout.log_prefix):
                 log.append(found)
@@ -99,6 +105,12 @@ def list_own(store: ObjectStore, layout: TableLayout, first_version: int = 0) ->
         if start_after.startswith(names):
             start_after = f"{names[:-1]}0"  # "0" follows "/"
     return OwnListing(first_version=first_version, log=tuple(log), owner=owner, pending=tuple(pending))
+
+
+def _newest_fold(store: ObjectStore, layout: TableLayout) -> int:
+    marks = f"{layout.log_prefix}folded-"
+    numbers = (found.key.removeprefix(marks) for found in store.list(marks))
+    return max((int(one) for one in numbers if one.isdecimal()), default=0)
 
 
 @dataclass(frozen=True, slots=True)

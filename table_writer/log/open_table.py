@@ -110,11 +110,11 @@ class OpenTable:
         if not key:
             return None
         self.require_owner()
-        state = self.log.read_state(listed_after=0)
-        earlier = self.log.find_key(key, state, in_order=in_order)
+        recent = self.log.read_recent_state()
+        earlier = self.log.find_key(key, recent, in_order=in_order)
         if earlier is not None:
             raise RepeatedError(earlier)
-        return self.log.with_checkpoint(state)
+        return self.log.with_checkpoint(recent.state)
 
     def state_to_build_on(self, log_id: str, seen: LogState | None = None) -> LogState:
         """Return the log as a plan builds on it: as an earlier look of the same call found it, else as it is now.

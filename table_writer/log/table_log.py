@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError
-from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
+from table_writer.log.fold import FOLD_EVERY_VERSIONS, Fold, key_digest
+from table_writer.log.history import LATE_CALL_SECONDS, History, Oldest, SlotRecord
 from table_writer.log.owner import readable_owner
 from table_writer.log.rules import comes_before, published_with_key
 from table_writer.log.stored import (
@@ -28,7 +31,7 @@ from table_writer.log.stored import (
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
-from table_writer.storage.object_store import THREADS, ObjectStore, many
+from table_writer.storage.object_store import THREADS, ObjectInfo, ObjectStore, many
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +40,7 @@ RECENT_ENTRIES: Final = 3  # among which the last write is looked for: after it 
 MAX_ENTRY_BYTES: Final = MAX_BYTES
 MOST_LOST: Final = 100_000  # entries; a slot further away was never claimed by this library
 SLOT: Final = re.compile(r"([0-9]{20})\.(json|done)")
-MARK: Final = re.compile(r"(id|lost|recovered|rolled-back|trimmed)-([0-9a-zA-Z]+)")
+MARK: Final = re.compile(r"(folded|id|lost|recovered|rolled-back|trimmed)-([0-9a-zA-Z]+)")
 """A fact that every listing of the log shows at no cost: empty objects, whose names sort after all entries."""
 
 
@@ -54,7 +57,6 @@ class LogState:
     unverified: frozenset[int] = frozenset()  # recoveries after which nobody has looked yet whether a call came late
     rolled_back: frozenset[int] = frozenset()  # rollbacks: after them batches of streams may come again
     trimmed: int = 0  # up to here vacuums may have deleted entries
-    older_trims: frozenset[int] = frozenset()  # the same of earlier trims: their marks say nothing more
     lost: frozenset[int] = frozenset()  # entries that are gone, though no vacuum has deleted them
     given_up: frozenset[int] = frozenset()  # lost entries that the log goes on without
 
@@ -62,6 +64,13 @@ class LogState:
     def checkpoint(self) -> int:
         """The newest version up to which nothing is in doubt."""
         return min(self.in_doubt) - 1 if self.in_doubt else self.newest
+
+
+class Recent(NamedTuple):
+    """What a listing showed from a fold on, and the fold; or from the beginning."""
+
+    state: LogState
+    fold: Fold | None = None
 
 
 class _StoredOutcome(msgspec.Struct, frozen=True, kw_only=True, rename={"recorded_by": "settled_by"}):
@@ -81,6 +90,7 @@ class TableLog:
         self._memory_bytes = memory_bytes
         self._ended_records: dict[int, SlotRecord] = {}  # neither an entry nor its outcome ever changes
         self._ids: frozenset[str] = frozenset()
+        self._folds: dict[int, Fold] = {}  # nor does a fold
         self._expected_id = ""
 
     def expect(self, log_id: str) -> None:
@@ -117,7 +127,8 @@ class TableLog:
         """
         entries: set[int] = set()
         outcomes: set[int] = set()
-        marks: dict[str, set[str]] = {}
+        marks: list[str] = []
+        ids: set[str] = set()
         first = self._layout.entry_key(start - 1) if start else ""  # an outcome sorts before its entry
         for found in self.store.list(self._layout.log_prefix, start_after=first):
             name = found.key.removeprefix(self._layout.log_prefix)
@@ -126,22 +137,22 @@ class TableLog:
                 raise InvalidInputError(f"{found.key} has {found.size_bytes:,} bytes: that is no log entry; look at it")
             if slot is not None:
                 (entries if slot[2] == "json" else outcomes).add(int(slot[1]))
+            elif mark is not None and mark[1] == "id":
+                ids.add(mark[2])
             elif mark is not None:
-                marks.setdefault(mark[1], set()).add(mark[2])
-        numbers = {kind: frozenset(map(int, filter(str.isdecimal, found))) for kind, found in marks.items()}
+                marks.append(found.key)
+        numbers = self._marks(marks)
         newest = max(entries | outcomes, default=start)
-        none: frozenset[int] = frozenset()
-        trims = numbers.get("trimmed", none)
-        trimmed = max(trims, default=0)
+        trimmed = max(numbers["trimmed"], default=0)
         whole = range(max(start - 1, trimmed) + 1, newest + 1) if entries | outcomes else range(0)
-        if whole.stop - whole.start > len(entries) + len(marks.get("lost", ())) + MOST_LOST:
+        if whole.stop - whole.start > len(entries) + len(numbers["lost"]) + MOST_LOST:
             raise InvalidInputError(
                 f"{self._layout.entry_key(newest)}, or the outcome beside it, is far beyond the {len(entries)} entries"
                 f" of this log. If vacuums have trimmed the log, its mark {self._layout.log_prefix}trimmed-… is lost:"
                 " bring that back from an older version of the object. If not, it is none of this log: look at it, and"
                 " move it away"
             )
-        self._ids = frozenset(marks.get("id", ()))
+        self._ids = frozenset(ids)
         return LogState(
             newest=newest,
             in_doubt=frozenset(entries - outcomes),
@@ -149,12 +160,11 @@ class TableLog:
             versions=frozenset(entries),
             orphans=frozenset(outcomes - entries),
             ids=self._ids,
-            unverified=numbers.get("recovered", none),
-            rolled_back=numbers.get("rolled-back", none),
+            unverified=numbers["recovered"],
+            rolled_back=numbers["rolled-back"],
             trimmed=trimmed,
-            older_trims=trims - {trimmed},
-            lost=frozenset(whole) - entries - numbers.get("lost", none) - {0},
-            given_up=numbers.get("lost", none),
+            lost=frozenset(whole) - entries - numbers["lost"] - {0},
+            given_up=numbers["lost"],
         )
 
     def _identified(self, state: LogState) -> LogState:
@@ -206,6 +216,14 @@ class TableLog:
     def _mark(self, kind: str, value: int | str) -> str:
         return f"{self._layout.log_prefix}{kind}-{value if isinstance(value, str) else f'{value:020d}'}"
 
+    def read_newest(self, count: int) -> LogState:
+        """List as many of the newest entries as asked for, if not a few more; all if there are no more."""
+        state, span = self.read_state(), count
+        while state.listed_after and len(state.versions) < count:
+            state = self.read_state(listed_after=max(0, state.newest - span))
+            span *= 4  # vacuums have trimmed some
+        return state
+
     def read_history(self, state: LogState | None = None) -> History:
         """Read every record that is left in the log: two requests an entry, several at once.
 
@@ -213,22 +231,142 @@ class TableLog:
         whole log has just shown; by default it is listed now. Raises ``InvalidInputError`` if an entry cannot be read,
         or if all of them take more memory than they may.
         """
-        allowance = Allowance(self._memory_bytes)
-        state = state or self.read_state(listed_after=0)
-        records = many(lambda version: self.find(version, allowance), sorted(state.versions))
-        found = [record for record in records if record is not None]
-        return History(self._layout, found, state.unverified, lost=state.lost | state.given_up)
+        return self._history(state or self.read_state(listed_after=0), None, Allowance(self._memory_bytes))
 
-    def find_key(self, key: str, state: LogState | None = None, *, in_order: bool = False) -> LogEntry | None:
+    def _history(self, state: LogState, fold: Fold | None, allowance: Allowance) -> History:
+        versions = (version for version in sorted(state.versions) if fold is None or version > fold.version)
+        found = [one for one in many(lambda version: self.find(version, allowance), versions) if one is not None]
+        return History(self._layout, found, state.unverified, lost=state.lost | state.given_up, fold=fold)
+
+    def read_recent(self, *, allow_lost: bool = False) -> History:
+        """Read what is to be done, however long the log is: what a vacuum has folded, and the records after that.
+
+        Where there is no fold, or it must not be believed, every record is read. ``allow_lost`` as in
+        :meth:`read_state`.
+        """
+        allowance = Allowance(self._memory_bytes)
+        state, fold = self.read_recent_state(allow_lost=allow_lost, allowance=allowance)
+        history = self._history(state, fold, allowance)
+        return (
+            self.read_history(self.read_state(listed_after=0, allow_lost=allow_lost))
+            if history.counts_twice
+            else history
+        )
+
+    def explained(self, history: History, here: Mapping[PartitionValues, str]) -> History:
+        """Return a history with all records if only they can tell how partitions came to where they are."""
+        return self.read_history() if history.needs_entries(here) else history
+
+    def read_recent_state(self, *, allow_lost: bool = False, allowance: Allowance | None = None) -> Recent:
+        """List the log from the newest fold on, and return that too; all of it where there is none.
+
+        One request where the log fits on a page and has no fold; else six at the most.
+        """
+        page, more = self.store.list_page(self._layout.log_prefix)
+        marks = self._marks(one.key for one in (self._list_marks() if more else page))
+        newest = max(marks["folded"], default=0)
+        fold = self._read_fold(newest, allowance or Allowance(self._memory_bytes)) if newest else None
+        if fold is not None:
+            state = self.read_state(listed_after=fold.version, allow_lost=allow_lost)
+            if state.listed_after and fold.holds(state.unverified) and fold.log_id in (state.ids or {fold.log_id}):
+                return Recent(state, fold)
+        return Recent(self.read_state(listed_after=0, allow_lost=allow_lost))
+
+    def _marks(self, keys: Iterable[str]) -> defaultdict[str, frozenset[int]]:
+        """Return the versions that marks name, by what they say of them."""
+        names = (key.removeprefix(self._layout.log_prefix) for key in keys)
+        found = [(mark[1], mark[2]) for name in names if (mark := MARK.fullmatch(name))]
+        numbers: defaultdict[str, frozenset[int]] = defaultdict(frozenset)
+        for kind, number in found:
+            numbers[kind] |= {int(number)} if number.isdecimal() else frozenset()
+        return numbers
+
+    def _list_marks(self) -> Iterator[ObjectInfo]:
+        return self.store.list(self._layout.log_prefix, start_after=f"{self._layout.log_prefix}:")  # after all numbers
+
+    def _read_fold(self, version: int, allowance: Allowance) -> Fold | None:
+        """Read a fold if it can be believed: the entry that it ends with must be there, and have ended."""
+        if version in self._folds:
+            return self._folds[version]
+        key = self._mark("folded", version)
+        stored = self.store.get(key)
+        if stored is None:
+            return None
+        parse = partial(Fold.from_json, root=self._layout.root, older_seconds=stored.age_seconds)
+        try:
+            fold = allowance.parsed(stored.body, parse)
+            last = self.find(version, allowance)
+        except (ValueError, KeyError, TypeError, RecursionError, InvalidInputError) as error:
+            logger.warning("%s is passed over, and all entries are read: %s", key, error)
+            return None
+        is_same = last is not None and last.outcome is not None and last.entry.write_id == fold.write_id
+        if not is_same or fold.version != version:
+            logger.warning("%s is passed over, and all entries are read: it is of another log", key)
+            return None
+        self._folds[version] = replace(fold, read_at=stored.info.modified_at + timedelta(seconds=stored.age_seconds))
+        return self._folds[version]
+
+    def read_oldest(self, history: History, age_seconds: float) -> Oldest:
+        """List the entries before a history's fold, as far as they ended longer ago than this, and which are gone."""
+        fold = history.fold
+        if fold is None or fold.read_at is None:
+            return Oldest()
+        ended: set[int] = set()
+        listed: set[int] = set()
+        last = 0
+        for found in self.store.list(self._layout.log_prefix):
+            slot = SLOT.fullmatch(found.key.removeprefix(self._layout.log_prefix))
+            if slot is None or int(slot[1]) > fold.version:
+                break
+            version = int(slot[1])
+            if slot[2] == "done":  # sorts before its entry
+                if (fold.read_at - found.modified_at).total_seconds() <= age_seconds:
+                    break
+                last = version
+            elif last == version:
+                ended.add(version)
+            listed.add(version)
+        return Oldest(frozenset(ended), frozenset(listed))
+
+    def save_fold(self, history: History, oldest: Oldest, trimmed: Collection[int] = ()) -> int | None:
+        """Fold what has ended, if that is much more than before; returns up to which version, ``None`` if nothing.
+
+        Not where a recovery has begun since the history's marks were listed: it may have ended what the listing showed
+        in doubt. If it cannot be put, others read more. The fold before stays for those who are about to read it.
+        """
+        earlier, version = history.fold.version if history.fold else 0, history.foldable
+        if sum(one.entry.version <= version for one in history.records) < FOLD_EVERY_VERSIONS:
+            return None
+        if self._marks(one.key for one in self._list_marks())["recovered"]:
+            return None
+        ended = history.up_to(version)
+        body = ended.folded(self._log_id, oldest, trimmed).to_json(self._layout.root)
+        again = Fold.from_json(body, root=self._layout.root, older_seconds=0.0)
+        if not History(self._layout, (), fold=again).agrees(ended):
+            logger.error("the log up to version %d was not folded: what would be read again differs", version)
+            return None
+        try:
+            self.store.put(self._mark("folded", version), packed(body, self._memory_bytes))
+            if self._read_checkpoint()[0] < version:
+                self._put_checkpoint(version)
+            names = [one.key for one in self.store.list(f"{self._layout.log_prefix}folded-")]
+            self.store.delete([one for one in names if one < self._mark("folded", earlier)])
+        except (StorageError, ValueError) as error:
+            logger.warning("the log up to version %d was not folded: %s", version, error)
+            return None
+        return version
+
+    def find_key(self, key: str, recent: Recent | None = None, *, in_order: bool = False) -> LogEntry | None:
         """Return the published entry with an idempotency key, ``None`` if there is none that counts.
 
-        Reads back from the newest entry, more at a time the further it gets. ``in_order`` says that the key is a
-        stream's ``query/batch``. Batches come in order, so reading ends at an earlier batch of the stream, which is
-        usually the newest entry. Without it, and while the log knows a rollback, after which batches come again, the
-        whole log may be read.
+        Reads back from the newest entry, more at a time the further it gets, to the fold, which knows all keys up to
+        its version. ``in_order`` says that the key is a stream's ``query/batch``. Batches come in order, so reading
+        ends at an earlier batch of the stream, which is usually the newest entry. While the log knows a rollback, after
+        which batches come again, it does not end there. The whole log is read only for a key that a rollback may have
+        made free again.
         """
-        state = state or self.read_state(listed_after=0)
-        waiting = sorted(state.versions)
+        state, fold = recent or self.read_recent_state()
+        waiting = sorted(version for version in state.versions if fold is None or version > fold.version)
         in_order = in_order and not state.rolled_back
         found: list[SlotRecord] = []
         allowance, at_once = Allowance(self._memory_bytes), 1
@@ -242,7 +380,15 @@ class TableLog:
             if entry is not None or passed:
                 return entry
             at_once = min(2 * at_once, THREADS)
-        return None
+        return self._find_folded_key(key, fold, found) if fold and key_digest(key) in fold.keys else None
+
+    def _find_folded_key(self, key: str, fold: Fold, newer: Sequence[SlotRecord]) -> LogEntry | None:
+        version = fold.keys[key_digest(key)]
+        record = self.find(version)
+        is_back = any(one.entry.rollback_to is not None and one.outcome is Outcome.PUBLISHED for one in newer)
+        if record is None or record.entry.idempotency_key != key or is_back or fold.voids(version):
+            return published_with_key(self.read_history().records, key)
+        return published_with_key([record], key)
 
     def read(self, version: int) -> SlotRecord:
         """Read one entry with its outcome; ``InvalidInputError`` if it is not there, or not valid."""
@@ -353,15 +499,29 @@ class TableLog:
         if ordered:
             self.store.put(self._mark("trimmed", ordered[-1]), b"")
         self.store.delete([self._layout.entry_key(version) for version in ordered])
-        state = self.read_state(listed_after=0)
-        orphans = (version for version in sorted(state.orphans) if version <= state.trimmed)  # of earlier trims, too
+        marks = self._marks(one.key for one in self._list_marks())
+        trims, rolled_back = marks["trimmed"], marks["rolled-back"]
+        trimmed = max(trims, default=0)
+        entries, outcomes = self._slots_up_to(trimmed)
+        orphans = sorted(outcomes - entries)  # of earlier trims, too
         gone = [version for version in orphans if self.store.head(self._layout.entry_key(version)) is None]
-        undone = (one for one in state.rolled_back - state.versions if one <= state.trimmed)  # a later one is to come
+        undone = (one for one in rolled_back - entries if one <= trimmed)  # a later one is to come
         useless = [
             *(self._mark("rolled-back", version) for version in sorted(undone)),
-            *(self._mark("trimmed", version) for version in sorted(state.older_trims)),
+            *(self._mark("trimmed", version) for version in sorted(trims - {trimmed})),
         ]
         self.store.delete([*(self._layout.outcome_key(version) for version in gone), *useless])
+
+    def _slots_up_to(self, last: int) -> tuple[set[int], set[int]]:
+        """List the entries and the outcomes up to a version; also those without an entry, of earlier trims."""
+        entries: set[int] = set()
+        outcomes: set[int] = set()
+        for found in self.store.list(self._layout.log_prefix):
+            slot = SLOT.fullmatch(found.key.removeprefix(self._layout.log_prefix))
+            if slot is None or int(slot[1]) > last:
+                break
+            (entries if slot[2] == "json" else outcomes).add(int(slot[1]))
+        return entries, outcomes
 
     def claim(self, entry: LogEntry) -> bool:
         """Put an entry into its slot; exactly one of several claimants gets ``True``.
@@ -400,11 +560,14 @@ class TableLog:
         """Save up to where nothing is in doubt, so that the next writers list less; if that fails they list more."""
         if state.checkpoint - state.listed_after < CHECKPOINT_EVERY_VERSIONS:
             return
-        checkpoint = {"version": state.checkpoint, "log_id": self._log_id}
         try:
-            self.store.put(self._layout.checkpoint_key, json.dumps(checkpoint).encode())
+            self._put_checkpoint(state.checkpoint)
         except StorageError as error:
             logger.warning("the checkpoint %s was not saved: %s", self._layout.checkpoint_key, error)
+
+    def _put_checkpoint(self, version: int) -> None:
+        checkpoint = {"version": version, "log_id": self._log_id}
+        self.store.put(self._layout.checkpoint_key, json.dumps(checkpoint).encode())
 
     def remember_recovery(self, version: int) -> None:
         """Note, before a recover entry is claimed, that calls may come late; if that fails, nothing is recovered."""

@@ -164,7 +164,8 @@ def _look_again(opened: OpenTable) -> None:
 
 
 def _has_changed(found: Vacuumed) -> bool:
-    return bool(found.version or found.leftover_uploads or found.stale_registrations or found.trimmed or found.failures)
+    tidied = found.leftover_uploads or found.stale_registrations or found.trimmed or found.folded
+    return bool(found.version or tidied or found.failures)
 
 
 def _leave(opened: OpenTable, listing: OwnListing, look: Look, ages: Ages) -> None:

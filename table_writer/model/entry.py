@@ -243,7 +243,7 @@ class LogEntry:
         self.validate()
         named = msgspec.to_builtins(self, builtin_types=(datetime,))
         fields = {STORED_NAMES.get(name, name): value for name, value in named.items()}
-        _change_locations(fields, partial(_shorten, root=root), partial(_below, root=root))
+        _change_locations(fields, partial(shortened, root=root), partial(below_root, root=root))
         fields["checks"] = [result.to_json() for result in self.checks]
         in_place = [one for one in fields["partitions"] if one["added"]]
         for one in fields["partitions"]:
@@ -268,7 +268,7 @@ class LogEntry:
             if missing:
                 raise InvalidInputError(f"it has no {', '.join(missing)}")
             fields |= {name: fields[stored] for name, stored in STORED_NAMES.items()}
-            _change_locations(fields, partial(_lengthen, root=root), lambda path: f"{root.key}{path}")
+            _change_locations(fields, partial(lengthened, root=root), lambda path: f"{root.key}{path}")
             fields["checks"] = tuple(map(CheckResult.from_json, fields.get("checks", ())))
             entry = msgspec.convert(fields, cls)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -316,12 +316,14 @@ def _change_locations(fields: dict[str, Any], change: Callable[[str], str], chan
             found["path"] = change_key(found["path"])
 
 
-def _shorten(location: str, *, root: Location) -> str:
+def shortened(location: str, *, root: Location) -> str:
+    """Return a location as it is stored: relative to the table's root, if it lies below it."""
     parsed = Location.parse(location)
     return root.relative_key(parsed) if root.contains(parsed) else str(parsed)
 
 
-def _lengthen(text: str, *, root: Location) -> str:
+def lengthened(text: str, *, root: Location) -> str:
+    """Return a location that was stored; one that leaves the table's root is refused."""
     if "://" in text:
         return str(Location.parse(text))
     if ".." in text.split("/"):
@@ -329,7 +331,7 @@ def _lengthen(text: str, *, root: Location) -> str:
     return str(root.beside(root.key + text))
 
 
-def _below(key: str, *, root: Location) -> str:
+def below_root(key: str, *, root: Location) -> str:
     """Return a listed file's path below the root: a rename of the table moves both."""
     if not key.startswith(root.key):
         raise InvalidInputError(f"{key!r} is not below {root}: such files are not scheduled")

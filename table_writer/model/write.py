@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import enum
+import re
 import secrets
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import Final
 
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics, as_spark_orders
@@ -39,6 +41,9 @@ class WriteMode(enum.Enum):
     APPEND = "append"  # those with rows get them beside the rows they have, all others stay
     CREATE_PARTITIONS = "create_partitions"  # those with rows are added; if one exists, nothing changes
     OVERWRITE_TABLE = "overwrite_table"  # those with rows are replaced or added, all others are dropped
+
+
+OWN_WRITE_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")  # what the next function makes
 
 
 def new_write_id(now: datetime | None = None) -> str:

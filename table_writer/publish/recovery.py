@@ -223,7 +223,7 @@ class Recovery:
         corrected: list[RecoveredEntry] = []
         rounds: Counter[PartitionValues] = Counter()  # a metastore that was set back has many versions to correct
         while max(rounds.values(), default=0) < MOST_ROUNDS:
-            history, recovered = self.resolved_history(table)
+            history, recovered = self._resolved(table)
             done += recovered
             placed, taken, again = self._verify(table, history)
             if again is None:
@@ -248,7 +248,8 @@ class Recovery:
         moved = () in now and not self._is_where_published(now[()], state.newest)
         if not moved and not state.unverified:
             return False
-        history, here = self._log.read_history(), locations(now)
+        here = locations(now)
+        history = self._log.explained(self._log.read_recent(), here)
         is_alone = not history.publishes_in_doubt  # else two claims would be at one partition
         if is_alone and self._can_verify(history) and self._verify(table, history)[2] is not None:
             return True
@@ -294,6 +295,8 @@ class Recovery:
         """
         is_last_look = self._can_verify(history)  # asked first: a call may come between a look and the question
         now = self._metastore.get_partitions(table, sorted(history.current))
+        if history.needs_entries(locations(now)):
+            return self._verify(table, self.resolved_history(table)[0])
         placed, taken = self._placed(history, history.current, now)
         if Placement.BEHIND in placed.values():
             again = self._correct(table, history, placed, now)
@@ -317,15 +320,25 @@ class Recovery:
         return True
 
     def resolved_history(self, table: Table) -> tuple[History, tuple[RecoveredEntry, ...]]:
-        """Resolve every publish in doubt, oldest first, and return the log as it is then, with what was done."""
+        """Resolve every publish in doubt, oldest first, and return all of the log as it is then, with what was done."""
+        history, done = self._resolved(table)
+        while history.fold is not None:
+            history = self._log.read_history()
+            if history.publishes_in_doubt:
+                history, more = self._resolved(table)
+                done += more
+        return history, tuple(done)
+
+    def _resolved(self, table: Table) -> tuple[History, list[RecoveredEntry]]:
+        """Resolve every publish in doubt, oldest first; of the log only what is recent is read."""
         done: list[RecoveredEntry] = []
-        history = self._log.read_history()
+        history = self._log.read_recent()
         while history.publishes_in_doubt:
             oldest = history.publishes_in_doubt[0].entry.version
             recovered = self.resolve(oldest, table, newest=history.newest)
             done += [recovered] if recovered else []
-            history = self._log.read_history()
-        return history, tuple(done)
+            history = self._log.read_recent()
+        return history, done
 
     def history_for(self, table: Table, *, dry_run: bool) -> tuple[History, tuple[str, ...]]:
         """Return the log with nothing in doubt, and what was resolved for that; a dry run resolves nothing."""
@@ -346,12 +359,13 @@ class Recovery:
         One entry at a time is done again; the caller reads the log and calls again until nothing is behind.
         """
         here = locations(now)
+        entries = history if history.fold is None else self._log.read_history()  # a newer one has taken the slot by now
         behind: dict[int, list[EntryPartition]] = {}
         for values, where in placed.items():
             if where is Placement.BEHIND:
                 newest = history.current[values]
                 location = newest.partition.new_location
-                held = history.described(values, Location.parse(location)) if location else None
+                held = entries.described(values, Location.parse(location)) if location else None
                 moved = replace(held or newest.partition, old_location=here.get(values), new_location=location)
                 moved = replace(moved, source=None, added=())
                 behind.setdefault(newest.version, []).append(moved)

@@ -14,7 +14,8 @@ from typing import Final
 
 from table_writer.checked import require_age
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.log.history import History, Left, Placement
+from table_writer.log.fold import Left
+from table_writer.log.history import History, Placement
 from table_writer.log.open_table import OpenTable
 from table_writer.log.owner import other_tables, places_of
 from table_writer.log.registration import FoundRegistration, check_keys, read_registrations, write_id_of_check

@@ -9,7 +9,8 @@ from typing import Final
 
 from table_writer.errors import ConflictError, MetastoreError, TableWriterError
 from table_writer.log.files import abort_uploads, batches, delete_keys, files_at
-from table_writer.log.history import History, Left, Placement
+from table_writer.log.fold import Left
+from table_writer.log.history import History, Oldest, Placement
 from table_writer.log.open_table import OpenTable
 from table_writer.log.registration import check_keys
 from table_writer.log.rules import Deadline, claim_is_over
@@ -60,6 +61,7 @@ class Vacuumed:
     leftover_uploads: tuple[UploadInfo, ...] = ()
     stale_registrations: tuple[str, ...] = ()
     trimmed: tuple[int, ...] = ()
+    folded: int | None = None  # up to which version the log was folded
     kept: tuple[Kept, ...] = ()
     in_doubt: tuple[int, ...] = ()
     failures: tuple[str, ...] = ()
@@ -81,9 +83,8 @@ class Vacuum:
         """Delete what is old enough; the next vacuum takes over what is among the ``failures``."""
         while True:
             traces = look_for_traces(self._store, self._layout)
-            history = self._log.read_history()
-            is_last_look = self._can_verify(history)  # asked first: a call may come between a look and the question
-            partitions = self._opened.metastore.get_all_partitions(self._opened.table)
+            history, partitions, is_last_look = self._look()
+            oldest = self._log.read_oldest(history, ages.history_seconds)
             self.look = Look(traces, history, partitions)
             used = in_use(history, partitions.values())
             staged = {key for key, one in traces.registered.items() if one.is_staged and not one.is_dead(0.0)}
@@ -93,7 +94,7 @@ class Vacuum:
                 dead_writes=traces.dead_writes(self._store, history, used, ages.dead_write_seconds),
                 leftover_uploads=traces.leftover_uploads(history),
                 stale_registrations=traces.stale_registrations(history, ages.dead_write_seconds),
-                trimmed=tuple(sorted(history.trimmable(ages.history_seconds))),
+                trimmed=tuple(sorted(history.trimmable(ages.history_seconds, oldest))),
                 kept=chosen.kept,
                 in_doubt=tuple(record.entry.version for record in history.publishes_in_doubt),
             )
@@ -102,14 +103,25 @@ class Vacuum:
             if is_last_look:
                 self._verify(history, partitions)
             if not plan.locations and not plan.dead_writes:
-                return self._tidied(plan)
+                return self._tidied(plan, history, oldest)
             deadline = Deadline(CLAIM_SECONDS, self._clock)
             deletes = self._deletes(plan)
             died = (one for one in interrupted(history) if set(deletes) <= set(one.deletes))
             unfinished = next(died, None)  # it names all of the plan: no second one is needed
             entry = unfinished or self._entry(history, "vacuum", deletes)
             if unfinished or self._log.claim(entry):
-                return self._tidied(self._carry_out(history, entry, plan, deadline))
+                return self._tidied(self._carry_out(history, entry, plan, deadline), history, oldest)
+
+    def _look(self) -> tuple[History, Mapping[PartitionValues, Partition], bool]:
+        """Read the log, then the partitions; also return whether no call can come late any more."""
+        read: Callable[[], History] = self._log.read_recent
+        while True:
+            history = read()
+            is_last_look = self._can_verify(history)  # asked first: a call may come between a look and the question
+            partitions = self._opened.metastore.get_all_partitions(self._opened.table)
+            if not history.needs_entries({values: one.location for values, one in partitions.items()}):
+                return history, partitions, is_last_look
+            read = self._log.read_history
 
     def give_up(self, write_id: str, *, base_version: int = 0, dry_run: bool) -> Vacuumed:
         """Delete all of one write that was never published, once a claim keeps its publishers from publishing it.
@@ -149,7 +161,7 @@ class Vacuum:
 
     def finish(self) -> tuple[int, ...]:
         """Carry out the vacuums whose own process died; returns their versions."""
-        history = self._log.read_history()
+        history = self._log.read_recent()
         finished: list[int] = []
         for entry in interrupted(history):
             ids = {self._layout.write_id_of(Location.parse(one.location)) for one in entry.deletes}
@@ -279,15 +291,16 @@ class Vacuum:
                 )
         self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
 
-    def _tidied(self, plan: Vacuumed) -> Vacuumed:
-        """Remove what needs no claim: late uploads of writes that ended, stale registrations, entries."""
+    def _tidied(self, plan: Vacuumed, history: History, oldest: Oldest) -> Vacuumed:
+        """Remove what needs no claim: late uploads of writes that ended, stale registrations, entries; fold the log."""
         failures = [*plan.failures, *abort_uploads(self._store, plan.leftover_uploads).failures]
         failures += self._delete(None, plan.stale_registrations)
         try:
             self._log.trim(plan.trimmed)
         except TableWriterError as error:
             failures.append(str(error))
-        return replace(plan, failures=tuple(failures))
+        folded = self._log.save_fold(history, oldest, plan.trimmed)
+        return replace(plan, folded=folded, failures=tuple(failures))
 
     def _delete(self, entry: LogEntry | None, keys: Iterable[str]) -> list[str]:
         failures = delete_keys(self._store, keys).failures

@@ -20,7 +20,7 @@ from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage
 from table_writer.model.process import this_process
 from table_writer.model.staged_write import StagedRecord
-from table_writer.model.write import WritePlan, new_write_id
+from table_writer.model.write import OWN_WRITE_ID, WritePlan, new_write_id
 
 logger = logging.getLogger(__name__)
 
@@ -123,13 +123,17 @@ class RunningWrite:
             raise used_before(self._plan.write_id, str(self._plan.table.name))
 
     def _require_unused(self) -> None:
-        """Refuse a ``write_id`` that any trace is left of: files that are there are another write's, not ours."""
-        store, data = self._opened.store, self._plan.data_location.key
-        used = (
-            any(store.list_page(data)[0])
-            or any(store.list_uploads(data))
-            or any(self._is_named(one.entry) for one in self._opened.log.read_history().records)
-        )
+        """Refuse a ``write_id`` that any trace is left of: files that are there are another write's, not ours.
+
+        A name that a caller gave has been taken in ``names/`` for ever. Only one that this library makes itself may be
+        in the log without that, and only for such a name all of the log is read.
+        """
+        store, data, log = self._opened.store, self._plan.data_location.key, self._opened.log
+        used = any(store.list_page(data)[0]) or any(store.list_uploads(data))
+        if not used:
+            history = log.read_history() if OWN_WRITE_ID.fullmatch(self._plan.write_id) else log.read_recent()
+            is_named = any(self._is_named(one.entry) for one in history.records)
+            used = is_named or self._plan.write_id in history.claimed_ids
         if used:
             raise used_before(self._plan.write_id, str(self._plan.table.name))
 

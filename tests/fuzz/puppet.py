@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
+from table_writer.log import table_log
+
 
 def _at_once(_: ThreadPoolExecutor, call: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
     done: Future[Any] = Future()
@@ -46,14 +48,15 @@ def pools_at_once() -> Iterator[None]:
 def strings_pulled(seconds: Callable[[], float]) -> Iterator[None]:
     """Run everything in this thread, deadlines by ``seconds``, and number what would be random.
 
-    These are Python's own functions, and only in here: the library has no seam for its pools and its names, since
-    nothing else would use one.
+    These are Python's own functions and a constant, and only in here: the library has no seam for them, since nothing
+    else would use one.
     """
     numbers = count(1)
     replaced: list[tuple[Any, str, Any]] = [
         (threading, "Thread", _NoHeartbeat),
         (secrets, "token_hex", lambda _=8: f"{next(numbers):016x}"),
         (time, "clock_gettime", lambda _: seconds()),
+        (table_log, "FOLD_EVERY_VERSIONS", 2),  # histories are short
     ]
     kept = [getattr(owner, name) for owner, name, _ in replaced]
     for owner, name, double in replaced:

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from table_writer.errors import InvalidInputError
-from table_writer.log.history import Left, SlotRecord
+from table_writer.log.fold import Left
+from table_writer.log.history import SlotRecord
 from table_writer.model.entry import ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.table import Partition

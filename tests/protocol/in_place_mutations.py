@@ -6,7 +6,8 @@ from collections.abc import Collection, Generator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from table_writer.log.history import History, Left, SlotRecord
+from table_writer.log.fold import Left
+from table_writer.log.history import History, SlotRecord
 from table_writer.log.rules import PartitionState, _delete
 from table_writer.model.entry import Operation, Outcome
 from table_writer.vacuum.due import InUse

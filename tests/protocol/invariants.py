@@ -23,6 +23,7 @@ from .content import (
     shown_twice,
     was_repeated,
 )
+from .folding import folded_says_otherwise
 from .requests import (
     Claim,
     Copy,
@@ -61,6 +62,7 @@ class Checks:
         self._is_whole = any(isinstance(one, Write) and one.is_of_whole_table for one in self._writes.values())
         self._states: dict[object, str] = {}
         self._steps: dict[object, str] = {}
+        self._folds: dict[Log, str] = {}
         self.closing: list[tuple[Label, World]] = []
 
     def step(self, before: World, after: World) -> str:
@@ -93,8 +95,14 @@ class Checks:
 
     def _check(self, world: World, told: tuple[str, ...]) -> str:
         self.closing = []
-        now = self._now(world, told)
+        now = self._now(world, told) or self._folded(world.log)
         return now or self._after_all_died(world._replace(late=(), late_store=()), told)
+
+    def _folded(self, log: Log) -> str:
+        found = self._folds.get(log)
+        if found is None:
+            found = self._folds[log] = folded_says_otherwise(log, self._machine.program)
+        return found
 
     def _now(self, world: World, told: tuple[str, ...], *, is_expired: bool = False) -> str:
         return (

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from table_writer.log.history import History, Left, Placement, SlotRecord
+from table_writer.log.fold import Fold, Left
+from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.rules import (
     Effect,
     PartitionState,
@@ -180,6 +181,38 @@ class Rules:
         }
         outcome, superseded = rebuilt_outcome(log.history, log.record(version).entry, places, added)
         return outcome, tuple(sorted(values for (values,) in superseded))
+
+    def folds(self, history: History) -> tuple[int, ...]:
+        """Versions up to which vacuums may have folded the log, now or before there were recovery marks.
+
+        What a recovery has ended that is not verified had not ended before its mark was there.
+        """
+        before = History(history.layout, history.records, frozenset(), history.lost)
+        late = (one.entry.version for one in history.records if self.is_late(history, one))
+        newest = min([before.foldable, *(one - 1 for one in late)])
+        versions = (one.entry.version for one in history.records)
+        return tuple(one for one in versions if one <= newest and self.holds(history, one))
+
+    def is_late(self, history: History, record: SlotRecord) -> bool:
+        """Whether an entry is not folded, since a call of it may have come late."""
+        return history._may_have_come_late(record)
+
+    def holds(self, history: History, version: int) -> bool:
+        """Whether a fold up to a version is believed."""
+        return history.up_to(version).folded("").holds(history.unverified or ())
+
+    def with_fold(self, history: History, fold: Fold) -> History:
+        """Return what a reading shows that begins with a fold."""
+        later = [one for one in history.records if one.entry.version > fold.version]
+        return History(history.layout, later, history.unverified, history.lost, fold)
+
+    def needs_entries(self, history: History, here: dict[PartitionValues, str]) -> bool:
+        """Whether the entries are asked how a partition came to where it is."""
+        return history.needs_entries(here)
+
+    def counts_twice(self, history: History) -> bool:
+        """Whether the entries are asked which files count."""
+        return history.counts_twice
 
     def is_same_log(self, plan: Planned, log: Log) -> bool:
         return plan.log_id == log.marks.log_id

@@ -11,6 +11,7 @@ from table_writer.log.history import History
 
 from .batch_scenarios import BATCH_MUTATIONS, BATCH_SCENARIOS
 from .explorer import Explored, Explorer, Scenario
+from .folding_mutations import FOLDING_MUTATIONS
 from .in_place_mutations import IN_PLACE_MUTATIONS
 from .in_place_scenarios import IN_PLACE_SCENARIOS
 from .in_place_worlds import ADDED, in_place
@@ -41,6 +42,7 @@ EVERY_MUTATION = (
     *LATE_MUTATIONS,
     *BATCH_MUTATIONS,
     *IN_PLACE_MUTATIONS,
+    *FOLDING_MUTATIONS,
 )
 
 

@@ -1,0 +1,133 @@
+"""What a log says up to a version, in one object: whoever reads it need not read the entries before.
+
+A vacuum writes it. The entries stay the truth: a fold that is lost, damaged, of another format or of another log is
+passed over, and all entries are read again. So are they where a question is about what it leaves out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from table_writer.model.entry import EntryPartition, ReplacedObject, below_root, lengthened, shortened
+from table_writer.model.location import Location
+
+FOLD_FORMAT: Final = 1  # another one for every change of what is folded: older folds are passed over then
+FOLD_EVERY_VERSIONS: Final = 100  # a log shorter than that is read as fast without
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where the newest published entry that names a partition has put it."""
+
+    version: int
+    partition: EntryPartition
+    age_seconds: float  # since that was on record
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Left:
+    """A location that readers have left, or that they never came to because its entry was abandoned.
+
+    ``objects`` lists exactly what may be deleted where other tools wrote; a location of ours may go as a whole.
+    """
+
+    location: Location
+    left_by: int  # the version after which readers did not look there any more
+    age_seconds: float  # since that was on record
+    retention_seconds: float | None  # as scheduled; None: the usual one
+    objects: tuple[ReplacedObject, ...] = ()
+    bytes: int = 0  # as far as the log knows
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fold:
+    """All that has to be known of the entries up to a version, none of which is in doubt."""
+
+    version: int
+    log_id: str  # of the log that it is of
+    write_id: str  # of that version: a log that was put back to an earlier state has another one there, or none
+    current: tuple[Placed, ...]
+    left: tuple[Left, ...]
+    deleted: tuple[tuple[str, int], ...]  # locations that readers have left, or look at, with their newest vacuum
+    held: tuple[EntryPartition, ...]  # what lies at these locations
+    naming: tuple[tuple[str, tuple[int, ...]], ...]  # which entries name these locations
+    added: tuple[str, ...]  # those of them to which files were added in place
+    vacuums: tuple[tuple[int, tuple[int, ...]], ...]  # with the entries that replaced what each has deleted
+    groups: Mapping[str, int]  # the newest version of each group of idempotency keys
+    keys: Mapping[str, int]  # the newest published version of each idempotency key, by its digest
+    rollbacks: tuple[tuple[int, int], ...]  # with the versions that they went back to
+    read_at: datetime | None = None  # by the store's clock; not stored
+
+    def to_json(self, root: Location) -> bytes:
+        """Serialise for storage below ``root``, with a checksum."""
+        fields = msgspec.to_builtins(self)
+        del fields["read_at"]
+        for one in fields["left"]:
+            one["location"] = str(Location(**one["location"]))
+        _change_locations(fields, partial(shortened, root=root), partial(below_root, root=root))
+        folded = msgspec.json.encode(fields)
+        return msgspec.json.encode(_Stored(format=FOLD_FORMAT, sha256=_digest(folded), folded=msgspec.Raw(folded)))
+
+    @classmethod
+    def from_json(cls, data: bytes, *, root: Location, older_seconds: float) -> Fold:
+        """Read what was stored so long ago; ``ValueError`` if it is damaged, or of another format."""
+        stored = msgspec.json.decode(data, type=_Stored)
+        if stored.format != FOLD_FORMAT:
+            raise ValueError(f"it has format {stored.format}")
+        if stored.sha256 != _digest(bytes(stored.folded)):
+            raise ValueError("its checksum is of other bytes")
+        fields = msgspec.json.decode(stored.folded)
+        _change_locations(fields, partial(lengthened, root=root), lambda path: f"{root.key}{path}")
+        for one in fields["left"]:
+            one["location"] = asdict(Location.parse(one["location"]))
+        for one in (*fields["current"], *fields["left"]):
+            one["age_seconds"] += older_seconds
+        return msgspec.convert(fields, cls)
+
+    def holds(self, unverified: Collection[int]) -> bool:
+        """Whether it may stand for the entries: not where a call of theirs may have come since, unseen."""
+        return all(version > self.version for version in unverified)
+
+    def voids(self, version: int) -> bool:
+        """Whether a rollback may have taken back what this version has published, so that its key is free again."""
+        return any(to < version < one for one, to in self.rollbacks)
+
+
+class _Stored(msgspec.Struct, frozen=True, kw_only=True):
+    format: int
+    sha256: str  # of what is folded, as it is stored
+    folded: msgspec.Raw
+
+
+msgspec.json.Decoder(_Stored)  # prepared here: msgspec 0.22 crashes when two threads prepare it at once
+
+
+def key_digest(key: str) -> str:
+    """Return by what a fold knows an idempotency key; whoever finds it compares the key itself."""
+    return hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+def _change_locations(fields: dict[str, Any], change: Callable[[str], str], change_key: Callable[[str], str]) -> None:
+    """Change every location and key: on the store they are relative to the table's root."""
+    for partition in (*(one["partition"] for one in fields["current"]), *fields["held"]):
+        for name in ("old_location", "new_location", "source"):
+            if partition[name] is not None:
+                partition[name] = change(partition[name])
+    for one in fields["left"]:
+        one["location"] = change(one["location"])
+        for found in one["objects"]:
+            found["path"] = change_key(found["path"])
+    for name in ("deleted", "naming"):
+        fields[name] = [(change(location), rest) for location, rest in fields[name]]
+    fields["added"] = [change(location) for location in fields["added"]]
