@@ -518,6 +518,7 @@ class History:
                 self.doomed.add(place)
                 continue
             self.deleted[place] = record.entry.version
+            self._held.pop(place, None)
             if place in self.left and self.left[place].left_by == (deleted.replaced_by or self.left[place].left_by):
                 del self.left[place]
 
