@@ -111,8 +111,9 @@ class Recovery:
         Only its own call points there. A rollback's calls prove nothing, since another tool's may look like them. Nor
         does a drop, a call of its own that may still come. And until somebody has looked after a recovery, an earlier
         call may have done it. Nor where partitions switch one after another: what was refused for load is sent again.
+        Nor of an entry with figures of columns: its claimant sets statistics, and alters the partitions once more.
         """
-        if not self._metastore.switches_at_once(table):
+        if entry.has_figures or not self._metastore.switches_at_once(table):
             return False
         targets = [one.new_location and Location.parse(one.new_location) for one in entry.partitions]
         if not entry.has_own_files or not all(target and self._layout.all_data.contains(target) for target in targets):
@@ -168,14 +169,17 @@ class Recovery:
             logger.warning("version=%s is given up, its files are not there: %s", claimed.recovers, lost)
             undone = {values for values, state in found.items() if state is not PartitionState.DONE}
             return self._record_outcome(record.entry, claimed, (), tuple(sorted(undone)))
+        ours = replace(claimed, partitions=tuple(p for p in claimed.partitions if p.values not in superseded))
+        statistics = self._claimed.statistics
+        told = statistics.forget(table, claimed, now.keys() & ours.partition_values, deadline)
         if todo:
             present = {p.values: now[p.values] for p in todo if p.values in now}
             left_to_do = self._claimed.switch(table, replace(claimed, partitions=todo), present, deadline)
             if left_to_do:
-                raise MetastoreError(
-                    f"version {record.entry.version} of {claimed.table} is only half recovered: {left_to_do[0]}",
-                    **claimed.named,
-                )
+                raise _half_recovered(record.entry, claimed, left_to_do[0])
+        told = told if told.is_open else statistics.tell(table, ours, deadline)
+        if told.is_open:
+            raise _half_recovered(record.entry, claimed, told.notes[0])
         return self._record_outcome(record.entry, claimed, tuple(partition.values for partition in todo), superseded)
 
     def _again(self, original: LogEntry, version: int, behind: Sequence[EntryPartition]) -> LogEntry:
@@ -298,6 +302,8 @@ class Recovery:
         if Placement.BEHIND in placed.values():
             again = self._correct(table, history, placed, now)
             return placed, taken, [again] if again else []
+        if history.unverified:
+            self._claimed.statistics.correct(table, history, placed)
         if not taken and is_last_look:
             self._log.forget_recoveries(history.unverified or ())
         return placed, taken, None
@@ -405,6 +411,12 @@ class Recovery:
         if gone:
             raise NotThereError(f"{counted(len(gone), 'file')} to be added are gone, for example {min(gone)}")
         return named
+
+
+def _half_recovered(original: LogEntry, claimed: LogEntry, why: str) -> MetastoreError:
+    return MetastoreError(
+        f"version {original.version} of {claimed.table} is only half recovered: {why}", **claimed.named
+    )
 
 
 def placements(history: History, now: PartitionsNow) -> dict[PartitionValues, Placement]:
