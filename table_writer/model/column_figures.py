@@ -101,6 +101,8 @@ class ColumnFigures:
 
     def bounded(self, distinct: int | None) -> int | None:
         """Return a number of distinct values, but no more than there can be by the other figures."""
+        if self.true_values is not None:
+            return (self.true_values > 0) + (self.true_values < self.values)
         if distinct is None:
             return None
         most = self.values

@@ -60,8 +60,8 @@ class FigureCount:
 
 
 def _with_distinct(one: ColumnFigures, first: ColumnFigures, look: Look | None) -> ColumnFigures:
-    if one.kind == "boolean" and one.true_values is not None:
-        return replace(one, distinct=(one.true_values > 0) + (one.true_values < one.values))
+    if one.kind == "boolean":
+        return replace(one, distinct=one.bounded(None))
     if not one.values:
         return replace(one, distinct=0)
     if look is None or not first.values:

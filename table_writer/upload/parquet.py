@@ -29,6 +29,7 @@ BATCH_VALUES: Final = 1024  # Arrow's own: values between two looks
 MAX_DICTIONARY_BYTES: Final = 1024 * 1024  # parquet-mr's and Arrow's: a larger one is given up half-way
 SAMPLE_ROWS: Final = 2048
 SAMPLE_BYTES: Final = 4 * 1024 * 1024  # of rows so wide that fewer of them are looked at
+SCATTER: Final = 2_654_435_761  # Knuth's, of multiplicative hashing
 WORTHWHILE: Final = 0.7  # dictionary and indices must take less than this share of the plain values
 MICROS: Final = pa.timestamp("us", tz="UTC")
 MILLIS: Final = pa.timestamp("ms", tz="UTC")
@@ -235,13 +236,26 @@ def look_at(rows: Any) -> dict[str, Look]:
         (largest,) = rows.combine_chunks().to_batches()
     sample_rows = max(1, min(SAMPLE_ROWS, SAMPLE_BYTES * largest.num_rows // max(1, largest.nbytes)))
     step = max(1, largest.num_rows // sample_rows)
-    sample = largest.take(pa.array(range(0, largest.num_rows, step), type=pa.int64()))
+    sample = largest.take(pa.array(_spread(largest.num_rows, step), type=pa.int64()))
     scale = rows.num_rows / sample.num_rows
     return {
         path: _look(values, scale)
         for name, column in zip(rows.column_names, sample.columns, strict=True)
         for path, values in _leaves(name, column)
     }
+
+
+def _spread(count: int, step: int) -> Sequence[int]:
+    """Return one number of each ``step``, below ``count``, at no regular distance: values may come in turns.
+
+    Examples
+    --------
+    >>> _spread(10, 1), _spread(30, 10)
+    (range(0, 10), [0, 14, 29])
+    """
+    if step == 1:
+        return range(count)
+    return [min(count - 1, first + (first * SCATTER >> 16) % step) for first in range(0, count, step)]
 
 
 def _look(values: Any, scale: float) -> Look:
