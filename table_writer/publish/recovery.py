@@ -169,18 +169,33 @@ class Recovery:
             logger.warning("version=%s is given up, its files are not there: %s", claimed.recovers, lost)
             undone = {values for values, state in found.items() if state is not PartitionState.DONE}
             return self._record_outcome(record.entry, claimed, (), tuple(sorted(undone)))
-        ours = replace(claimed, partitions=tuple(p for p in claimed.partitions if p.values not in superseded))
+        ours = replace(claimed, partitions=tuple(one for one in claimed.partitions if one.values not in superseded))
+        self._carry_out(record.entry, table, ours, todo, now, deadline)
+        return self._record_outcome(record.entry, claimed, tuple(partition.values for partition in todo), superseded)
+
+    def _carry_out(
+        self,
+        original: LogEntry,
+        table: Table,
+        ours: LogEntry,
+        todo: Sequence[EntryPartition],
+        now: PartitionsNow,
+        deadline: Deadline,
+    ) -> None:
+        """Switch what is left to be switched, and give all partitions that are not another tool's their statistics."""
         statistics = self._claimed.statistics
-        told = statistics.forget(table, claimed, now.keys() & ours.partition_values, deadline)
+        told = statistics.forget(table, ours, now.keys() & ours.partition_values, deadline)
         if todo:
-            present = {p.values: now[p.values] for p in todo if p.values in now}
-            left_to_do = self._claimed.switch(table, replace(claimed, partitions=todo), present, deadline)
-            if left_to_do:
-                raise _half_recovered(record.entry, claimed, left_to_do[0])
+            present = {one.values: now[one.values] for one in todo if one.values in now}
+            left_to_do = self._claimed.switch(table, replace(ours, partitions=tuple(todo)), present, deadline)
+            if left_to_do is None:  # others have done it, with its statistics
+                return
+            told = replace(told, notes=left_to_do, is_open=True) if left_to_do else told
         told = told if told.is_open else statistics.tell(table, ours, deadline)
         if told.is_open:
-            raise _half_recovered(record.entry, claimed, told.notes[0])
-        return self._record_outcome(record.entry, claimed, tuple(partition.values for partition in todo), superseded)
+            raise MetastoreError(
+                f"version {original.version} of {ours.table} is only half recovered: {told.notes[0]}", **ours.named
+            )
 
     def _again(self, original: LogEntry, version: int, behind: Sequence[EntryPartition]) -> LogEntry:
         """Return the recover entry. What it replaces stays for as long as the original has scheduled, from now on."""
@@ -411,12 +426,6 @@ class Recovery:
         if gone:
             raise NotThereError(f"{counted(len(gone), 'file')} to be added are gone, for example {min(gone)}")
         return named
-
-
-def _half_recovered(original: LogEntry, claimed: LogEntry, why: str) -> MetastoreError:
-    return MetastoreError(
-        f"version {original.version} of {claimed.table} is only half recovered: {why}", **claimed.named
-    )
 
 
 def placements(history: History, now: PartitionsNow) -> dict[PartitionValues, Placement]:

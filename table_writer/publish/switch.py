@@ -36,7 +36,7 @@ from table_writer.model.table import (
     Table,
 )
 from table_writer.model.write import TableLayout
-from table_writer.publish.statistics import ACCURATE, SPARK_PREFIX, Statistics, spark_statistics
+from table_writer.publish.statistics import ACCURATE, SPARK_PREFIX, Statistics, Told, spark_statistics
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -320,9 +320,10 @@ class ClaimedEntries:
         left_to_do = self.switch(table, entry, now, deadline, files)
         if left_to_do:
             return left_to_do
-        if forgotten.notes:
-            forgotten = self.statistics.forget(table, entry, now, deadline)
-        told = self.statistics.tell(table, entry, deadline)
+        told = Told()
+        if left_to_do is not None:  # else others have carried the entry out, and may have moved on since
+            forgotten = self.statistics.forget(table, entry, now, deadline) if forgotten.notes else forgotten
+            told = self.statistics.tell(table, entry, deadline)
         notes = forgotten.notes + told.notes
         if forgotten.is_open or told.is_open:
             return notes
@@ -340,9 +341,10 @@ class ClaimedEntries:
         now: PartitionsNow,
         deadline: Deadline,
         files: Mapping[str, ObjectInfo] | None = None,
-    ) -> tuple[str, ...]:
+    ) -> tuple[str, ...] | None:
         """Do only the switch; the caller records the outcome, unless something is left to do.
 
+        ``None``: others have carried the entry out, and recorded that.
         Files are added in place last: what the metastore refuses, nobody has seen any of.
         """
         try:
@@ -350,7 +352,7 @@ class ClaimedEntries:
             self._add_files(entry, files, deadline)
         except (MetastoreError, InvalidInputError, OutcomeUnknownError) as failure:
             if self._is_on_record(entry):  # others have seen it, or carried it out, and may have moved on since
-                return ()
+                return None
             if not isinstance(failure, OutcomeUnknownError):
                 self.give_up(entry, deadline, failure)
             raise
