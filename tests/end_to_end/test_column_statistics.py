@@ -55,7 +55,7 @@ def test_the_metastore_knows_each_partition_and_takes_nothing_for_accurate(
         "note": ColumnFigures("text", 1, 2, total_bytes=2, longest_bytes=1, distinct=2, members=members_of([b"a"])),
     }
     values = [("d/1",), ("__HIVE_DEFAULT_PARTITION__",)]
-    assert sorted(metastore.differing_statistics(table, dict.fromkeys(values, {}))) == sorted(values)
+    assert sorted(metastore.differing_statistics(table, {one: {} for one in values})) == sorted(values)
     assert metastore.differing_statistics(table, {values[0]: whole}) == []
     parameters = [one.parameters for one in metastore.get_all_partitions(table).values()]
     assert len(parameters) == 2

@@ -26,12 +26,18 @@ def append(world: World, *, in_place: bool = False) -> None:
     world.write(NEW, plan=world.plan(WriteMode.APPEND, in_place=in_place))
 
 
+def restore(world: World) -> None:
+    world.metastore.drop_partition(world.table, ("2",))
+    world.keeper.restore(str(world.name))
+
+
 OPERATIONS: dict[str, Callable[[World], object]] = {
     "overwrite": lambda world: world.write(NEW),
     "overwrite table": lambda world: world.write(NEW, plan=world.plan(WriteMode.OVERWRITE_TABLE)),
     "append": append,
     "append in place": lambda world: append(world, in_place=True),
     "compact": lambda world: world.compact("1", "2"),
+    "restore": restore,
     "roll back": lambda world: world.keeper.rollback(str(world.name), version=1),
 }
 
