@@ -32,7 +32,7 @@ TARGET_FILE_BYTES: Final = 128 * MIB  # of a compaction: a block of HDFS, and wh
 MIN_FILES: Final = 8  # below that a partition is not compacted: each file costs a reader one request
 MetastoreKind = Literal["hive", "glue"]
 ColumnStatisticsChoice = Literal["auto", "on", "off"]
-MOST_FIGURES: Final = 3_000  # partitions x columns of a write: Hive 2.3 stores 2,000 in a second
+MOST_FIGURES: Final = 1_000  # partitions x columns of a write: what costs Hive 2.3 about a second
 EmptyAction = Literal["error", "ignore", "replace"]
 
 
@@ -102,8 +102,8 @@ class TableWriterConfig:
         partitions, newest values and what a function says, and Spark's own log may quote a value.
     column_statistics
         Whether the metastore gets column statistics of the Parquet files of a write, for the optimizers of Trino, Hive
-        and Spark: ``"on"``; ``"off"``; or ``"auto"``, where the write's partitions times its columns are at most 3,000:
-        a metastore needs some 0.5 ms for each. Those of the rows that a write replaces are removed in any case.
+        and Spark: ``"on"``; ``"off"``; or ``"auto"``, where the write's partitions times its columns are at most 1,000:
+        a metastore needs a millisecond for each. Those of the rows that a write replaces are removed in any case.
     log_memory_bytes
         How much memory the log of a table may take while it is read in whole; some 1,700 bytes for each partition that
         an entry names. A log that takes more is refused: it is damaged, or a vacuum must be allowed to trim it.

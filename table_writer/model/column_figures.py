@@ -8,7 +8,7 @@ import json
 import math
 import zlib
 from collections.abc import Collection, Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, Literal, get_args
 
@@ -126,6 +126,9 @@ class ColumnFigures:
         return in_order and within
 
 
+FIELDS: Final = tuple(ColumnFigures.__dataclass_fields__)  # in the order in which they are stored
+
+
 def members_of(values: Collection[object]) -> frozenset[bytes] | None:
     """Return a hash of each value, alike in every process; ``None`` where they are too many to be kept."""
     if len(values) > MOST_MEMBERS:
@@ -175,24 +178,24 @@ def from_text(text: str) -> dict[str, ColumnFigures]:
 
 
 def _trimmed(one: ColumnFigures) -> list[Any]:
-    *fields, members = astuple(one)
-    packed = None if members is None else base64.b64encode(b"".join(sorted(members))).decode()
-    fields.append(packed)
+    fields: list[Any] = [getattr(one, name) for name in FIELDS]
+    if one.members is not None:
+        fields[-1] = base64.b64encode(b"".join(sorted(one.members))).decode()
     while fields[-1] is None:
         fields.pop()
     return fields
 
 
-def _figures(fields: Any) -> ColumnFigures | None:
+def _figures(stored: Any) -> ColumnFigures | None:
     try:
-        *others, packed = (*fields, *[None] * (10 - len(fields)))
-        joined = None if packed is None else base64.b64decode(packed, validate=True)
-        members = (
-            None
-            if joined is None
-            else frozenset(joined[at : at + MEMBER_BYTES] for at in range(0, len(joined), MEMBER_BYTES))
-        )
-        return ColumnFigures(*others, members)
+        named: dict[str, Any] = dict(zip(FIELDS, stored, strict=False))
+        if len(stored) > len(FIELDS):
+            return None
+        if named.get("members") is not None:
+            joined = base64.b64decode(named["members"], validate=True)
+            starts = range(0, len(joined), MEMBER_BYTES)
+            named["members"] = frozenset(joined[start : start + MEMBER_BYTES] for start in starts)
+        return ColumnFigures(**named)
     except (TypeError, ValueError, binascii.Error):
         return None
 

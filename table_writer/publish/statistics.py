@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
-from table_writer.errors import LostResponseError, MetastoreError, counted
+from table_writer.errors import LostResponseError, MetastoreError, PartitionMissingError, counted
 from table_writer.log.history import History, Placement
 from table_writer.log.open_table import OpenTable
 from table_writer.log.rules import Deadline
@@ -35,6 +35,7 @@ SPARK_BYTES: Final = {
 }
 """What Spark takes for the length of a value, by the names of its types."""
 
+TRIES: Final = 3  # of an alter of partitions that another tool may drop
 LONG_DECIMAL: Final = 18  # digits up to which Spark keeps a decimal in 8 bytes
 
 
@@ -77,12 +78,11 @@ class Statistics:
         figures = {one.values: from_text(one.figures) for one in entry.partitions if one.figures}
         if not figures or not self._metastore.keeps_statistics(table):
             return Told()
-        in_time = self._in_time(entry, deadline)
         is_set = False
         try:
-            self._metastore.set_statistics(table, figures, before_send=in_time)
+            self._metastore.set_statistics(table, figures, before_send=self._in_time(entry, deadline, calls=2))
             is_set = True
-            self._unmark(table, entry, in_time)
+            self._unmark(table, entry, self._in_time(entry, deadline))
         except LostResponseError as error:
             logger.warning("write_id=%s column statistics: the answer was lost: %s", entry.write_id, error)
             text = f"published; whether its column statistics were set is not known ({error.message})"
@@ -107,20 +107,27 @@ class Statistics:
 
     def _unmark(self, table: Table, entry: LogEntry, in_time: Callable[[], None]) -> None:
         places = {one.values: one.new_location for one in entry.partitions if one.figures}
-        now = self._metastore.get_partitions(table, list(places))
-        changes = [
-            PartitionChange(
-                partition=one, location=one.location, set_parameters={}, removed_parameters=frozenset({ACCURATE})
-            )
-            for values, one in now.items()
-            if ACCURATE in one.parameters and _is_at(one, places[values])
-        ]
-        if changes:
-            self._metastore.alter_partitions(table, changes, before_send=in_time)
+        for attempt in range(1, TRIES + 1):
+            now = self._metastore.get_partitions(table, list(places))
+            changes = [
+                PartitionChange(
+                    partition=one, location=one.location, set_parameters={}, removed_parameters=frozenset({ACCURATE})
+                )
+                for values, one in now.items()
+                if ACCURATE in one.parameters and _is_at(one, places[values])
+            ]
+            try:
+                return self._metastore.alter_partitions(table, changes, before_send=in_time) if changes else None
+            except PartitionMissingError:  # another tool has dropped one between the two calls
+                if attempt == TRIES:
+                    raise
+        return None
 
-    def _in_time(self, entry: LogEntry, deadline: Deadline) -> Callable[[], None]:
+    def _in_time(self, entry: LogEntry, deadline: Deadline, *, calls: int = 1) -> Callable[[], None]:
+        """Return what keeps a call from being sent unless there is time for it, and for those that must follow it."""
+
         def in_time() -> None:
-            if not deadline.allows(self._opened.config.metastore_timeout_seconds):
+            if not deadline.allows(calls * self._opened.config.metastore_timeout_seconds):
                 raise MetastoreError("there was no time left for them within the claim", **entry.named)
 
         return in_time
