@@ -38,6 +38,27 @@ DATA: Final = {
 MICROS: Final = 1_000_000
 
 
+def _read_what_newer_servers_send() -> None:
+    """Read what hmsclient cannot: bit vectors, which are no text since Hive 3, and Hive 4's statistics of timestamps.
+
+    On the wire the latter look as those of dates do.
+    """
+    fields = ttypes.ColumnStatisticsData.thrift_spec
+    for _, _, _, nested, _ in fields[1:]:
+        cls, held = nested
+        nested[1] = cls.thrift_spec = tuple(
+            (*one[:3], "BINARY", one[4]) if one is not None and one[2] == "bitVectors" else one for one in held
+        )
+    number, kind, _, nested, default = fields[-1]
+    fields = (*fields, (number + 1, kind, "timestampStats", nested, default))
+    ttypes.ColumnStatisticsData.thrift_spec = fields
+    ttypes.ColumnStatisticsData.timestampStats = None
+    ttypes.ColumnStatisticsObj.thrift_spec[3][3][1] = fields  # it holds the fields by themselves
+
+
+_read_what_newer_servers_send()
+
+
 def described(table: Table, figures: Mapping[str, ColumnFigures]) -> dict[str, Described]:
     """Return what a metastore is to know of the columns of some files, by the names of the table's columns.
 
@@ -95,7 +116,14 @@ def statistics_object(column: str, kind: str, one: Described) -> Any:
 
 
 def described_object(native: Any) -> Described:
-    """Describe Thrift's object of one column; of a kind that is not known here only that there is one."""
+    """Describe Thrift's object of one column; of a kind that is not known here only that there is one.
+
+    Hive 4 takes those of a timestamp as of a number, and gives them as what they are.
+    """
+    moments = native.statsData.timestampStats
+    if moments is not None:
+        bounds = (None if one is None else one.daysSinceEpoch for one in (moments.lowValue, moments.highValue))
+        return ("longStats", *bounds, moments.numNulls, moments.numDVs)
     for field, cls in DATA.items():
         data = getattr(native.statsData, field)
         if data is not None:

@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from hmsclient.genthrift.hive_metastore import ttypes
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol, TBinaryProtocolAccelerated
+from thrift.transport.TTransport import TMemoryBuffer
 
 from table_writer.errors import MetastoreError
-from table_writer.metastore.hive_statistics import described
+from table_writer.metastore.hive_statistics import described, described_object
 from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.table import Column, PartitionChange, PartitionValues, Table, TableName
 from tests.doubles.memory_metastore import MemoryMetastore
@@ -116,3 +119,13 @@ def test_a_partition_that_is_dropped_takes_them_along(world: World) -> None:
     assert store.differing_statistics(table, {("1",): {}}) == []
     with pytest.raises(MetastoreError):
         store.set_statistics(table, {("2",): FIGURES})
+
+
+@pytest.mark.parametrize("accelerated", [False, True])
+def test_bit_vectors_of_other_tools_are_no_text_and_stop_nobody(accelerated: bool) -> None:
+    data = ttypes.ColumnStatisticsData(longStats=ttypes.LongColumnStatsData(1, 2, 0, 2, bitVectors=b"HL\xff\x80"))
+    sent, protocol = TMemoryBuffer(), TBinaryProtocolAccelerated if accelerated else TBinaryProtocol
+    ttypes.ColumnStatisticsObj("x", "int", data).write(protocol(sent))
+    read = ttypes.ColumnStatisticsObj()
+    read.read(protocol(TMemoryBuffer(sent.getvalue())))
+    assert described_object(read) == ("longStats", 1, 2, 0, 2)
