@@ -116,10 +116,17 @@ def statistics_object(column: str, kind: str, one: Described) -> Any:
 
 
 def described_object(native: Any) -> Described:
-    """Describe Thrift's object of one column; of a kind that is not known here only that there is one.
+    """Describe Thrift's object of one column; of what is not understood here only that it is there.
 
     Hive 4 takes those of a timestamp as of a number, and gives them as what they are.
     """
+    try:
+        return _described_object(native)
+    except (ArithmeticError, AttributeError, TypeError, ValueError):  # another tool's, or damaged: nobody's business
+        return ("unknown",)
+
+
+def _described_object(native: Any) -> Described:
     moments = native.statsData.timestampStats
     if moments is not None:
         bounds = (None if one is None else one.daysSinceEpoch for one in (moments.lowValue, moments.highValue))

@@ -17,7 +17,7 @@ from table_writer.log.history import History, Placement
 from table_writer.log.open_table import OpenTable
 from table_writer.log.rules import Deadline
 from table_writer.model.column_figures import ColumnFigures, from_text
-from table_writer.model.entry import LogEntry
+from table_writer.model.entry import EntryPartition, LogEntry
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table
 
@@ -75,7 +75,7 @@ class Statistics:
         Servers mark what they are given as accurate, and Hive would answer queries from that even after another tool
         has added files. So the mark is taken away by a second alter, which changes nothing else.
         """
-        figures = {one.values: from_text(one.figures) for one in entry.partitions if one.figures}
+        figures = {one.values: figures_of(one) for one in entry.partitions if one.figures}
         if not figures or not self._metastore.keeps_statistics(table):
             return Told()
         is_set = False
@@ -96,7 +96,7 @@ class Statistics:
     def correct(self, table: Table, history: History, placed: Mapping[PartitionValues, Placement]) -> None:
         """Remove statistics that are not those of the newest published rows: a call may have been applied late."""
         wanted = {
-            values: from_text(history.current[values].partition.figures)
+            values: figures_of(history.current[values].partition)
             for values, where in placed.items()
             if where is Placement.IN_PLACE
         }
@@ -133,26 +133,30 @@ class Statistics:
         return in_time
 
 
+def figures_of(partition: EntryPartition) -> dict[str, ColumnFigures]:
+    """Return the figures of a partition's columns; none of columns that are said to have more or fewer rows than it."""
+    return {name: one for name, one in from_text(partition.figures).items() if one.rows == partition.rows}
+
+
 def _is_at(partition: Partition, location: str | None) -> bool:
     here = Location.parse_any(partition.location)
     return here is not None and location is not None and here.same_place(Location.parse(location))
 
 
-def spark_statistics(schema: str, figures: str) -> dict[str, str]:
+def spark_statistics(schema: str, figures: Mapping[str, ColumnFigures]) -> dict[str, str]:
     """Return the parameters of a table by which Spark's optimizer knows its columns.
 
     Examples
     --------
     >>> schema = '{"fields": [{"name": "id", "type": "long"}]}'
-    >>> found = spark_statistics(schema, '{"id":["integer",0,2,1,2,null,null,null,2]}')
+    >>> found = spark_statistics(schema, {"id": ColumnFigures("integer", 0, 2, 1, 2, distinct=2)})
     >>> sorted(name.removeprefix("spark.sql.statistics.colStats.id.") + "=" + value for name, value in found.items())
     ['avgLen=8', 'distinctCount=2', 'max=2', 'maxLen=8', 'min=1', 'nullCount=0', 'version=2']
     """
-    known = from_text(figures)
     types = {field["name"]: str(field["type"]) for field in json.loads(schema or "{}").get("fields", [])}
     return {
         f"{SPARK_PREFIX}{name}.{key}": value
-        for name, one in known.items()
+        for name, one in figures.items()
         for key, value in _of_spark(one, types.get(name, "")).items()
     }
 

@@ -38,7 +38,7 @@ NONE: Final = {
     "not counted": ("int", ColumnFigures("integer", 0, 2, 1, 2)),
     "nested": ("array<int>", ColumnFigures("integer", 0, 2, 1, 2, distinct=2)),
 }
-HOSTILE: Final = ("1", "a/b c", "é=1", "x%2Fy", "__HIVE_DEFAULT_PARTITION__")
+HOSTILE: Final = ("1", "UPPER Ä", "a/b c", "é=1", "x%2Fy", "__HIVE_DEFAULT_PARTITION__")
 
 
 EMPTY: Final = Table(
@@ -127,3 +127,4 @@ def test_bit_vectors_of_other_tools_are_no_text_and_stop_nobody() -> None:
     ttypes.ColumnStatisticsObj("x", "int", data).write(TBinaryProtocolAccelerated(sent))
     read.read(TBinaryProtocolAccelerated(TMemoryBuffer(sent.getvalue())))
     assert described_object(read) == ("longStats", 1, 2, 0, 2)
+    assert described_object(ttypes.ColumnStatisticsObj("x", "int", None)) == ("unknown",)
