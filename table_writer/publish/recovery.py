@@ -317,9 +317,8 @@ class Recovery:
         if Placement.BEHIND in placed.values():
             again = self._correct(table, history, placed, now)
             return placed, taken, [again] if again else []
-        if history.unverified:
-            self._claimed.statistics.correct(table, history, placed)
-        if not taken and is_last_look:
+        are_right = not history.unverified or self._claimed.statistics.correct(table, history, placed)
+        if not taken and is_last_look and are_right:
             self._log.forget_recoveries(history.unverified or ())
         return placed, taken, None
 

@@ -93,17 +93,25 @@ class Statistics:
             return Told((f"published; its column statistics {done} ({error.message}).",))
         return Told()
 
-    def correct(self, table: Table, history: History, placed: Mapping[PartitionValues, Placement]) -> None:
-        """Remove statistics that are not those of the newest published rows: a call may have been applied late."""
+    def correct(self, table: Table, history: History, placed: Mapping[PartitionValues, Placement]) -> bool:
+        """Remove statistics that are not those of the newest published rows: a call may have been applied late.
+
+        Returns whether that is done: what depends on rows alone goes on without it.
+        """
         wanted = {
             values: figures_of(history.current[values].partition)
             for values, where in placed.items()
             if where is Placement.IN_PLACE
         }
-        wrong = self._metastore.differing_statistics(table, wanted) if wanted else ()
-        if wrong:
-            logger.warning("column statistics of %s of %s are removed", counted(len(wrong), "partition"), table.name)
-            self._metastore.drop_statistics(table, wrong)
+        try:
+            wrong = self._metastore.differing_statistics(table, wanted) if wanted else ()
+            if wrong:
+                logger.warning("column statistics of %s of %s go", counted(len(wrong), "partition"), table.name)
+                self._metastore.drop_statistics(table, wrong)
+        except MetastoreError as error:
+            logger.warning("column statistics of %s were not compared with its log: %s", table.name, error)
+            return False
+        return True
 
     def _unmark(self, table: Table, entry: LogEntry, in_time: Callable[[], None]) -> None:
         places = {one.values: one.new_location for one in entry.partitions if one.figures}

@@ -321,9 +321,12 @@ class ClaimedEntries:
         if left_to_do:
             return left_to_do
         told = Told()
-        if left_to_do is not None:  # else others have carried the entry out, and may have moved on since
-            forgotten = self.statistics.forget(table, entry, now, deadline) if forgotten.notes else forgotten
-            told = self.statistics.tell(table, entry, deadline)
+        try:
+            if left_to_do is not None:  # else others have carried the entry out, and may have moved on since
+                forgotten = self.statistics.forget(table, entry, now, deadline) if forgotten.notes else forgotten
+                told = self.statistics.tell(table, entry, deadline)
+        except KeyboardInterrupt as stopped:
+            raise _noted(stopped, entry) from None
         notes = forgotten.notes + told.notes
         if forgotten.is_open or told.is_open:
             return notes

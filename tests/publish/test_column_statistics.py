@@ -199,3 +199,20 @@ def test_an_unpartitioned_table_is_one_partition_here_too() -> None:
     world.write({"": frozenset({7})}, plan=world.plan(WriteMode.APPEND))
     assert kept(world) == {"": ("longStats", 1, 7, 0, 3)}
     assert marked(world) == []
+
+
+def test_a_metastore_without_calls_for_statistics_hinders_neither_writes_nor_a_recovery() -> None:
+    world = started()
+
+    def refuse(method: str, phase: str) -> None:
+        if method.endswith("statistics") and phase == "before":
+            raise MetastoreError("Invalid method name")
+
+    world.metastore.on_call = refuse
+    world.write(NEW)
+    world.services().log.remember_recovery(1)
+    world.wait_seconds = 3 * 86_400
+    world.wait_out_claims()
+    world.write({"2": frozenset({77})}, plan=world.plan(WriteMode.APPEND))
+    world.keeper.recover(str(world.name))
+    assert world.rows()["2"] >= {77}
