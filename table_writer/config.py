@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -30,6 +31,8 @@ Carry = Literal["copy", "in_place"]
 TARGET_FILE_BYTES: Final = 128 * MIB  # of a compaction: a block of HDFS, and what Spark reads in one task
 MIN_FILES: Final = 8  # below that a partition is not compacted: each file costs a reader one request
 MetastoreKind = Literal["hive", "glue"]
+ColumnStatisticsChoice = Literal["auto", "on", "off"]
+MOST_FIGURES: Final = 1_000  # partitions x columns of a write: what costs Hive 2.3 about a second
 EmptyAction = Literal["error", "ignore", "replace"]
 
 
@@ -97,6 +100,10 @@ class TableWriterConfig:
     check_examples
         How many wrong rows the result of a failed check shows, at most 1,000; 0 for none. Messages still name
         partitions, newest values and what a function says, and Spark's own log may quote a value.
+    column_statistics
+        Whether the metastore gets column statistics of the Parquet files of a write, for the optimizers of Trino, Hive
+        and Spark: ``"on"``; ``"off"``; or ``"auto"``, where the write's partitions times its columns are at most 1,000:
+        a metastore needs a millisecond for each. Those of the rows that a write replaces are removed in any case.
     log_memory_bytes
         How much memory the log of a table may take while it is read in whole; some 1,700 bytes for each partition that
         an entry names. A log that takes more is refused: it is damaged, or a vacuum must be allowed to trim it.
@@ -134,7 +141,13 @@ class TableWriterConfig:
     mark_success: bool | None = None
     progress: str | ProgressListener = "auto"
     check_examples: int = MOST_EXAMPLES
+    column_statistics: ColumnStatisticsChoice = "auto"
     log_memory_bytes: int = 2048 * MIB
+
+    @property
+    def most_figures(self) -> int:
+        """Of how many columns, counted in each partition, one write gives the metastore statistics."""
+        return {"auto": MOST_FIGURES, "on": sys.maxsize, "off": 0}[self.column_statistics]
 
     @property
     def metastore_setting(self) -> Mapping[str, str]:

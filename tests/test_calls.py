@@ -102,6 +102,7 @@ RIGHT: Final[Mapping[str, frozenset[str]]] = {  # by annotation, what may be use
     "Engine": frozenset(),
     "Carry": frozenset(),
     "Distribution": frozenset(),
+    "ColumnStatisticsChoice": frozenset(),
     "EmptyAction": frozenset(),
     "Storage": frozenset(),
     "S3ServerName": frozenset(),

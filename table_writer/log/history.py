@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Final
 
@@ -539,7 +539,7 @@ class History:
         place = self._place(partition.new_location)
         targets = partition.targets()
         if place is not None and not targets:
-            self._held[place] = partition
+            self._held[place] = replace(partition, figures="")
         elif place in self._held and not targets.keys() <= self._counted:
             self._held[place] = self._held[place].with_more(partition)
         self._counted.update(targets)

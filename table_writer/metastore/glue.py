@@ -38,6 +38,7 @@ from table_writer.errors import (
 )
 from table_writer.metastore import glue_objects, hive_objects, protocol
 from table_writer.metastore.settings import GlueSettings
+from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.process import PerProcess
 from table_writer.model.table import Column, Partition, PartitionChange, PartitionValues, Table, TableName, shown_name
 
@@ -309,6 +310,32 @@ class GlueMetastore:
             self._carry_out(drop, before_send, Counter())
         except PartitionMissingError:
             logger.debug("%s of %s was dropped already", values, table.name)
+
+    def keeps_statistics(self, table: Table) -> bool:  # noqa: ARG002  # none of them
+        """Return ``False``: Glue takes them one partition and 100 columns a call, and bills each call."""
+        return False
+
+    def differing_statistics(
+        self,
+        table: Table,  # noqa: ARG002
+        expected: Mapping[PartitionValues, Mapping[str, ColumnFigures]],  # noqa: ARG002
+    ) -> Sequence[PartitionValues]:
+        """Return none: an alter deletes those of what it moves, where the settings say so."""
+        return ()
+
+    def set_statistics(
+        self,
+        table: Table,  # noqa: ARG002
+        figures: Mapping[PartitionValues, Mapping[str, ColumnFigures]],  # noqa: ARG002
+        *,
+        before_send: Callable[[], None] = protocol.nothing,
+    ) -> None:
+        before_send()
+
+    def drop_statistics(
+        self, table: Table, values: Sequence[PartitionValues], *, before_send: Callable[[], None] = protocol.nothing
+    ) -> None:
+        self._forget_statistics(table, values, before_send)
 
     def _alter_whole_table(self, table: Table, change: PartitionChange, before_send: Callable[[], None]) -> None:
         moved, fields, name = glue_objects.moved_table(change), self._table_fields(), table.name

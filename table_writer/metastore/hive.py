@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
@@ -15,7 +16,9 @@ from thrift.Thrift import TApplicationException
 from table_writer.errors import MetastoreError, PartitionExistsError, PartitionMissingError, counted
 from table_writer.metastore import hive_objects, protocol
 from table_writer.metastore.connection import Connection, RefusedError
+from table_writer.metastore.hive_statistics import Described, described, described_object, statistics_object
 from table_writer.metastore.settings import MetastoreSettings
+from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.table import (
     Partition,
     PartitionChange,
@@ -36,6 +39,7 @@ TABLE_CHANGED: Final = "The table has been modified."  # what a refused compare-
 NO_VERSION: Final = "3.0"  # what getVersion answers up to Hive 3.1.3, whatever the version
 NEW_IN_2_3_10: Final = "hive.metastore.client.connection.timeout"
 TRANSFORMER: Final = "metastore.metadata.transformer.class"  # of Hive 4: checks where tables lie
+ALL_COLUMNS: Final = None  # of delete_…_column_statistics
 T = TypeVar("T")
 
 
@@ -249,6 +253,85 @@ class HiveMetastore:
         except RefusedError as refused:
             if not isinstance(refused.reason, ttypes.NoSuchObjectException):
                 raise
+
+    def keeps_statistics(self, table: Table) -> bool:  # noqa: ARG002  # all are alike
+        return True
+
+    def differing_statistics(
+        self, table: Table, expected: Mapping[PartitionValues, Mapping[str, ColumnFigures]]
+    ) -> Sequence[PartitionValues]:
+        protocol.validate_values(table, list(expected))
+        found = self._statistics(table, list(expected))
+        wanted = {values: described(table, figures) for values, figures in expected.items()}
+        return [values for values, there in found.items() if there and there != wanted.get(values)]
+
+    def set_statistics(
+        self,
+        table: Table,
+        figures: Mapping[PartitionValues, Mapping[str, ColumnFigures]],
+        *,
+        before_send: Callable[[], None] = protocol.nothing,
+    ) -> None:
+        protocol.validate_values(table, list(figures))
+        types = {column.name.lower(): column.type for column in table.columns}
+        all_statistics = [
+            ttypes.ColumnStatistics(
+                statsDesc=ttypes.ColumnStatisticsDesc(
+                    isTblLevel=not values,
+                    dbName=table.name.database,
+                    tableName=table.name.name,
+                    partName=name_in(table, values) if values else None,
+                    lastAnalyzed=int(time.time()),
+                ),
+                statsObj=[statistics_object(name, types[name], of_column) for name, of_column in of_one.items()],
+            )
+            for values, one in figures.items()
+            if (of_one := described(table, one))
+        ]
+        if not all_statistics:
+            return
+        change = partial(self._connection.change, table=str(table.name), before_send=before_send)
+        if table.partition_columns:
+            change("set_aggr_stats_for", ttypes.SetPartitionsStatsRequest(all_statistics, needMerge=False))
+        else:
+            change("update_table_column_statistics", all_statistics[0])
+
+    def drop_statistics(
+        self, table: Table, values: Sequence[PartitionValues], *, before_send: Callable[[], None] = protocol.nothing
+    ) -> None:
+        protocol.validate_values(table, values)
+        for one in values:
+            try:
+                if one:
+                    name = name_in(table, one)
+                    call = "delete_partition_column_statistics"
+                    self._change(call, table.name, name, ALL_COLUMNS, before_send=before_send)
+                else:
+                    self._change("delete_table_column_statistics", table.name, ALL_COLUMNS, before_send=before_send)
+            except RefusedError as refused:
+                if not isinstance(refused.reason, ttypes.NoSuchObjectException):
+                    raise
+
+    def _statistics(
+        self, table: Table, values: Sequence[PartitionValues]
+    ) -> dict[PartitionValues, dict[str, Described]]:
+        """Read the column statistics of partitions, 250 a call."""
+        columns = [column.name.lower() for column in table.columns]
+        database, name, found = table.name.database, table.name.name, {}
+        if not table.partition_columns:
+            request = ttypes.TableStatsRequest(database, name, columns)
+            answer = (
+                self._connection.read("get_table_statistics_req", request, table=str(table.name)) if values else None
+            )
+            found = {hive_objects.WHOLE_TABLE: answer.tableStats} if answer is not None else {}
+        for batch in _batches([name_in(table, one) for one in values if one], self._settings.partition_batch):
+            request = ttypes.PartitionsStatsRequest(database, name, columns, batch)
+            answer = self._connection.read("get_partitions_statistics_req", request, table=str(table.name))
+            found |= {partition_values(text): objects for text, objects in answer.partStats.items()}
+        return {
+            one: {native.colName: described_object(native) for native in objects or ()}
+            for one, objects in found.items()
+        }
 
     def _drop_added(self, table: Table, before_send: Callable[[], None], values: Sequence[PartitionValues]) -> None:
         names = ttypes.RequestPartsSpec(names=[name_in(table, one) for one in values])

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from table_writer.errors import InvalidInputError, LostResponseError, MetastoreError, counted
 from table_writer.metastore.hive_objects import WHOLE_TABLE
+from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.table import (
     NULL_PARTITION,
     Partition,
@@ -156,6 +157,35 @@ class Metastore(Protocol):
         self, table: Table, values: PartitionValues, *, before_send: Callable[[], None] = nothing
     ) -> None:
         """Drop one partition from the metastore, leaving its data; one that does not exist is no error."""
+
+    def keeps_statistics(self, table: Table) -> bool:
+        """Whether :meth:`set_statistics` does anything."""
+
+    def differing_statistics(
+        self, table: Table, expected: Mapping[PartitionValues, Mapping[str, ColumnFigures]]
+    ) -> Sequence[PartitionValues]:
+        """Return those of some partitions that have column statistics, and other ones than these figures make.
+
+        With no figures expected: those that have any. Reads 250 partitions a call. One that has none is not returned.
+        """
+
+    def set_statistics(
+        self,
+        table: Table,
+        figures: Mapping[PartitionValues, Mapping[str, ColumnFigures]],
+        *,
+        before_send: Callable[[], None] = nothing,
+    ) -> None:
+        """Set the column statistics of partitions in ONE call; those of columns without figures stay.
+
+        A server that ends in the middle has set those of some partitions. It also adds the parameter
+        ``COLUMN_STATS_ACCURATE`` to each.
+        """
+
+    def drop_statistics(
+        self, table: Table, values: Sequence[PartitionValues], *, before_send: Callable[[], None] = nothing
+    ) -> None:
+        """Remove all column statistics of some partitions, a call each; one that has none, or is gone, is no error."""
 
 
 def validate_values(table: Table, values: Sequence[PartitionValues]) -> None:

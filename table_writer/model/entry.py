@@ -96,6 +96,7 @@ class EntryPartition:
     files: int
     source: str | None = None  # of an append in place: where the write has put its files, which are copied from there
     added: tuple[AddedFile, ...] = ()  # by an append in place; empty for all else
+    figures: str = ""  # of the columns, which the metastore gets after the switch; empty where they are not all known
 
     @property
     def own_location(self) -> str | None:
@@ -103,9 +104,10 @@ class EntryPartition:
         return self.source if self.added else self.new_location
 
     def with_more(self, more: Figures) -> EntryPartition:
-        """Return the same with the figures of other files beside its own."""
+        """Return the same with the figures of other files beside its own; those of columns are known no more."""
         return replace(
             self,
+            figures="",
             rows=_sum(self.rows, more.rows),
             bytes=self.bytes + more.bytes,
             raw_bytes=_sum(self.raw_bytes, more.raw_bytes),
@@ -206,6 +208,11 @@ class LogEntry:
         return self.operation in {Operation.WRITE, Operation.COMPACT}
 
     @property
+    def has_figures(self) -> bool:
+        """Whether its claimant gives the metastore figures of columns after the switch."""
+        return any(one.figures for one in self.partitions)
+
+    @property
     def named(self) -> dict[str, str]:
         """What errors name of this entry, by their keywords."""
         return {"table": self.table, "write_id": self.write_id}
@@ -249,6 +256,8 @@ class LogEntry:
         for one in fields["partitions"]:
             if not one["added"]:
                 del one["added"], one["source"]
+            if not one["figures"]:
+                del one["figures"]
         version = LATER_FORMAT if in_place or self.operation is Operation.COMPACT else ENTRY_FORMAT
         return json.dumps({"format": version, **fields}, ensure_ascii=False, default=datetime.isoformat).encode()
 

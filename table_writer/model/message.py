@@ -12,7 +12,7 @@ from table_writer.errors import StorageError
 from table_writer.model.column_statistics import TEXTS, ColumnStatistics
 from table_writer.model.table import PartitionValues
 
-MESSAGE_FORMAT: Final = 3
+MESSAGE_FORMAT: Final = 4
 
 
 def names_of_task(write_id: str, task_index: int) -> str:
@@ -47,6 +47,7 @@ class PendingUpload:
     row_count: int
     partition_values: PartitionValues
     raw_size_bytes: int = 0  # before compression, where the format tells
+    figures: str = ""  # of its columns, for optimizers: see model.column_figures; empty where nobody has counted
 
     def validate(self) -> None:
         """Refuse what could not be completed; called before the first object of a write exists."""
@@ -98,7 +99,15 @@ class CommitMessage:
         """Serialise; a message that does not validate is never sent."""
         self.validate()
         uploads = [
-            (one.key, one.upload_id, one.size_bytes, one.row_count, one.partition_values, one.raw_size_bytes)
+            (
+                one.key,
+                one.upload_id,
+                one.size_bytes,
+                one.row_count,
+                one.partition_values,
+                one.raw_size_bytes,
+                one.figures,
+            )
             for one in self.uploads
         ]
         parts = [
@@ -143,7 +152,7 @@ def _statistics(sent: Sequence[Sequence[Any]]) -> dict[str, ColumnStatistics]:
 
 
 def _upload(fields: Sequence[Any], parts: Iterable[Sequence[Any]]) -> PendingUpload:
-    key, upload_id, size_bytes, row_count, partition_values, raw_size_bytes = fields
+    key, upload_id, size_bytes, row_count, partition_values, raw_size_bytes, figures = fields
     return PendingUpload(
         key=key,
         upload_id=upload_id,
@@ -155,6 +164,7 @@ def _upload(fields: Sequence[Any], parts: Iterable[Sequence[Any]]) -> PendingUpl
         row_count=row_count,
         partition_values=tuple(partition_values),
         raw_size_bytes=raw_size_bytes,
+        figures=figures,
     )
 
 

@@ -92,6 +92,7 @@ class _Partition:
     bytes: int
     raw_bytes: int | None
     files: tuple[str, ...]
+    figures: str = ""  # of columns; records of older versions lack it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -221,6 +222,7 @@ class StagedRecord:
                     bytes=one.bytes,
                     raw_bytes=one.raw_bytes,
                     files=tuple(key.removeprefix(plan.data_location.key) for key in one.keys),
+                    figures=one.figures,
                 )
                 for one in files.partitions
             ),
@@ -231,6 +233,9 @@ class StagedRecord:
         fields: dict[str, Any] = msgspec.to_builtins(stored, builtin_types=(datetime,))
         if not plan.in_place:
             del fields["in_place"]
+        for one in fields["partitions"]:
+            if not one["figures"]:
+                del one["figures"]
         return {**fields, "created_at": plan.created_at.isoformat()}
 
     @classmethod
@@ -299,6 +304,7 @@ def _record(stored: _Stored, layout: TableLayout, write_id: str) -> StagedRecord
                 rows=one.rows,
                 bytes=one.bytes,
                 raw_bytes=one.raw_bytes,
+                figures=one.figures,
             )
             for one in stored.partitions
         ),

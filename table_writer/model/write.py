@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from table_writer.model.check_result import CheckResult
+from table_writer.model.column_figures import ColumnFigures, as_text, from_text, together
 from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics, as_spark_orders
 from table_writer.model.entry import ReplacedLocation
 from table_writer.model.location import Location
@@ -236,6 +237,7 @@ class WrittenPartition:
     rows: int
     bytes: int
     raw_bytes: int | None  # before compression, where the format tells
+    figures: str = ""  # of its columns, for optimizers; empty where nobody has counted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -262,9 +264,15 @@ class WrittenFiles:
                 group.rows += upload.row_count
                 group.bytes += upload.size_bytes
                 group.raw_bytes += upload.raw_size_bytes
+                group.count(upload.figures)
         partitions = tuple(
             WrittenPartition(
-                values=values, keys=FileKeys(one.keys), rows=one.rows, bytes=one.bytes, raw_bytes=one.raw_bytes
+                values=values,
+                keys=FileKeys(one.keys),
+                rows=one.rows,
+                bytes=one.bytes,
+                raw_bytes=one.raw_bytes,
+                figures=as_text(one.figures or {}),
             )
             for values, one in sorted(groups.items())
         )
@@ -291,3 +299,11 @@ class _Group:
     rows: int = 0
     bytes: int = 0
     raw_bytes: int = 0
+    figures: dict[str, ColumnFigures] | None = None  # None: no file was counted yet
+
+    def count(self, figures: str) -> None:
+        """Take the figures of another file; once one has none, or lacks a column, that is not known of all."""
+        if self.figures is None:
+            self.figures = from_text(figures)
+        elif self.figures:
+            self.figures = together([self.figures, from_text(figures)])

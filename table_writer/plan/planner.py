@@ -240,6 +240,7 @@ class Planner:
             buffer_bytes=config.buffer_bytes,
             row_group_bytes=config.row_group_bytes or _block_size_bytes(hadoop),
             target_file_bytes=options.target_file_bytes,
+            most_figures=config.most_figures if self._metastore.keeps_statistics(self._table) else 0,
             existing=existing,
         )
 

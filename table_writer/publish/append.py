@@ -12,7 +12,7 @@ from table_writer.errors import ConflictError, InvalidInputError, StorageError, 
 from table_writer.log.files import WRITE_ID_IN_NAME, files_read_at, is_named_by_us, why_not_copied
 from table_writer.model.entry import AddedFile, EntryPartition, LogEntry, ReplacedLocation
 from table_writer.model.location import Location
-from table_writer.model.table import Partition, PartitionValues, name_in, shown_name
+from table_writer.model.table import VERSION_PARAMETER, Partition, PartitionValues, name_in, shown_name
 from table_writer.model.write import TableLayout, WritePlan, WrittenFiles
 from table_writer.publish.switch import PartitionsNow
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, SourceChangedError, many, visible_files
@@ -31,6 +31,8 @@ class Carried:
     bytes: int = 0
     rows: int | None = 0
     raw_bytes: int | None = 0
+    version: int | None = None  # that has published exactly these files; None where nobody can tell
+    figures: str = ""  # of their columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,6 +409,7 @@ def _described(partition: Partition, files: Collection[ObjectInfo], layout: Tabl
         bytes=size_bytes,
         rows=_figure(given.get("numRows")) if exact else None,
         raw_bytes=_figure(given.get("rawDataSize")) if exact else None,
+        version=_figure(given.get(VERSION_PARAMETER)) if exact else None,
     )
 
 

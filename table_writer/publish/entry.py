@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -9,11 +10,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, TypeVar
 
-from table_writer.errors import InvalidInputError, StorageError
+from table_writer.errors import InvalidInputError, StorageError, TableWriterError
 from table_writer.log.files import files_at, files_read_at, is_named_by_us
 from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable
+from table_writer.log.table_log import TableLog
 from table_writer.metastore.protocol import Metastore
+from table_writer.model.column_figures import as_text, from_text, together
 from table_writer.model.entry import COMPACT, EntryPartition, LogEntry, Operation, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.partition_value import Spellings, canonical, has_spellings
@@ -23,6 +26,8 @@ from table_writer.publish.append import Carried
 from table_writer.publish.switch import PartitionsNow
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 
+logger = logging.getLogger(__name__)
+MOST_VERSIONS: Final = 20  # of the log that an append reads for the figures of what it copies
 WHOLE_ETAG: Final = re.compile(r"[0-9a-f]{32}")
 PARTS_ETAG: Final = re.compile(r"[0-9a-f]{32}-\d+")  # S3's, of an upload in parts: a copy of it has the other kind
 Wanted = TypeVar("Wanted")
@@ -32,6 +37,7 @@ Found = TypeVar("Found")
 def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
     """Return the entry of a write as far as its files tell: where partitions are now is not known yet."""
     plan = staged.plan
+    is_told = len(staged.partitions) * len(plan.table.columns) <= opened.config.most_figures
     partitions = tuple(
         EntryPartition(
             values=plan.spelled(one.values),
@@ -41,6 +47,7 @@ def entry_of(staged: WrittenFiles, opened: OpenTable) -> LogEntry:
             bytes=one.bytes,
             raw_bytes=one.raw_bytes,
             files=len(one.keys),
+            figures=one.figures if is_told else "",
         )
         for one in staged.partitions
     )
@@ -65,7 +72,42 @@ def with_old_locations(
     """Fill in where readers look now, and count the files that an append copies."""
     brought = carried.get(partition.values, Carried())
     old_location = now[partition.values].location if partition.values in now else None
-    return replace(partition.with_more(brought), old_location=old_location)
+    figures = partition.figures  # an append in place leaves files beside its own that nobody has counted
+    if partition.added or not figures:
+        figures = ""
+    elif brought.files:
+        figures = as_text(together([from_text(figures), from_text(brought.figures)]))
+    return replace(partition.with_more(brought), old_location=old_location, figures=figures)
+
+
+def with_figures(
+    log: TableLog, carried: Mapping[PartitionValues, Carried], now: PartitionsNow
+) -> Mapping[PartitionValues, Carried]:
+    """Return what an append brings along with the figures that the log has of exactly these files, if it has."""
+    versions = {one.version for one in carried.values() if one.version and one.files}
+    if len(versions) > MOST_VERSIONS:
+        return carried
+    named = {(one.values, version): one for version in versions for one in _partitions_of(log, version)}
+    found: dict[PartitionValues, Carried] = {}
+    for values, one in carried.items():
+        published = named.get((values, one.version or 0))
+        is_same = (
+            published is not None
+            and published.new_location is not None
+            and (published.files, published.bytes) == (one.files, one.bytes)
+            and Location.parse(published.new_location).same_place(Location.parse(now[values].location))
+        )
+        found[values] = replace(one, figures=published.figures if published is not None and is_same else "")
+    return found
+
+
+def _partitions_of(log: TableLog, version: int) -> tuple[EntryPartition, ...]:
+    try:
+        record = log.find(version)
+    except TableWriterError as error:
+        logger.warning("version=%d cannot be read for its column figures: %s", version, error)
+        return ()
+    return () if record is None else record.entry.partitions
 
 
 def _directory_of(staged: WrittenPartition, plan: WritePlan) -> str:

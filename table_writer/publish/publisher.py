@@ -27,7 +27,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, no_partition
 from table_writer.publish.append import Carried, CarryOver, CopyFiles, InPlace
-from table_writer.publish.entry import entry_of, replaced_locations, with_old_locations
+from table_writer.publish.entry import entry_of, replaced_locations, with_figures, with_old_locations
 from table_writer.publish.recovery import Recovery
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, outcome_unknown
 
@@ -203,7 +203,9 @@ class Publisher:
             raise GaveWayError
         kept = {Location.parse(one.location).place for values, one in now.items() if values in carry_over.given_up}
         scheduled = (one for one in replaced.locations if Location.parse(one.location).place not in kept)
-        partitions = tuple(with_old_locations(one, now, carry_over.carried) for one in placed)
+        are_told = any(one.figures for one in placed)
+        brought = with_figures(self._opened.log, carry_over.carried, now) if are_told else carry_over.carried
+        partitions = tuple(with_old_locations(one, now, brought) for one in placed)
         unseen = (*carry_over.unseen, *in_place.sources(partitions))
         overtaken = (ReplacedLocation(location=str(one), delete_after=delete_after) for one in unseen)
         entry = replace(draft, created_at=datetime.now(UTC), partitions=partitions, replaced=(*scheduled, *overtaken))

@@ -111,8 +111,9 @@ class Recovery:
         Only its own call points there. A rollback's calls prove nothing, since another tool's may look like them. Nor
         does a drop, a call of its own that may still come. And until somebody has looked after a recovery, an earlier
         call may have done it. Nor where partitions switch one after another: what was refused for load is sent again.
+        Nor of an entry with figures of columns: its claimant sets statistics, and alters the partitions once more.
         """
-        if not self._metastore.switches_at_once(table):
+        if entry.has_figures or not self._metastore.switches_at_once(table):
             return False
         targets = [one.new_location and Location.parse(one.new_location) for one in entry.partitions]
         if not entry.has_own_files or not all(target and self._layout.all_data.contains(target) for target in targets):
@@ -168,15 +169,33 @@ class Recovery:
             logger.warning("version=%s is given up, its files are not there: %s", claimed.recovers, lost)
             undone = {values for values, state in found.items() if state is not PartitionState.DONE}
             return self._record_outcome(record.entry, claimed, (), tuple(sorted(undone)))
-        if todo:
-            present = {p.values: now[p.values] for p in todo if p.values in now}
-            left_to_do = self._claimed.switch(table, replace(claimed, partitions=todo), present, deadline)
-            if left_to_do:
-                raise MetastoreError(
-                    f"version {record.entry.version} of {claimed.table} is only half recovered: {left_to_do[0]}",
-                    **claimed.named,
-                )
+        ours = replace(claimed, partitions=tuple(one for one in claimed.partitions if one.values not in superseded))
+        self._carry_out(record.entry, table, ours, todo, now, deadline)
         return self._record_outcome(record.entry, claimed, tuple(partition.values for partition in todo), superseded)
+
+    def _carry_out(
+        self,
+        original: LogEntry,
+        table: Table,
+        ours: LogEntry,
+        todo: Sequence[EntryPartition],
+        now: PartitionsNow,
+        deadline: Deadline,
+    ) -> None:
+        """Switch what is left to be switched, and give all partitions that are not another tool's their statistics."""
+        statistics = self._claimed.statistics
+        told = statistics.forget(table, ours, now.keys() & ours.partition_values, deadline)
+        if todo:
+            present = {one.values: now[one.values] for one in todo if one.values in now}
+            left_to_do = self._claimed.switch(table, replace(ours, partitions=tuple(todo)), present, deadline)
+            if left_to_do is None:  # others have done it, with its statistics
+                return
+            told = replace(told, notes=left_to_do, is_open=True) if left_to_do else told
+        told = told if told.is_open else statistics.tell(table, ours, deadline)
+        if told.is_open:
+            raise MetastoreError(
+                f"version {original.version} of {ours.table} is only half recovered: {told.notes[0]}", **ours.named
+            )
 
     def _again(self, original: LogEntry, version: int, behind: Sequence[EntryPartition]) -> LogEntry:
         """Return the recover entry. What it replaces stays for as long as the original has scheduled, from now on."""
@@ -301,7 +320,8 @@ class Recovery:
         if Placement.BEHIND in placed.values():
             again = self._correct(table, history, placed, now)
             return placed, taken, [again] if again else []
-        if not taken and is_last_look:
+        are_right = not history.unverified or self._claimed.statistics.correct(table, history, placed)
+        if not taken and is_last_look and are_right:
             self._log.forget_recoveries(history.unverified or ())
         return placed, taken, None
 

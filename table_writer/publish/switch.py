@@ -36,6 +36,7 @@ from table_writer.model.table import (
     Table,
 )
 from table_writer.model.write import TableLayout
+from table_writer.publish.statistics import ACCURATE, SPARK_PREFIX, Statistics, Told, figures_of, spark_statistics
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -45,7 +46,6 @@ NO_FILES: Final = {"numFiles": "0", "numRows": "0", "totalSize": "0", "rawDataSi
 PartitionsNow = Mapping[PartitionValues, Partition]
 """Partitions as the metastore has just shown them; those that do not exist are absent."""
 
-COLUMN_STATISTICS: Final = "spark.sql.statistics.colStats."
 FIGURES: Final = frozenset(
     {
         "numFiles",
@@ -245,6 +245,7 @@ def new_parameters(entry: LogEntry, partition: EntryPartition, root: Location) -
     return {
         **rooted,
         **{name: str(figure) for name, figure in figures.items() if figure is not None},
+        **({} if partition.values else spark_statistics(entry.schema, figures_of(partition))),
         VERSION_PARAMETER: str(entry.version),
         WRITE_ID_PARAMETER: entry.write_id,
     }
@@ -270,8 +271,8 @@ def stale_parameters(parameters: Mapping[str, str], new: Mapping[str, str]) -> f
     ``COLUMN_STATS_ACCURATE`` goes altogether: with its ``BASIC_STATS`` left, Hive would go on answering ``count(*)``
     from ``numRows`` after another tool's INSERT.
     """
-    stale = {"COLUMN_STATS_ACCURATE", *(FIGURES - new.keys())}
-    return frozenset(name for name in parameters if name in stale or name.startswith(COLUMN_STATISTICS))
+    stale = {ACCURATE, *(FIGURES - new.keys())}
+    return frozenset(name for name in parameters if name in stale or name.startswith(SPARK_PREFIX))
 
 
 class ClaimedEntries:
@@ -280,6 +281,7 @@ class ClaimedEntries:
     def __init__(self, opened: OpenTable) -> None:
         self._log = opened.log
         self._store = opened.store
+        self.statistics = Statistics(opened)
         timeout = opened.config.metastore_timeout_seconds
         self._switch = Switch(
             opened.metastore, opened.store, opened.layout, call_timeout_seconds=timeout, counts=self._counts
@@ -314,15 +316,26 @@ class ClaimedEntries:
         doubt. ``MetastoreError`` or ``InvalidInputError``: the metastore refused; nothing changed, and the entry is on
         record as abandoned.
         """
-        notes = self.switch(table, entry, now, deadline, files)
-        if notes:
+        forgotten = self.statistics.forget(table, entry, now, deadline)
+        left_to_do = self.switch(table, entry, now, deadline, files)
+        if left_to_do:
+            return left_to_do
+        told = Told()
+        try:
+            if left_to_do is not None:  # else others have carried the entry out, and may have moved on since
+                forgotten = self.statistics.forget(table, entry, now, deadline) if forgotten.notes else forgotten
+                told = self.statistics.tell(table, entry, deadline)
+        except KeyboardInterrupt as stopped:
+            raise _noted(stopped, entry) from None
+        notes = forgotten.notes + told.notes
+        if forgotten.is_open or told.is_open:
             return notes
         try:
             self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
         except TableWriterError as error:
             logger.warning("write_id=%s published, but its outcome was not recorded: %s", entry.write_id, error)
-            return (f"published, but the log could not record it ({error.message}); the next write resolves it.",)
-        return ()
+            notes += (f"published, but the log could not record it ({error.message}); the next write resolves it.",)
+        return notes
 
     def switch(
         self,
@@ -331,9 +344,10 @@ class ClaimedEntries:
         now: PartitionsNow,
         deadline: Deadline,
         files: Mapping[str, ObjectInfo] | None = None,
-    ) -> tuple[str, ...]:
+    ) -> tuple[str, ...] | None:
         """Do only the switch; the caller records the outcome, unless something is left to do.
 
+        ``None``: others have carried the entry out, and recorded that.
         Files are added in place last: what the metastore refuses, nobody has seen any of.
         """
         try:
@@ -341,7 +355,7 @@ class ClaimedEntries:
             self._add_files(entry, files, deadline)
         except (MetastoreError, InvalidInputError, OutcomeUnknownError) as failure:
             if self._is_on_record(entry):  # others have seen it, or carried it out, and may have moved on since
-                return ()
+                return None
             if not isinstance(failure, OutcomeUnknownError):
                 self.give_up(entry, deadline, failure)
             raise

@@ -35,6 +35,7 @@ class FinishedFile(NamedTuple):
     partition_id: int
     row_count: int
     raw_size_bytes: int
+    figures: str
 
 
 class Files:
@@ -47,6 +48,12 @@ class Files:
         self._ids = ids
         self._finished: list[FinishedFile] = []
         self._statistics = MergedStatistics()
+        self._counted: set[int] = set()  # partitions of which figures were counted, or would have been
+
+    def counts_figures(self, partition_id: int) -> bool:
+        """Whether figures for optimizers are counted of a new file: not once there are too many partitions for that."""
+        self._counted.add(partition_id)
+        return len(self._counted) * len(self._spec.data_columns) <= self._spec.most_figures
 
     def open(self, partition_id: int, number: int) -> PartSink:
         name = file_name(self._spec, self._task_index, number)
@@ -62,6 +69,7 @@ class Files:
         return self._statistics.columns
 
     def pending_uploads(self) -> tuple[PendingUpload, ...]:
+        are_too_many = len(self._counted) * len(self._spec.data_columns) > self._spec.most_figures
         return tuple(
             PendingUpload(
                 key=file.sink.key,
@@ -71,6 +79,7 @@ class Files:
                 row_count=file.row_count,
                 partition_values=self._ids.values(file.partition_id),
                 raw_size_bytes=file.raw_size_bytes,
+                figures="" if are_too_many else file.figures,
             )
             for file in self._finished
         )
@@ -118,7 +127,7 @@ class PartitionFile:
                 f"{self._sink.key} got {self._row_count} rows and holds {row_count}; run the write again"
             )
         self._sink.finish()
-        file = FinishedFile(self._sink, self._partition_id, row_count, raw_size_bytes)
+        file = FinishedFile(self._sink, self._partition_id, row_count, raw_size_bytes, self._encoder.figures())
         self._files.finished(file, self._encoder.statistics())
         self._sink, self._encoder, self._row_count, self._footer_bytes = None, None, 0, 0
 
@@ -138,7 +147,9 @@ class PartitionFile:
         if self._sink is None or self._encoder is None or self._is_full(rows):
             self.close()
             self._sink = self._files.open(self._partition_id, self._number)
-            self._encoder = ParquetFile(self._sink, rows, self._spec.file_options)
+            counts_figures = self._files.counts_figures(self._partition_id)
+            options = self._spec.file_options
+            self._encoder = ParquetFile(self._sink, rows, options, counts_figures=counts_figures)
             self._number += 1
         return self._encoder, self._sink
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache, partial
@@ -15,8 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from table_writer.errors import InvalidInputError
+from table_writer.model.column_figures import as_text
 from table_writer.model.column_statistics import LONGEST_TEXT_BYTES, Bound, ColumnStatistics, MergedStatistics
 from table_writer.model.upload_spec import ParquetOptions
+from table_writer.upload.figures import FigureCount, Look
 
 ARROW_CODECS: Final = {"uncompressed": "none", "lz4raw": "lz4", "lz4_raw": "lz4"}
 SPARK_ZSTD_LEVEL: Final = 3  # parquet.compression.codec.zstd.level
@@ -27,6 +29,7 @@ BATCH_VALUES: Final = 1024  # Arrow's own: values between two looks
 MAX_DICTIONARY_BYTES: Final = 1024 * 1024  # parquet-mr's and Arrow's: a larger one is given up half-way
 SAMPLE_ROWS: Final = 2048
 SAMPLE_BYTES: Final = 4 * 1024 * 1024  # of rows so wide that fewer of them are looked at
+SCATTER: Final = 2_654_435_761  # Knuth's, of multiplicative hashing
 WORTHWHILE: Final = 0.7  # dictionary and indices must take less than this share of the plain values
 MICROS: Final = pa.timestamp("us", tz="UTC")
 MILLIS: Final = pa.timestamp("ms", tz="UTC")
@@ -60,7 +63,7 @@ class ParquetFile:
     not pay (files get 40 % larger), Java's writer drops it.
     """
 
-    def __init__(self, sink: Sink, first_rows: Any, options: ParquetOptions) -> None:
+    def __init__(self, sink: Sink, first_rows: Any, options: ParquetOptions, *, counts_figures: bool = False) -> None:
         self._options = options
         self._schema = file_schema(first_rows.schema, options)
         self._metadata: list[Any] = []
@@ -71,13 +74,15 @@ class ParquetFile:
         codec = options.compression.lower()
         if level is None and codec == "zstd":
             level = SPARK_ZSTD_LEVEL
+        self._looks = look_at(first_rows)
+        self._figures = FigureCount(self._schema) if counts_figures else None
         self._batch_values = max(1, min(BATCH_VALUES, int(PAGE_BYTES / max(1.0, widest_bytes(first_rows)))))
         self._writer = pq.ParquetWriter(
             sink,
             self._schema,
             compression=ARROW_CODECS.get(codec, codec),
             compression_level=level,
-            use_dictionary=columns_that_repeat(first_rows),
+            use_dictionary=columns_that_repeat(self._looks),
             dictionary_pagesize_limit=MAX_DICTIONARY_BYTES,
             use_deprecated_int96_timestamps=is_int96,
             store_decimal_as_integer=not options.legacy_format,
@@ -93,7 +98,10 @@ class ParquetFile:
 
     def write(self, rows: Any) -> None:
         """Encode a table as a row group; what it needs of memory is one of its columns."""
-        self._writer.write_table(with_schema(rows, self._schema))
+        written = with_schema(rows, self._schema)
+        self._writer.write_table(written)
+        if self._figures is not None:
+            self._figures.add(written)
         for name in self._int96_nulls:
             self._int96_nulls[name] += rows.column(name).null_count
 
@@ -110,6 +118,10 @@ class ParquetFile:
         """Return what the footer says of columns; it says nothing of INT96, whose nulls were counted on their way."""
         int96 = {name: ColumnStatistics(null_count=count) for name, count in self._int96_nulls.items()}
         return _said_by(self._row_groups(), self._columns) | int96
+
+    def figures(self) -> str:
+        """Return what optimizers are told of the columns; empty where nothing was counted."""
+        return "" if self._figures is None else as_text(self._figures.figures(self._looks))
 
     def _row_groups(self) -> list[Any]:
         metadata = self._metadata[0]
@@ -217,19 +229,46 @@ def _leaf_count(kind: Any) -> int:
     return sum(map(_leaf_count, children)) or 1
 
 
-def columns_that_repeat(rows: Any) -> list[str]:
-    """Return the paths of the Parquet columns of a table that a dictionary makes clearly smaller."""
+def look_at(rows: Any) -> dict[str, Look]:
+    """Look at a sample of each Parquet column of a table; of all rows where they are few."""
     largest = max(rows.to_batches(), key=lambda batch: batch.num_rows)
+    if largest.num_rows < rows.num_rows <= SAMPLE_ROWS and rows.nbytes <= SAMPLE_BYTES:
+        (largest,) = rows.combine_chunks().to_batches()
     sample_rows = max(1, min(SAMPLE_ROWS, SAMPLE_BYTES * largest.num_rows // max(1, largest.nbytes)))
     step = max(1, largest.num_rows // sample_rows)
-    sample = largest.take(pa.array(range(0, largest.num_rows, step), type=pa.int64()))
+    sample = largest.take(pa.array(_spread(largest.num_rows, step), type=pa.int64()))
     scale = rows.num_rows / sample.num_rows
-    return [
-        path
+    return {
+        path: _look(values, scale)
         for name, column in zip(rows.column_names, sample.columns, strict=True)
         for path, values in _leaves(name, column)
-        if _repeats(values, scale)
-    ]
+    }
+
+
+def _spread(count: int, step: int) -> Sequence[int]:
+    """Return one number of each ``step``, below ``count``, at no regular distance: values may come in turns.
+
+    Examples
+    --------
+    >>> _spread(10, 1), _spread(30, 10)
+    (range(0, 10), [0, 14, 29])
+    """
+    if step == 1:
+        return range(count)
+    return [min(count - 1, first + (first * SCATTER >> 16) % step) for first in range(0, count, step)]
+
+
+def _look(values: Any, scale: float) -> Look:
+    different = values.unique().drop_null()  # several times faster than count_distinct
+    count = len(values) - values.null_count
+    in_all = _distinct_in_all(count, len(different), count * scale) if count else 0.0
+    width = values.nbytes / len(values) + 4 if _is_binary(values.type) else values.type.bit_width / 8
+    return Look(count, different, in_all, count * scale, width)
+
+
+def columns_that_repeat(looks: Mapping[str, Look]) -> list[str]:
+    """Return the paths of the Parquet columns that a dictionary makes clearly smaller."""
+    return [path for path, look in looks.items() if _repeats(look)]
 
 
 def _leaves(path: str, values: Any) -> Iterator[tuple[str, Any]]:
@@ -246,17 +285,12 @@ def _leaves(path: str, values: Any) -> Iterator[tuple[str, Any]]:
         yield path, values
 
 
-def _repeats(values: Any, scale: float) -> bool:
-    value_count = len(values) - values.null_count
-    distinct_count = len(values.unique()) - (values.null_count > 0)  # several times faster than count_distinct
-    if distinct_count == value_count:
+def _repeats(look: Look) -> bool:
+    if len(look.different) == look.values:
         return False
-    all_values = value_count * scale
-    distinct = _distinct_in_all(value_count, distinct_count, all_values)
-    width = values.nbytes / len(values) + 4 if _is_binary(values.type) else values.type.bit_width / 8
-    dictionary_bytes = distinct * width
-    index_bytes = all_values * max(1, math.ceil(math.log2(distinct))) / 8
-    is_smaller: bool = dictionary_bytes + index_bytes < WORTHWHILE * all_values * width
+    dictionary_bytes = look.in_all * look.width
+    index_bytes = look.all_values * max(1, math.ceil(math.log2(look.in_all))) / 8
+    is_smaller: bool = dictionary_bytes + index_bytes < WORTHWHILE * look.all_values * look.width
     return is_smaller and dictionary_bytes <= MAX_DICTIONARY_BYTES
 
 

@@ -22,6 +22,7 @@ from table_writer.metastore.hive_objects import (
     true_location,
     whole_table_parameters,
 )
+from table_writer.metastore.hive_statistics import Described, described
 from table_writer.metastore.protocol import (
     nothing,
     read_all,
@@ -35,6 +36,7 @@ from table_writer.metastore.protocol import (
     validate_drops,
     validate_values,
 )
+from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.location import without_s3_login
 from table_writer.model.process import PerProcess
 from table_writer.model.table import Column, Partition, PartitionChange, PartitionValues, Table, TableName
@@ -42,6 +44,7 @@ from tests.doubles.faults import may_come_late
 
 NATIVE: Final = "memory"  # marks what was read from here, as Thrift's objects mark what was read from Hive
 PARTITION_BATCH: Final = 250
+ACCURATE: Final = "COLUMN_STATS_ACCURATE"
 
 
 class MemoryMetastore:
@@ -75,6 +78,7 @@ class MemoryMetastore:
         self._counts: Counter[str] = Counter()
         self._tables: dict[TableName, Table] = {}
         self._partitions: dict[TableName, dict[PartitionValues, Partition]] = {}
+        self._statistics: dict[TableName, dict[PartitionValues, dict[str, Described]]] = {}
         self._lost: dict[TableName, set[PartitionValues]] = {}  # their names have a ? as no name that is asked for has
 
     def create_table(self, table: Table) -> Table:
@@ -100,6 +104,7 @@ class MemoryMetastore:
         """Drop a table and its partitions."""
         with self._lock.get():
             del self._tables[name], self._partitions[name]
+            self._statistics.pop(name, None)
 
     def put_partition(self, name: TableName, partition: Partition) -> Partition:
         """Add or replace a partition, as another tool would, and return it as a read would."""
@@ -218,6 +223,62 @@ class MemoryMetastore:
             if kept != values and kept in self._partitions.get(table.name, {}):
                 raise MetastoreError(f"Expecting a partition with name {values}, but metastore is returning {kept}.")
             self._partitions.get(table.name, {}).pop(values, None)
+            self._statistics.get(table.name, {}).pop(values, None)
+
+    def keeps_statistics(self, table: Table) -> bool:
+        return True
+
+    def statistics(self, name: TableName) -> dict[PartitionValues, dict[str, Described]]:
+        """What is kept now, without a call."""
+        return {values: dict(one) for values, one in self._statistics.get(name, {}).items() if one}
+
+    def put_statistics(self, name: TableName, values: PartitionValues, one: Mapping[str, Described]) -> None:
+        """Set the statistics of a partition as another tool would; a server marks them as accurate."""
+        with self._lock.get():
+            self._statistics.setdefault(name, {}).setdefault(values, {}).update(one)
+            if values:
+                stored = self._partitions[name][values]
+                self._partitions[name][values] = replace(stored, parameters={**stored.parameters, ACCURATE: "{}"})
+            else:
+                table = self._tables[name]
+                self._tables[name] = replace(table, parameters={**table.parameters, ACCURATE: "{}"})
+
+    def differing_statistics(
+        self, table: Table, expected: Mapping[PartitionValues, Mapping[str, ColumnFigures]]
+    ) -> Sequence[PartitionValues]:
+        validate_values(table, list(expected))
+        calls = -(-len(expected) // PARTITION_BATCH)
+        with self._call("differing_statistics", "get_partitions_statistics_req", calls=calls):
+            wanted = {values: described(table, figures) for values, figures in expected.items()}
+            found = self.statistics(table.name)
+            return [values for values, one in found.items() if values in wanted and one != wanted[values]]
+
+    @may_come_late
+    def set_statistics(
+        self,
+        table: Table,
+        figures: Mapping[PartitionValues, Mapping[str, ColumnFigures]],
+        *,
+        before_send: Callable[[], None] = nothing,
+    ) -> None:
+        validate_values(table, list(figures))
+        with self._call("set_statistics", "set_aggr_stats_for", before_send=before_send):
+            there = self._of(table.name) if table.partition_columns else {WHOLE_TABLE: None}
+            for values, one in figures.items():
+                if values not in there:
+                    raise MetastoreError(f"partition {values} of {table.name} does not exist: NoSuchObjectException")
+                if of_one := described(table, one):
+                    self.put_statistics(table.name, values, of_one)
+
+    @may_come_late
+    def drop_statistics(
+        self, table: Table, values: Sequence[PartitionValues], *, before_send: Callable[[], None] = nothing
+    ) -> None:
+        validate_values(table, values)
+        method = "delete_partition_column_statistics"
+        with self._call("drop_statistics", method, calls=len(values), before_send=before_send):
+            for one in values:
+                self._statistics.get(table.name, {}).pop(one, None)
 
     def _get_whole_table(self, table: Table) -> Mapping[PartitionValues, Partition]:
         with self._call("get_partitions", "get_table_req"):

@@ -22,7 +22,19 @@ LATER_WRITE: Final = {
     "DeleteObjects": 1,  # the registration
 }
 TABLE: Final = {"get_table_req": 2}  # at plan, and just before the claim
-SWITCH: Final = {"alter_partitions_with_environment_context": 1}
+ALTER: Final = "alter_partitions_with_environment_context"
+TOLD: Final = {
+    "set_aggr_stats_for": 1,
+    ALTER: 1,
+}  # statistics of columns, and an alter that takes the server's mark away
+LOOKS: Final = 2  # at the partitions: before the claim, and before that alter
+
+
+def switch(replaced: int) -> dict[str, int]:
+    """Return the calls of one that replaces so many partitions which have statistics."""
+    forgotten = {"get_partitions_statistics_req": 1, "delete_partition_column_statistics": replaced}
+    return {**TOLD, ALTER: 2, **forgotten}
+
 
 Rows = Callable[..., Any]
 
@@ -55,8 +67,9 @@ def written(spark: SparkSession, writer: TableWriter, orders: str, two: Any) -> 
         "get_all_databases": 1,  # is one table inside another?
         "get_all_tables": databases,
         "get_partition_names": 1,  # are partitions below another root?
-        "get_partitions_by_names": 1,
+        "get_partitions_by_names": LOOKS,
         "add_partitions_req": 1,
+        **TOLD,
     }
     return orders
 
@@ -72,7 +85,7 @@ def costs(result: WriteResult, requests: dict[str, int], calls: dict[str, int]) 
 def test_overwriting_partitions(writer: TableWriter, written: str, two: Any) -> None:
     for _ in range(3):
         result = writer.overwrite_partitions(two, written)
-        costs(result, LATER_WRITE, {**TABLE, "get_partitions_by_names": 1, **SWITCH})
+        costs(result, LATER_WRITE, {**TABLE, "get_partitions_by_names": LOOKS, **switch(2)})
 
 
 def test_rows_of_sparks_own_cost_a_look_at_how_wide_they_were(
@@ -80,7 +93,7 @@ def test_rows_of_sparks_own_cost_a_look_at_how_wide_they_were(
 ) -> None:
     own = spark.range(2).selectExpr("id", "'x' AS note", "concat('d', id) AS dt")
     result = writer.overwrite_partitions(own, written)
-    mixed = {"get_partitions_by_names": 1, "add_partitions_req": 1, **SWITCH}
+    mixed = {"get_partitions_by_names": LOOKS, "add_partitions_req": 1, **switch(1)}
     costs(result, {**LATER_WRITE, "GetObject": 3}, {**TABLE, **mixed})
 
 
@@ -89,13 +102,13 @@ def test_more_files_cost_three_requests_each_and_nothing_else(writer: TableWrite
     writer.overwrite_partitions(many, written)
     result = writer.overwrite_partitions(many, written)
     assert result.files > 100
-    costs(result, LATER_WRITE, {**TABLE, "get_partitions_by_names": 1, **SWITCH})
+    costs(result, LATER_WRITE, {**TABLE, "get_partitions_by_names": LOOKS, **switch(40)})
 
 
 def test_overwriting_where(writer: TableWriter, written: str, two: Any) -> None:
     result = writer.overwrite_partitions(two, written, where="dt in ('d1', 'd2')")
     names = {"get_partition_names": 2}  # does the predicate fail on one? and which does it select, before the claim
-    costs(result, LATER_WRITE, {**TABLE, **names, "get_partitions_by_names": 1, **SWITCH})
+    costs(result, LATER_WRITE, {**TABLE, **names, "get_partitions_by_names": LOOKS, **switch(2)})
 
 
 def test_appending(writer: TableWriter, written: str, two: Any) -> None:
@@ -103,26 +116,27 @@ def test_appending(writer: TableWriter, written: str, two: Any) -> None:
     assert result.copied_files == 2
     requests = {
         **LATER_WRITE,
-        "GetObject": 2,
+        "GetObject": 4,  # the entry that has figures of the columns of what is copied, and its outcome
         "ListObjectsV2": 8,  # each partition before the copies and after them, the write's own prefix, the log again
         "CopyObject": 2,
     }
-    calls = {"get_table_req": 3, "get_partitions_by_names": 3}  # a look before the copies, and again before the claim
-    costs(result, requests, {**calls, **SWITCH})
+    calls = {"get_table_req": 3, "get_partitions_by_names": 4}  # two looks before the copies, one before the claim
+    costs(result, requests, {**calls, **switch(2)})
 
 
 def test_creating_partitions(writer: TableWriter, written: str, rows: Rows) -> None:
     result = writer.create_partitions(rows((7, "g", "d7")), written)
-    calls = {"get_partition_names": 1, "get_partitions_by_names": 2, "add_partitions_req": 1}  # are some without rows?
+    calls = {"get_partition_names": 1, "get_partitions_by_names": 3, "add_partitions_req": 1}  # are some without rows?
+    calls |= TOLD
     calls["get_table_req"] = 3  # the third: none of them is there; is the table?
     costs(result, LATER_WRITE, calls)
 
 
 def test_overwriting_the_table(writer: TableWriter, written: str, rows: Rows) -> None:
     result = writer.overwrite_table(rows((1, "a", "d1")), written)
-    dropped = {"get_partition_names": 1, "get_partitions_by_names": 2, "drop_partition": 1}
+    dropped = {"get_partition_names": 1, "get_partitions_by_names": 3, "drop_partition": 1}
     looked = {**LATER_WRITE, "ListObjectsV2": 3}  # also: has somebody written to what is about to be dropped?
-    costs(result, looked, {**TABLE, **dropped, **SWITCH})
+    costs(result, looked, {**TABLE, **dropped, **switch(2)})
 
 
 def test_a_repeated_key_costs_a_look(writer: TableWriter, written: str, two: Any) -> None:

@@ -13,6 +13,7 @@ from .mode_scenarios import MODES, ONLY_REPEATED
 from .report import table, trace_text
 from .scenarios import SCENARIOS
 from .staged_scenarios import HANDED_OUT, STAGED_SCENARIOS
+from .telling_scenarios import TELLING_SCENARIOS
 
 STAGED = (*STAGED_SCENARIOS, *HANDED_OUT)
 
@@ -28,6 +29,7 @@ def main(arguments: list[str]) -> int:
             *STAGED_SCENARIOS,
             *HANDED_OUT,
             *LATE_SCENARIOS,
+            *TELLING_SCENARIOS,
             *BATCH_SCENARIOS,
             *IN_PLACE_SCENARIOS,
         )

@@ -48,6 +48,7 @@ from .requests import (
     Verify,
 )
 from .state import PARTITIONS, Budget, Call, Insert, Log, Marks, World, apply, place_of, rows_of, with_rows
+from .telling import Telling
 from .writes import Planned, Write
 
 
@@ -63,6 +64,7 @@ class Scenario:
     other_tool: tuple[Call, ...] = ()  # what another tool may do
     steps_are_checked: bool = True  # False: only states, to see where a wrong step ends
     in_batches: bool = False  # a switch is several calls
+    tells: bool = False  # of statistics: a publish alters its partitions once more
 
 
 class State(NamedTuple):
@@ -92,13 +94,18 @@ class Explored:
     complete: bool = True
 
 
+def protocol_of(scenario: Scenario) -> Keeping:
+    """Return the rules that a scenario goes by."""
+    return Batches() if scenario.in_batches else Telling() if scenario.tells else Protocol()
+
+
 class Explorer:
     """Explores one scenario under one set of rules."""
 
     def __init__(self, scenario: Scenario, protocol: Keeping | None = None) -> None:
         Log.forget()
         self._scenario = scenario
-        self._protocol = protocol or (Batches() if scenario.in_batches else Protocol())
+        self._protocol = protocol or protocol_of(scenario)
         self._machine = Machine(self._protocol)
         self._names = tuple(scenario.actors)
         self._finishes = ("finish",) in scenario.actors.values()  # others never wait for a vacuum

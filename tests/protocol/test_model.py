@@ -29,10 +29,19 @@ from .scenarios import A_P, A_PQ, B_P, FULL, OLD_ALTER, ONLY_P, RECOVER, SCENARI
 from .staged_mutations import STAGED_MUTATIONS
 from .staged_scenarios import HANDED_OUT, STAGED_SCENARIOS
 from .state import PARTITIONS, Budget, World, rows_at
+from .telling_scenarios import TELLING_MUTATIONS, TELLING_SCENARIOS
 from .writes import HALF, Brought, Planned
 
 EXPECTED = {"write": "success", "rollback": "success", "recover": "recovered"}
-EVERY = (*SCENARIOS, *MODES, *STAGED_SCENARIOS, *LATE_SCENARIOS, *BATCH_SCENARIOS, *IN_PLACE_SCENARIOS)
+EVERY = (
+    *SCENARIOS,
+    *MODES,
+    *STAGED_SCENARIOS,
+    *LATE_SCENARIOS,
+    *BATCH_SCENARIOS,
+    *IN_PLACE_SCENARIOS,
+    *TELLING_SCENARIOS,
+)
 LARGER = tuple(replace(one, budget=one.larger) for one in EVERY if one.larger)
 KNOWN: dict[object, Explored] = {}
 EVERY_MUTATION = (
@@ -43,6 +52,7 @@ EVERY_MUTATION = (
     *BATCH_MUTATIONS,
     *IN_PLACE_MUTATIONS,
     *FOLDING_MUTATIONS,
+    *TELLING_MUTATIONS,
 )
 
 
@@ -52,7 +62,8 @@ def title(one: Scenario | Mutation) -> str:
 
 def as_it_is(explored: Scenario) -> Explored:
     """Explore under the rules as they are, once for all scenarios that differ only in their title."""
-    key = (explored.start, tuple(explored.actors.items()), explored.budget, explored.other_tool, explored.in_batches)
+    key = (explored.start, tuple(explored.actors.items()), explored.budget, explored.other_tool)
+    key += (explored.in_batches, explored.tells)
     found = KNOWN.get((key, explored.steps_are_checked))
     if found is None:
         found = KNOWN[key, explored.steps_are_checked] = Explorer(explored).run()

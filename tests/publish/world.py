@@ -22,6 +22,7 @@ from table_writer.log.open_table import OpenTable, RepeatedError, Services
 from table_writer.log.owner import Owner, take_root
 from table_writer.maintenance import Maintenance
 from table_writer.metastore.protocol import Metastore
+from table_writer.model.column_figures import ColumnFigures, as_text
 from table_writer.model.entry import ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage, PendingUpload
@@ -93,6 +94,12 @@ class Fault:
         return MetastoreError(f"injected {self}") if self.phase == "before" else LostResponseError(f"injected {self}")
 
 
+def figures_of(ids: frozenset[int]) -> str:
+    """What a task tells of a file with these rows."""
+    one = ColumnFigures("integer", 0, len(ids), min(ids), max(ids), distinct=len(ids))
+    return as_text({"id": one})
+
+
 @dataclass
 class TableWorld:
     """One table over some store and some metastore, and what tests do with it: steps 1 to 5 without Spark."""
@@ -104,6 +111,7 @@ class TableWorld:
     config: TableWriterConfig = field(default_factory=TableWriterConfig)
     staged_ids: list[str] = field(default_factory=list)
     sleep: Callable[[float], None] = time.sleep  # while others' claims last
+    counts_figures: bool = False  # of the files of a write, as tasks do: then the metastore gets column statistics
 
     @property
     def table(self) -> Table:
@@ -237,6 +245,7 @@ class TableWorld:
                     size_bytes=part.size_bytes,
                     row_count=len(ids),
                     partition_values=values,
+                    figures=figures_of(ids) if self.counts_figures else "",
                 )
             )
         return CommitMessage(

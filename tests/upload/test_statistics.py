@@ -231,8 +231,8 @@ def test_a_file_that_does_not_tell_makes_the_column_unknown(form: str, monkeypat
 
     begun: list[Any] = []
 
-    def begin_watched(*given_arguments: Any) -> Any:
-        file = ParquetFile(*given_arguments)
+    def begin_watched(*given_arguments: Any, **options: Any) -> Any:
+        file = ParquetFile(*given_arguments, **options)
         begun.append(file)
         if len(begun) == 2:
             monkeypatch.setattr(file, "statistics", lambda: {"y": ColumnStatistics()})

@@ -1,0 +1,233 @@
+"""What optimizers are told of a partition's columns: figures of each, as text that travels from a task to the log."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import zlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final, Literal, get_args
+
+Kind = Literal["integer", "float", "decimal", "date", "timestamp", "boolean", "text", "binary"]
+"""What a column holds. Bounds of a date are days, those of a timestamp microseconds, both since 1970 in UTC."""
+
+KINDS: Final = get_args(Kind)
+STEPPED: Final = ("integer", "date", "timestamp")  # so many values at the most lie between two bounds
+MOST_MEMBERS: Final = 16  # distinct values of which each is known: 4 bytes each
+MEMBER_BYTES: Final = 4
+KEY_LIKE: Final = 0.1  # of all values distinct: then more rows bring more values, as in PostgreSQL's ANALYZE
+MAX_NUMBER: Final = 2**63 - 1  # of a bigint
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnFigures:
+    """One column in some files. Counts and bounds are exact, or not given; ``distinct`` is an estimate.
+
+    Parameters
+    ----------
+    kind
+        What it holds.
+    nulls, values
+        Rows without and with a value.
+    low, high
+        Smallest and largest value. A decimal is text. ``None`` if unknown: also where a floating-point column has NaN,
+        or an infinite value.
+    true_values
+        Of a boolean.
+    total_bytes, longest_bytes
+        Lengths of texts and binary values as they are stored, in UTF-8.
+    distinct
+        Different values, without null.
+    members
+        Hashes of these, while they are few: then counts of several files can be put together exactly.
+
+    Examples
+    --------
+    >>> one = ColumnFigures("integer", nulls=0, values=3, low=1, high=3, distinct=3, members=members_of([1, 2, 3]))
+    >>> other = ColumnFigures("integer", nulls=2, values=2, low=3, high=9, distinct=2, members=members_of([3, 9]))
+    >>> both = one.plus(other)
+    >>> both.nulls, both.low, both.high, both.distinct
+    (2, 1, 9, 4)
+    """
+
+    kind: Kind
+    nulls: int
+    values: int
+    low: int | float | str | None = None
+    high: int | float | str | None = None
+    true_values: int | None = None
+    total_bytes: int | None = None
+    longest_bytes: int | None = None
+    distinct: int | None = None
+    members: frozenset[bytes] | None = None
+
+    @property
+    def rows(self) -> int:
+        """All rows."""
+        return self.nulls + self.values
+
+    def plus(self, other: ColumnFigures) -> ColumnFigures:
+        """Return the figures of both files together."""
+        if not other.values or not self.values:
+            having = self if self.values else other
+            return replace(having, nulls=self.nulls + other.nulls)
+        members = None if self.members is None or other.members is None else self.members | other.members
+        both = ColumnFigures(
+            kind=self.kind,
+            nulls=self.nulls + other.nulls,
+            values=self.values + other.values,
+            low=_chosen(min, self, self.low, other.low),
+            high=_chosen(max, self, self.high, other.high),
+            true_values=_sum(self.true_values, other.true_values),
+            total_bytes=_sum(self.total_bytes, other.total_bytes),
+            longest_bytes=None
+            if self.longest_bytes is None or other.longest_bytes is None
+            else max(self.longest_bytes, other.longest_bytes),
+            distinct=self._distinct_with(other) if members is None else len(members),
+            members=members if members is not None and len(members) <= MOST_MEMBERS else None,
+        )
+        return replace(both, distinct=both.bounded(both.distinct))
+
+    def _distinct_with(self, other: ColumnFigures) -> int | None:
+        """Estimate the distinct values of both: of columns like keys each file has its own, of others the same."""
+        if self.distinct is None or other.distinct is None:
+            return None
+        is_key_like = all(one.distinct is not None and one.distinct >= KEY_LIKE * one.values for one in (self, other))
+        return self.distinct + other.distinct if is_key_like else max(self.distinct, other.distinct)
+
+    def bounded(self, distinct: int | None) -> int | None:
+        """Return a number of distinct values, but no more than there can be by the other figures."""
+        if self.true_values is not None:
+            return (self.true_values > 0) + (self.true_values < self.values)
+        if distinct is None:
+            return None
+        most = self.values
+        if self.kind in STEPPED and isinstance(self.low, int) and isinstance(self.high, int):
+            most = min(most, self.high - self.low + 1)
+        if self.low is not None and self.low == self.high:
+            most = min(most, 1)
+        return max(min(distinct, most), 1 if self.values else 0)
+
+    def is_possible(self) -> bool:
+        """Whether a file can have such figures; those that are read may come from a damaged log."""
+        counts = (self.nulls, self.values, self.true_values, self.total_bytes, self.longest_bytes, self.distinct)
+        if self.kind not in KINDS or any(one is not None and not _is_count(one) for one in counts):
+            return False
+        try:
+            low, high = (None if one is None else _comparable(self.kind, one) for one in (self.low, self.high))
+        except (InvalidOperation, TypeError, ValueError):
+            return False
+        in_order = low is None or high is None or low <= high
+        within = all((one or 0) <= self.values for one in (self.true_values, self.distinct))
+        return in_order and within
+
+
+FIELDS: Final = tuple(ColumnFigures.__dataclass_fields__)  # in the order in which they are stored
+
+
+def members_of(values: Collection[object]) -> frozenset[bytes] | None:
+    """Return a hash of each value, alike in every process; ``None`` where they are too many to be kept."""
+    if len(values) > MOST_MEMBERS:
+        return None
+    return frozenset(zlib.crc32(repr(one).encode(errors="replace")).to_bytes(MEMBER_BYTES, "big") for one in values)
+
+
+def together(parts: Collection[Mapping[str, ColumnFigures]]) -> dict[str, ColumnFigures]:
+    """Return the figures of several files; a column that one of them does not tell of, or as another kind, has none."""
+    merged: dict[str, ColumnFigures] | None = None
+    for part in parts:
+        if merged is None:
+            merged = dict(part)
+            continue
+        merged = {
+            name: one.plus(part[name]) for name, one in merged.items() if name in part and part[name].kind == one.kind
+        }
+    return merged or {}
+
+
+def as_text(columns: Mapping[str, ColumnFigures]) -> str:
+    """Return the figures as one short text; empty for none.
+
+    Examples
+    --------
+    >>> as_text({"id": ColumnFigures("integer", nulls=0, values=2, low=1, high=2)})
+    '{"id":["integer",0,2,1,2]}'
+    """
+    stored = {name: _trimmed(one) for name, one in columns.items()}
+    return json.dumps(stored, ensure_ascii=False, separators=(",", ":")) if stored else ""
+
+
+def from_text(text: str) -> dict[str, ColumnFigures]:
+    """Read what :func:`as_text` returned; a column whose figures are damaged or impossible has none.
+
+    Examples
+    --------
+    >>> from_text('{"id":["integer",0,2,1,2],"other":["integer",-5,2]}').keys(), from_text("{")
+    (dict_keys(['id']), {})
+    """
+    try:
+        stored = json.loads(text) if text else {}
+        read = {str(name): _figures(fields) for name, fields in stored.items()}
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        return {}
+    return {name: one for name, one in read.items() if one is not None and one.is_possible()}
+
+
+def _trimmed(one: ColumnFigures) -> list[Any]:
+    fields: list[Any] = [getattr(one, name) for name in FIELDS]
+    if one.members is not None:
+        fields[-1] = base64.b64encode(b"".join(sorted(one.members))).decode()
+    while fields[-1] is None:
+        fields.pop()
+    return fields
+
+
+def _figures(stored: Any) -> ColumnFigures | None:
+    try:
+        named: dict[str, Any] = dict(zip(FIELDS, stored, strict=False))
+        if len(stored) > len(FIELDS):
+            return None
+        if named.get("members") is not None:
+            joined = base64.b64decode(named["members"], validate=True)
+            starts = range(0, len(joined), MEMBER_BYTES)
+            named["members"] = frozenset(joined[start : start + MEMBER_BYTES] for start in starts)
+        return ColumnFigures(**named)
+    except (TypeError, ValueError, binascii.Error):
+        return None
+
+
+def _chosen(choose: Any, of: ColumnFigures, one: Any, other: Any) -> Any:
+    """Return the smaller or the larger of two bounds; ``None`` if one is unknown."""
+    if one is None or other is None:
+        return None
+    return choose(one, other, key=lambda bound: _comparable(of.kind, bound))
+
+
+def _comparable(kind: str, bound: Any) -> Any:
+    """Return a bound as what can be compared; ``TypeError`` or ``ValueError`` for one that the kind has not."""
+    if kind == "decimal":
+        number = Decimal(bound) if isinstance(bound, str) else None
+        if number is None or not number.is_finite():
+            raise ValueError(bound)
+        return number
+    fits = isinstance(bound, int | float) if kind == "float" else isinstance(bound, int) and kind in STEPPED
+    if (
+        isinstance(bound, bool)
+        or not fits
+        or not math.isfinite(bound)
+        or (abs(bound) > MAX_NUMBER + 1 and kind != "float")
+    ):
+        raise TypeError(bound)
+    return bound
+
+
+def _is_count(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= MAX_NUMBER
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other

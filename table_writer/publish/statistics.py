@@ -1,0 +1,203 @@
+"""Column statistics in the metastore: those of replaced rows go before the switch, new ones come after it.
+
+Readers' optimizers use them, no reader's rows depend on them. So nothing here fails a publish.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+
+from table_writer.errors import LostResponseError, MetastoreError, PartitionMissingError, counted
+from table_writer.log.history import History, Placement
+from table_writer.log.open_table import OpenTable
+from table_writer.log.rules import Deadline
+from table_writer.model.column_figures import ColumnFigures, from_text
+from table_writer.model.entry import EntryPartition, LogEntry
+from table_writer.model.location import Location
+from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table
+
+logger = logging.getLogger(__name__)
+ACCURATE: Final = "COLUMN_STATS_ACCURATE"
+"""Parameter by which Hive answers queries from statistics alone; a metastore sets it with every one that it takes."""
+
+SPARK_PREFIX: Final = "spark.sql.statistics.colStats."
+SPARK_FORMAT: Final = "2"  # of Spark 3 and later: times are in UTC
+SPARK_BYTES: Final = {
+    **dict.fromkeys(("boolean", "byte"), 1),
+    "short": 2,
+    **dict.fromkeys(("integer", "float", "date"), 4),
+    **dict.fromkeys(("long", "double", "timestamp", "timestamp_ntz"), 8),
+}
+"""What Spark takes for the length of a value, by the names of its types."""
+
+TRIES: Final = 3  # of an alter of partitions that another tool may drop
+LONG_DECIMAL: Final = 18  # digits up to which Spark keeps a decimal in 8 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What became of the statistics of an entry."""
+
+    notes: tuple[str, ...] = ()
+    is_open: bool = False  # a call may yet be applied, or was not answered: the entry must stay in doubt
+
+
+class Statistics:
+    """Keeps the column statistics of one table as the entries of its log want them."""
+
+    def __init__(self, opened: OpenTable) -> None:
+        self._opened = opened
+        self._metastore = opened.metastore
+
+    def forget(self, table: Table, entry: LogEntry, present: Collection[PartitionValues], deadline: Deadline) -> Told:
+        """Remove the statistics of the rows that an entry replaces, before it does; again after it, if that failed."""
+        try:
+            known = self._metastore.differing_statistics(table, {values: {} for values in present}) if present else ()
+            if known:
+                self._metastore.drop_statistics(table, known, before_send=self._in_time(entry, deadline))
+        except MetastoreError as error:
+            logger.warning("write_id=%s old column statistics were not removed: %s", entry.write_id, error)
+            text = (
+                f"column statistics of replaced rows may still be in the metastore ({error.message}); the next write of"
+                f" these partitions of {table.name} removes them."
+            )
+            return Told((text,), is_open=isinstance(error, LostResponseError))
+        return Told()
+
+    def tell(self, table: Table, entry: LogEntry, deadline: Deadline) -> Told:
+        """Give the metastore the statistics that an entry has, after its switch.
+
+        Servers mark what they are given as accurate, and Hive would answer queries from that even after another tool
+        has added files. So the mark is taken away by a second alter, which changes nothing else.
+        """
+        figures = {one.values: figures_of(one) for one in entry.partitions if one.figures}
+        if not figures or not self._metastore.keeps_statistics(table):
+            return Told()
+        is_set = False
+        try:
+            self._metastore.set_statistics(table, figures, before_send=self._in_time(entry, deadline, calls=2))
+            is_set = True
+            self._unmark(table, entry, self._in_time(entry, deadline))
+        except LostResponseError as error:
+            logger.warning("write_id=%s column statistics: the answer was lost: %s", entry.write_id, error)
+            text = f"published; whether its column statistics were set is not known ({error.message})"
+            return Told((f"{text}; the next write or `table-writer recover {table.name}` resolves it.",), is_open=True)
+        except MetastoreError as error:
+            logger.warning("write_id=%s column statistics were not set: %s", entry.write_id, error)
+            done = "are set, but marked as accurate" if is_set else "were not set"
+            return Told((f"published; its column statistics {done} ({error.message}).",))
+        return Told()
+
+    def correct(self, table: Table, history: History, placed: Mapping[PartitionValues, Placement]) -> bool:
+        """Remove statistics that are not those of the newest published rows: a call may have been applied late.
+
+        Returns whether that is done: what depends on rows alone goes on without it.
+        """
+        wanted = {
+            values: figures_of(history.current[values].partition)
+            for values, where in placed.items()
+            if where is Placement.IN_PLACE
+        }
+        try:
+            wrong = self._metastore.differing_statistics(table, wanted) if wanted else ()
+            if wrong:
+                logger.warning("column statistics of %s of %s go", counted(len(wrong), "partition"), table.name)
+                self._metastore.drop_statistics(table, wrong)
+        except MetastoreError as error:
+            logger.warning("column statistics of %s were not compared with its log: %s", table.name, error)
+            return False
+        return True
+
+    def _unmark(self, table: Table, entry: LogEntry, in_time: Callable[[], None]) -> None:
+        places = {one.values: one.new_location for one in entry.partitions if one.figures}
+        for attempt in range(1, TRIES + 1):
+            now = self._metastore.get_partitions(table, list(places))
+            changes = [
+                PartitionChange(
+                    partition=one, location=one.location, set_parameters={}, removed_parameters=frozenset({ACCURATE})
+                )
+                for values, one in now.items()
+                if ACCURATE in one.parameters and _is_at(one, places[values])
+            ]
+            try:
+                return self._metastore.alter_partitions(table, changes, before_send=in_time) if changes else None
+            except PartitionMissingError:  # another tool has dropped one between the two calls
+                if attempt == TRIES:
+                    raise
+        return None
+
+    def _in_time(self, entry: LogEntry, deadline: Deadline, *, calls: int = 1) -> Callable[[], None]:
+        """Return what keeps a call from being sent unless there is time for it, and for those that must follow it."""
+
+        def in_time() -> None:
+            if not deadline.allows(calls * self._opened.config.metastore_timeout_seconds):
+                raise MetastoreError("there was no time left for them within the claim", **entry.named)
+
+        return in_time
+
+
+def figures_of(partition: EntryPartition) -> dict[str, ColumnFigures]:
+    """Return the figures of a partition's columns; none of columns that are said to have more or fewer rows than it."""
+    return {name: one for name, one in from_text(partition.figures).items() if one.rows == partition.rows}
+
+
+def _is_at(partition: Partition, location: str | None) -> bool:
+    here = Location.parse_any(partition.location)
+    return here is not None and location is not None and here.same_place(Location.parse(location))
+
+
+def spark_statistics(schema: str, figures: Mapping[str, ColumnFigures]) -> dict[str, str]:
+    """Return the parameters of a table by which Spark's optimizer knows its columns.
+
+    Examples
+    --------
+    >>> schema = '{"fields": [{"name": "id", "type": "long"}]}'
+    >>> found = spark_statistics(schema, {"id": ColumnFigures("integer", 0, 2, 1, 2, distinct=2)})
+    >>> sorted(name.removeprefix("spark.sql.statistics.colStats.id.") + "=" + value for name, value in found.items())
+    ['avgLen=8', 'distinctCount=2', 'max=2', 'maxLen=8', 'min=1', 'nullCount=0', 'version=2']
+    """
+    types = {field["name"]: str(field["type"]) for field in json.loads(schema or "{}").get("fields", [])}
+    return {
+        f"{SPARK_PREFIX}{name}.{key}": value
+        for name, one in figures.items()
+        for key, value in _of_spark(one, types.get(name, "")).items()
+    }
+
+
+def _of_spark(one: ColumnFigures, kind: str) -> dict[str, str]:
+    if one.total_bytes is not None and kind in {"string", "binary"}:
+        average = -(-one.total_bytes // max(1, one.values))
+        lengths = {"avgLen": average, "maxLen": one.longest_bytes or 0}
+    elif one.kind == "decimal" and kind.startswith("decimal"):
+        size = 8 if int(kind[8:].partition(",")[0]) <= LONG_DECIMAL else 16
+        lengths = {"avgLen": size, "maxLen": size}
+    elif kind in SPARK_BYTES:
+        lengths = dict.fromkeys(("avgLen", "maxLen"), SPARK_BYTES[kind])
+    elif one.values or kind not in {"string", "binary"}:
+        return {}
+    else:
+        lengths = {"avgLen": 0, "maxLen": 0}
+    counts = {"nullCount": one.nulls, **({} if one.distinct is None else {"distinctCount": one.distinct}), **lengths}
+    bounds = {"min": _spark_bound(one, one.low), "max": _spark_bound(one, one.high)}
+    return {
+        "version": SPARK_FORMAT,
+        **{name: str(count) for name, count in counts.items()},
+        **{name: text for name, text in bounds.items() if text is not None},
+    }
+
+
+def _spark_bound(one: ColumnFigures, bound: float | str | None) -> str | None:
+    if bound is None or one.kind not in {"date", "timestamp"}:
+        return None if bound is None else str(bound)
+    try:
+        if one.kind == "date":
+            return str(date(1970, 1, 1) + timedelta(days=int(bound)))
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(bound))
+    except OverflowError:
+        return None
+    return f"{moment:%Y-%m-%d %H:%M:%S.%f}"

@@ -1,0 +1,218 @@
+"""Column statistics in the metastore: of the rows that readers see, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+
+from table_writer.config import TableWriterConfig
+from table_writer.errors import LostResponseError, MetastoreError, TableWriterError
+from table_writer.metastore.hive_statistics import Described
+from table_writer.model.write import WriteMode
+from table_writer.publish.recovery import Recovery
+from tests.doubles.faults import Late
+from tests.publish.world import DeathError, Fault, World
+
+OLD = {"1": frozenset({1, 2, 3}), "2": frozenset({10, 11})}
+NEW = {"2": frozenset({50}), "3": frozenset({60, 70})}
+ANALYZED: Described = ("longStats", -5, 5, 0, 9)  # by another tool
+ACCURATE = "COLUMN_STATS_ACCURATE"
+FAULTS = {"refused": MetastoreError, "lost": LostResponseError, "dies": DeathError}
+
+
+def append(world: World, *, in_place: bool = False) -> None:
+    world.write(NEW, plan=world.plan(WriteMode.APPEND, in_place=in_place))
+
+
+def restore(world: World) -> None:
+    world.metastore.drop_partition(world.table, ("2",))
+    world.keeper.restore(str(world.name))
+
+
+OPERATIONS: dict[str, Callable[[World], object]] = {
+    "overwrite": lambda world: world.write(NEW),
+    "overwrite table": lambda world: world.write(NEW, plan=world.plan(WriteMode.OVERWRITE_TABLE)),
+    "append": append,
+    "append in place": lambda world: append(world, in_place=True),
+    "compact": lambda world: world.compact("1", "2"),
+    "restore": restore,
+    "roll back": lambda world: world.keeper.rollback(str(world.name), version=1),
+}
+
+
+def started() -> World:
+    world = World(counts_figures=True)
+    world.write(OLD)
+    world.write({"2": frozenset({20, 21, 22})})
+    return world
+
+
+def right(world: World) -> dict[str, Described]:
+    return {value: ("longStats", min(ids), max(ids), 0, len(ids)) for value, ids in world.rows().items()}
+
+
+def kept(world: World) -> dict[str, Described]:
+    return {"".join(values): one["id"] for values, one in world.metastore.statistics(world.name).items()}
+
+
+def marked(world: World) -> list[str]:
+    return [value for value, one in world.partitions().items() if ACCURATE in one.parameters]
+
+
+@pytest.mark.parametrize("name", set(OPERATIONS) - {"append in place"})
+def test_after_a_publish_the_metastore_knows_the_new_rows_and_does_not_take_it_for_accurate(name: str) -> None:
+    world = started()
+    OPERATIONS[name](world)
+    assert kept(world) == right(world)
+    assert marked(world) == []
+
+
+def test_what_an_append_in_place_has_added_to_has_none() -> None:
+    world = started()
+    append(world, in_place=True)
+    assert kept(world) == {value: one for value, one in right(world).items() if value != "2"}
+
+
+def test_an_append_to_files_of_another_tool_has_none() -> None:
+    world = started()
+    world.written_by_another_tool("2", frozenset({99}))
+    append(world)
+    assert kept(world) == {value: one for value, one in right(world).items() if value != "2"}
+
+
+@pytest.mark.parametrize("choice", ["on", "auto", "off"])
+def test_statistics_of_another_tool_go_with_the_rows_they_are_of(choice: str) -> None:
+    world = World(config=TableWriterConfig(column_statistics=choice))  # type: ignore[arg-type]  # each of them
+    world.write(OLD)
+    for value in OLD:
+        world.metastore.put_statistics(world.name, (value,), {"id": ANALYZED})
+    world.write({"2": frozenset({7})})
+    assert kept(world) == {"1": ANALYZED}
+    assert marked(world) == ["1"]  # which nobody has written since
+
+
+def test_off_sets_none_and_more_columns_than_the_limit_set_none() -> None:
+    world = World(counts_figures=True, config=TableWriterConfig(column_statistics="off"))
+    world.write(OLD)
+    assert kept(world) == {}
+    world = World(counts_figures=True)
+    world.write({str(number): frozenset({1}) for number in range(1_001)})
+    assert kept(world) == {}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_whatever_call_fails_wrong_statistics_never_stay(name: str, kind: str) -> None:
+    world = started()
+    with world.recording() as calls:
+        OPERATIONS[name](world)
+    numbered = [
+        (call, calls[: at + 1].count(("metastore", call)))
+        for at, (service, call) in enumerate(calls)
+        if service == "metastore"
+    ]
+    for call, number in numbered:
+        for phase in ("before", "after"):
+            world = started()
+            with (
+                world.inject(Fault("metastore", call, number, phase, FAULTS[kind])),
+                suppress(TableWriterError, DeathError),
+            ):
+                OPERATIONS[name](world)
+            world.wait_out_claims()
+            world.keeper.recover(str(world.name))
+            wrong = kept(world).items() - right(world).items()
+            if kind == "refused" and call in {"drop_statistics", "differing_statistics"}:  # the result says so
+                world.write({value: frozenset({5}) for value, _ in wrong})
+                wrong = kept(world).items() - right(world).items()
+            assert not wrong, f"{call} {number} {phase}"
+            if kind != "refused":
+                assert marked(world) == [], f"{call} {number} {phase}"
+
+
+@pytest.mark.parametrize("call", ["set_statistics", "alter_partitions"])
+def test_a_call_that_comes_after_others_have_replaced_the_rows_is_undone(call: str) -> None:
+    world = started()
+    number = {"set_statistics": 1, "alter_partitions": 2}[call]
+    seen = 0
+
+    def late(method: str, phase: str) -> None:
+        nonlocal seen
+        seen += (method, phase) == (call, "before")
+        if (method, phase) == (call, "before") and seen == number:
+            raise Late(LostResponseError("no answer"))
+
+    world.metastore.on_call = late
+    published = world.write(NEW)
+    world.metastore.on_call = None
+    assert any("resolves it" in note for note in published.notes)
+    assert len(world.services().log.read_state().in_doubt) == 1
+    world.wait_out_claims()
+    world.keeper.recover(str(world.name))
+    newest = {"2": frozenset({500}), "3": frozenset({600})}
+    world.write(newest)
+    for applied in world.metastore.pending:
+        applied()
+    assert kept(world) != right(world) or world.rows() != {**OLD, **newest}
+    world.keeper.recover(str(world.name))
+    assert world.rows() == {**OLD, **newest}
+    assert kept(world).items() <= right(world).items()
+
+
+def test_a_write_is_not_confirmed_while_its_statistics_are_under_way() -> None:
+    """Its claimant alters the partitions once more: others must not publish over it before."""
+    world = started()
+    seen: list[str] = []
+
+    def wait(_: float) -> None:
+        seen.append("waits")
+        raise TimeoutError
+
+    def look(method: str, phase: str) -> None:
+        if (method, phase) == ("set_statistics", "before"):
+            world.metastore.on_call = None
+            with pytest.raises(TimeoutError):
+                Recovery(world.services()).resolve(3, world.table, newest=3)
+
+    world.sleep = wait
+    world.metastore.on_call = look
+    world.write(NEW)
+    assert seen == ["waits"]
+
+
+def test_a_refusal_is_a_note_and_no_failure() -> None:
+    world = started()
+    with world.inject(Fault("metastore", "set_statistics", 1, "before", MetastoreError)):
+        published = world.write(NEW)
+    assert any("column statistics were not set" in note for note in published.notes)
+    assert world.rows() == {**OLD, **NEW}
+    assert world.services().log.read_state().in_doubt == frozenset()
+
+
+def test_an_unpartitioned_table_is_one_partition_here_too() -> None:
+    world = World(counts_figures=True)
+    world.become_unpartitioned()
+    world.write({"": frozenset({1, 2})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    assert kept(world) == {"": ("longStats", 1, 2, 0, 2)}
+    world.write({"": frozenset({7})}, plan=world.plan(WriteMode.APPEND))
+    assert kept(world) == {"": ("longStats", 1, 7, 0, 3)}
+    assert marked(world) == []
+
+
+def test_a_metastore_without_calls_for_statistics_hinders_neither_writes_nor_a_recovery() -> None:
+    world = started()
+
+    def refuse(method: str, phase: str) -> None:
+        if method.endswith("statistics") and phase == "before":
+            raise MetastoreError("Invalid method name")
+
+    world.metastore.on_call = refuse
+    world.write(NEW)
+    world.services().log.remember_recovery(1)
+    world.wait_seconds = 3 * 86_400
+    world.wait_out_claims()
+    world.write({"2": frozenset({77})}, plan=world.plan(WriteMode.APPEND))
+    world.keeper.recover(str(world.name))
+    assert world.rows()["2"] >= {77}
