@@ -97,16 +97,19 @@ class TableLog:
         """Refuse from now on to read any other log than this; empty: not known."""
         self._expected_id = log_id
 
-    def read_state(self, *, listed_after: int | None = None, allow_lost: bool = False) -> LogState:
+    def read_state(
+        self, *, listed_after: int | None = None, allow_lost: bool = False, listed: Iterable[ObjectInfo] | None = None
+    ) -> LogState:
         """List the log: two requests, or one when the caller knows a checkpoint.
 
         ``listed_after`` is a version up to which nothing was in doubt at an earlier look; by default the stored
         checkpoint. ``allow_lost`` also returns a log of which entries are lost: to look at it, or to declare the loss.
+        ``listed`` is what a listing from there has just shown.
         Raises ``InvalidInputError`` if the log was deleted, or entries of it are lost, and ``ConflictError`` if it was
         deleted since :meth:`expect` was told which one it is.
         """
         start, of_log = self._read_checkpoint() if listed_after is None else (listed_after, "")
-        state = self._list(start)
+        state = self._list(start, listed)
         if start and (not state.versions or (of_log and of_log not in state.ids)):
             state = self._list(0)  # somebody deleted the log, but not its checkpoint; or that is another log's
         state = self._identified(state)
@@ -119,7 +122,7 @@ class TableLog:
             raise InvalidInputError(self.lost_message(state.lost))
         return state
 
-    def _list(self, start: int) -> LogState:
+    def _list(self, start: int, listed: Iterable[ObjectInfo] | None = None) -> LogState:
         """List from a checkpoint on; its own version is listed too, since that is there unless the log was deleted.
 
         An outcome whose entry is gone takes up its slot as well: whoever claimed the slot again would find that it has
@@ -130,7 +133,7 @@ class TableLog:
         marks: list[str] = []
         ids: set[str] = set()
         first = self._layout.entry_key(start - 1) if start else ""  # an outcome sorts before its entry
-        for found in self.store.list(self._layout.log_prefix, start_after=first):
+        for found in self.store.list(self._layout.log_prefix, start_after=first) if listed is None else listed:
             name = found.key.removeprefix(self._layout.log_prefix)
             slot, mark = SLOT.fullmatch(name), MARK.fullmatch(name)
             if found.size_bytes > MAX_ENTRY_BYTES:
@@ -270,7 +273,7 @@ class TableLog:
             state = self.read_state(listed_after=fold.version, allow_lost=allow_lost)
             if state.listed_after and fold.holds(state.unverified) and fold.log_id in (state.ids or {fold.log_id}):
                 return Recent(state, fold)
-        return Recent(self.read_state(listed_after=0, allow_lost=allow_lost))
+        return Recent(self.read_state(listed_after=0, allow_lost=allow_lost, listed=None if more else page))
 
     def _marks(self, keys: Iterable[str]) -> defaultdict[str, frozenset[int]]:
         """Return the versions that marks name, by what they say of them."""
