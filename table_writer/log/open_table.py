@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,8 @@ from typing import Any
 
 from table_writer.checked import LONGEST_AGE
 from table_writer.config import SessionSettings, TableWriterConfig
-from table_writer.errors import ConflictError, InvalidInputError
+from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, counted
+from table_writer.log.history import History, Placement
 from table_writer.log.owner import Owner, require_in_place, require_owner
 from table_writer.log.registration import Registration, writer_identity
 from table_writer.log.table_log import LogState, TableLog
@@ -38,6 +40,8 @@ from table_writer.storage import open_store
 from table_writer.storage.hadoop import settings_for
 from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.settings import StoreSettings
+
+logger = logging.getLogger(__name__)
 
 
 class RepeatedError(Exception):
@@ -131,6 +135,23 @@ class OpenTable:
                 table=str(self.table.name),
             )
         return seen
+
+    def correct_statistics(self, history: History, placed: Mapping[PartitionValues, Placement]) -> bool:
+        """Remove statistics that are not those of the newest published rows: a call may have been applied late.
+
+        Returns whether that is done: what depends on rows alone goes on without it.
+        """
+        in_place = (values for values, where in placed.items() if where is Placement.IN_PLACE)
+        wanted = {values: history.current[values].partition.column_figures() for values in in_place}
+        try:
+            wrong = self.metastore.differing_statistics(self.table, wanted) if wanted else ()
+            if wrong:
+                logger.warning("column statistics of %s of %s go", counted(len(wrong), "partition"), self.table.name)
+                self.metastore.drop_statistics(self.table, wrong)
+        except MetastoreError as error:
+            logger.warning("column statistics of %s were not compared with its log: %s", self.table.name, error)
+            return False
+        return True
 
     def marks_success(self) -> bool:
         """Whether ``_SUCCESS`` is wanted."""

@@ -20,6 +20,7 @@ import msgspec
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.check_result import CheckResult
+from table_writer.model.column_figures import ColumnFigures, from_text
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 
@@ -102,6 +103,10 @@ class EntryPartition:
     def own_location(self) -> str | None:
         """Where the entry itself has put files; ``None`` if nowhere."""
         return self.source if self.added else self.new_location
+
+    def column_figures(self) -> dict[str, ColumnFigures]:
+        """Return the figures of its columns; none of columns that are said to have more or fewer rows than it."""
+        return {name: one for name, one in from_text(self.figures).items() if one.rows == self.rows}
 
     def with_more(self, more: Figures) -> EntryPartition:
         """Return the same with the figures of other files beside its own; those of columns are known no more."""

@@ -320,7 +320,7 @@ class Recovery:
         if Placement.BEHIND in placed.values():
             again = self._correct(table, history, placed, now)
             return placed, taken, [again] if again else []
-        are_right = not history.unverified or self._claimed.statistics.correct(table, history, placed)
+        are_right = not history.unverified or self._opened.correct_statistics(history, placed)
         if not taken and is_last_look and are_right:
             self._log.forget_recoveries(history.unverified or ())
         return placed, taken, None

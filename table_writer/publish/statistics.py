@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
-from table_writer.errors import LostResponseError, MetastoreError, PartitionMissingError, counted
-from table_writer.log.history import History, Placement
+from table_writer.errors import LostResponseError, MetastoreError, PartitionMissingError
 from table_writer.log.open_table import OpenTable
 from table_writer.log.rules import Deadline
-from table_writer.model.column_figures import ColumnFigures, from_text
-from table_writer.model.entry import EntryPartition, LogEntry
+from table_writer.model.column_figures import ColumnFigures
+from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionChange, PartitionValues, Table
 
@@ -75,7 +74,7 @@ class Statistics:
         Servers mark what they are given as accurate, and Hive would answer queries from that even after another tool
         has added files. So the mark is taken away by a second alter, which changes nothing else.
         """
-        figures = {one.values: figures_of(one) for one in entry.partitions if one.figures}
+        figures = {one.values: one.column_figures() for one in entry.partitions if one.figures}
         if not figures or not self._metastore.keeps_statistics(table):
             return Told()
         is_set = False
@@ -92,26 +91,6 @@ class Statistics:
             done = "are set, but marked as accurate" if is_set else "were not set"
             return Told((f"published; its column statistics {done} ({error.message}).",))
         return Told()
-
-    def correct(self, table: Table, history: History, placed: Mapping[PartitionValues, Placement]) -> bool:
-        """Remove statistics that are not those of the newest published rows: a call may have been applied late.
-
-        Returns whether that is done: what depends on rows alone goes on without it.
-        """
-        wanted = {
-            values: figures_of(history.current[values].partition)
-            for values, where in placed.items()
-            if where is Placement.IN_PLACE
-        }
-        try:
-            wrong = self._metastore.differing_statistics(table, wanted) if wanted else ()
-            if wrong:
-                logger.warning("column statistics of %s of %s go", counted(len(wrong), "partition"), table.name)
-                self._metastore.drop_statistics(table, wrong)
-        except MetastoreError as error:
-            logger.warning("column statistics of %s were not compared with its log: %s", table.name, error)
-            return False
-        return True
 
     def _unmark(self, table: Table, entry: LogEntry, in_time: Callable[[], None]) -> None:
         places = {one.values: one.new_location for one in entry.partitions if one.figures}
@@ -139,11 +118,6 @@ class Statistics:
                 raise MetastoreError("there was no time left for them within the claim", **entry.named)
 
         return in_time
-
-
-def figures_of(partition: EntryPartition) -> dict[str, ColumnFigures]:
-    """Return the figures of a partition's columns; none of columns that are said to have more or fewer rows than it."""
-    return {name: one for name, one in from_text(partition.figures).items() if one.rows == partition.rows}
 
 
 def _is_at(partition: Partition, location: str | None) -> bool:

@@ -36,7 +36,7 @@ from table_writer.model.table import (
     Table,
 )
 from table_writer.model.write import TableLayout
-from table_writer.publish.statistics import ACCURATE, SPARK_PREFIX, Statistics, Told, figures_of, spark_statistics
+from table_writer.publish.statistics import ACCURATE, SPARK_PREFIX, Statistics, Told, spark_statistics
 from table_writer.storage.object_store import ObjectInfo, ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -245,7 +245,7 @@ def new_parameters(entry: LogEntry, partition: EntryPartition, root: Location) -
     return {
         **rooted,
         **{name: str(figure) for name, figure in figures.items() if figure is not None},
-        **({} if partition.values else spark_statistics(entry.schema, figures_of(partition))),
+        **({} if partition.values else spark_statistics(entry.schema, partition.column_figures())),
         VERSION_PARAMETER: str(entry.version),
         WRITE_ID_PARAMETER: entry.write_id,
     }

@@ -176,9 +176,10 @@ class Vacuum:
         return tuple(finished)
 
     def _verify(self, history: History, partitions: Mapping[PartitionValues, Partition]) -> None:
-        """Delete the recovery marks if none of the calls that could come late has moved a partition."""
+        """Delete the recovery marks if none of the calls that could come late has done harm that is still there."""
         here = {values: one.location for values, one in partitions.items()}
-        if all(history.placement(one, here.get(one)) is not Placement.BEHIND for one in history.current):
+        placed = {one: history.placement(one, here.get(one)) for one in history.current}
+        if Placement.BEHIND not in placed.values() and self._opened.correct_statistics(history, placed):
             self._log.forget_recoveries(history.unverified or ())
 
     def _can_verify(self, history: History) -> bool:
