@@ -34,13 +34,8 @@ def map_function(spec: UploadSpec) -> Callable[[Iterator[Any]], Iterator[Any]]:
         pa.set_cpu_count(1)  # Spark runs a task per core
         store = worker_store(spec.store)
         keep_modules()
-        message = upload_rows(
-            batches,
-            spec,
-            store,
-            task_index=context.partitionId(),
-            attempt_id=context.taskAttemptId(),
-        )
+        task_index, attempt_id = context.partitionId(), context.taskAttemptId()
+        message = upload_rows(batches, spec, store, task_index=task_index, attempt_id=attempt_id)
         yield pa.RecordBatch.from_pydict({MESSAGE_COLUMN: pa.array([message], type=pa.binary())})
 
     return upload
