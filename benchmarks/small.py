@@ -67,7 +67,7 @@ class Trace:
         """Take part in each call by standing in for the methods that make them."""
         stand_ins: tuple[tuple[Any, str, str, Callable[..., str]], ...] = (
             (ClientServerConnection, "send_command", "Java", lambda command: " ".join(command.split("\n")[:-2])),
-            (BaseClient, "_make_api_call", "S3", lambda name, given: f"{name} {given.get('Key') or given.get('Prefix')}"),
+            (BaseClient, "_make_api_call", "S3", lambda name, given: f"{name} {given.get('Key', '')}"),
             (Connection, "_call", "metastore", lambda line, method, *_: method),
         )
         before = [(owner, name, getattr(owner, name)) for owner, name, _, _ in stand_ins]
