@@ -32,7 +32,7 @@ from table_writer import TableWriter
 from table_writer.metastore.connection import Connection
 from table_writer.testing import lakehouse
 
-WARM_UP: Final = 5  # rounds that are not counted: Java compiles what it runs often
+WARM_UP: Final = 10  # rounds that are not counted: Java compiles what it runs often
 SETTINGS: Final = {
     "spark.driver.memory": "2g",
     "spark.sql.parquet.compression.codec": "zstd",
