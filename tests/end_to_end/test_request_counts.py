@@ -125,6 +125,17 @@ def test_overwriting_the_table(writer: TableWriter, written: str, rows: Rows) ->
     costs(result, looked, {**TABLE, **dropped, **SWITCH})
 
 
+def test_overwriting_an_unpartitioned_table(writer: TableWriter, make_table: Callable[..., str], rows: Rows) -> None:
+    table = make_table("CREATE TABLE {name} (id BIGINT, note STRING, dt STRING) USING parquet", "whole")
+    writer.overwrite_table(rows((1, "a", "d1")), table)
+    result = writer.overwrite_table(rows((2, "b", "d1")), table)
+    calls = {
+        "get_table_req": 3,
+        "alter_table_with_environment_context": 1,
+    }  # before the claim: the table, as its own partition too
+    costs(result, LATER_WRITE, calls)
+
+
 def test_a_repeated_key_costs_a_look(writer: TableWriter, written: str, two: Any) -> None:
     writer.overwrite_partitions(two, written, idempotency_key="k")
     result = writer.overwrite_partitions(two, written, idempotency_key="k")
