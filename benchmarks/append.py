@@ -72,10 +72,11 @@ class ServerLog:
         """Return the requests that came since the last call."""
         found: Counter[str] = Counter()
         for path in self._directory.glob("*.log"):
-            body = path.read_bytes()
-            new = body[self._seen.get(path, 0) :].decode(errors="replace")
+            with path.open("rb") as file:
+                file.seek(self._seen.get(path, 0))
+                new = file.read().decode(errors="replace")
+                self._seen[path] = file.tell()
             found.update(operation or method for operation, method in REQUEST.findall(new))
-            self._seen[path] = len(body)
         return found
 
 

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as Spark documents it
 from benchmarks.cases import CASES, Size
 from benchmarks.contenders import CONTENDERS, Contender
 from benchmarks.content import full_content, marked_content
-from benchmarks.peaks import descendants, peak_bytes, reset_peaks
+from benchmarks.peaks import core_seconds, descendants, peak_bytes, reset_peaks
 from demo.reader import _cause
 
 PAUSE_SECONDS: Final = 0.01
@@ -56,15 +56,20 @@ class Application:
         """Overwrite all of a table with a generation of rows; answers seconds and peaks of memory."""
         rows = CASES[case].rows(self._spark, self._size, generation)
         reset_peaks([self._java_pid, os.getpid(), *descendants(self._java_pid)])
-        started = time.monotonic()
+        used, started = self._core_seconds(), time.monotonic()
         result = self._contender.write(rows, table, CASES[case])
         seconds = time.monotonic() - started
+        used = self._core_seconds() - used
         peaks = {
             "jvm": peak_bytes(self._java_pid),
             "driver": peak_bytes(os.getpid()),
             "worker": max(map(peak_bytes, descendants(self._java_pid)), default=0),
         }
-        return {"seconds": seconds, "peak_bytes": peaks, "steps": dict(getattr(result, "seconds", {}))}
+        steps = dict(getattr(result, "seconds", {}))
+        return {"seconds": seconds, "core_seconds": used, "peak_bytes": peaks, "steps": steps}
+
+    def _core_seconds(self) -> float:
+        return sum(map(core_seconds, [os.getpid(), *descendants(os.getpid())]))
 
     def scan(self, case: str) -> Answer:
         """Make the rows of a case and drop them."""

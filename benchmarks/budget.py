@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame
 
 from benchmarks.cases import CASES, Case, Size
 from benchmarks.memory import ForgetfulStore
-from benchmarks.peaks import PROC, descendants
+from benchmarks.peaks import PROC, core_seconds, descendants
 from benchmarks.servers import best_server
 from table_writer import TableWriter
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
@@ -43,7 +43,6 @@ KINDS: Final = {
     "moto": "S3",
 }
 COLUMNS: Final = ("Java", "workers", "driver", "S3", "metastore")
-TICKS: Final = os.sysconf("SC_CLK_TCK")
 MIB: Final = 1024 * 1024
 
 
@@ -65,11 +64,10 @@ def cpu_seconds() -> Counter[str]:
     for pid in descendants(os.getpid()):
         try:
             command = (PROC / str(pid) / "cmdline").read_text()
-            fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue  # it has ended meanwhile
         kind = next((name for part, name in KINDS.items() if part in command), "others")
-        used[kind] += sum(map(int, fields[11:15])) / TICKS  # with children that have ended
+        used[kind] += core_seconds(pid)
     return used
 
 

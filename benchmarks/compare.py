@@ -25,7 +25,7 @@ from typing import Any
 import pyspark
 
 from benchmarks.cases import CASES, Size
-from benchmarks.contenders import CONTENDERS, DELTA, ICEBERG, PAIR, Contender, check_spark
+from benchmarks.contenders import CONTENDERS, DELTA, ICEBERG, ON_REQUEST, PAIR, Contender, check_spark
 from benchmarks.outcome import Report
 from benchmarks.picture import draw
 from benchmarks.report import as_text
@@ -33,7 +33,7 @@ from benchmarks.rounds import Measurement, Options
 from benchmarks.servers import Servers, best_server, generate_lineitem
 from table_writer.testing.jars import _java_version, find_java
 
-QUICK = {"rows": 4_000, "scale": 0.001, "runs": 1}
+QUICK = {"rows": 4_000, "scale": 0.001, "runs": 1, "shape_runs": 1}
 STARTED = time.monotonic()
 
 
@@ -54,13 +54,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         return checked
 
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", type=names([*CASES]), default=[*CASES], help=", ".join(CASES))
+    usual = [name for name in CASES if name != "lineitem"]
+    parser.add_argument(
+        "--cases", type=names([*CASES]), default=usual, help=f"{', '.join(CASES)}; by default all but lineitem"
+    )
     parser.add_argument(
         "--contenders",
         type=names([*CONTENDERS]),
-        help=f"{', '.join(CONTENDERS)}; by default all of them, for the shapes of data {' and '.join(PAIR)}",
+        help=f"{', '.join(CONTENDERS)}; by default all but {' and '.join(ON_REQUEST)}, for the shapes of data"
+        f" {' and '.join(PAIR)}",
     )
     parser.add_argument("--runs", type=int, default=3, help="timed writes of each contender")
+    parser.add_argument("--shape-runs", type=int, default=2, help="the same, of the shapes of data")
     parser.add_argument("--rows", type=int, default=4_000_000, help="of orders; the other shapes are measured by it")
     parser.add_argument("--scale", type=float, default=0.2, help="of TPC-H")
     parser.add_argument("--latency-ms", default="0,20", help="added to each request, a run each; such as 0,20,50")
@@ -79,7 +84,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def contenders_of(case_name: str, chosen: Sequence[str] | None) -> list[Contender]:
     """Return who takes part in a case."""
     case = CASES[case_name]
-    names = chosen or (PAIR if case.shape else [*CONTENDERS])
+    names = chosen or (PAIR if case.shape else CONTENDERS.keys() - ON_REQUEST)
     return [
         one for name, one in CONTENDERS.items() if name in names and (case.partition_by or not one.only_partitioned)
     ]
@@ -107,7 +112,11 @@ def main(arguments: Sequence[str]) -> int:
         say("the S3 server is moto, an imitation in Python: figures with it say little. Install versitygw.")
     latencies = [float(text) for text in chosen.latency_ms.split(",") if float(text)]
     options = Options(
-        runs=chosen.runs, latencies_ms=latencies, with_reader=not chosen.no_reader, driver_memory=chosen.driver_memory
+        runs=chosen.runs,
+        shape_runs=chosen.shape_runs,
+        latencies_ms=latencies,
+        with_reader=not chosen.no_reader,
+        driver_memory=chosen.driver_memory,
     )
     stored = {name: str(value) if isinstance(value, Path) else value for name, value in vars(chosen).items()}
     report = Report(machine=machine(), versions=versions(), options=stored)

@@ -17,6 +17,7 @@ class Run:
     seconds: float
     peak_bytes: Mapping[str, int]  # of the Java process, the Python driver, the largest Python worker
     metastore_calls: Mapping[str, int]
+    core_seconds: float = 0.0  # of Java, Python's driver and its workers
     steps: Mapping[str, float] = field(default_factory=dict)  # of our own writes
 
 
@@ -41,6 +42,11 @@ class Outcome:
     def seconds(self) -> float | None:
         """The fastest run, without latency."""
         return min((run.seconds for run in self.runs), default=None)
+
+    @property
+    def core_seconds(self) -> float | None:
+        """The cheapest run."""
+        return min((run.core_seconds for run in self.runs if run.core_seconds), default=None)
 
     @property
     def requests(self) -> Counter[str]:

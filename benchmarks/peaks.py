@@ -1,7 +1,8 @@
-"""Peak resident memory of processes, from Linux's ``/proc``."""
+"""What processes use, from Linux's ``/proc``: their peaks of resident memory, and seconds of a core."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Final
 
 PROC: Final = Path("/proc")
 PEAK: Final = re.compile(r"^VmHWM:\s+(\d+) kB", re.MULTILINE)
+TICKS: Final = os.sysconf("SC_CLK_TCK")
 FORGET_PEAK: Final = "5"  # proc(5), clear_refs: the peak becomes what is resident now
 
 
@@ -25,6 +27,15 @@ def peak_bytes(pid: int) -> int:
     except OSError:
         return 0
     return int(found[1]) * 1024 if found else 0
+
+
+def core_seconds(pid: int) -> float:
+    """Return what a process has used so far, with its children that have ended; 0 once it has ended itself."""
+    try:
+        fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / TICKS
 
 
 def descendants(pid: int) -> list[int]:

@@ -23,6 +23,7 @@ SHORT_KINDS = {
     "DeleteObjects": "delete many",
 }
 LEGEND = """\
+cores: core-seconds of the cheapest run, in Java, Python's driver and its workers
 ×peer, ×v2: how many times faster than the fastest peer that writes the same layout of files, and than Spark v2
 requests, MB sent, copied inside the store: of one write, by a proxy; calls: of the metastore, by its audit log
 MB kept: the files a query reads; JVM (driver and executors in one), Python driver, largest Python worker: peak MiB
@@ -70,17 +71,18 @@ def _columns(case: CaseOutcome) -> list[Column]:
         ("seconds", 9, lambda one: _number(one.seconds, 2)),
         ("×peer", 7, lambda one: _ratio(case.fastest_peer(one.layout), one.seconds)),
         ("×v2", 6, lambda one: _ratio(spark and spark.seconds, one.seconds)),
+        ("cores", 6, lambda one: _number(one.core_seconds, 2)),
         *slowed,
         ("requests", 9, lambda one: f"{one.requests.total():,}" if one.traffic else ""),
         ("MB sent", 8, lambda one: _number(one.traffic.get("sent_bytes"), 1, MB)),
-        ("copied", 8, lambda one: _number(one.traffic.get("copied_bytes"), 1, MB)),
+        ("copied", 7, lambda one: _number(one.traffic.get("copied_bytes"), 1, MB)),
         ("calls", 6, lambda one: str(one.metastore_calls.total()) if one.runs else ""),
         ("files", 6, lambda one: f"{one.files:,}" if one.files else ""),
         ("MB kept", 8, lambda one: _number(one.stored_bytes or None, 1, MB)),
         ("JVM", 6, lambda one: _number(one.peak_bytes("jvm") or None, 0, MIB)),
         ("driver", 7, lambda one: _number(one.peak_bytes("driver") or None, 0, MIB)),
         ("worker", 7, lambda one: _number(one.peak_bytes("worker") or None, 0, MIB)),
-        ("reads: e/m/h/b", 20, _reader),
+        ("reads: e/m/h/b", 16, _reader),
     ]
 
 

@@ -25,6 +25,7 @@ class Options:
     """How much is measured."""
 
     runs: int
+    shape_runs: int  # of the other shapes of data, which are neither counted nor slowed down
     latencies_ms: Sequence[float]  # beside none at all
     with_reader: bool
     driver_memory: str
@@ -78,10 +79,14 @@ class Measurement:
             self._say(f"{case.name}: the first writes, not counted")
             for side in sides:
                 self._try(side, self._make_table, side, case, counted=False)
-            for number in range(self._options.runs):
-                self._say(f"{case.name}: round {number + 1} of {self._options.runs}")
+            runs = self._options.shape_runs if case.shape else self._options.runs
+            for number in range(runs):
+                self._say(f"{case.name}: round {number + 1} of {runs}")
                 self._round(case, sides, found)
             for side in sides:
+                if case.shape:
+                    self._try(side, self._measure_files, side, case, counted=False)
+                    continue
                 self._say(f"{case.name}: requests of {side.contender.title}")
                 self._try(side, self._through_proxy, side, case)
         self._servers.clear()
@@ -190,6 +195,7 @@ class Measurement:
                 seconds=answer["seconds"],
                 peak_bytes=answer["peak_bytes"],
                 metastore_calls=dict(calls),  # asdict() of a Counter counts its pairs
+                core_seconds=answer["core_seconds"],
                 steps=answer["steps"],
             )
         )
@@ -198,13 +204,14 @@ class Measurement:
         """Count a write, watch it, and repeat it with latency; on a table that is reached through the proxy."""
         proxy = self._servers.proxy
         proxy.reset()
-        self._make_table(side, case, counted=True)
         with ExitStack() as undo:
-            watching = nullcontext([])
-            if self._options.with_reader and not case.shape:
-                reader = self._application(side.contender, counted=False)
+            reader = self._application(side.contender, counted=False) if self._options.with_reader else None
+            if reader is not None:
                 undo.callback(reader.stop)
-                reader.launch()
+                reader.launch()  # which takes as long as to make the table
+            self._make_table(side, case, counted=True)
+            watching = nullcontext([])
+            if reader is not None:
                 reader.wait_until_ready()
                 watching = reader.watching(case.name, side.table(case, counted=True))
             before = self._marked[side.generation]
@@ -215,8 +222,8 @@ class Measurement:
         if seen:
             side.outcome.reader = _tally(seen, before, self._marked[side.generation])
         self._check(side, case, counted=True)
-        self._measure_files(side, case)
-        for latency_ms in [] if case.shape else self._options.latencies_ms:
+        self._measure_files(side, case, counted=True)
+        for latency_ms in self._options.latencies_ms:
             self._say(f"{case.name}: {side.contender.title} with {latency_ms:g} ms a request")
             proxy.reset(latency_ms)
             seconds = self._write(side, case, counted=True)["seconds"]
@@ -224,13 +231,14 @@ class Measurement:
             self._check(side, case, counted=True)
             side.outcome.latency_seconds[f"{latency_ms:g}"] = seconds
 
-    def _measure_files(self, side: Side, case: Case) -> None:
+    def _measure_files(self, side: Side, case: Case, *, counted: bool) -> None:
         """Look at the files that a query of the table reads."""
-        table = side.table(case, counted=True)
+        table = side.table(case, counted=counted)
         names = side.application.call("files", table=table)["names"]
-        start = f"s3a://{COUNTED_BUCKET}/"
-        prefix = self._servers.location(table, counted=True).removeprefix(start)
-        sizes = self._servers.sizes(COUNTED_BUCKET, f"{prefix}/")
+        bucket = COUNTED_BUCKET if counted else self._servers.s3.bucket
+        start = f"s3a://{bucket}/"
+        prefix = self._servers.location(table, counted=counted).removeprefix(start)
+        sizes = self._servers.sizes(bucket, f"{prefix}/")
         side.outcome.files = len(names)
         side.outcome.stored_bytes = sum(sizes[name.removeprefix(start)] for name in names)
 

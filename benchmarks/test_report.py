@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from benchmarks.cases import CASES
 from benchmarks.compare import contenders_of, parse
 from benchmarks.contenders import CONTENDERS, PAIR
 from benchmarks.outcome import CaseOutcome, Outcome, Report, Run
+from benchmarks.page import tables
 from benchmarks.report import as_text
 from benchmarks.rounds import _tally
 from demo.reader import Tally
@@ -117,7 +119,8 @@ def test_what_a_reader_saw_is_judged_by_partition() -> None:
 
 def test_the_shapes_of_data_are_written_by_two_unless_more_are_asked_for() -> None:
     assert [one.name for one in contenders_of("strings", None)] == list(PAIR)
-    assert [one.name for one in contenders_of("orders", None)] == [*CONTENDERS]
+    assert [one.name for one in contenders_of("orders", None)] == [name for name in CONTENDERS if name != "spark-v1"]
+    assert [one.name for one in contenders_of("orders", ["spark-v1"])] == ["spark-v1"]
     assert [one.name for one in contenders_of("unpartitioned", ["iceberg-hash", "delta"])] == ["delta"]
 
 
@@ -138,3 +141,23 @@ def test_the_report_needs_no_library_that_draws() -> None:
     code = "import sys, benchmarks.report; sys.exit('matplotlib' in sys.modules)"  # others here draw, and import it
     done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[1], check=False)
     assert done.returncode == 0
+
+
+def test_the_page_shows_the_figures_of_the_json(report: Report) -> None:
+    shape = CaseOutcome(name="strings", title="long strings", row_count=100, column_count=5, partition_count=10)
+    runs = [Run(seconds=2.0, core_seconds=4.0, peak_bytes=PEAKS, metastore_calls={})]
+    shape.outcomes = [
+        outcome("spark-v2", 3.0, traffic={}, reader=None, latency_seconds={}, runs=[replace(runs[0], seconds=3.0)]),
+        outcome("table-writer", 2.0, traffic={}, reader=None, latency_seconds={}, runs=runs),
+    ]
+    report.cases.append(shape)
+    report.options = {**report.options, "shape_runs": 1}
+    for case in report.cases[:1]:
+        for one in case.outcomes:
+            one.runs = [replace(run, core_seconds=10 * run.seconds) for run in one.runs]
+    lines = list(tables(json.loads(json.dumps(report.as_json()))))
+    assert "| **table_writer** | 5.00 | 5,240 | 143.0 | 286.0 | 3 | 142.9 | 1,024 |" in lines
+    assert "| **table_writer** | 50.00 | 2.4 |" in lines  # with 20 ms a request
+    assert "| 30 partitions | 2.4 × | 2.4 × | 142.9 / 142.9 |" in lines
+    assert "| long strings | 1.5 × | 1.0 × | 142.9 / 142.9 |" in lines
+    assert not any("magic" in line for line in lines)  # it has failed

@@ -91,7 +91,8 @@ def fit(
         column = F.lit(None) if source is None else df[quoted(source.name)]
         fitted = column if found.convert is None else found.convert(column)
         as_text = field.name.lower() in partitions and not isinstance(field.dataType, SPELLED_ALIKE)
-        columns.append((fitted.cast("string") if as_text else fitted).alias(field.name))
+        given_so = source is not None and source.name == field.name and found.convert is None and not as_text
+        columns.append(column if given_so else (fitted.cast("string") if as_text else fitted).alias(field.name))
         limits.extend(limits_of(found.rules, column, df))
     filled = tuple(path for found in matches.values() for path in found.filled)
     return Fitted(rows=df.select(*columns), schema=whole, added=added, filled=filled, limits=tuple(limits))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -21,6 +22,7 @@ from table_writer.log.owner import (
     refuse_left_log,
     refuse_nested_roots,
     require_in_place,
+    require_owner,
     take_root,
 )
 from table_writer.log.table_log import LogState
@@ -84,19 +86,20 @@ class Planner:
         not fit.
         """
         require_mode(mode, options, self._table.name, partitioned=bool(self._table.partition_columns))
-        fitted = self.fit(df, options)
-        data_schema = self._data_schema(fitted)
-        scope = self.scope(df, mode, options)
-        existing = self._existing(mode, options)
-        if options.where:  # a predicate that fails on a value fails now
-            scope(existing)
-        write_id = options.write_uuid or new_write_id()
-        spelled = self.spelled(df, existing)
-        refused = spelled if mode is WriteMode.CREATE_PARTITIONS else frozenset[PartitionValues]()
-        rows, spec = self.prepare(fitted, options, write_id, refused)
-        notes, log_id = self._own_root()
+        with ThreadPoolExecutor(1, thread_name_prefix="table_writer-plan") as beside:
+            reading = beside.submit(self._read_log, seen)  # three requests, while Spark analyzes
+            fitted = self.fit(df, options)
+            data_schema = self._data_schema(fitted)
+            scope = self.scope(df, mode, options)
+            existing = self._existing(mode, options)
+            if options.where:  # a predicate that fails on a value fails now
+                scope(existing)
+            write_id = options.write_uuid or new_write_id()
+            spelled = self.spelled(df, existing)
+            refused = spelled if mode is WriteMode.CREATE_PARTITIONS else frozenset[PartitionValues]()
+            rows, spec = self.prepare(fitted, options, write_id, refused)
+        notes, log_id, state = self._own_root(reading, seen)
         notes += self._renames() if spec is None else ()
-        state = self._opened.state_to_build_on(log_id, seen)
         if spec is not None:
             spec = replace(spec, batch_rows=self._batch_rows(rows, data_schema, state))
         plan = WritePlan(
@@ -174,13 +177,23 @@ class Planner:
         stray = _stray_files(self._store, self._layout) if self._table.partition_columns else ()
         return (*([unusable] if unusable else ()), *stray)
 
-    def _own_root(self) -> tuple[tuple[str, ...], str]:
-        """Find out whose files these are; returns what a person should know, and the id of the log."""
-        notes: list[str] = []
+    def _read_log(self, seen: LogState | None) -> tuple[str, LogState] | None:
+        """Return the id of the log and what a plan builds on; ``None`` before the first write, which begins the log."""
+        log_id = require_owner(self._store, self._layout, self._opened.owner)
+        return (log_id, self._opened.state_to_build_on(log_id, seen)) if log_id else None
+
+    def _own_root(
+        self, reading: Future[tuple[str, LogState] | None], seen: LogState | None
+    ) -> tuple[tuple[str, ...], str, LogState]:
+        """Find out whose files these are; returns what a person should know, the id of the log, and what it says."""
         require_in_place(self._store, self._layout, self._table)
+        found = reading.result()
+        if found is not None:
+            return (), *found
+        notes: list[str] = []
         owner = self._opened.owner
         log_id = take_root(self._store, self._layout, owner, first_write=lambda: notes.extend(self.first_write()))
-        return tuple(notes), log_id
+        return tuple(notes), log_id, self._opened.state_to_build_on(log_id, seen)
 
     def spelled(self, df: DataFrame, existing: Iterable[PartitionValues]) -> Spellings:
         """Sort partitions that exist by their values: another tool may have spelled one in its own way.

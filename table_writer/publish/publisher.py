@@ -220,7 +220,8 @@ class Publisher:
         if plan.scope is no_partition:
             return draft
         nowhere = None if table.partition_columns else str(plan.data_location)
-        emptied = plan.scope(self._opened.metastore.get_partition_names(table.name)) - draft.partition_values
+        names = self._opened.metastore.get_partition_names(table.name) if table.partition_columns else [()]
+        emptied = plan.scope(names) - draft.partition_values
         gone = tuple(EntryPartition.without_rows(values, nowhere) for values in sorted(emptied))
         if gone and nowhere:
             self._opened.store.put(f"{plan.data_location.key}{EMPTY_MARKER}", b"")

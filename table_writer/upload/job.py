@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from operator import and_, itemgetter
@@ -27,6 +28,7 @@ from table_writer.upload.task import MESSAGE_COLUMN, MESSAGE_SCHEMA, map_functio
 
 logger = logging.getLogger(__name__)
 FOUND: Final = "_exists"
+PLAIN_NAME: Final = re.compile("[A-Za-z][A-Za-z0-9_]*")  # PySpark trips over dots in others
 
 
 def run_upload(rows: DataFrame, spec: UploadSpec) -> CommitMessages:
@@ -40,8 +42,9 @@ def run_upload(rows: DataFrame, spec: UploadSpec) -> CommitMessages:
     current().name(spec.write_id)
     spark = open_gateway(rows.sparkSession)
     spark.prepare_executors()
-    numbered = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))  # PySpark trips over dots in names
-    job = numbered.mapInArrow(map_function(spec), MESSAGE_SCHEMA)
+    if not all(map(PLAIN_NAME.fullmatch, rows.columns)):
+        rows = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
+    job = rows.mapInArrow(map_function(spec), MESSAGE_SCHEMA)
 
     def collect() -> list[Row]:
         with spark.batches_of(spec.batch_rows):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -67,8 +68,9 @@ def finished(
 ) -> WriteResult:
     """End a publish: tell other tools and the session, and say what was done. Readers have switched already."""
     plan = files.plan
-    marked = mark_success(opened, files, published)
-    refreshed = refresh(plan.write_id) if refresh else ()
+    with ThreadPoolExecutor(1, thread_name_prefix="table_writer-success") as beside:
+        marking = beside.submit(mark_success, opened, files, published)
+        refreshed = refresh(plan.write_id) if refresh else ()
     result = WriteResult(
         table=str(plan.table.name),
         mode=plan.mode.value,
@@ -79,7 +81,7 @@ def finished(
             *plan.notes,
             *published.notes,
             *_one_by_one(opened, published),
-            *marked,
+            *marking.result(),
             *refreshed,
             *_small_files(files),
         ),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
 import time
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import functions as F  # noqa: N812 - as Spark documents it
@@ -49,6 +51,21 @@ def test_no_object_exists_until_the_uploads_are_completed(lakehouse, settings, s
             store.complete_upload(upload.key, upload.upload_id, upload.parts)
     back = lakehouse.spark.read.parquet(f"s3a://{lakehouse.bucket}/{chosen.key_prefix}")
     assert back.groupBy("dt").count().orderBy("dt").collect() == [("a", 500), ("b", 500)]
+
+
+def test_what_a_worker_has_loaded_is_hidden_from_the_collection_that_spark_runs_before_its_next_task(
+    lakehouse, settings, spec
+):
+    def count(batches):
+        rows = sum(batch.num_rows for batch in batches)
+        yield pa.RecordBatch.from_pydict(
+            {"rows": [rows], "hidden": [gc.get_freeze_count()], "seen": [len(gc.get_objects())]}
+        )
+
+    for _ in range(2):  # two workers, each of which has had a task of ours
+        run_upload(rows_of(lakehouse, ["a"], tasks=4), spec(store=settings, key_prefix="test_job/hidden/w1/"))
+    found = lakehouse.spark.range(0, 8, 1, 4).mapInArrow(count, "rows long, hidden long, seen long").collect()
+    assert any(row["hidden"] > row["seen"] for row in found), found  # without it none is
 
 
 def test_hostile_values_come_back_as_they_were(lakehouse, settings, spec):
