@@ -144,9 +144,12 @@ def test_overwriting_an_unpartitioned_table(writer: TableWriter, make_table: Cal
     writer.overwrite_table(rows((1, "a", "d1")), table)
     result = writer.overwrite_table(rows((2, "b", "d1")), table)
     calls = {
-        "get_table_req": 3,
-        "alter_table_with_environment_context": 1,
-    }  # before the claim: the table, as its own partition too
+        "get_table_req": 4,  # before the claim: the table, as its own partition too
+        "alter_table_with_environment_context": 2,
+        "get_table_statistics_req": 1,
+        "delete_table_column_statistics": 1,
+        "update_table_column_statistics": 1,
+    }
     costs(result, LATER_WRITE, calls)
 
 
