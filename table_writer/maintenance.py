@@ -148,11 +148,12 @@ class Maintenance:
     def show(self, table: str, version: int) -> VersionReport:
         """Show one version, partition by partition; ``InvalidInputError`` if the log does not have it any more."""
         opened = self._open(table)
+        state = opened.log.read_state()
         record = opened.log.find(version) if version > 0 else None
         if record is None:
             raise InvalidInputError(
-                f"the log of {opened.table.name} has no version {version}: its newest is"
-                f" {opened.log.read_state().newest}, and a vacuum may have trimmed old ones",
+                f"the log of {opened.table.name} has no version {version}: its newest is {state.newest}, and a vacuum"
+                " may have trimmed old ones",
                 table=str(opened.table.name),
             )
         return VersionReport(

@@ -56,6 +56,7 @@ def test_one_call_switches_however_many_partitions_there_are(points: tuple[Point
         assert one.calls_of_publish == {
             "get_table_req": 1,
             "get_partitions_by_names": -(-one.partitions // 250),
+            "get_partitions_statistics_req": -(-one.partitions // 250),
             "alter_partitions_with_environment_context": 1,
         }
 
