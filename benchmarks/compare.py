@@ -65,7 +65,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         f" {' and '.join(PAIR)}",
     )
     parser.add_argument("--runs", type=int, default=3, help="timed writes of each contender")
-    parser.add_argument("--shape-runs", type=int, default=2, help="the same, of the shapes of data")
+    parser.add_argument("--shape-runs", type=int, default=1, help="the same, of the shapes of data")
     parser.add_argument("--rows", type=int, default=4_000_000, help="of orders; the other shapes are measured by it")
     parser.add_argument("--scale", type=float, default=0.2, help="of TPC-H")
     parser.add_argument("--latency-ms", default="0,20", help="added to each request, a run each; such as 0,20,50")
