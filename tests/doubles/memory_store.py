@@ -107,6 +107,13 @@ class MemoryStore:
             body, info = self._objects[key]
             return StoredObject(info=info, body=body, age_seconds=max(0.0, self.clock() - info.modified_at.timestamp()))
 
+    def read_range(self, source: ObjectInfo, start: int, size: int) -> bytes:
+        with self._call("read_range", source.key):
+            body, info = self._objects.get(source.key, (b"", None))
+            if info is None or info.etag != source.etag:
+                raise source_changed(source.key)
+            return body[start : start + size]
+
     def head(self, key: str) -> ObjectInfo | None:
         with self._call("head", key):
             return self._objects[key][1] if key in self._objects else None

@@ -1,0 +1,152 @@
+"""A real Trino in a process of its own: the last version for Java 17, from what is in Maven's repository.
+
+``python -m tests.readers.trino`` fetches its files, 260 MB once per user, as the fixtures do at their first use.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import urllib.request
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import trino
+
+from table_writer.testing import Lakehouse
+from table_writer.testing.jars import find_java, java_environment, resolve_jars
+from table_writer.testing.processes import LOCALHOST, ServerProcess
+
+VERSION: Final = "435"
+ENGINE: Final = Path(__file__).with_name("trino_jars.txt")
+START: Final = f"""\
+/** Starts Trino as its own launcher does, whose jar is in no repository. */
+public class Start {{
+    public static void main(String[] args) {{
+        new io.trino.server.Server().start("{VERSION}");
+    }}
+}}
+"""
+NO_CACHES: Final = {"hive.metastore-cache-ttl": "0s"}  # Trino's default
+MINUTES_OF_CACHE: Final = {  # what people set to spare the metastore and the store
+    "hive.metastore-cache-ttl": "5m",
+    "hive.file-status-cache-tables": "*",
+    "hive.file-status-cache-expire-time": "5m",
+}
+
+
+class TrinoServer(ServerProcess):
+    """A coordinator that is its own worker, with a catalog ``hive`` over a lakehouse's metastore and S3.
+
+    Parameters
+    ----------
+    lake
+        Whose tables it reads.
+    catalog
+        More properties of the catalog.
+    """
+
+    START_TIMEOUT_SECONDS = 240
+
+    def __init__(self, lake: Lakehouse, catalog: Mapping[str, str] = NO_CACHES) -> None:
+        super().__init__("Trino")
+        self._lake = lake
+        self._catalog = dict(catalog)
+
+    def connect(self, session: Mapping[str, str] | None = None) -> trino.dbapi.Connection:
+        """Return a new connection; one is for one thread."""
+        return trino.dbapi.connect(
+            host=LOCALHOST,
+            port=self.port,
+            user="reader",
+            catalog="hive",
+            schema="default",
+            timezone="UTC",
+            session_properties=dict(session or {}),
+        )
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows, as Python's values."""
+        with self.connect() as connection:
+            return [tuple(row) for row in connection.cursor().execute(sql).fetchall()]
+
+    def _command(self, directory: Path) -> tuple[list[str], dict[str, str]]:
+        engine, plugins = fetched()
+        (directory / "Start.java").write_text(START)
+        (directory / "catalog").mkdir(exist_ok=True)
+        _write(directory / "config.properties", self._server_properties(directory, plugins))
+        _write(directory / "catalog" / "hive.properties", self._catalog_properties())
+        options = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "nio")]
+        options += ["-Djdk.attach.allowAttachSelf=true", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={directory}"]
+        options += ["-Xmx1500m", f"-Dconfig={directory / 'config.properties'}"]
+        class_path = ":".join(map(str, engine))
+        return [find_java(), *options, "-cp", class_path, str(directory / "Start.java")], java_environment()
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{LOCALHOST}:{self.port}/v1/info", timeout=5) as answer:  # noqa: S310
+                if json.load(answer)["starting"]:
+                    return False
+            return bool(self.rows("SELECT count(*) FROM hive.information_schema.schemata"))
+        except (OSError, trino.exceptions.TrinoQueryError):  # it answers before it has found itself as a worker
+            return False
+
+    def _server_properties(self, directory: Path, plugins: Path) -> dict[str, str]:
+        return {
+            "node.environment": "reader",
+            "node.id": "reader",
+            "node.internal-address": LOCALHOST,
+            "node.bind-ip": LOCALHOST,
+            "coordinator": "true",
+            "node-scheduler.include-coordinator": "true",
+            "http-server.http.port": str(self.port),
+            "discovery.uri": f"http://{LOCALHOST}:{self.port}",
+            "plugin.dir": str(plugins),
+            "catalog.config-dir": str(directory / "catalog"),
+            "query.max-memory": "500MB",
+            "query.max-memory-per-node": "300MB",
+            "memory.heap-headroom-per-node": "200MB",
+        }
+
+    def _catalog_properties(self) -> dict[str, str]:
+        s3 = self._lake.s3_server
+        return {
+            "connector.name": "hive",
+            "hive.metastore": "thrift",
+            "hive.metastore.uri": self._lake.metastore_uri,
+            "hive.parquet.time-zone": "UTC",
+            "hive.orc.time-zone": "UTC",
+            "hive.timestamp-precision": "MICROSECONDS",
+            "fs.hadoop.enabled": "false",
+            "fs.native-s3.enabled": "true",
+            "s3.endpoint": s3.endpoint_url,
+            "s3.aws-access-key": s3.access_key,
+            "s3.aws-secret-key": s3.secret_key,
+            "s3.path-style-access": "true",
+            "s3.region": "us-east-1",
+            **self._catalog,
+        }
+
+
+def fetched() -> tuple[Sequence[Path], Path]:
+    """Return the engine's jars and the directory of its plugins."""
+    engine = resolve_jars("trino", ENGINE.read_text().split(), transitive=False)
+    (packed,) = resolve_jars("trino-hive", [f"io.trino:trino-hive:{VERSION}:zip"], transitive=False)
+    plugins = packed.parent.with_name(f"{packed.parent.name}-unpacked")
+    if not plugins.is_dir():
+        work = plugins.with_name(f"{plugins.name}.tmp")
+        shutil.rmtree(work, ignore_errors=True)
+        with zipfile.ZipFile(packed) as archive:
+            archive.extractall(work)
+        work.rename(plugins)
+    return engine, plugins
+
+
+def _write(path: Path, properties: Mapping[str, str]) -> None:
+    path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+
+
+if __name__ == "__main__":
+    print(fetched()[1])
