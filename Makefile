@@ -42,7 +42,7 @@ test-slow:  ## The slow matrices
 	$(MAKE) --no-print-directory -j2 test-slow-servers test-slow-doubles
 
 test-slow-servers: $(VENV)/.ready versitygw
-	$(PYTEST) -m "slow and not moto and not other_hive and not databases and not kerberos" $(addprefix --ignore=,$(DOUBLES))
+	$(PYTEST) -m "slow and not moto and not other_hive and not databases and not kerberos and not readers" $(addprefix --ignore=,$(DOUBLES))
 	$(PYTEST) -m moto --lakehouse-s3=moto tests/security
 
 test-slow-doubles: $(VENV)/.ready versitygw chromium

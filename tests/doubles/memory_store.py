@@ -34,6 +34,7 @@ REQUESTS: Final = {
     "put": "PutObject",
     "put_if_absent": "PutObject",
     "get": "GetObject",
+    "read_range": "GetObject",
     "head": "HeadObject",
     "list_page": "ListObjectsV2",
     "list_files": "ListObjectsV2",

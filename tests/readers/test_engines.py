@@ -1,0 +1,76 @@
+"""Engines that nobody here wrote read what this library writes, and find what Spark finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import duckdb
+import polars
+import pytest
+from pyspark.sql import SparkSession
+
+from table_writer import TableWriterConfig, read_arrow
+from table_writer.testing import Lakehouse
+
+from .tables import spelled
+from .trino import TrinoServer
+
+
+class Answers:
+    """Spark's rows of each table, and how another engine's differ."""
+
+    def __init__(self, spark: SparkSession, tables: Mapping[str, str]) -> None:
+        self._spark = spark
+        self.tables = tables
+
+    def differing(self, name: str, rows: Sequence[Sequence[Any]]) -> list[tuple[str, str]]:
+        """Return pairs of rows that differ, Spark's first; empty if all are the same."""
+        sparks = self._spark.table(self.tables[name])
+        ours, theirs = spelled(sparks.collect(), sparks.schema), spelled(rows, sparks.schema)
+        assert ours, "a table without rows compares nothing"
+        if len(ours) != len(theirs):
+            return [(f"{len(ours)} rows: {ours}", f"{len(theirs)} rows: {theirs}")]
+        return [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
+
+
+@pytest.fixture(scope="module")
+def answers(spark: SparkSession, tables: Mapping[str, str]) -> Answers:
+    return Answers(spark, tables)
+
+
+def test_trino_reads_every_table_as_spark_does(answers: Answers, trino: TrinoServer) -> None:
+    found = {
+        name: differing
+        for name, table in answers.tables.items()
+        if (differing := answers.differing(name, trino.rows(f"SELECT * FROM {table}")))
+    }
+    assert found == {}
+
+
+def test_pyarrow_reads_every_table_as_spark_does(answers: Answers, lakehouse: Lakehouse) -> None:
+    found = {}
+    for name in answers.tables:
+        rows = dataset(answers, lakehouse, name).to_table()
+        values = [tuple(row) for row in zip(*(column.to_pylist() for column in rows.columns), strict=True)]
+        if differing := answers.differing(name, values):
+            found[name] = differing
+    assert found == {}
+
+
+def test_duckdb_polars_and_pandas_take_the_dataset(answers: Answers, lakehouse: Lakehouse) -> None:
+    history = dataset(answers, lakehouse, "history_using")
+    connection = duckdb.connect()
+    connection.register("history", history)
+    assert answers.differing("history_using", connection.execute("SELECT * FROM history").fetchall()) == []
+    assert connection.execute("SELECT max(id) FROM history WHERE dt = 'd2'").fetchall() == [(67,)]
+    frame = polars.scan_pyarrow_dataset(history)
+    assert answers.differing("history_using", frame.collect().rows()) == []
+    assert frame.filter(polars.col("dt") == "d2").select(polars.col("id").max()).collect().item() == 67
+    pandas = history.to_table(columns=["id", "dt"]).to_pandas()
+    assert pandas[pandas.dt == "d2"].id.max() == 67
+
+
+def dataset(answers: Answers, lakehouse: Lakehouse, name: str) -> Any:
+    config = TableWriterConfig(hadoop=lakehouse.s3_server.hadoop_settings())
+    return read_arrow(answers.tables[name], metastore_uri=lakehouse.metastore_uri, config=config)
