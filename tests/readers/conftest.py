@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from table_writer.testing import Lakehouse
 
 from .tables import Tables
-from .trino import MINUTES_OF_CACHE, TrinoServer
+from .trino import TrinoServer
 
 
 @pytest.hookimpl(tryfirst=True)  # before options such as -m choose by marks
@@ -22,15 +22,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def trino(lakehouse: Lakehouse) -> Iterator[TrinoServer]:
-    """A running Trino over the lakehouse, with its caches at their defaults."""
+    """A running Trino over the lakehouse: ``trino.rows("SELECT …")``; its catalogs differ in what they remember."""
     with TrinoServer(lakehouse) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def caching_trino(lakehouse: Lakehouse) -> Iterator[TrinoServer]:
-    """One that remembers what metastore and store said for minutes."""
-    with TrinoServer(lakehouse, MINUTES_OF_CACHE) as server:
         yield server
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import duckdb
@@ -15,6 +16,9 @@ from table_writer.testing import Lakehouse
 
 from .tables import spelled
 from .trino import TrinoServer
+
+
+MICROSECOND = datetime(1883, 1, 1, 12, 0, 0, 1)  # noqa: DTZ001
 
 
 class Answers:
@@ -45,7 +49,8 @@ def test_trino_reads_every_table_as_spark_does(answers: Answers, trino: TrinoSer
         for name, table in answers.tables.items()
         if (differing := answers.differing(name, trino.rows(f"SELECT * FROM {table}")))
     }
-    assert found == {}
+    # of the time in a partition's name Trino takes milliseconds: docs/explanation/limits.md
+    assert found == {"values_timestamps": [(f"[2, {MICROSECOND!r}]", f"[2, {MICROSECOND.replace(microsecond=0)!r}]")]}
 
 
 def test_pyarrow_reads_every_table_as_spark_does(answers: Answers, lakehouse: Lakehouse) -> None:

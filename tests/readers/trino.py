@@ -29,47 +29,41 @@ public class Start {{
     }}
 }}
 """
-NO_CACHES: Final = {"hive.metastore-cache-ttl": "0s"}  # Trino's default
-MINUTES_OF_CACHE: Final = {  # what people set to spare the metastore and the store
-    "hive.metastore-cache-ttl": "5m",
-    "hive.file-status-cache-tables": "*",
-    "hive.file-status-cache-expire-time": "5m",
+CACHE_SECONDS: Final = 12
+CATALOGS: Final[Mapping[str, Mapping[str, str]]] = {
+    "hive": {},  # its caches at their defaults: what the metastore says of statistics stays for five minutes
+    "remembers_partitions": {"hive.metastore-cache-ttl": f"{CACHE_SECONDS}s"},
+    "remembers_files": {
+        "hive.file-status-cache-tables": "*",
+        "hive.file-status-cache-expire-time": f"{CACHE_SECONDS}s",
+    },
 }
+"""Catalogs over one metastore, with more properties of each; people set minutes, which no test waits for."""
 
 
 class TrinoServer(ServerProcess):
-    """A coordinator that is its own worker, with a catalog ``hive`` over a lakehouse's metastore and S3.
-
-    Parameters
-    ----------
-    lake
-        Whose tables it reads.
-    catalog
-        More properties of the catalog.
-    """
+    """A coordinator that is its own worker, with some catalogs over a lakehouse's metastore and S3."""
 
     START_TIMEOUT_SECONDS = 240
 
-    def __init__(self, lake: Lakehouse, catalog: Mapping[str, str] = NO_CACHES) -> None:
+    def __init__(self, lake: Lakehouse) -> None:
         super().__init__("Trino")
         self._lake = lake
-        self._catalog = dict(catalog)
 
-    def connect(self, session: Mapping[str, str] | None = None) -> trino.dbapi.Connection:
+    def connect(self, catalog: str = "hive") -> trino.dbapi.Connection:
         """Return a new connection; one is for one thread."""
         return trino.dbapi.connect(
             host=LOCALHOST,
             port=self.port,
             user="reader",
-            catalog="hive",
+            catalog=catalog,
             schema="default",
             timezone="UTC",
-            session_properties=dict(session or {}),
         )
 
-    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, catalog: str = "hive") -> list[tuple[Any, ...]]:
         """Run a statement and return its rows, as Python's values."""
-        with self.connect() as connection:
+        with self.connect(catalog) as connection:
             return [tuple(row) for row in connection.cursor().execute(sql).fetchall()]
 
     def _command(self, directory: Path) -> tuple[list[str], dict[str, str]]:
@@ -77,7 +71,8 @@ class TrinoServer(ServerProcess):
         (directory / "Start.java").write_text(START)
         (directory / "catalog").mkdir(exist_ok=True)
         _write(directory / "config.properties", self._server_properties(directory, plugins))
-        _write(directory / "catalog" / "hive.properties", self._catalog_properties())
+        for name, more in CATALOGS.items():
+            _write(directory / "catalog" / f"{name}.properties", self._catalog_properties() | more)
         options = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "nio")]
         options += ["-Djdk.attach.allowAttachSelf=true", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={directory}"]
         options += ["-Xmx1500m", f"-Dconfig={directory / 'config.properties'}"]
@@ -126,7 +121,6 @@ class TrinoServer(ServerProcess):
             "s3.aws-secret-key": s3.secret_key,
             "s3.path-style-access": "true",
             "s3.region": "us-east-1",
-            **self._catalog,
         }
 
 
