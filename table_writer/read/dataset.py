@@ -20,7 +20,7 @@ from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.log.open_table import Services, require_table
 from table_writer.model.location import Location
-from table_writer.model.table import Partition, PartitionValues, Table, TableName, name_in, shown_name
+from table_writer.model.table import Partition, PartitionValues, Table, TableName, shown_name
 from table_writer.read.types import arrow_schema, partition_value
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many, visible_files
 
@@ -113,7 +113,9 @@ def _format_of(table: Table) -> str:
     if not other and said.get("transactional") == "true":
         other = "Hive ACID"
     if other:
-        raise InvalidInputError(f"{table.name} is a table of {other}: read it with its own reader", table=str(table.name))
+        raise InvalidInputError(
+            f"{table.name} is a table of {other}: read it with its own reader", table=str(table.name)
+        )
     if provider and table.partition_columns and said.get("spark.sql.partitionprovider") != "catalog":
         raise InvalidInputError(
             f"{table.name} keeps its partitions in directory names, not in the metastore: run MSCK REPAIR TABLE first",
@@ -137,7 +139,7 @@ def _chosen(services: Services, table: Table, schema: Any, where: Any) -> dict[P
                 f"{table.name} has no partitions to choose by where: filter the rows of the dataset",
                 table=str(table.name),
             )
-        return {(): pc.scalar(True)}  # noqa: FBT003  # the whole table
+        return {(): pc.scalar(True)}  # the whole table
     names = list(services.metastore.get_partition_names(table.name))
     declared = [column.type for column in table.partition_columns]
     typed = [
@@ -186,9 +188,7 @@ def _condition(table: Table, columns: Sequence[Any], where: Any) -> Any:
         return pa.scalar(found, kinds[column][0])
 
     def read(filters: Iterable[Any]) -> list[Any]:
-        return [
-            read(one) if isinstance(one, list) else (one[0], one[1], literal(one[0], one[2])) for one in filters
-        ]
+        return [read(one) if isinstance(one, list) else (one[0], one[1], literal(one[0], one[2])) for one in filters]
 
     try:
         if isinstance(where, str):

@@ -1,14 +1,14 @@
 """A table's columns as pyarrow's types, from what the metastore holds: types in Hive's spelling, or Spark's own JSON.
 
-Spark keeps a schema beside Hive's columns, with the case of names and types that Hive does not know. The rules for which
-of the two counts are Spark's, as in ``plan/types.py``, which asks Spark to read the same texts.
+Spark keeps a schema beside Hive's columns, with the case of names and types that Hive does not know. Which of the two
+counts is Spark's rule, as in ``plan/types.py``, which asks Spark to read the same texts.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Final
@@ -49,6 +49,16 @@ PARTITION_TYPES: Final = {  # as model/partition_value.py calls them
     pa.binary(): "string",
 }
 
+PARSERS: Final[Sequence[tuple[Callable[[Any], bool], Callable[[str], Any]]]] = (
+    (pa.types.is_integer, int),
+    (pa.types.is_floating, float.fromhex),
+    (pa.types.is_decimal, Decimal),
+    (pa.types.is_boolean, "true".__eq__),
+    (pa.types.is_date, date.fromisoformat),
+    (pa.types.is_timestamp, datetime.fromisoformat),
+    (pa.types.is_binary, str.encode),
+)
+
 
 def arrow_schema(table: Table) -> Any:
     """Return data columns followed by partition columns, with the case that Spark gives their names.
@@ -88,20 +98,8 @@ def partition_value(text: str, kind: Any, hive_type: str) -> Any:
 
 
 def _parsed(text: str, kind: Any) -> Any:
-    types = pa.types
-    if types.is_integer(kind):
-        return int(text)
-    if types.is_floating(kind):
-        return float(text) if text == "NaN" else float.fromhex(text)
-    if types.is_decimal(kind):
-        return Decimal(text)
-    if types.is_boolean(kind):
-        return text == "true"
-    if types.is_date(kind):
-        return date.fromisoformat(text)
-    if types.is_timestamp(kind):
-        return datetime.fromisoformat(text)
-    return text.encode() if types.is_binary(kind) else text
+    parse = next((parse for is_one, parse in PARSERS if is_one(kind)), str)
+    return parse(text)
 
 
 def _schema(table: Table) -> list[Any]:

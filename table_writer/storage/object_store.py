@@ -81,7 +81,7 @@ class ObjectStore(Protocol):
         """Return an object of up to 256 MiB, ``None`` when there is none; a longer one is an error."""
 
     def read_range(self, source: ObjectInfo, start: int, size: int) -> bytes:
-        """Return ``size`` bytes from position ``start`` on, or fewer at the end, of exactly the object ``source`` shows.
+        """Return ``size`` bytes from ``start`` on, or fewer at the end, of exactly the object that ``source`` shows.
 
         By its ETag, or else ``SourceChangedError``: a reader never gets bytes of two objects.
         """

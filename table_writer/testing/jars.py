@@ -248,7 +248,12 @@ def resolve_jars(
         with (directory.parent / f"{directory.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # ends with the file, also if this process is killed
             if not directory.is_dir():  # another process may have made it meanwhile
-                _resolve(_ivy_module(coordinates, excludes if transitive else None), coordinates[0], directory, with_poms=transitive)
+                _resolve(
+                    _ivy_module(coordinates, excludes if transitive else None),
+                    coordinates[0],
+                    directory,
+                    with_poms=transitive,
+                )
     return tuple(sorted(directory.iterdir()))
 
 

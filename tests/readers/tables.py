@@ -64,7 +64,7 @@ class Tables:
     def _create(self, name: str, columns: str, kind: str, by: str = "") -> str:
         table = f"{self._database}.{name}"
         if kind.startswith("USING"):
-            inner, by = (f"{columns}, {by}", f"PARTITIONED BY ({by.split()[0]})") if by else (columns, "")
+            inner, by = (f"{columns}, {by}", f"PARTITIONED BY ({by.split(maxsplit=1)[0]})") if by else (columns, "")
         else:
             inner, by = columns, f"PARTITIONED BY ({by})" if by else ""
         self._spark.sql(f"CREATE TABLE {table} ({inner}) {kind.format(by=by)}")
@@ -132,9 +132,8 @@ def plain(value: Any, kind: T.DataType) -> Any:
         return sorted((str(plain(key, kind.keyType)), plain(one, kind.valueType)) for key, one in pairs)
     if isinstance(kind, T.DoubleType | T.FloatType):
         return "NaN" if math.isnan(value) else repr(float(value))
-    if isinstance(value, datetime):
-        return value.replace(tzinfo=None)
-    return bytes(value) if isinstance(kind, T.BinaryType) else value
+    moment = value.replace(tzinfo=None) if isinstance(value, datetime) else value
+    return bytes(value) if isinstance(kind, T.BinaryType) else moment
 
 
 def spelled(rows: Sequence[Any], schema: T.StructType) -> list[str]:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import duckdb
-import polars
+import polars as pl
 import pytest
 from pyspark.sql import SparkSession
 
@@ -16,7 +16,6 @@ from table_writer.testing import Lakehouse
 
 from .tables import spelled
 from .trino import TrinoServer
-
 
 MICROSECOND = datetime(1883, 1, 1, 12, 0, 0, 1)  # noqa: DTZ001
 
@@ -69,9 +68,9 @@ def test_duckdb_polars_and_pandas_take_the_dataset(answers: Answers, lakehouse: 
     connection.register("history", history)
     assert answers.differing("history_using", connection.execute("SELECT * FROM history").fetchall()) == []
     assert connection.execute("SELECT max(id) FROM history WHERE dt = 'd2'").fetchall() == [(67,)]
-    frame = polars.scan_pyarrow_dataset(history)
+    frame = pl.scan_pyarrow_dataset(history)
     assert answers.differing("history_using", frame.collect().rows()) == []
-    assert frame.filter(polars.col("dt") == "d2").select(polars.col("id").max()).collect().item() == 67
+    assert frame.filter(pl.col("dt") == "d2").select(pl.col("id").max()).collect().item() == 67
     pandas = history.to_table(columns=["id", "dt"]).to_pandas()
     assert pandas[pandas.dt == "d2"].id.max() == 67
 

@@ -46,7 +46,8 @@ def test_trino_sees_each_partition_whole_and_new_rows_at_once_whatever_is_done(
     watched.changes("first", lambda: writer.overwrite_partitions(rows(spark, 1), table), content(1))
     with watched.read_by(trino):
         for gen in (2, 3):
-            watched.changes("overwrite", lambda gen=gen: writer.overwrite_partitions(rows(spark, gen), table), content(gen))
+            new = rows(spark, gen)
+            watched.changes("overwrite", lambda new=new: writer.overwrite_partitions(new, table), content(gen))
         watched.changes("overwrite_table", lambda: writer.overwrite_table(rows(spark, 4), table), content(4))
         watched.changes("append", lambda: writer.append(rows(spark, 5), table), content(4, 5))
         watched.changes("rollback", lambda: keeper.rollback(table, version=2), content(2))
@@ -58,9 +59,7 @@ def test_trino_sees_each_partition_whole_and_new_rows_at_once_whatever_is_done(
         watched.changes("compact", lambda: writer.compact(table, min_files=2), content(7, 8, 9))
         nothing = rows(spark, 0).limit(0)
         watched.changes(
-            "drop",
-            lambda: writer.overwrite_partitions(nothing, table, where="dt = 'd5'", if_empty="replace"),
-            less,
+            "drop", lambda: writer.overwrite_partitions(nothing, table, where="dt = 'd5'", if_empty="replace"), less
         )
         more = {**less, "d9": {10: ROWS}}
         watched.changes("create", lambda: writer.create_partitions(rows(spark, 10, ("d9",)), table), more)

@@ -53,12 +53,7 @@ class TrinoServer(ServerProcess):
     def connect(self, catalog: str = "hive") -> trino.dbapi.Connection:
         """Return a new connection; one is for one thread."""
         return trino.dbapi.connect(
-            host=LOCALHOST,
-            port=self.port,
-            user="reader",
-            catalog=catalog,
-            schema="default",
-            timezone="UTC",
+            host=LOCALHOST, port=self.port, user="reader", catalog=catalog, schema="default", timezone="UTC"
         )
 
     def rows(self, sql: str, catalog: str = "hive") -> list[tuple[Any, ...]]:
@@ -81,7 +76,7 @@ class TrinoServer(ServerProcess):
 
     def _answers(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://{LOCALHOST}:{self.port}/v1/info", timeout=5) as answer:  # noqa: S310
+            with urllib.request.urlopen(f"http://{LOCALHOST}:{self.port}/v1/info", timeout=5) as answer:
                 if json.load(answer)["starting"]:
                     return False
             return bool(self.rows("SELECT count(*) FROM hive.information_schema.schemata"))

@@ -50,9 +50,7 @@ class Watched:
         begun = time.monotonic()
         call()
         ended = time.monotonic()
-        self.states.append(
-            State(name=name, begun=begun, ended=ended, content=content, file_by_file=file_by_file)
-        )
+        self.states.append(State(name=name, begun=begun, ended=ended, content=content, file_by_file=file_by_file))
 
     @contextmanager
     def read_by(self, trino: TrinoServer, threads: int = 3) -> Iterator[None]:
@@ -112,4 +110,5 @@ class Watched:
         if not state.file_by_file or number == oldest:
             return False
         before = self.states[number - 1].content.get(dt, {})
-        return all(before.get(gen, 0) <= seen.get(gen, 0) <= wanted[gen] for gen in wanted) and seen.keys() <= wanted.keys()
+        grown = all(before.get(gen, 0) <= seen.get(gen, 0) <= wanted[gen] for gen in wanted)
+        return grown and seen.keys() <= wanted.keys()
