@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -12,8 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from table_writer import TableWriterConfig, read_arrow
+from table_writer.model.table import NULL_PARTITION
 from table_writer.testing import Lakehouse
 
+from .hive import rows_of, value_of
 from .tables import spelled
 from .trino import TrinoServer
 
@@ -36,6 +39,17 @@ class Answers:
             return [(f"{len(ours)} rows: {ours}", f"{len(theirs)} rows: {theirs}")]
         return [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
 
+    def count(self, name: str) -> int:
+        return self._spark.table(self.tables[name]).count()
+
+    def of_hive(self, name: str, rows: Sequence[Sequence[str | None]]) -> list[list[Any]]:
+        """Read Hive's texts; the name of null's directory is null."""
+        kinds = [field.dataType for field in self._spark.table(self.tables[name]).schema]
+        return [
+            [None if text == NULL_PARTITION else value_of(text, kind) for text, kind in zip(row, kinds, strict=True)]
+            for row in rows
+        ]
+
 
 @pytest.fixture(scope="module")
 def answers(spark: SparkSession, tables: Mapping[str, str]) -> Answers:
@@ -50,6 +64,24 @@ def test_trino_reads_every_table_as_spark_does(answers: Answers, trino: TrinoSer
     }
     # of the time in a partition's name Trino takes milliseconds: docs/explanation/limits.md
     assert found == {"values_timestamps": [(f"[2, {MICROSECOND!r}]", f"[2, {MICROSECOND.replace(microsecond=0)!r}]")]}
+
+
+def test_hives_own_engine_reads_every_table_as_spark_does(
+    answers: Answers, lakehouse: Lakehouse, tmp_path: Path
+) -> None:
+    names = [name for name in answers.tables if not name.startswith("old_")]  # it has another calendar
+    statements = [f"SELECT * FROM {answers.tables[name]}" for name in names]
+    counted = [f"SELECT count(*) FROM {answers.tables[name]}" for name in ("history_using", "whole_stored")]
+    *found, history, whole = rows_of(lakehouse, [*statements, *counted], tmp_path)
+    assert [[int(str(one))] for (one,) in (*history, *whole)] == [
+        [answers.count(name)] for name in ("history_using", "whole_stored")
+    ]
+    differing = {
+        name: differences
+        for name, rows in zip(names, found, strict=True)
+        if (differences := answers.differing(name, answers.of_hive(name, rows)))
+    }
+    assert differing == {}
 
 
 def test_pyarrow_reads_every_table_as_spark_does(answers: Answers, lakehouse: Lakehouse) -> None:
