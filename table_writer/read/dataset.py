@@ -64,7 +64,8 @@ def read_arrow(
     -------
     pyarrow.dataset.Dataset
         The table's columns, then its partition columns, each of the table's type; a column that an older file does not
-        have is null. A ``TIMESTAMP`` is in UTC; as a partition column it is the text's own time, without a zone.
+        have is null. A ``TIMESTAMP`` is in UTC; as a partition column, and in ORC, it has no zone: it is what the clock
+        showed where it was written.
 
     Raises
     ------
@@ -89,8 +90,9 @@ def read_arrow(
 def open_dataset(services: Services, name: TableName, where: Any = None) -> Any:
     """Return the dataset of a table's chosen partitions, as :func:`read_arrow` does."""
     table = require_table(services.metastore.get_table(name), name, services.metastore.uri)
-    file_format = FORMATS[_format_of(table)]()
-    schema = arrow_schema(table)
+    format_name = _format_of(table)
+    file_format = FORMATS[format_name]()
+    schema = arrow_schema(table, has_instants=format_name == "parquet")
     guarantees = _chosen(services, table, schema, where)
     partitions = services.metastore.get_partitions(table, list(guarantees))
     listed = many(partial(_files_of, services, table), partitions.values())

@@ -60,11 +60,12 @@ PARSERS: Final[Sequence[tuple[Callable[[Any], bool], Callable[[str], Any]]]] = (
 )
 
 
-def arrow_schema(table: Table) -> Any:
+def arrow_schema(table: Table, *, has_instants: bool = True) -> Any:
     """Return data columns followed by partition columns, with the case that Spark gives their names.
 
-    A ``TIMESTAMP`` is an instant (``timestamp[us, UTC]``), but as a partition column what its text says
-    (``timestamp[us]``): which zone that is meant in, only the session that wrote it knew.
+    A ``TIMESTAMP`` is an instant (``timestamp[us, UTC]``) where ``has_instants``: ORC keeps what the clock of the
+    writer's machine showed. As a partition column it is what its text says (``timestamp[us]``): in which zone that is
+    meant, only the session that wrote it knew.
 
     Raises
     ------
@@ -78,7 +79,13 @@ def arrow_schema(table: Table) -> Any:
             f"{table.name} cannot be read without Spark: pyarrow has no type for {error}", table=str(table.name)
         ) from error
     last = {column.name.lower() for column in table.partition_columns}
-    return pa.schema([_as_partition(field) if field.name.lower() in last else field for field in schema])
+    keeps_zone = [has_instants and field.name.lower() not in last for field in schema]
+    return pa.schema(
+        [
+            field if keeps else field.with_type(_without_zones(field.type))
+            for field, keeps in zip(schema, keeps_zone, strict=True)
+        ]
+    )
 
 
 def partition_value(text: str, kind: Any, hive_type: str) -> Any:
@@ -132,8 +139,14 @@ def _are_alike(stored: list[Any], hives: list[Any]) -> bool:
     return plain(stored) == plain(hives)
 
 
-def _as_partition(field: Any) -> Any:
-    return field.with_type(pa.timestamp("us")) if pa.types.is_timestamp(field.type) else field
+def _without_zones(kind: Any) -> Any:
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_zones(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_without_zones(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_without_zones(kind.key_type), _without_zones(kind.item_type))
+    return pa.timestamp("us") if pa.types.is_timestamp(kind) else kind
 
 
 def _of_json(described: Any) -> Any:
