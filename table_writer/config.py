@@ -164,8 +164,8 @@ class TableWriterConfig:
             "heartbeat_seconds": (0 < self.heartbeat_seconds <= 3600, "positive, at most an hour"),
             "directory_name": (
                 directory.startswith(("_", "."))
-                and not {"/", ".."} & {*directory, directory}
-                and len(directory) > 1
+                and "/" not in directory
+                and directory not in {".", ".."}
                 and directory.strip() == directory,
                 "a plain name that starts with '_' or '.', so that listings of the table root skip it",
             ),
