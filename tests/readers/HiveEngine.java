@@ -20,22 +20,24 @@ public class HiveEngine {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, "UTF-8"));
         for (String sql; (sql = in.readLine()) != null;) {
             Driver driver = new Driver(conf);
-            var answer = driver.run(sql);
-            if (answer.getResponseCode() != 0) {
-                out.println("failed " + encoded(answer.getErrorMessage()));
-            } else {
-                List<Object> rows = new ArrayList<>();
+            List<Object> rows = new ArrayList<>();
+            String failure = null;
+            try {
+                var answer = driver.run(sql);
+                failure = answer.getResponseCode() == 0 ? null : answer.getErrorMessage();
                 driver.setMaxRows(1_000_000);
-                while (driver.getResults(rows)) {}
-                for (Object row : rows) {
-                    List<String> values = new ArrayList<>();
-                    for (Object value : (Object[]) row) {
-                        values.add(encoded(value));
-                    }
-                    out.println("row " + String.join(" ", values));
-                }
-                out.println("done");
+                while (failure == null && driver.getResults(rows)) {}
+            } catch (Exception error) {
+                failure = error.toString();
             }
+            for (Object row : rows) {
+                List<String> values = new ArrayList<>();
+                for (Object value : (Object[]) row) {
+                    values.add(encoded(value));
+                }
+                out.println("row " + String.join(" ", values));
+            }
+            out.println(failure == null ? "done" : "failed " + encoded(failure));
             driver.close();
             driver.destroy();
         }

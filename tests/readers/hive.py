@@ -22,11 +22,14 @@ from table_writer.testing.jars import BUILT_IN_HIVE, find_java, java_environment
 SOURCE: Final = Path(__file__).with_name("HiveEngine.java")
 PACKAGES: Final = ("lang", "net", "nio", "util")
 TIMEOUT_SECONDS: Final = 240
+HiveRows = list[list[str | None]]
+"""Every value as Hive's text."""
+
 OF_MAPS: Final = re.compile(r"([{,])(-?\d+):")  # Hive's JSON has numbers for keys
 
 
-def rows_of(lake: Lakehouse, statements: Sequence[str], directory: Path) -> list[list[list[str | None]]]:
-    """Run statements, and return the rows of each, every value as Hive's text; a failed one is an error."""
+def rows_of(lake: Lakehouse, statements: Sequence[str], directory: Path) -> list[HiveRows | str]:
+    """Run statements, and return the rows of each, or what Hive says of its failure."""
     settings = {
         "hive.metastore.uris": lake.metastore_uri,
         "hive.cbo.enable": "false",  # the optimizer's jars are not Spark's
@@ -67,18 +70,18 @@ def rows_of(lake: Lakehouse, statements: Sequence[str], directory: Path) -> list
         timeout=TIMEOUT_SECONDS,
         check=False,
     )
-    answers: list[list[list[str | None]]] = [[]]
+    answers: list[HiveRows | str] = []
+    rows: HiveRows = []
     for line in run.stdout.splitlines():
         what, _, rest = line.partition(" ")
         values = [None if one == "-" else base64.b64decode(one[1:]).decode() for one in rest.split()]
         if what == "row":
-            answers[-1].append(values)
-        elif what == "done":
-            answers.append([])
+            rows.append(values)
         else:
-            raise AssertionError(f"{statements[len(answers) - 1]}: {values}")
-    assert len(answers) == len(statements) + 1, run.stderr[-4000:]
-    return answers[:-1]
+            answers.append(rows if what == "done" else str(values))
+            rows = []
+    assert len(answers) == len(statements), run.stderr[-4000:]
+    return answers
 
 
 def value_of(text: Any, kind: T.DataType) -> Any:

@@ -55,6 +55,10 @@ class Tables:
             self._types(f"old_{name}", kind, OLD)
             self._history(f"history_{name}", kind)
             self._whole(f"whole_{name}", kind)
+        self._spark.conf.set("spark.sql.parquet.writeLegacyFormat", "true")
+        for name, kind in KINDS.items():
+            self._types(f"legacy_{name}", kind, modern())
+        self._spark.conf.unset("spark.sql.parquet.writeLegacyFormat")
         for number, (case, (kind, values)) in enumerate(VALUES.items()):
             if kind != "TIMESTAMP_NTZ":  # which only Spark knows
                 self._values(f"values_{case.replace(' ', '_').replace('-', '_')}", kind, values, number)

@@ -69,18 +69,20 @@ def test_trino_reads_every_table_as_spark_does(answers: Answers, trino: TrinoSer
 def test_hives_own_engine_reads_every_table_as_spark_does(
     answers: Answers, lakehouse: Lakehouse, tmp_path: Path
 ) -> None:
-    names = [name for name in answers.tables if not name.startswith("old_")]  # it has another calendar
+    # It has another calendar, and of decimals in Parquet it knows the old form: docs/how-to/read-with-other-engines.md.
+    names = [
+        name for name in answers.tables if not name.startswith("old_") and name not in ("types_using", "types_stored")
+    ]
     statements = [f"SELECT * FROM {answers.tables[name]}" for name in names]
     counted = [f"SELECT count(*) FROM {answers.tables[name]}" for name in ("history_using", "whole_stored")]
     *found, history, whole = rows_of(lakehouse, [*statements, *counted], tmp_path)
-    assert [[int(str(one))] for (one,) in (*history, *whole)] == [
-        [answers.count(name)] for name in ("history_using", "whole_stored")
-    ]
-    differing = {
-        name: differences
-        for name, rows in zip(names, found, strict=True)
-        if (differences := answers.differing(name, answers.of_hive(name, rows)))
-    }
+    assert history == [[str(answers.count("history_using"))]]
+    assert whole == [[str(answers.count("whole_stored"))]]
+    differing: dict[str, Any] = {}
+    for name, rows in zip(names, found, strict=True):
+        differences = rows if isinstance(rows, str) else answers.differing(name, answers.of_hive(name, rows))
+        if differences:
+            differing[name] = differences
     assert differing == {}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 import urllib.request
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -58,8 +59,15 @@ class TrinoServer(ServerProcess):
 
     def rows(self, sql: str, catalog: str = "hive") -> list[tuple[Any, ...]]:
         """Run a statement and return its rows, as Python's values."""
-        with self.connect(catalog) as connection:
-            return [tuple(row) for row in connection.cursor().execute(sql).fetchall()]
+        for _ in range(60):  # it answers before it has found itself as a worker
+            try:
+                with self.connect(catalog) as connection:
+                    return [tuple(row) for row in connection.cursor().execute(sql).fetchall()]
+            except trino.exceptions.TrinoQueryError as error:
+                if error.error_name != "NO_NODES_AVAILABLE":
+                    raise
+            time.sleep(0.5)
+        raise AssertionError("Trino has found no worker in half a minute")
 
     def _command(self, directory: Path) -> tuple[list[str], dict[str, str]]:
         engine, plugins = fetched()
@@ -77,10 +85,8 @@ class TrinoServer(ServerProcess):
     def _answers(self) -> bool:
         try:
             with urllib.request.urlopen(f"http://{LOCALHOST}:{self.port}/v1/info", timeout=5) as answer:
-                if json.load(answer)["starting"]:
-                    return False
-            return bool(self.rows("SELECT count(*) FROM hive.information_schema.schemata"))
-        except (OSError, trino.exceptions.TrinoQueryError):  # it answers before it has found itself as a worker
+                return not json.load(answer)["starting"]
+        except OSError:
             return False
 
     def _server_properties(self, directory: Path, plugins: Path) -> dict[str, str]:
