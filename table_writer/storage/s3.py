@@ -155,12 +155,12 @@ class S3Store:
         size = min(size, source.size_bytes - start)
         if size <= 0:
             return b""
-        wanted = {"Key": source.key, "Range": f"bytes={start}-{start + size - 1}", "IfMatch": f'"{source.etag}"'}
+        wanted: dict[str, Any] = {"Range": f"bytes={start}-{start + size - 1}", "IfMatch": f'"{source.etag}"'}
         where = f"s3://{self._settings.bucket}/{source.key}"
         for attempt in range(READ_ATTEMPTS):
             self._pause(attempt)
             try:
-                body = self.client.get_object(**self._bucket, **wanted)["Body"].read()
+                body = self.client.get_object(**self._bucket, Key=source.key, **wanted)["Body"].read()
             except ClientError as error:
                 if error_code(error) in GONE_OR_OTHER:
                     raise source_changed(where) from error

@@ -39,8 +39,8 @@ class Answers:
             return [(f"{len(ours)} rows: {ours}", f"{len(theirs)} rows: {theirs}")]
         return [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
 
-    def count(self, name: str) -> int:
-        return self._spark.table(self.tables[name]).count()
+    def count(self, name: str, condition: str) -> int:
+        return self._spark.table(self.tables[name]).where(condition).count()
 
     def of_hive(self, name: str, rows: Sequence[Sequence[str | None]]) -> list[list[Any]]:
         """Read Hive's texts; the name of null's directory is null."""
@@ -74,16 +74,15 @@ def test_hives_own_engine_reads_every_table_as_spark_does(
         name for name in answers.tables if not name.startswith("old_") and name not in ("types_using", "types_stored")
     ]
     statements = [f"SELECT * FROM {answers.tables[name]}" for name in names]
-    counted = [f"SELECT count(*) FROM {answers.tables[name]}" for name in ("history_using", "whole_stored")]
-    *found, history, whole = rows_of(lakehouse, [*statements, *counted], tmp_path)
-    assert history == [[str(answers.count("history_using"))]]
-    assert whole == [[str(answers.count("whole_stored"))]]
+    counted = f"SELECT count(*) FROM {answers.tables['history_using']} WHERE id > 0"  # a job of its own
+    *found, count = rows_of(lakehouse, [*statements, counted], tmp_path)
     differing: dict[str, Any] = {}
     for name, rows in zip(names, found, strict=True):
         differences = rows if isinstance(rows, str) else answers.differing(name, answers.of_hive(name, rows))
         if differences:
             differing[name] = differences
     assert differing == {}
+    assert count == [[str(answers.count("history_using", "id > 0"))]]
 
 
 def test_pyarrow_reads_every_table_as_spark_does(answers: Answers, lakehouse: Lakehouse) -> None:
