@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from table_writer.model.check_result import CheckResult
     from table_writer.model.column_statistics import ColumnStatistics
     from table_writer.model.new_table import NewTable
+    from table_writer.read.dataset import read_arrow
     from table_writer.storage.hadoop import S3Overrides
     from table_writer.write.staged_write import StagedFile, StagedWrite
     from table_writer.writer import TableWriter
@@ -70,6 +71,7 @@ __all__ = [
     "WriteOptions",
     "WriteResult",
     "__version__",
+    "read_arrow",
 ]
 
 # Executors import this package for step 2 alone: they need neither the driver's modules nor a metastore client.
@@ -90,6 +92,7 @@ _ON_FIRST_USE = {
     "TableWriterConfig": "table_writer.config",
     "WriteOptions": "table_writer.config",
     "WriteResult": "table_writer.display.write_result",
+    "read_arrow": "table_writer.read.dataset",
 }
 
 

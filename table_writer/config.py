@@ -90,7 +90,7 @@ class TableWriterConfig:
         How often a running write gives a sign of life. One that has missed five, and is older than a vacuum's age, is
         taken for dead.
     directory_name
-        Name of the directory below the table root that holds this library's files; starts with ``_``.
+        Name of the directory below the table root that holds this library's files; starts with ``_`` or ``.``.
     mark_success
         Whether to write ``_SUCCESS``. Default: ``mapreduce.fileoutputcommitter.marksuccessfuljobs``.
     progress
@@ -176,8 +176,11 @@ class TableWriterConfig:
             "row_group_bytes": (self.row_group_bytes is None or self.row_group_bytes >= MIB, "at least 1 MiB"),
             "heartbeat_seconds": (0 < self.heartbeat_seconds <= 3600, "positive, at most an hour"),
             "directory_name": (
-                directory.startswith("_") and "/" not in directory and directory.strip() == directory,
-                "a plain name that starts with '_', so that listings of the table root skip it",
+                directory.startswith(("_", "."))
+                and "/" not in directory
+                and directory not in {".", ".."}
+                and directory.strip() == directory,
+                "a plain name that starts with '_' or '.', so that listings of the table root skip it",
             ),
             "progress": (
                 not isinstance(self.progress, str) or self.progress in PROGRESS_CHOICES,

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final, Self
 
 from table_writer.checked import checked, require_age
-from table_writer.config import SessionSettings, TableWriterConfig
+from table_writer.config import TableWriterConfig
 from table_writer.display.many_report import ManyReport, TablesReport, many_report, tables_report
 from table_writer.display.reports import (
     ChangesReport,
@@ -61,7 +61,6 @@ from table_writer.write.results import repeated_result
 from table_writer.write.staged_writes import StagedWrites
 
 NOTHING_IN_THE_WAY: Final = "dry run: nothing was published, and nothing seems to be in the way"
-AWS_CHAIN: Final = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 
 
 @checked
@@ -101,16 +100,7 @@ class Maintenance:
         config: TableWriterConfig | None = None,
         services: Services | None = None,
     ) -> None:
-        if services is None:
-            config = config or TableWriterConfig()
-            if metastore_uri is not None:
-                config = replace(config, metastore_uris=tuple(metastore_uri.split(",")))
-            hadoop = config.hadoop
-            if not any(name.endswith((".access.key", ".aws.credentials.provider")) for name in hadoop):
-                # what the AWS SDK finds: profiles and SSO too, as the AWS CLI does
-                hadoop = {**hadoop, "fs.s3a.aws.credentials.provider": AWS_CHAIN}
-            services = Services(SessionSettings(hadoop=hadoop), config)
-        self._services = services
+        self._services = services or Services.without_spark(metastore_uri, config or TableWriterConfig())
 
     def __enter__(self) -> Self:
         return self

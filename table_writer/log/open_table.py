@@ -9,7 +9,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property, partial
-from typing import Any
+from typing import Any, Final
 
 from table_writer.checked import LONGEST_AGE
 from table_writer.config import SessionSettings, TableWriterConfig
@@ -227,6 +227,7 @@ def require_table(table: Table | None, name: TableName, metastore_uri: str) -> T
 
 
 AnySettings = MetastoreSettings | GlueSettings
+AWS_CHAIN: Final = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 
 
 def _metastore_settings(session: SessionSettings, config: TableWriterConfig) -> AnySettings:
@@ -270,6 +271,17 @@ class Services:
         self._sleep = sleep
         self._open_object_store = cache(open_object_store)  # a client of S3 takes 100 to 200 ms to make
 
+    @classmethod
+    def without_spark(cls, metastore_uri: str | None, config: TableWriterConfig) -> Services:
+        """Take all settings from the config; credentials of S3 that it does not name are what the AWS SDK finds."""
+        if metastore_uri is not None:
+            config = replace(config, metastore_uris=tuple(metastore_uri.split(",")))
+        hadoop = config.hadoop
+        if not any(name.endswith((".access.key", ".aws.credentials.provider")) for name in hadoop):
+            # profiles and SSO too, as the AWS CLI does
+            hadoop = {**hadoop, "fs.s3a.aws.credentials.provider": AWS_CHAIN}
+        return cls(SessionSettings(hadoop=hadoop), config)
+
     def open_table(
         self, name: TableName, require: Callable[[Table | None, TableName, str], Table] = require_table
     ) -> OpenTable:
@@ -282,6 +294,10 @@ class Services:
         other.metastore = self._open_metastore()
         return other
 
+    def store_of(self, location: Location) -> ObjectStore:
+        """Return the store of a location, which may be another bucket than its table's."""
+        return self._open_object_store(settings_for(location, self.session.hadoop, self.config.s3))
+
     def opened(self, table: Table) -> OpenTable:
         """Open the store of a table that was looked up already."""
         layout = TableLayout(Location.parse(table.root), self.config.directory_name)
@@ -289,7 +305,7 @@ class Services:
         return OpenTable(
             table=table,
             layout=layout,
-            store=self._open_object_store(settings),
+            store=self.store_of(layout.root),
             store_settings=settings,
             metastore=self.metastore,
             session=self.session,

@@ -111,6 +111,13 @@ class LocalStore:
             age_seconds = max(0.0, now - status.st_mtime)
             return StoredObject(info=_info(key, status), body=body, age_seconds=age_seconds)
 
+    def read_range(self, source: ObjectInfo, start: int, size: int) -> bytes:
+        with self._call("GetObject", source.key), _unchanged(source) as file:
+            file.seek(start)
+            body = file.read(size)
+            _require_unchanged(file, source)  # somebody may have written into it meanwhile
+            return body
+
     def head(self, key: str) -> ObjectInfo | None:
         with self._call("HeadObject", key) as path:
             return _head(key, path)

@@ -80,6 +80,12 @@ class ObjectStore(Protocol):
     def get(self, key: str) -> StoredObject | None:
         """Return an object of up to 256 MiB, ``None`` when there is none; a longer one is an error."""
 
+    def read_range(self, source: ObjectInfo, start: int, size: int) -> bytes:
+        """Return ``size`` bytes from ``start`` on, or fewer at the end, of exactly the object that ``source`` shows.
+
+        By its ETag, or else ``SourceChangedError``: a reader never gets bytes of two objects.
+        """
+
     def head(self, key: str) -> ObjectInfo | None:
         """Return what a listing would show of one key, ``None`` when there is none."""
 
@@ -172,8 +178,8 @@ def every_page(
 def source_changed(where: str) -> SourceChangedError:
     """Say that an object to be copied is not the one that was listed."""
     return SourceChangedError(
-        f"{where} was replaced or deleted since it was listed, so it was not copied: another tool writes there. "
-        "List again, and copy what is there now"
+        f"{where} was replaced or deleted since it was listed: another tool writes there, or a vacuum has deleted it. "
+        "List again, and take what is there now"
     )
 
 

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 CLAIM_ATTEMPTS: Final = 5
+GONE_OR_OTHER: Final = frozenset({"NoSuchKey", "404", "PreconditionFailed", "412"})
 READ_ATTEMPTS: Final = 4
 PAUSE_SECONDS: Final = 0.2  # doubled with each attempt
 MAY_BE_STORED: Final = frozenset({0, 409, 412, 500, 502, 503, 504})  # a put with such an answer (0: none) may be stored
@@ -148,6 +149,29 @@ class S3Store:
                 raise StorageError(f"the store of bucket {self._settings.bucket} sends no Date header; ages need one")
             age = parsedate_to_datetime(headers["date"]) - info.modified_at
             return StoredObject(info=info, body=body, age_seconds=max(0.0, age.total_seconds()))
+        raise failure
+
+    def read_range(self, source: ObjectInfo, start: int, size: int) -> bytes:
+        size = min(size, source.size_bytes - start)
+        if size <= 0:
+            return b""
+        wanted: dict[str, Any] = {"Range": f"bytes={start}-{start + size - 1}", "IfMatch": f'"{source.etag}"'}
+        where = f"s3://{self._settings.bucket}/{source.key}"
+        for attempt in range(READ_ATTEMPTS):
+            self._pause(attempt)
+            try:
+                body = self.client.get_object(**self._bucket, Key=source.key, **wanted)["Body"].read()
+            except ClientError as error:
+                if error_code(error) in GONE_OR_OTHER:
+                    raise source_changed(where) from error
+                raise storage_error(error, self._settings.bucket, source.key) from error
+            except BotoCoreError as error:  # the connection broke in the middle; botocore retries only up to headers
+                failure = storage_error(error, self._settings.bucket, source.key)
+                failure.__cause__ = error
+                continue
+            if len(body) != size:
+                raise StorageError(f"{where} was asked for {size} bytes and answered {len(body)}. Retry")
+            return body
         raise failure
 
     def head(self, key: str) -> ObjectInfo | None:

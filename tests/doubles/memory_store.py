@@ -34,6 +34,7 @@ REQUESTS: Final = {
     "put": "PutObject",
     "put_if_absent": "PutObject",
     "get": "GetObject",
+    "read_range": "GetObject",
     "head": "HeadObject",
     "list_page": "ListObjectsV2",
     "list_files": "ListObjectsV2",
@@ -106,6 +107,13 @@ class MemoryStore:
                 return None
             body, info = self._objects[key]
             return StoredObject(info=info, body=body, age_seconds=max(0.0, self.clock() - info.modified_at.timestamp()))
+
+    def read_range(self, source: ObjectInfo, start: int, size: int) -> bytes:
+        with self._call("read_range", source.key):
+            body, info = self._objects.get(source.key, (b"", None))
+            if info is None or info.etag != source.etag:
+                raise source_changed(source.key)
+            return body[start : start + size]
 
     def head(self, key: str) -> ObjectInfo | None:
         with self._call("head", key):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from table_writer import InvalidInputError, WriteOptions
+from table_writer import InvalidInputError, TableWriterConfig, WriteOptions
 from table_writer.config import NewTableKeywords, WriteKeywords, write_mode
 from table_writer.model.new_table import NewTable
 from table_writer.model.write import WriteMode
@@ -74,3 +74,13 @@ def test_only_what_replaces_can_replace_with_nothing(mode: WriteMode, where: str
 def test_a_mode_that_is_none_is_answered_with_all_of_them() -> None:
     with pytest.raises(InvalidInputError, match="overwrite_partitions, append, create_partitions, overwrite_table"):
         write_mode("insert")
+
+
+@pytest.mark.parametrize("name", ["data", ".", "..", "_a/b", "_a ", "", "../x"])
+def test_a_directory_that_listings_of_the_root_would_show_is_refused(name: str) -> None:
+    with pytest.raises(InvalidInputError, match="directory_name"):
+        TableWriterConfig(directory_name=name)
+    assert [TableWriterConfig(directory_name=one).directory_name for one in ("_ours", ".writes")] == [
+        "_ours",
+        ".writes",
+    ]

@@ -40,6 +40,9 @@ class HookedStore:
         found = self._do("get", key, key)
         return replace(found, age_seconds=found.age_seconds + self.skipped_seconds) if found else None
 
+    def read_range(self, source: ObjectInfo, start: int, size: int) -> bytes:
+        return bytes(self._do("read_range", source.key, source, start, size))
+
     def head(self, key: str) -> ObjectInfo | None:
         return self._do("head", key, key)  # type: ignore[no-any-return]
 

@@ -16,7 +16,7 @@ import pytest
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
 from table_writer.storage import object_store
-from table_writer.storage.object_store import ObjectStore
+from table_writer.storage.object_store import ObjectStore, SourceChangedError
 
 if TYPE_CHECKING:
     from tests.storage.conftest import Place
@@ -117,6 +117,20 @@ def test_get_head_and_list_show_the_same_object(place: Place) -> None:
     assert len(seen) == 1
     assert '"' not in head.etag
     assert abs(head.modified_at - datetime.now(UTC)) < timedelta(seconds=60)
+
+
+def test_a_range_is_read_of_exactly_the_object_that_was_listed(place: Place) -> None:
+    key, body = f"{place.directory}a", bytes(range(256))
+    place.store.put(key, body)
+    (listed,) = place.store.list(place.directory)
+    ranges = [(0, 256), (0, 1), (255, 1), (100, 50), (250, 100), (256, 10), (7, 0)]
+    assert [place.store.read_range(listed, *one) for one in ranges] == [body[at : at + size] for at, size in ranges]
+    place.store.put(key, body[::-1])
+    with pytest.raises(SourceChangedError):
+        place.store.read_range(listed, 0, 10)
+    place.store.delete([key])
+    with pytest.raises(SourceChangedError):
+        place.store.read_range(listed, 0, 10)
 
 
 def test_a_put_replaces_and_changes_the_etag(place: Place) -> None:

@@ -1,0 +1,322 @@
+"""A table as a pyarrow dataset: partitions pruned by the metastore's names, files fixed when it is made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from operator import and_
+from typing import Any, Final, NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs as pafs
+from pyarrow.parquet import filters_to_expression
+
+from table_writer.checked import checked
+from table_writer.config import TableWriterConfig
+from table_writer.errors import InvalidInputError, StorageError
+from table_writer.log.open_table import Services, require_table
+from table_writer.model.location import Location
+from table_writer.model.table import Partition, PartitionValues, Table, TableName, shown_name
+from table_writer.read.types import arrow_schema, partition_value
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, many, visible_files
+
+FORMATS: Final[Mapping[str, Callable[[], Any]]] = {
+    # INT96 holds more years than nanoseconds do
+    "parquet": lambda: ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")),
+    "orc": ds.OrcFileFormat,
+}
+SERDES: Final = {"parquethiveserde": "parquet", "orcserde": "orc"}
+OF_OTHERS: Final = ("iceberg", "delta", "hudi")
+WITHOUT_NAMES: Final = re.compile(r"_col\d+")  # ORC of Hive before 2.0
+EXAMPLE: Final = '[("dt", ">=", "2024-01-01"), ("country", "in", ["de", "fr"])]'
+
+Found = Mapping[str, tuple[ObjectStore, ObjectInfo]]
+"""Files by their URI."""
+
+
+@checked
+def read_arrow(
+    table: str, where: Any = None, *, metastore_uri: str | None = None, config: TableWriterConfig | None = None
+) -> Any:
+    """Return a table as a pyarrow dataset, for pyarrow, pandas, Polars and DuckDB, without Spark.
+
+    Each partition is whole, as for every reader that asks the metastore. Locations and files are those of the call, and
+    later writes are not seen; rows are read when the dataset is. A file that was deleted or replaced by then is a
+    ``StorageError``. The call reads the footers of all chosen files, sixteen at a time.
+
+    Parameters
+    ----------
+    table
+        ``database.table``, of Parquet or ORC, whoever writes it.
+    where
+        Which partitions, by their columns alone: filters as pyarrow and pandas know them, ``[("dt", ">=",
+        "2024-01-01"), ("country", "in", ["de", "fr"])]``, or a list of such lists, of which one is to be true; or a
+        :class:`pyarrow.compute.Expression`. It is no SQL, since no Spark is there to read it. Comparisons with null are
+        not true, as in SQL. Default: all partitions.
+    metastore_uri, config
+        As of :class:`~table_writer.Maintenance`.
+
+    Returns
+    -------
+    pyarrow.dataset.Dataset
+        The table's columns, then its partition columns, each of the table's type; a column that an older file does not
+        have is null. A ``TIMESTAMP`` is in UTC; as a partition column, and in ORC, it has no zone: it is what the clock
+        showed where it was written.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no such table, its format or a type is not read without Spark, ``where`` cannot be decided, or pyarrow
+        would find other rows in a file than Spark: the message names it.
+    MetastoreError, StorageError
+        Metastore or store failed.
+
+    Examples
+    --------
+    >>> read_arrow("mart.orders", [("dt", "=", "2024-01-01")]).count_rows()  # doctest: +SKIP
+    2
+    """
+    services = Services.without_spark(metastore_uri, config or TableWriterConfig())
+    try:
+        return open_dataset(services, TableName.parse(table), where)
+    finally:
+        services.metastore.close()
+
+
+def open_dataset(services: Services, name: TableName, where: Any = None) -> Any:
+    """Return the dataset of a table's chosen partitions, as :func:`read_arrow` does."""
+    table = require_table(services.metastore.get_table(name), name, services.metastore.uri)
+    format_name = _format_of(table)
+    file_format = FORMATS[format_name]()
+    schema = arrow_schema(table, has_instants=format_name == "parquet")
+    guarantees = _chosen(services, table, schema, where)
+    partitions = services.metastore.get_partitions(table, list(guarantees))
+    listed = many(partial(_files_of, services, table), partitions.values())
+    found: Found = {uri: file for files in listed for uri, file in files.items()}
+    filesystem = pafs.PyFileSystem(_StoredFiles(found))
+    fragments = [
+        file_format.make_fragment(uri, filesystem, guarantees[values], file_size=info.size_bytes)
+        for values, files in zip(partitions, listed, strict=True)
+        for uri, (_, info) in files.items()
+    ]
+    data = pa.schema(list(schema)[: len(schema) - len(table.partition_columns)])
+    many(partial(_require_readable, table, data), fragments)
+    return ds.FileSystemDataset(fragments, schema, file_format, filesystem)
+
+
+def _format_of(table: Table) -> str:
+    said = {name.lower(): value.lower() for name, value in table.parameters.items()}
+    provider = said.get("spark.sql.sources.provider", "")
+    other = next((one for one in (said.get("table_type", ""), provider) if one in OF_OTHERS), "")
+    if not other and said.get("transactional") == "true":
+        other = "Hive ACID"
+    if other:
+        raise InvalidInputError(
+            f"{table.name} is a table of {other}: read it with its own reader", table=str(table.name)
+        )
+    if provider and table.partition_columns and said.get("spark.sql.partitionprovider") != "catalog":
+        raise InvalidInputError(
+            f"{table.name} keeps its partitions in directory names, not in the metastore: run MSCK REPAIR TABLE first",
+            table=str(table.name),
+        )
+    known = provider if provider and provider != "hive" else SERDES.get(table.serde.rpartition(".")[2].lower(), "")
+    if known not in FORMATS:
+        raise InvalidInputError(
+            f"{table.name} is stored as {provider or table.serde}: without Spark only Parquet and ORC are read",
+            table=str(table.name),
+        )
+    return known
+
+
+def _chosen(services: Services, table: Table, schema: Any, where: Any) -> dict[PartitionValues, Any]:
+    """Return the partitions for which ``where`` is true, each with what is known of its rows."""
+    columns = list(schema)[len(schema) - len(table.partition_columns) :]
+    if not columns:
+        if where is not None:
+            raise InvalidInputError(
+                f"{table.name} has no partitions to choose by where: filter the rows of the dataset",
+                table=str(table.name),
+            )
+        return {(): pc.scalar(True)}  # the whole table
+    names = list(services.metastore.get_partition_names(table.name))
+    declared = [column.type for column in table.partition_columns]
+    typed = [
+        [partition_value(values[position], field.type, declared[position]) for values in names]
+        for position, field in enumerate(columns)
+    ]
+    numbered = pa.table(
+        [*(pa.array(column, field.type) for column, field in zip(typed, columns, strict=True)), range(len(names))],
+        schema=pa.schema([*columns, pa.field("", pa.int64())]),
+    )
+    condition = _condition(table, columns, where)
+    try:
+        kept = numbered if condition is None else numbered.filter(condition)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InvalidInputError(
+            f"where cannot be decided for the partitions of {table.name}: {error}. It may use its partition columns,"
+            f" {', '.join(f'{field.name} ({field.type})' for field in columns)}; filter rows on the dataset",
+            table=str(table.name),
+        ) from error
+    return {
+        names[number]: reduce(and_, (_is(field, column[number]) for field, column in zip(columns, typed, strict=True)))
+        for number in kept[""].to_pylist()
+    }
+
+
+def _is(field: Any, value: Any) -> Any:
+    return pc.field(field.name).is_null() if value is None else pc.field(field.name) == pa.scalar(value, field.type)
+
+
+def _condition(table: Table, columns: Sequence[Any], where: Any) -> Any:
+    """Return an expression over the partition columns; texts are read as the metastore's texts are."""
+    if where is None or isinstance(where, pc.Expression):
+        return where
+    kinds = {
+        field.name: (field.type, column.type) for field, column in zip(columns, table.partition_columns, strict=True)
+    }
+
+    def literal(column: str, value: Any) -> Any:
+        if isinstance(value, list | tuple | set | frozenset):
+            return [literal(column, one) for one in value]
+        if not isinstance(value, str) or column not in kinds:
+            return value
+        found = partition_value(value, *kinds[column])
+        if found is None:
+            raise InvalidInputError(f"where: {value!r} is no value of {table.name}.{column}, a {kinds[column][1]}")
+        return pa.scalar(found, kinds[column][0])
+
+    def read(filters: Iterable[Any]) -> list[Any]:
+        return [read(one) if isinstance(one, list) else (one[0], one[1], literal(one[0], one[2])) for one in filters]
+
+    try:
+        if isinstance(where, str):
+            raise TypeError("there is no Spark to read SQL")  # noqa: TRY301  # the same words as for other misfits
+        return filters_to_expression(read(where))
+    except (TypeError, ValueError, IndexError, pa.ArrowException) as error:
+        raise InvalidInputError(
+            f"where={where!r} is no condition on partitions of {table.name}: {error}. Expected for example {EXAMPLE},"
+            ' or an expression: pyarrow.dataset.field("dt") >= "2024-01-01"',
+            table=str(table.name),
+        ) from error
+
+
+def _files_of(services: Services, table: Table, partition: Partition) -> Found:
+    location = Location.parse(partition.location)
+    store = services.store_of(location)
+    files = list(visible_files(store, location.key))
+    if deeper := next((info.key for info in files if "/" in info.key.removeprefix(location.key)), None):
+        raise InvalidInputError(
+            f"{shown_name(table, partition.values)} of {table.name} has files in directories of its own, such as"
+            f" {location.beside(deeper)}: Spark reads them, Hive and Trino do not. Read it with Spark, or write the"
+            " partition again",
+            table=str(table.name),
+        )
+    return {f"{location.scheme}://{location.bucket}/{info.key}": (store, info) for info in files}
+
+
+def _require_readable(table: Table, wanted: Any, fragment: Any) -> None:
+    """Refuse a file that pyarrow would read as other rows than Spark: it finds columns by exact names only."""
+    try:
+        there = fragment.physical_schema
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, StorageError):
+            raise
+        raise InvalidInputError(
+            f"{fragment.path} of {table.name} cannot be read as the table's format: {error}", table=str(table.name)
+        ) from error
+    if len(there) and all(WITHOUT_NAMES.fullmatch(name) for name in there.names):
+        raise InvalidInputError(
+            f"{fragment.path} of {table.name} names its columns _col0, _col1, …: only Spark and Hive read it, which go"
+            " by their order. Write the partition again",
+            table=str(table.name),
+        )
+    if found := _other_spelling(wanted, there):
+        raise InvalidInputError(
+            f"{fragment.path} of {table.name} spells column {found[0]} as {found[1]}: Spark and Hive read it, pyarrow"
+            " would find null. Write the partition again",
+            table=str(table.name),
+        )
+
+
+def _other_spelling(wanted: Iterable[Any], there: Iterable[Any]) -> tuple[str, str] | None:
+    """Return a column, or a field in one, that is there in another case only."""
+    exact = {field.name: field for field in there}
+    lower = {name.lower(): name for name in exact}
+    for field in wanted:
+        found = exact.get(field.name)
+        if found is None and field.name.lower() in lower:
+            return field.name, lower[field.name.lower()]
+        if found is not None and (inner := _other_spelling(_fields(field.type), _fields(found.type))):
+            return f"{field.name}.{inner[0]}", f"{found.name}.{inner[1]}"
+    return None
+
+
+def _fields(kind: Any) -> list[Any]:
+    """Return the fields of a struct, also of structs inside lists and maps."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _fields(kind.value_type)
+    if pa.types.is_map(kind):
+        return [pa.field("key", kind.key_type), pa.field("value", kind.item_type)]
+    return list(kind) if pa.types.is_struct(kind) else []
+
+
+@dataclass
+class _OpenFile:
+    """A file as pyarrow reads it: each read is one request for a range, of exactly the file that was listed."""
+
+    store: ObjectStore
+    info: ObjectInfo
+    position: int = 0
+    closed: bool = False
+
+    def read(self, size: int = -1) -> bytes:
+        body = self.store.read_range(self.info, self.position, self.info.size_bytes if size < 0 else size)
+        self.position += len(body)
+        return body
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self.position = offset + (0, self.position, self.info.size_bytes)[whence]
+        return self.position
+
+    def tell(self) -> int:
+        return self.position
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class _StoredFiles(pafs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
+    """Exactly the files of one dataset, through the project's stores: their credentials, retries and errors."""
+
+    def __init__(self, files: Found) -> None:
+        self._files = files
+
+    def get_type_name(self) -> str:
+        return "table_writer"
+
+    def normalize_path(self, path: str) -> str:
+        return path
+
+    def open_input_file(self, path: str) -> Any:
+        return pa.PythonFile(_OpenFile(*self._files[path]), mode="r")
+
+    open_input_stream = open_input_file
+
+    def get_file_info(self, paths: Sequence[str]) -> list[Any]:
+        return [pafs.FileInfo(path, pafs.FileType.File, size=self._files[path][1].size_bytes) for path in paths]
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise NotImplementedError("a dataset of a table is read only")
+
+    get_file_info_selector = create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = _refuse
+    delete_file = move = copy_file = open_output_stream = open_append_stream = _refuse

@@ -1,0 +1,195 @@
+"""A table's columns as pyarrow's types, from what the metastore holds: types in Hive's spelling, or Spark's own JSON.
+
+Spark keeps a schema beside Hive's columns, with the case of names and types that Hive does not know. Which of the two
+counts is Spark's rule, as in ``plan/types.py``, which asks Spark to read the same texts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+
+from table_writer.errors import InvalidInputError
+from table_writer.model.partition_value import canonical
+from table_writer.model.table import NULL_PARTITION, Table
+
+SIMPLE: Final[Mapping[str, Any]] = {
+    **{name: pa.int8() for name in ("tinyint", "byte")},
+    **{name: pa.int16() for name in ("smallint", "short")},
+    **{name: pa.int32() for name in ("int", "integer")},
+    **{name: pa.int64() for name in ("bigint", "long")},
+    **{name: pa.float32() for name in ("float", "real")},
+    **{name: pa.float64() for name in ("double", "double precision")},
+    **{name: pa.string() for name in ("string", "char", "varchar")},
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),  # an instant
+    "timestamp_ltz": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),  # what a clock on the wall shows
+    "decimal": pa.decimal128(10, 0),
+}
+TOKEN: Final = re.compile(r"[<>:,]|[^<>:,(]+(?:\([^)]*\))?")
+PARTITION_TYPES: Final = {  # as model/partition_value.py calls them
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.bool_(): "boolean",
+    pa.date32(): "date",
+    pa.timestamp("us"): "timestamp_ntz",
+    pa.binary(): "string",
+}
+
+PARSERS: Final[Sequence[tuple[Callable[[Any], bool], Callable[[str], Any]]]] = (
+    (pa.types.is_integer, int),
+    (pa.types.is_floating, float.fromhex),
+    (pa.types.is_decimal, Decimal),
+    (pa.types.is_boolean, "true".__eq__),
+    (pa.types.is_date, date.fromisoformat),
+    (pa.types.is_timestamp, datetime.fromisoformat),
+    (pa.types.is_binary, str.encode),
+)
+
+
+def arrow_schema(table: Table, *, has_instants: bool = True) -> Any:
+    """Return data columns followed by partition columns, with the case that Spark gives their names.
+
+    A ``TIMESTAMP`` is an instant (``timestamp[us, UTC]``) where ``has_instants``: ORC keeps what the clock of the
+    writer's machine showed. As a partition column it is what its text says (``timestamp[us]``): in which zone that is
+    meant, only the session that wrote it knew.
+
+    Raises
+    ------
+    InvalidInputError
+        A column has a type that pyarrow does not read.
+    """
+    try:
+        schema = _schema(table)
+    except (KeyError, ValueError, IndexError) as error:
+        raise InvalidInputError(
+            f"{table.name} cannot be read without Spark: pyarrow has no type for {error}", table=str(table.name)
+        ) from error
+    last = {column.name.lower() for column in table.partition_columns}
+    keeps_zone = [has_instants and field.name.lower() not in last for field in schema]
+    return pa.schema(
+        [
+            field if keeps else field.with_type(_without_zones(field.type))
+            for field, keeps in zip(schema, keeps_zone, strict=True)
+        ]
+    )
+
+
+def partition_value(text: str, kind: Any, hive_type: str) -> Any:
+    """Return what the text of a partition is for Spark, as a value of Python; ``None`` for null.
+
+    Raises ``InvalidInputError`` for one that Python cannot hold, such as a date of the year 10000.
+    """
+    name = f"decimal({kind.precision},{kind.scale})" if pa.types.is_decimal(kind) else PARTITION_TYPES.get(kind)
+    (found,) = canonical((text,), (name or hive_type,))  # hive_type: string, or char(n), which is padded
+    if found == NULL_PARTITION:
+        return None
+    plain = found.removeprefix("decimal ").removeprefix("double ") if name else found
+    try:
+        return _parsed(plain, kind)
+    except ValueError as error:
+        raise InvalidInputError(f"the partition value {text!r} is no {kind} that Python can hold") from error
+
+
+def _parsed(text: str, kind: Any) -> Any:
+    parse = next((parse for is_one, parse in PARSERS if is_one(kind)), str)
+    return parse(text)
+
+
+def _schema(table: Table) -> list[Any]:
+    stored = _sparks_fields(table.parameters)
+    partition_names = [column.name.lower() for column in table.partition_columns]
+    if stored is None or "spark.sql.sources.provider" not in table.parameters:
+        columns = (*table.columns, *table.partition_columns)
+        hives = [pa.field(column.name, _of_text(column.type)) for column in columns]
+        if stored is None or not _are_alike(stored, hives):
+            return hives
+    by_name = {field.name.lower(): field for field in stored}
+    data = [field for field in stored if field.name.lower() not in partition_names]
+    return [*data, *(by_name[name] for name in partition_names)]
+
+
+def _sparks_fields(parameters: Mapping[str, str]) -> list[Any] | None:
+    text = parameters.get("spark.sql.sources.schema")
+    if text is None and "spark.sql.sources.schema.numParts" in parameters:
+        count = int(parameters["spark.sql.sources.schema.numParts"])
+        text = "".join(parameters[f"spark.sql.sources.schema.part.{index}"] for index in range(count))
+    return None if text is None else list(_of_json(json.loads(text)))
+
+
+def _are_alike(stored: list[Any], hives: list[Any]) -> bool:
+    """Whether Hive's columns are still those that Spark has stored: another tool may have changed them since."""
+
+    def plain(fields: list[Any]) -> dict[str, str]:
+        return {field.name.lower(): str(field.type).lower() for field in fields}
+
+    return plain(stored) == plain(hives)
+
+
+def _without_zones(kind: Any) -> Any:
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_zones(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_without_zones(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_without_zones(kind.key_type), _without_zones(kind.item_type))
+    return pa.timestamp("us") if pa.types.is_timestamp(kind) else kind
+
+
+def _of_json(described: Any) -> Any:
+    """Read a type as Spark's JSON has it."""
+    if isinstance(described, str):
+        return _simple(described)
+    kind = described["type"]
+    if kind == "struct":
+        return pa.struct([pa.field(field["name"], _of_json(field["type"])) for field in described["fields"]])
+    if kind == "array":
+        return pa.list_(_of_json(described["elementType"]))
+    if kind == "map":
+        return pa.map_(_of_json(described["keyType"]), _of_json(described["valueType"]))
+    return _of_json(described["sqlType"])  # a user's own type, kept as this one
+
+
+def _of_text(text: str) -> Any:
+    """Read a type in Hive's spelling, such as ``array<struct<a:int,b:decimal(10,2)>>``."""
+    tokens = TOKEN.findall(text)
+    found = _next_type(tokens)
+    if tokens:
+        raise ValueError(text)
+    return found
+
+
+def _next_type(tokens: list[str]) -> Any:
+    name = tokens.pop(0).strip().lower()
+    if not tokens or tokens[0] != "<":
+        return _simple(name)
+    inner = []
+    while tokens.pop(0) in "<,":
+        label = ""
+        if name == "struct":
+            label, _ = tokens.pop(0), tokens.pop(0)
+        inner.append(pa.field(label, _next_type(tokens)))
+    if name == "struct":
+        return pa.struct(inner)
+    types = [field.type for field in inner]
+    return {"array": pa.list_, "map": pa.map_}[name](*types)
+
+
+def _simple(text: str) -> Any:
+    name, _, sizes = text.strip().rstrip(")").partition("(")
+    if name == "decimal" and sizes:
+        return pa.decimal128(*map(int, sizes.split(",")))
+    return SIMPLE[name.split(" collate ")[0].strip()]

@@ -1,0 +1,113 @@
+"""Engines that nobody here wrote read what this library writes, and find what Spark finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+from pyspark.sql import SparkSession
+
+from table_writer import TableWriterConfig, read_arrow
+from table_writer.model.table import NULL_PARTITION
+from table_writer.testing import Lakehouse
+
+from .hive import rows_of, value_of
+from .tables import spelled
+from .trino import TrinoServer
+
+MICROSECOND = datetime(1883, 1, 1, 12, 0, 0, 1)  # noqa: DTZ001
+
+
+class Answers:
+    """Spark's rows of each table, and how another engine's differ."""
+
+    def __init__(self, spark: SparkSession, tables: Mapping[str, str]) -> None:
+        self._spark = spark
+        self.tables = tables
+
+    def differing(self, name: str, rows: Sequence[Sequence[Any]]) -> list[tuple[str, str]]:
+        """Return pairs of rows that differ, Spark's first; empty if all are the same."""
+        sparks = self._spark.table(self.tables[name])
+        ours, theirs = spelled(sparks.collect(), sparks.schema), spelled(rows, sparks.schema)
+        assert ours, "a table without rows compares nothing"
+        if len(ours) != len(theirs):
+            return [(f"{len(ours)} rows: {ours}", f"{len(theirs)} rows: {theirs}")]
+        return [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
+
+    def count(self, name: str, condition: str) -> int:
+        return self._spark.table(self.tables[name]).where(condition).count()
+
+    def of_hive(self, name: str, rows: Sequence[Sequence[str | None]]) -> list[list[Any]]:
+        """Read Hive's texts; the name of null's directory is null."""
+        kinds = [field.dataType for field in self._spark.table(self.tables[name]).schema]
+        return [
+            [None if text == NULL_PARTITION else value_of(text, kind) for text, kind in zip(row, kinds, strict=True)]
+            for row in rows
+        ]
+
+
+@pytest.fixture(scope="module")
+def answers(spark: SparkSession, tables: Mapping[str, str]) -> Answers:
+    return Answers(spark, tables)
+
+
+def test_trino_reads_every_table_as_spark_does(answers: Answers, trino: TrinoServer) -> None:
+    found = {
+        name: differing
+        for name, table in answers.tables.items()
+        if (differing := answers.differing(name, trino.rows(f"SELECT * FROM {table}")))
+    }
+    # of the time in a partition's name Trino takes milliseconds: docs/explanation/limits.md
+    assert found == {"values_timestamps": [(f"[2, {MICROSECOND!r}]", f"[2, {MICROSECOND.replace(microsecond=0)!r}]")]}
+
+
+def test_hives_own_engine_reads_every_table_as_spark_does(
+    answers: Answers, lakehouse: Lakehouse, tmp_path: Path
+) -> None:
+    # It has another calendar, and of decimals in Parquet it knows the old form: docs/how-to/read-with-other-engines.md.
+    names = [
+        name for name in answers.tables if not name.startswith("old_") and name not in ("types_using", "types_stored")
+    ]
+    statements = [f"SELECT * FROM {answers.tables[name]}" for name in names]
+    counted = f"SELECT count(*) FROM {answers.tables['history_using']} WHERE id > 0"  # a job of its own
+    *found, count = rows_of(lakehouse, [*statements, counted], tmp_path)
+    differing: dict[str, Any] = {}
+    for name, rows in zip(names, found, strict=True):
+        differences = rows if isinstance(rows, str) else answers.differing(name, answers.of_hive(name, rows))
+        if differences:
+            differing[name] = differences
+    assert differing == {}
+    assert count == [[str(answers.count("history_using", "id > 0"))]]
+
+
+def test_pyarrow_reads_every_table_as_spark_does(answers: Answers, lakehouse: Lakehouse) -> None:
+    found = {}
+    for name in answers.tables:
+        rows = dataset(answers, lakehouse, name).to_table()
+        values = [tuple(row) for row in zip(*(column.to_pylist() for column in rows.columns), strict=True)]
+        if differing := answers.differing(name, values):
+            found[name] = differing
+    assert found == {}
+
+
+def test_duckdb_polars_and_pandas_take_the_dataset(answers: Answers, lakehouse: Lakehouse) -> None:
+    history = dataset(answers, lakehouse, "history_using")
+    connection = duckdb.connect()
+    connection.register("history", history)
+    assert answers.differing("history_using", connection.execute("SELECT * FROM history").fetchall()) == []
+    assert connection.execute("SELECT max(id) FROM history WHERE dt = 'd2'").fetchall() == [(67,)]
+    frame = pl.scan_pyarrow_dataset(history)
+    assert answers.differing("history_using", frame.collect().rows()) == []
+    assert frame.filter(pl.col("dt") == "d2").select(pl.col("id").max()).collect().item() == 67
+    pandas = history.to_table(columns=["id", "dt"]).to_pandas()
+    assert pandas[pandas.dt == "d2"].id.max() == 67
+
+
+def dataset(answers: Answers, lakehouse: Lakehouse, name: str) -> Any:
+    config = TableWriterConfig(hadoop=lakehouse.s3_server.hadoop_settings())
+    return read_arrow(answers.tables[name], metastore_uri=lakehouse.metastore_uri, config=config)
