@@ -491,7 +491,7 @@ class TableWriter:
         opened = self._services.open_table(self._services.table_name(table))
         opened.require_owner()
         past = Past(opened, version=version, as_of=as_of, write_id=write_id)
-        return open_gateway(self._spark).past_rows(opened.table, past.subject, past.partitions(partitions))
+        return open_gateway(self._spark).past_rows(opened, past.subject, past.partitions(partitions))
 
     def changes(self, table: str, from_version: int, to_version: int) -> ChangesReport:
         """Say which partitions two versions differ in: :meth:`Maintenance.changes` with this session's settings."""
@@ -512,7 +512,7 @@ class TableWriter:
 
     def doctor(self, table: str, *, scratch_table: bool = False) -> DoctorReport:
         """Examine a table and what it depends on: :meth:`Maintenance.doctor` with this session's settings."""
-        spark_conf = dict(self._spark.sparkContext.getConf().getAll())
+        spark_conf = open_gateway(self._spark).spark_conf()
         name = str(self._services.table_name(table))
         return self.maintenance.doctor(name, spark_conf=spark_conf, scratch_table=scratch_table)
 

@@ -134,6 +134,9 @@ class Planner:
     ) -> tuple[DataFrame, UploadSpec | None]:
         """Return what the engine is given: rows in their layout and, for Arrow, all that an executor needs to know."""
         engine = engine_of(self._table, options)
+        lacking = open_gateway(fitted.rows.sparkSession).lacks_writer if engine == "spark" else ""
+        if lacking:
+            raise InvalidInputError(f"{self._table.name}: {lacking}", table=str(self._table.name))
         require_spellable(fitted.rows.sparkSession, self._table, fitted.added)
         names = [column.name for column in self._table.partition_columns]
         usual = "hash" if names and options.carry == "in_place" else "none"  # there each file appears by itself
@@ -313,21 +316,22 @@ class Where:
         if not columns:
             raise InvalidInputError(f"{table} is not partitioned: where={predicate!r} selects nothing", table=table)
         try:
-            selected = self._frame([]).drop(NUMBER).where(predicate)
+            frame = self._frame([]).drop(NUMBER)
+            frame.where(predicate).schema  # noqa: B018  # Spark Connect analyzes a query when it is asked something
+            asked = open_gateway(spark).analyzed(frame, predicate)
         except SPARK_ERRORS as error:
             raise InvalidInputError(
                 f"where={predicate!r} is no predicate over the partition columns ({columns}) of {table}:"
                 f" {spark_reason(error)}",
                 table=table,
             ) from error
-        asked = open_gateway(spark)
-        if asked.has_subquery(selected):
+        if asked.has_subquery:
             raise InvalidInputError(
                 f"where={predicate!r} has a subquery, whose rows may change while {table} is being written: run it"
                 " first, and write its values out",
                 table=table,
             )
-        if not asked.is_deterministic(selected):
+        if not asked.is_deterministic:
             raise InvalidInputError(
                 f"where={predicate!r} selects other partitions each time it is asked: write the value out", table=table
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -302,6 +303,30 @@ def _sources_of(name: str, values: HadoopValues) -> Sources:
         f"credential provider {name} (fs.s3a.aws.credentials.provider) is Java code that this library can't run. "
         "Give credentials in the writer's config: access_key and secret_key, or profile"
     )
+
+
+def with_environment(hadoop: Mapping[str, str]) -> dict[str, str]:
+    """Return settings of a session that hides credentials, with those of this process's environment in their place.
+
+    Keys in ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY`` are what settings would have said, so that executors get
+    them too. Without them, and where the session's provider is about hidden keys, each process looks for itself, in
+    the order of AWS's own tools.
+    """
+    if hadoop.get("fs.s3a.access.key"):
+        return dict(hadoop)
+    variables = {
+        "fs.s3a.access.key": "AWS_ACCESS_KEY_ID",
+        "fs.s3a.secret.key": "AWS_SECRET_ACCESS_KEY",
+        "fs.s3a.session.token": "AWS_SESSION_TOKEN",
+    }
+    found = {name: os.environ[variable] for name, variable in variables.items() if os.environ.get(variable)}
+    provider = "fs.s3a.aws.credentials.provider"
+    if found.keys() >= {"fs.s3a.access.key", "fs.s3a.secret.key"}:
+        return {**hadoop, **found, provider: DEFAULT_PROVIDERS[0 if "fs.s3a.session.token" in found else 1]}
+    named = _class_names(hadoop.get(provider, ""))
+    if any(one not in MAPPED or MAPPED[one] not in {_simple, _temporary} for one in named):
+        return dict(hadoop)
+    return {**hadoop, provider: f"{SDK2}DefaultCredentialsProvider"}
 
 
 def _class_names(text: str) -> tuple[str, ...]:

@@ -104,7 +104,7 @@ class Lakehouse:
     def connect_server(self) -> ConnectServer:
         """The Spark Connect server: its URL; kill it, restart it."""
         if self._connect_server is None:
-            raise LakehouseError("this lakehouse was started without connect=True: its Spark is a classic one")
+            raise LakehouseError("this lakehouse has a classic Spark: start it with spark.api.mode=connect")
         return self._connect_server
 
     @property
@@ -137,7 +137,6 @@ def lakehouse(
     metastore_directory: str | Path | None = None,
     spark_conf: Mapping[str, str] | None = None,
     master: str = "local[2]",
-    connect: bool = False,
 ) -> Lakehouse:
     """Start a real metastore, an S3 endpoint and a Spark session, for the length of a ``with`` block.
 
@@ -157,12 +156,10 @@ def lakehouse(
     metastore_directory
         Keeps the metastore's database there; by default it is in memory.
     spark_conf
-        Spark settings, stronger than the defaults here.
+        Spark settings, stronger than the defaults here. With ``spark.api.mode=connect`` the session is one of Spark
+        Connect, with a server (Spark 4.1 or newer) in a process of its own; that needs ``pyspark[connect]``.
     master
         Spark's master; ``local-cluster[2,1,1024]`` runs executors in processes of their own.
-    connect
-        Whether the session is one of Spark Connect, with a server (Spark 4.1 or newer) in a process of its own. Needs
-        ``pyspark[connect]``.
 
     Raises
     ------
@@ -194,21 +191,20 @@ def lakehouse(
         jars += committer_jars() if s3 else ()
         settings = _spark_settings(master, warehouse, jars, hadoop, scratch.path)
         settings |= hive_client_settings(hive) | dict(spark_conf or {})
+        is_connect = settings.pop("spark.api.mode", "classic") == "connect"
         # each start below goes on while the next ones begin
-        java = None if connect else _launch_java(scratch.path, settings, undo)
+        java = None if is_connect else _launch_java(scratch.path, settings, undo)
         if s3:
             s3.wait_until_ready()  # the metastore makes its warehouse there
         undo.callback(metastore.stop)
         metastore.launch()
-        server = ConnectServer(settings | {URIS: metastore.uri}) if java is None else None
+        server = None
         if java is None:
-            undo.callback(server.stop)
-            server.launch()
-            metastore.wait_until_ready()
+            server = ConnectServer(settings | {URIS: metastore.uri})
             spark = _connect(server, undo)
         else:
             spark = _start_spark(java, scratch.path, metastore.uri, undo)
-            metastore.wait_until_ready()
+        metastore.wait_until_ready()
         client = s3.client() if s3 else None
         if client:
             undo.callback(client.close)
@@ -320,7 +316,8 @@ def _start_spark(java: ChildProcess, directory: Path, metastore_uri: str, undo: 
 
 def _connect(server: ConnectServer, undo: ExitStack) -> SparkSession:
     """Start the server, and a session of it; PySpark then takes every session of this process for one of Connect."""
-    server.wait_until_ready()
+    undo.callback(server.stop)
+    server.start()
     undo.callback(os.environ.pop, "SPARK_CONNECT_MODE_ENABLED", None)
     builder: Any = SparkSession.builder  # whose type in Spark 3.5 has no remote()
     session: SparkSession = builder.remote(server.url).getOrCreate()
