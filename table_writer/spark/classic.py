@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -33,7 +32,7 @@ from table_writer.spark.executors import prepare_executors
 from table_writer.spark.files import ClassicFiles, missing_jar
 from table_writer.spark.gateway import HADOOP_PREFIXES, Analyzed, Answer, Counted, Item, hive_session_required, tasks
 from table_writer.spark.past import PastRows
-from table_writer.spark.sql import SPARK_ERRORS, spark_reason, translated
+from table_writer.spark.sql import SPARK_ERRORS, spark_reason, translated, unlogged
 
 SECRETS: Final = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
 BUILT_IN_CLIENT: Final = "2.3"  # of Hive, in every Spark from 3.0 to 4.3
@@ -77,7 +76,7 @@ class ClassicSpark:
         spark = self._spark
         hive_session_required(spark)
         hadoop = self._session.sessionState().newHadoopConf()
-        with _unlogged():
+        with unlogged(*PY4J_LOGGERS):
             found = as_hive_2({**_hadoop_settings(hadoop), **overrides})
             user = found.get(PLAIN_USER, "")
             password = hadoop.getPassword(user) if user else None  # as Hive's client
@@ -202,23 +201,6 @@ def _hadoop_settings(hadoop: Any) -> dict[str, str]:
     return found
 
 
-@contextmanager
-def _unlogged() -> Iterator[None]:
-    """Keep what this thread is told by Java, secrets among it, out of the debug log of Py4J."""
-    here, loggers = threading.get_ident(), [logging.getLogger(name) for name in PY4J_LOGGERS]
-
-    def is_other(record: logging.LogRecord) -> bool:
-        return record.thread != here
-
-    for one in loggers:
-        one.addFilter(is_other)
-    try:
-        yield
-    finally:
-        for one in loggers:
-            one.removeFilter(is_other)
-
-
 class SessionToken:
     """Returns the metastore's delegation token that the session's Java holds, else lets it fetch one.
 
@@ -235,7 +217,7 @@ class SessionToken:
 
     def __call__(self) -> Token:
         """Return a token; ``LoginError`` says why there is none."""
-        with _unlogged():
+        with unlogged(*PY4J_LOGGERS):
             return self._found()
 
     def _found(self) -> Token:

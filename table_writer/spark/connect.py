@@ -42,7 +42,7 @@ from table_writer.spark.gateway import (
     native_provider,
     tasks,
 )
-from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_reason, spark_sentence, translated
+from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_reason, spark_sentence, translated, unlogged
 from table_writer.storage.hadoop import with_environment
 
 OLDEST: Final = (4, 1)  # of the servers that this was measured with
@@ -64,6 +64,7 @@ HIGHER_ORDER: Final = "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY.HIGHER_ORDER_FUN
 GENERATOR: Final = "UNSUPPORTED_GENERATOR"
 AGGREGATE_IN_WHERE: Final = "INVALID_WHERE_CONDITION"
 BAD_PATTERN: Final = "INVALID_PARAMETER_VALUE"
+QUERY_LOGGER: Final = "SQLQueryContextLogger"  # PySpark's, for each query that is refused
 OTHER: Final = "__table_writer_other"
 ANSWER: Final = "answer"
 MOST_RELATIONS: Final = 200  # in one query: each is resolved by itself, whenever the query is looked at
@@ -160,7 +161,8 @@ class ConnectSpark:
 
     def is_pattern(self, text: str) -> bool:
         try:
-            self._spark.sql("SELECT 1").select(F.lit("").rlike(text)).collect()  # folded: no job is run
+            with unlogged(QUERY_LOGGER):
+                self._spark.sql("SELECT 1").select(F.lit("").rlike(text)).collect()  # folded: no job is run
         except PySparkException as error:
             if not str(error.getCondition()).startswith(BAD_PATTERN):
                 raise
@@ -293,7 +295,8 @@ def _needs_classic(table: Table, what: str) -> InvalidInputError:
 def _refusal(frame: DataFrame) -> str:
     """Return the name of the reason for which Spark does not take a query; empty where it does."""
     try:
-        frame.schema  # noqa: B018  # asks the server
+        with unlogged(QUERY_LOGGER):
+            frame.schema  # noqa: B018  # asks the server
     except AnalysisException as error:
         return str(error.getCondition() or spark_reason(error))
     return ""

@@ -50,7 +50,7 @@ def prepare_executors(context: SparkContext) -> None:
     with _preparing.get():
         if context.applicationId in _prepared:
             return
-        archive = _packed()
+        archive = packed()
         if archive is not None:
             context.addPyFile(str(archive))
         probe_executors(context)
@@ -62,7 +62,7 @@ def prepare_session(spark: Any) -> None:
     with _preparing.get():
         if spark.session_id in _prepared:
             return
-        archive = _packed()
+        archive = packed()
         if archive is not None:
             spark.addArtifacts(str(archive), pyfile=True)
         probe_session(spark)
@@ -78,7 +78,7 @@ def workers_are_like_us(context: SparkContext) -> bool:
     return (context.master or "").split("[")[0] == "local" and worker == sys.executable
 
 
-def _packed() -> Path | None:
+def packed() -> Path | None:
     """Pack this package; ``None`` where it was imported from a zip: it came with --py-files, as theirs does."""
     package = Path(table_writer.__file__).parent
     if not package.is_dir():

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import logging
 import re
+import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -174,6 +176,23 @@ def _of_a_server(error: PySparkException) -> DataError | None:
     if NOT_THE_DATA.match(said.strip()) or str(error.getSqlState() or "")[:2] not in OF_THE_DATA:
         return None
     return DataError(f"[{error.getCondition()}]", spark_reason(said))
+
+
+@contextmanager
+def unlogged(*names: str) -> Iterator[None]:
+    """Keep what this thread does out of some loggers of PySpark: secrets that it is told, errors that it asks for."""
+    here, loggers = threading.get_ident(), [logging.getLogger(name) for name in names]
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return record.thread != here
+
+    for one in loggers:
+        one.addFilter(is_other)
+    try:
+        yield
+    finally:
+        for one in loggers:
+            one.removeFilter(is_other)
 
 
 @contextmanager

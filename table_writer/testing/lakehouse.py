@@ -157,7 +157,9 @@ def lakehouse(
         Keeps the metastore's database there; by default it is in memory.
     spark_conf
         Spark settings, stronger than the defaults here. With ``spark.api.mode=connect`` the session is one of Spark
-        Connect, with a server (Spark 4.1 or newer) in a process of its own; that needs ``pyspark[connect]``.
+        Connect, with a server (Spark 4.1 or newer) in a process of its own; that needs ``pyspark[connect]``. Such a
+        session hides the keys of S3: until the stop, they are in this process's environment, ``AWS_ACCESS_KEY_ID`` and
+        ``AWS_SECRET_ACCESS_KEY``.
     master
         Spark's master; ``local-cluster[2,1,1024]`` runs executors in processes of their own.
 
@@ -201,6 +203,8 @@ def lakehouse(
         server = None
         if java is None:
             server = ConnectServer(settings | {URIS: metastore.uri})
+            if s3:
+                undo.enter_context(_environment(s3.environment()))  # a client's session hides keys
             spark = _connect(server, undo)
         else:
             spark = _start_spark(java, scratch.path, metastore.uri, undo)
