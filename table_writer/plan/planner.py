@@ -44,7 +44,7 @@ from table_writer.plan.file_options import engine_of, file_options
 from table_writer.plan.fit import Fitted, fit, require_spellable
 from table_writer.plan.types import exact_type, partition_schema, table_schema
 from table_writer.spark import open_gateway
-from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, quoted, spark_reason
 from table_writer.storage.hadoop import part_bytes, why_renamed
 from table_writer.storage.object_store import ObjectStore
 
@@ -140,11 +140,13 @@ class Planner:
         require_spellable(fitted.rows.sparkSession, self._table, fitted.added)
         names = [column.name for column in self._table.partition_columns]
         usual = "hash" if names and options.carry == "in_place" else "none"  # there each file appears by itself
-        rows = laid_out(
-            fitted.rows,
-            partition_columns=names,
-            distribution=usual if options.distribution == "auto" else options.distribution,
-            sort_by=options.sort_by,
+        rows = analyzed_now(
+            laid_out(
+                fitted.rows,
+                partition_columns=names,
+                distribution=usual if options.distribution == "auto" else options.distribution,
+                sort_by=options.sort_by,
+            )
         )
         data_schema = self._data_schema(fitted)
         spec = self._spec(write_id, data_schema, rows, options, existing) if engine == "arrow" else None
@@ -317,7 +319,7 @@ class Where:
             raise InvalidInputError(f"{table} is not partitioned: where={predicate!r} selects nothing", table=table)
         try:
             frame = self._frame([]).drop(NUMBER)
-            frame.where(predicate).schema  # noqa: B018  # Spark Connect analyzes a query when it is asked something
+            analyzed_now(frame.where(predicate))
             asked = open_gateway(spark).analyzed(frame, predicate)
         except SPARK_ERRORS as error:
             raise InvalidInputError(

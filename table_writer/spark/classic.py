@@ -44,7 +44,7 @@ OF_FETCHING: Final = {
     "hive.metastore.connect.retries": "1",
     "hive.metastore.client.socket.timeout": "20s",
 }
-PY4J_LOGGERS: Final = ("py4j.clientserver", "py4j.java_gateway")
+PY4J_LOGGERS: Final = tuple(map(logging.getLogger, ("py4j.clientserver", "py4j.java_gateway")))
 NO_TOKEN: tuple[type[Exception], ...] = (*SPARK_ERRORS, OSError, TypeError)
 """What the search for a token may raise; in PySpark a class that is not there is no function: a TypeError."""
 
@@ -140,6 +140,9 @@ class ClassicSpark:
         plan = _plan(rows)
         python_udf = self._java.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
         return bool(plan.containsPattern(python_udf)) or PYTHON_NODES.search(plan.toString()) is not None
+
+    def pinned(self, rows: DataFrame) -> DataFrame:
+        return rows  # analyzed when it was made
 
     def is_pattern(self, text: str) -> bool:
         try:

@@ -19,6 +19,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import StringType, StructField, StructType
@@ -42,7 +43,15 @@ from table_writer.spark.gateway import (
     native_provider,
     tasks,
 )
-from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_reason, spark_sentence, translated, unlogged
+from table_writer.spark.sql import (
+    SPARK_ERRORS,
+    analyzed_now,
+    quoted,
+    spark_reason,
+    spark_sentence,
+    translated,
+    unlogged,
+)
 from table_writer.storage.hadoop import with_environment
 
 OLDEST: Final = (4, 1)  # of the servers that this was measured with
@@ -64,7 +73,7 @@ HIGHER_ORDER: Final = "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY.HIGHER_ORDER_FUN
 GENERATOR: Final = "UNSUPPORTED_GENERATOR"
 AGGREGATE_IN_WHERE: Final = "INVALID_WHERE_CONDITION"
 BAD_PATTERN: Final = "INVALID_PARAMETER_VALUE"
-QUERY_LOGGER: Final = "SQLQueryContextLogger"  # PySpark's, for each query that is refused
+QUERY_LOGGER: Final = PySparkLogger.getLogger("SQLQueryContextLogger")  # of each query that is refused
 OTHER: Final = "__table_writer_other"
 ANSWER: Final = "answer"
 MOST_RELATIONS: Final = 200  # in one query: each is resolved by itself, whenever the query is looked at
@@ -104,7 +113,7 @@ class ConnectSpark:
         found |= shown  # what a session sets under Hadoop's own names, as Spark has it
         hadoop = {name: value for name, value in found.items() if name.startswith(HADOOP_PREFIXES)}
         return SessionSettings(
-            hadoop=with_environment(as_hive_2({**hadoop, **overrides})),
+            hadoop=as_hive_2(with_environment(hadoop, overrides)),
             spark_version=version,
             application_id=shown.get("spark.app.id", ""),
             hive_client=spark.conf.get("spark.sql.hive.metastore.version", BUILT_IN_CLIENT) or BUILT_IN_CLIENT,
@@ -158,6 +167,18 @@ class ConnectSpark:
 
     def runs_other_python(self, rows: DataFrame) -> bool:  # noqa: ARG002  # nobody can tell
         return True
+
+    def pinned(self, rows: DataFrame) -> DataFrame:
+        """Compare the types in the job itself: what a name stands for is looked up each time a query is run."""
+
+        def same(field: StructField) -> Column:
+            column, kind = F.col(quoted(field.name)), field.dataType.simpleString()
+            said = f"\ntable_writer.errors.SchemaMismatchError: column {field.name!r} was {kind} when the write was"
+            other = F.concat(F.lit(f"{said} planned, and is "), F.typeof(column), F.lit(": run it again\n"))
+            changed = F.raise_error(other).cast(field.dataType)
+            return F.when(F.typeof(column) == kind, column).otherwise(changed).alias(field.name)
+
+        return rows.select(*map(same, rows.schema))
 
     def is_pattern(self, text: str) -> bool:
         try:
@@ -296,7 +317,7 @@ def _refusal(frame: DataFrame) -> str:
     """Return the name of the reason for which Spark does not take a query; empty where it does."""
     try:
         with unlogged(QUERY_LOGGER):
-            frame.schema  # noqa: B018  # asks the server
+            analyzed_now(frame)
     except AnalysisException as error:
         return str(error.getCondition() or spark_reason(error))
     return ""

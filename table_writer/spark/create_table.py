@@ -15,7 +15,17 @@ from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.new_table import HIVE_COMPRESSION, NewTable
 from table_writer.model.table import TableName
-from table_writer.spark.sql import SPARK_ERRORS, all_types, garbled, literal, quoted, rebuilt, spark_reason, type_of_ddl
+from table_writer.spark.sql import (
+    SPARK_ERRORS,
+    all_types,
+    analyzed_now,
+    garbled,
+    literal,
+    quoted,
+    rebuilt,
+    spark_reason,
+    type_of_ddl,
+)
 
 DEFAULT_VALUE: Final = "CURRENT_DEFAULT"  # Spark's metadata key: the column's default, as SQL
 EXISTS: Final = re.compile("TABLE_OR_VIEW_ALREADY_EXISTS|AlreadyExistsException")
@@ -130,7 +140,7 @@ def _require_defaults(spark: SparkSession, schema: T.StructType, name: TableName
         if "--" in default or "/*" in default:
             raise _refused(name, f"the default of column {column.name!r} must be an expression without comments")
         try:
-            spark.range(0).selectExpr(default)
+            analyzed_now(spark.range(0).selectExpr(default))
         except PySparkException as error:
             raise _refused(name, f"the default of column {column.name!r} is no expression: {default!r}") from error
 

@@ -129,6 +129,9 @@ class SparkGateway(Protocol):
         Such code gets its batches by the same two limits, and its rows may be of any width.
         """
 
+    def pinned(self, rows: DataFrame) -> DataFrame:
+        """Return rows whose types are those that the query had when its schema was read first, or whose job fails."""
+
     def is_pattern(self, text: str) -> bool:
         """Whether a text is a regular expression, as ``rlike`` takes it."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.errors import PySparkException, PythonException
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, _parse_datatype_string
 
@@ -79,6 +79,12 @@ def spark_reason(said: object) -> str:
 def spark_sentence(said: object) -> str:
     """Return the same, ended by one full stop."""
     return f"{spark_reason(said).rstrip('.')}."
+
+
+def analyzed_now(query: DataFrame) -> DataFrame:
+    """Let Spark analyze a query at once, and raise what is wrong with it: Spark Connect puts that off."""
+    query.schema  # noqa: B018
+    return query
 
 
 def in_partitions(fields: Sequence[StructField], partitions: Collection[PartitionValues]) -> Column:
@@ -179,9 +185,9 @@ def _of_a_server(error: PySparkException) -> DataError | None:
 
 
 @contextmanager
-def unlogged(*names: str) -> Iterator[None]:
+def unlogged(*loggers: logging.Logger) -> Iterator[None]:
     """Keep what this thread does out of some loggers of PySpark: secrets that it is told, errors that it asks for."""
-    here, loggers = threading.get_ident(), [logging.getLogger(name) for name in names]
+    here = threading.get_ident()
 
     def is_other(record: logging.LogRecord) -> bool:
         return record.thread != here
