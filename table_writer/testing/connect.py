@@ -36,7 +36,7 @@ class ConnectServer(ServerProcess):
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         super().__init__("Spark Connect server")
-        self._settings = dict(settings)
+        self.settings: Final = dict(settings)
 
     def __repr__(self) -> str:
         return f"ConnectServer({self.url}, pid={self.pid})" if self.running else "ConnectServer(not running)"
@@ -48,7 +48,7 @@ class ConnectServer(ServerProcess):
 
     def _command(self, directory: Path) -> tuple[list[str], dict[str, str]]:
         binding = {"spark.connect.grpc.binding.address": LOCALHOST, "spark.connect.grpc.binding.port": str(self.port)}
-        write_spark_conf(directory, self._settings | binding)
+        write_spark_conf(directory, self.settings | binding)
         environment = java_environment() | {
             "SPARK_CONF_DIR": str(directory),
             "SPARK_LOCAL_IP": LOCALHOST,

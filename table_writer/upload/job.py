@@ -40,9 +40,8 @@ def run_upload(rows: DataFrame, spec: UploadSpec) -> CommitMessages:
     current().name(spec.write_id)
     spark = open_gateway(rows.sparkSession)
     spark.prepare_executors()
-    numbered = spark.pinned(rows).toDF(
-        *(f"c{number}" for number in range(len(rows.columns)))
-    )  # PySpark trips over dots in names
+    numbers = (f"c{number}" for number in range(len(rows.columns)))  # PySpark trips over dots in names
+    numbered = spark.pinned(rows).toDF(*numbers)
     job = numbered.mapInArrow(map_function(spec), MESSAGE_SCHEMA)
 
     def collect() -> list[Row]:
