@@ -100,16 +100,15 @@ def test_a_metastore_that_the_session_does_not_show_is_asked_for(
     TableWriter(spark, config=TableWriterConfig(metastore_uris=(lakehouse.metastore_uri,))).staged("default.none")
 
 
-@pytest.mark.parametrize("ddl", ["USING orc", "USING parquet CLUSTERED BY (id) INTO 2 BUCKETS"])
+@pytest.mark.parametrize(
+    "kind",
+    ["USING orc PARTITIONED BY (dt)", "USING parquet PARTITIONED BY (dt) CLUSTERED BY (id) INTO 2 BUCKETS"],
+)
 def test_what_takes_sparks_own_writer_is_refused_at_the_plan(
-    ddl: str, writer: TableWriter, make_table: Callable[..., str], rows: Rows, keys_below: Callable[[str], set[str]]
+    kind: str, writer: TableWriter, make_table: Callable[..., str], rows: Rows, keys_below: Callable[[str], set[str]]
 ) -> None:
-    columns = "(id BIGINT, note STRING, dt STRING)"
-    using, _, buckets = ddl.partition(" CLUSTERED")
-    table = make_table(
-        f"CREATE TABLE {{name}} {columns} {using} PARTITIONED BY (dt){buckets and f' CLUSTERED{buckets}'}"
-    )
-    with pytest.raises(InvalidInputError, match="Spark Connect session.*classic session"):
+    table = make_table(f"CREATE TABLE {{name}} (id BIGINT, note STRING, dt STRING) {kind}")
+    with pytest.raises(InvalidInputError, match=r"Spark Connect session.*classic session"):
         writer.append(rows((1, "a", "d1")), table)
     assert keys_below(table) == set()
 
