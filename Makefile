@@ -7,7 +7,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 test-spark41 test-connect test-hive test-databases test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale docs clean chromium versitygw
+.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 test-spark41 test-connect test-hive test-databases test-kerberos mutants check bench bench-append bench-budget bench-connect bench-formats bench-memory bench-scale docs clean chromium versitygw
 
 help:  ## Show this list
 	@echo 'Every day:'
@@ -61,7 +61,7 @@ $(VENV)-bench/.ready: pyproject.toml
 	touch $@
 
 # Java with all its compilers, as in a job; tests run for too short a time to earn them back.
-bench bench-append bench-budget bench-formats bench-memory bench-scale: export JAVA_TOOL_OPTIONS :=
+bench bench-append bench-budget bench-connect bench-formats bench-memory bench-scale: export JAVA_TOOL_OPTIONS :=
 
 # Without Go and without a network for it, moto stands in, which is slow; the benchmark says so.
 bench: $(VENV)-bench/.ready  ## table_writer against every peer, side by side; options: BENCH="--cases lineitem --runs 5"
@@ -80,6 +80,9 @@ bench-budget: $(VENV)/.ready versitygw  ## Where the time of an overwrite goes, 
 bench-append: $(VENV)/.ready versitygw  ## Appends to partitions of 1,000 files, side by side
 	$(BIN)/python -m benchmarks.append
 	$(BIN)/python -m benchmarks.append_in_place
+
+bench-connect: $(VENV)/.ready versitygw  ## The same writes over a classic session and over Spark Connect
+	$(BIN)/python -m benchmarks.connect
 
 bench-formats: $(VENV)/.ready versitygw  ## Requests and copies of an overwrite of 100 ORC files, by each committer
 	$(BIN)/python -m benchmarks.formats

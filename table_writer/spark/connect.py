@@ -84,8 +84,8 @@ ALL_OR_NOTHING: Final[Mapping[str, str]] = {
 }
 NOT_OPTIONS: Final = ("path", "serialization.format")
 NO_ANSWER: tuple[type[Exception], ...] = (*SPARK_ERRORS, OSError)
-LOST: Final = ("UNAVAILABLE", "RETRIES_EXCEEDED", "INVALID_HANDLE", "Connection refused")
-"""How it is said that the server is gone, or another one without this session."""
+NOT_KNOWN: Final = "INVALID_HANDLE"  # the condition of a session or operation that the server does not know
+UNREACHABLE: Final = ("UNAVAILABLE", "DEADLINE_EXCEEDED")  # gRPC's status when there is no answer
 
 logger = logging.getLogger(__name__)
 
@@ -419,8 +419,8 @@ def _server_lost(write_id: str) -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        said = f"{error.getCondition()} {spark_reason(error)} {error.__cause__}"
-        if not any(one in said for one in LOST):
+        status = getattr(getattr(error, "_grpc_status_code", None), "name", "")
+        if status not in UNREACHABLE and not str(error.getCondition()).startswith(NOT_KNOWN):
             raise
         raise StorageError(
             f"the Spark Connect server has ended, or does not know this session any more: {spark_sentence(error)}"

@@ -62,9 +62,7 @@ def prepare_session(spark: Any) -> None:
     with _preparing.get():
         if spark.session_id in _prepared:
             return
-        archive = packed()
-        if archive is not None:
-            spark.addArtifacts(str(archive), pyfile=True)
+        spark.addArtifacts(str(packed() or _own_zip()), pyfile=True)
         probe_session(spark)
         _prepared.add(spark.session_id)
 
@@ -76,6 +74,11 @@ def workers_are_like_us(context: SparkContext) -> bool:
     """
     worker = shutil.which(context.pythonExec)
     return (context.master or "").split("[")[0] == "local" and worker == sys.executable
+
+
+def _own_zip() -> Path:
+    """Return the zip that this package was imported from: in a stream's process beside the server no --py-files came."""
+    return Path(table_writer.__file__).parent.parent
 
 
 def packed() -> Path | None:

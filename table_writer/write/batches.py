@@ -75,7 +75,7 @@ class Travelling:
         progress = config.progress if isinstance(config.progress, str) else "log"  # who listens is here
         dumps: Any = cloudpickle.dumps  # without annotations
         state = dumps((replace(config, hadoop=settings, progress=progress), self.call))
-        archive = packed()
+        archive = packed()  # none where it came from a zip, which the server has then too
         return _loader(), (archive.read_bytes() if archive else b"", state)
 
 

@@ -101,8 +101,7 @@ def test_a_metastore_that_the_session_does_not_show_is_asked_for(
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["USING orc PARTITIONED BY (dt)", "USING parquet PARTITIONED BY (dt) CLUSTERED BY (id) INTO 2 BUCKETS"],
+    "kind", ["USING orc PARTITIONED BY (dt)", "USING parquet PARTITIONED BY (dt) CLUSTERED BY (id) INTO 2 BUCKETS"]
 )
 def test_what_takes_sparks_own_writer_is_refused_at_the_plan(
     kind: str, writer: TableWriter, make_table: Callable[..., str], rows: Rows, keys_below: Callable[[str], set[str]]
