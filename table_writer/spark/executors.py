@@ -77,7 +77,7 @@ def workers_are_like_us(context: SparkContext) -> bool:
 
 
 def _own_zip() -> Path:
-    """Return the zip that this package was imported from: in a stream's process beside the server no --py-files came."""
+    """Return the zip that this package was imported from, as in a stream's process beside the server."""
     return Path(table_writer.__file__).parent.parent
 
 
