@@ -161,9 +161,10 @@ class ConnectSpark:
         return frozenset(name for name in likely if _refusal(frame.drop(F.col(quoted(name))).select(F.expr(sql))))
 
     def _has_star(self, frame: DataFrame, sql: str) -> bool:
-        """Whether a further column would change the expression's name, which spells what a star stands for."""
+        """Whether a further column would change what the expression is, as its name spells it out."""
         more = frame.select(F.lit(1).alias(OTHER), *(F.col(quoted(name)) for name in frame.columns))
-        return OTHER in "".join(more.select(F.expr(sql)).columns)
+        nested = more.select(F.array(F.expr(sql)))  # a name that the expression gives itself does not hide it there
+        return _refusal(nested) != "" or OTHER in nested.columns[0]
 
     def runs_other_python(self, rows: DataFrame) -> bool:  # noqa: ARG002  # nobody can tell
         return True
@@ -241,7 +242,7 @@ class ConnectSpark:
         self, table: Table, schema: StructType, one: PastPartition, files: Mapping[str, datetime], subject: str
     ) -> DataFrame:
         data = StructType(schema.fields[: len(schema) - len(table.partition_columns)])
-        reader = self._spark.read.schema(data).options(**native_options(table, "parquet"), **ALL_OR_NOTHING)
+        reader = self._spark.read.schema(data).options(**{**native_options(table, "parquet"), **ALL_OR_NOTHING})
         rows = reader.parquet(*files) if files else self._spark.createDataFrame([], data)
         if files:
             latest = F.timestamp_millis(F.lit(int(max(files.values()).timestamp() * 1000) + 1))
@@ -350,11 +351,11 @@ def run_interruptibly(spark: Any, work: Callable[[], Answer], *, tag: str, count
     tags = {*spark.getTags(), tag}  # the caller's stay the jobs' tags
 
     def run() -> None:
+        counter.thread_id = threading.get_ident()
+        spark.registerProgressHandler(counter)
         try:
             for one in tags:
                 spark.addTag(one)  # of this thread alone
-            counter.thread_id = threading.get_ident()
-            spark.registerProgressHandler(counter)
             outcome.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised again on the caller's thread
             outcome.set_exception(error)

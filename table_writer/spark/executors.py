@@ -108,9 +108,10 @@ def probe_executors(context: SparkContext) -> None:
 
 def probe_session(spark: Any) -> None:
     """Do the same over Spark Connect: Spark runs a task for each core that it knows of."""
-    look = F.udf(lambda _: list(_look(REQUIRED)(())), "array<string>", useArrow=False)  # Arrow may be what is missing
+    look = _look(REQUIRED)
+    probe = F.udf(lambda _: list(look(())), "array<string>", useArrow=False)  # Arrow may be what is missing
     try:
-        rows = spark.range(MAX_PROBES).select(look("id")).distinct().collect()
+        rows = spark.range(MAX_PROBES).select(probe("id")).distinct().collect()
     except SPARK_ERRORS as error:
         _refuse_another_python(error)
         raise
