@@ -66,7 +66,7 @@ class Analyzed:
     """What Spark's analyzer says of an expression."""
 
     kinds: tuple[DataType, ...]  # types of its values; several if it stands for several columns
-    names: frozenset[str]  # the columns of the frame that it names
+    names: frozenset[str]  # the columns of the frame that it names, as the frame or the expression spells them
     is_aggregate: bool  # it is about all rows at once
     makes_rows: bool  # several of one
     has_window: bool  # it asks other rows
