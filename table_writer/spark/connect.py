@@ -74,6 +74,8 @@ GENERATOR: Final = "UNSUPPORTED_GENERATOR"
 AGGREGATE_IN_WHERE: Final = "INVALID_WHERE_CONDITION"
 BAD_PATTERN: Final = "INVALID_PARAMETER_VALUE"
 QUERY_LOGGER: Final = PySparkLogger.getLogger("SQLQueryContextLogger")  # of each query that is refused
+NOT_IN_A_JOIN: Final = "UNSUPPORTED_EXPR_FOR_OPERATOR"  # aggregates and windows
+PLAIN_COLLATION: Final = " collate UTF8_BINARY"  # which some texts name, and others have unnamed
 OTHER: Final = "__table_writer_other"
 ANSWER: Final = "answer"
 MOST_RELATIONS: Final = 200  # in one query: each is resolved by itself, whenever the query is looked at
@@ -84,7 +86,9 @@ ALL_OR_NOTHING: Final[Mapping[str, str]] = {
 }
 NOT_OPTIONS: Final = ("path", "serialization.format")
 NO_ANSWER: tuple[type[Exception], ...] = (*SPARK_ERRORS, OSError)
-NOT_KNOWN: Final = "INVALID_HANDLE"  # the condition of a session or operation that the server does not know
+NOT_KNOWN: Final = ("INVALID_HANDLE", "RESPONSE_ALREADY_RECEIVED")
+"""Conditions of a session or an operation that the server does not know any more."""
+
 UNREACHABLE: Final = ("UNAVAILABLE", "DEADLINE_EXCEEDED")  # gRPC's status when there is no answer
 
 logger = logging.getLogger(__name__)
@@ -149,7 +153,7 @@ class ConnectSpark:
             makes_rows=makes_rows,
             has_window=as_filter not in {"", AGGREGATE_IN_WHERE},
             has_subquery=inside == HIGHER_ORDER,
-            is_deterministic=_refusal(frame.join(other, value.isNotNull(), "left_semi")) == "",
+            is_deterministic=_refusal(frame.join(other, value.isNotNull(), "left_semi")) in {"", NOT_IN_A_JOIN},
         )
 
     def _names(self, frame: DataFrame, sql: str) -> frozenset[str]:
@@ -173,11 +177,11 @@ class ConnectSpark:
         """Compare the types in the job itself: what a name stands for is looked up each time a query is run."""
 
         def same(field: StructField) -> Column:
-            column, kind = F.col(quoted(field.name)), field.dataType.simpleString()
-            said = f"\ntable_writer.errors.SchemaMismatchError: column {field.name!r} was {kind} when the write was"
-            other = F.concat(F.lit(f"{said} planned, and is "), F.typeof(column), F.lit(": run it again\n"))
-            changed = F.raise_error(other).cast(field.dataType)
-            return F.when(F.typeof(column) == kind, column).otherwise(changed).alias(field.name)
+            column, planned = F.col(quoted(field.name)), _type_of(F.lit(None).cast(field.dataType))
+            said = F.lit(f"\ntable_writer.errors.SchemaMismatchError: column {field.name!r} was ")
+            other = F.concat(said, planned, F.lit(" when the write was planned, and is "), _type_of(column))
+            changed = F.raise_error(F.concat(other, F.lit(": run it again\n"))).cast(field.dataType)
+            return F.when(_type_of(column) == planned, column).otherwise(changed).alias(field.name)
 
         return rows.select(*map(same, rows.schema))
 
@@ -292,6 +296,11 @@ class ConnectFiles:
         return {
             tuple(NULL_PARTITION if value is None else value for value in row[:-1]): row[-1] for row in counts.collect()
         }
+
+
+def _type_of(column: Column) -> Column:
+    """Spell a type, that of plain text in one way."""
+    return F.replace(F.typeof(column), F.lit(PLAIN_COLLATION), F.lit(""))
 
 
 def _shown(field: StructField, text: Column | None) -> Column:

@@ -123,7 +123,6 @@ BAD_SETTINGS: dict[str, tuple[dict[str, str], type[TableWriterError], str]] = {
 }
 
 
-@pytest.mark.connect
 @pytest.mark.parametrize("case", BAD_SETTINGS)
 def test_what_cannot_be_reached_or_used_is_named(
     case: str, spark: SparkSession, orders: str, rows: Callable[..., DataFrame]

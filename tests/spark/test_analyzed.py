@@ -16,7 +16,6 @@ REPEATABLE = {
     "`a.b``c` = 'id'": {"a.b`c"},
     "info.code IS NULL AND note LIKE '%p%'": {"info", "note"},
     "size(filter(array(1, p), x -> x > id)) = 0": {"id", "p"},
-    "xxhash64(*) % 2 = 0": ALL,
     "note > string(current_date())": {"note"},
     "1 = 1": set(),
 }
@@ -42,6 +41,12 @@ def test_a_condition_names_columns_and_judges_a_row_by_itself(spark: SparkSessio
     assert found.is_repeatable
     assert not found.is_aggregate
     assert not found.makes_rows
+
+
+@pytest.mark.connect
+@pytest.mark.parametrize("sql", ["xxhash64(*) % 2 = 0", "xxhash64(p, *) = 0 AS named"])
+def test_a_star_names_all_columns(spark: SparkSession, sql: str) -> None:
+    assert open_gateway(spark).analyzed(spark.createDataFrame([], SCHEMA), sql).names == ALL
 
 
 @pytest.mark.connect
