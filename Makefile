@@ -7,7 +7,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale bench-small docs clean chromium versitygw test-readers
+.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale bench-small docs clean chromium versitygw test-readers test-connect bench-connect
 
 help:  ## Show this list
 	@echo 'Every day:'
@@ -42,7 +42,7 @@ test-slow:  ## The slow matrices
 	$(MAKE) --no-print-directory -j2 test-slow-servers test-slow-doubles
 
 test-slow-servers: $(VENV)/.ready versitygw
-	$(PYTEST) -m "slow and not moto and not other_hive and not databases and not kerberos and not readers" $(addprefix --ignore=,$(DOUBLES))
+	$(PYTEST) -m "slow and not moto and not other_hive and not databases and not kerberos and not readers and not only_connect" $(addprefix --ignore=,$(DOUBLES))
 	$(PYTEST) -m moto --lakehouse-s3=moto tests/security
 
 test-slow-doubles: $(VENV)/.ready versitygw chromium
@@ -61,7 +61,7 @@ $(VENV)-bench/.ready: pyproject.toml
 	touch $@
 
 # Java with all its compilers, as in a job; tests run for too short a time to earn them back.
-bench bench-append bench-budget bench-formats bench-memory bench-scale bench-small: export JAVA_TOOL_OPTIONS :=
+bench bench-append bench-budget bench-formats bench-memory bench-scale bench-small bench-connect: export JAVA_TOOL_OPTIONS :=
 
 # Without Go and without a network for it, moto stands in, which is slow; the benchmark says so.
 bench: $(VENV)-bench/.ready  ## table_writer against its peers, side by side, half an hour; options: BENCH="--cases lineitem --runs 5"
@@ -83,6 +83,8 @@ bench-append: $(VENV)/.ready versitygw  ## Appends to partitions of 1,000 files,
 
 bench-small: $(VENV)/.ready versitygw  ## Overwrites of 4,000 rows, ours and Spark's in turns, and each call of one of ours
 	$(BIN)/python -m benchmarks.small --calls
+bench-connect: $(VENV)/.ready versitygw  ## The same writes over a classic session and over Spark Connect
+	$(BIN)/python -m benchmarks.connect
 
 bench-formats: $(VENV)/.ready versitygw  ## Requests and copies of an overwrite of 100 ORC files, by each committer
 	$(BIN)/python -m benchmarks.formats
@@ -125,6 +127,10 @@ $(VENV)-spark41/.ready: pyproject.toml
 
 test-spark41: $(VENV)-spark41/.ready versitygw  ## The smaller run on Spark 4.1
 	$(VENV)-spark41/bin/python $(SMALLER_RUN)
+
+# The same tests over both kinds of session, and those that only the other kind has.
+test-connect: $(VENV)/.ready versitygw  ## Spark Connect: a server in a process of its own, and a client's session
+	$(PYTEST) --lakehouse-spark=connect -m "(connect and not slow) or only_connect" tests/end_to_end tests/spark tests/check
 
 # The gateway's contract, SIGKILL in the middle of a switch, and the smaller run of all write modes, on each
 # metastore. A core each: HIVES="3.1.3 4.0.1 4.2.0" takes all of them.

@@ -14,10 +14,10 @@ from typing import IO, Any, Final
 
 from benchmarks.cases import TASKS, Size
 from benchmarks.contenders import Contender
+from table_writer.testing.connect import write_spark_conf
 from table_writer.testing.jars import s3a_jars
-from table_writer.testing.lakehouse import _escape_property, _spark_settings
+from table_writer.testing.lakehouse import _spark_settings
 from table_writer.testing.processes import LOCALHOST, ChildProcess, LakehouseError, ScratchDirectory
-from table_writer.testing.servers import LOG_SETTINGS
 
 ROOT: Final = Path(__file__).parents[1]
 MASTER: Final = "local[2]"
@@ -82,9 +82,7 @@ class RemoteApplication:
 
     def launch(self) -> None:
         """Start the process without waiting for it; the first time, jars are downloaded."""
-        lines = [f"{name} {_escape_property(value)}\n" for name, value in self._all_settings().items()]
-        (self._directory / "spark-defaults.conf").write_text("".join(lines))
-        (self._directory / "log4j2.properties").write_text(LOG_SETTINGS)
+        write_spark_conf(self._directory, self._all_settings())
         address = self._directory / "channel"
         self._listener.bind(str(address))
         self._listener.listen(1)

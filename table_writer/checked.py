@@ -216,7 +216,13 @@ def _fits(value: object, wanted: Any, inside: tuple[Any, ...]) -> bool:
         return isinstance(value, kinds) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
     if wanted is Callable or getattr(wanted, "_is_protocol", False):
         return callable(value) or not (wanted is Callable or "__call__" in vars(wanted))
-    return isinstance(value, wanted)
+    return isinstance(value, wanted) or _is_of_connect(value, wanted)
+
+
+def _is_of_connect(value: object, wanted: Any) -> bool:
+    """Whether a value is of Spark Connect's class of that name: its SparkSession is no subclass of the classic one."""
+    of_connect = (one.__name__ for one in type(value).__mro__ if one.__module__.startswith("pyspark.sql.connect."))
+    return wanted.__module__.startswith("pyspark.sql.") and wanted.__name__ in of_connect
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:

@@ -207,6 +207,7 @@ class SessionSettings:
     metastore_token: Callable[[], Token] | None = field(
         default=None, repr=False
     )  # a fresh one; None: Kerberos is asked
+    unseen: str = ""  # what the session keeps to itself, for whoever misses a setting; empty: nothing
     missing_jar: str = ""  # Maven coordinate of what S3A's magic committer needs; empty where the session has it
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from typing import Unpack
@@ -31,15 +30,14 @@ from table_writer.maintenance import Maintenance
 from table_writer.model.new_table import NewTable
 from table_writer.model.staged_write import LONGEST_EXPIRY_SECONDS, FoundStaged
 from table_writer.model.write import WriteMode
-from table_writer.spark import open_gateway
+from table_writer.spark import is_connect, open_gateway
 from table_writer.spark.create_table import create_table
+from table_writer.write.batches import Travelling, batch_writer
 from table_writer.write.preview import Preview
 from table_writer.write.session_services import SessionServices
 from table_writer.write.staged_write import StagedWrite
 from table_writer.write.staged_writes import StagedWrites
 from table_writer.write.steps import Call, Steps
-
-logger = logging.getLogger(__name__)
 
 
 @checked
@@ -49,7 +47,8 @@ class TableWriter:
     Parameters
     ----------
     spark
-        A classic Spark session with Hive support. Metastore, S3 endpoint and credentials come from its settings.
+        A Spark session with Hive support, classic or of Spark Connect (Spark 4.1 or newer). Metastore, S3 endpoint and
+        credentials come from its settings; what a Connect session hides comes from this process's environment.
     config
         Settings that differ from the session's settings and this library's defaults.
     services
@@ -426,7 +425,8 @@ class TableWriter:
         """Return what Structured Streaming calls with each batch: ``stream.writeStream.foreachBatch(...)``.
 
         Each batch is one write, with ``<query_name>/<batch id>`` as its idempotency key: a batch that a restarted query
-        runs again, although it was published, is recognised and does nothing. An empty batch writes nothing.
+        runs again, although it was published, is recognised and does nothing. An empty batch writes nothing. Over Spark
+        Connect the writes run beside the server, whose Python needs this library's requirements; S3's keys go there.
 
         Parameters
         ----------
@@ -449,7 +449,10 @@ class TableWriter:
         >>> write_batch = TableWriter(spark).for_each_batch("mart.orders", mode="append", query_name="orders")
         >>> write_batch(df, 0)
         """
-        return batch_writer(self._steps.write, table, mode, query_name, options)
+        here = batch_writer(self._steps.write, table, mode, query_name, options)
+        if not is_connect(self._spark):
+            return here
+        return Travelling(here=here, services=self._services, call=(table, mode, query_name, options))
 
     def read(
         self,
@@ -491,7 +494,7 @@ class TableWriter:
         opened = self._services.open_table(self._services.table_name(table))
         opened.require_owner()
         past = Past(opened, version=version, as_of=as_of, write_id=write_id)
-        return open_gateway(self._spark).past_rows(opened.table, past.subject, past.partitions(partitions))
+        return open_gateway(self._spark).past_rows(opened, past.subject, past.partitions(partitions))
 
     def changes(self, table: str, from_version: int, to_version: int) -> ChangesReport:
         """Say which partitions two versions differ in: :meth:`Maintenance.changes` with this session's settings."""
@@ -512,7 +515,7 @@ class TableWriter:
 
     def doctor(self, table: str, *, scratch_table: bool = False) -> DoctorReport:
         """Examine a table and what it depends on: :meth:`Maintenance.doctor` with this session's settings."""
-        spark_conf = dict(self._spark.sparkContext.getConf().getAll())
+        spark_conf = open_gateway(self._spark).spark_conf()
         name = str(self._services.table_name(table))
         return self.maintenance.doctor(name, spark_conf=spark_conf, scratch_table=scratch_table)
 
@@ -522,29 +525,3 @@ class TableWriter:
 
     def _write(self, df: DataFrame, table: str, mode: WriteMode, keywords: WriteKeywords) -> WriteResult:
         return self._steps.write(df, table, Call(mode=mode, options=WriteOptions(**keywords)))
-
-
-def batch_writer(
-    write: Callable[[DataFrame, str, Call], WriteResult],
-    table: str,
-    mode: str,
-    query_name: str,
-    keywords: WriteKeywords,
-) -> Callable[[DataFrame, int], None]:
-    """Return a function for ``foreachBatch``: each batch is one write, with a key of its own."""
-    chosen = write_mode(mode)
-    if not query_name or "idempotency_key" in keywords or "write_uuid" in keywords:
-        raise InvalidInputError(
-            "for_each_batch makes the idempotency key of each batch out of query_name, which must not be empty, and the"
-            " batch id: leave idempotency_key and write_uuid out"
-        )
-    every = WriteKeywords(if_empty="ignore") | keywords
-    WriteOptions(**every).require_fit(chosen)
-
-    @checked
-    def write_batch(batch: DataFrame, batch_id: int) -> None:
-        options = WriteOptions(**every | {"idempotency_key": f"{query_name}/{batch_id}"})
-        result = write(batch, table, Call(mode=chosen, options=options, is_batch=True))
-        logger.info("query %s batch %d: %r", query_name, batch_id, result)
-
-    return write_batch

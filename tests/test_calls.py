@@ -34,8 +34,8 @@ from table_writer import (
 )
 from table_writer.log.open_table import Services
 from table_writer.testing import lakehouse
+from table_writer.write.batches import batch_writer
 from table_writer.write.session_services import SessionServices
-from table_writer.writer import batch_writer
 from tests.publish.world import TABLE, World
 
 T: Final = str(TABLE)

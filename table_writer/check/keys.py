@@ -17,7 +17,7 @@ from table_writer.check.rows import RowQuestion
 from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import TableName
-from table_writer.spark.sql import SPARK_ERRORS, in_partitions, spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, in_partitions, spark_reason
 
 MAX_DIGITS: Final = 38  # of Spark's decimals
 DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
@@ -26,7 +26,7 @@ DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 def unique(check: Check, target: Target, *, names: Sequence[str]) -> Question:
     columns = target.columns(names)
     try:
-        target.empty.where(reduce(and_, (column.value == column.value for column in columns)))
+        analyzed_now(target.empty.where(reduce(and_, (column.value == column.value for column in columns))))
     except SPARK_ERRORS as error:  # a map, for one
         raise check.refused(f"rows cannot be told apart by these columns: {spark_reason(error)}") from error
     return KeyQuestion(check=check, columns=columns)

@@ -196,7 +196,8 @@ def analyzed_condition(sql: str, target: Target, check: Check) -> tuple[tuple[Co
         kinds = ", ".join(kind.simpleString() for kind in found.kinds[:3])
         several = ", of several rows" if found.makes_rows else ""
         raise check.refused(f"{shown(sql)} is no condition: it is {kinds}{several}, not boolean")
-    columns = target.columns(quoted(name) for name in target.schema.names if name in found.names)
+    named = (name for name in target.schema.names if any(target.same(name, one) for one in found.names))
+    columns = target.columns(map(quoted, named))  # Spark's plan may spell a name as the condition does
     return columns, found
 
 

@@ -196,7 +196,8 @@ def _flagged(questions: Questions, frame: DataFrame, facts: Facts) -> DataFrame:
     for number, question in questions.items():
         frame = question.joined(frame, facts, _flag(number))
     flags = {number: question.wrong(_flag(number)) for number, question in questions.items()}
-    return frame.withColumns({_flag(number): flag for number, flag in flags.items() if flag is not None})
+    wrong = {_flag(number): flag for number, flag in flags.items() if flag is not None}
+    return frame.withColumns(wrong) if wrong else frame  # over Spark Connect none is an error
 
 
 def _measured(questions: Questions, frame: DataFrame, facts: Facts, count_if: CountIf) -> DataFrame:

@@ -332,6 +332,28 @@ def kept_since(history: History) -> int | None:
     return next((one.entry.version for one in history.published if one.entry.version >= since > 0), None)
 
 
+def files_of(opened: OpenTable, past: PastPartition, subject: str) -> dict[str, datetime]:
+    """List the files that readers found in a partition: their full paths, and when each was written.
+
+    Raises ``InvalidInputError``, which the subject begins, where other files lie there today.
+    """
+    location = Location.parse(past.location)
+    names = {one: one.key.removeprefix(location.key) for one in files_read_at(opened.store, opened.layout, location)}
+    found = [
+        one
+        for one, name in names.items()
+        if "/" not in name and (name not in past.without if past.only is None else name in past.only)
+    ]
+    if past.bytes is None:
+        is_as_known = bool(found)  # emptied by another tool, for all that is known
+    else:
+        is_as_known = sum(one.size_bytes for one in found) == past.bytes and len(found) <= (past.files or 0)
+    is_later = past.written_until is not None and any(one.modified_at > past.written_until for one in found)
+    if is_later or not is_as_known:
+        raise InvalidInputError(f"{subject}: {past.name} {CHANGED}. {ADVICE}", table=str(opened.table.name))
+    return {f"{location}{names[one]}": one.modified_at for one in found}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Changed:
     """A partition that two versions differ in, with what the log knows of both."""

@@ -46,7 +46,7 @@ from table_writer.plan.file_options import engine_of, file_options
 from table_writer.plan.fit import Fitted, fit, require_spellable
 from table_writer.plan.types import exact_type, partition_schema, table_schema
 from table_writer.spark import open_gateway
-from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, quoted, spark_reason
 from table_writer.storage.hadoop import part_bytes, why_renamed
 from table_writer.storage.object_store import ObjectStore
 
@@ -137,14 +137,19 @@ class Planner:
     ) -> tuple[DataFrame, UploadSpec | None]:
         """Return what the engine is given: rows in their layout and, for Arrow, all that an executor needs to know."""
         engine = engine_of(self._table, options)
+        lacking = open_gateway(fitted.rows.sparkSession).lacks_writer if engine == "spark" else ""
+        if lacking:
+            raise InvalidInputError(f"{self._table.name}: {lacking}", table=str(self._table.name))
         require_spellable(fitted.rows.sparkSession, self._table, fitted.added)
         names = [column.name for column in self._table.partition_columns]
         usual = "hash" if names and options.carry == "in_place" else "none"  # there each file appears by itself
-        rows = laid_out(
-            fitted.rows,
-            partition_columns=names,
-            distribution=usual if options.distribution == "auto" else options.distribution,
-            sort_by=options.sort_by,
+        rows = analyzed_now(
+            laid_out(
+                fitted.rows,
+                partition_columns=names,
+                distribution=usual if options.distribution == "auto" else options.distribution,
+                sort_by=options.sort_by,
+            )
         )
         data_schema = self._data_schema(fitted)
         spec = self._spec(write_id, data_schema, rows, options, existing) if engine == "arrow" else None
@@ -327,21 +332,22 @@ class Where:
         if not columns:
             raise InvalidInputError(f"{table} is not partitioned: where={predicate!r} selects nothing", table=table)
         try:
-            selected = self._frame([]).drop(NUMBER).where(predicate)
+            frame = self._frame([]).drop(NUMBER)
+            analyzed_now(frame.where(predicate))
+            asked = open_gateway(spark).analyzed(frame, predicate)
         except SPARK_ERRORS as error:
             raise InvalidInputError(
                 f"where={predicate!r} is no predicate over the partition columns ({columns}) of {table}:"
                 f" {spark_reason(error)}",
                 table=table,
             ) from error
-        asked = open_gateway(spark)
-        if asked.has_subquery(selected):
+        if asked.has_subquery:
             raise InvalidInputError(
                 f"where={predicate!r} has a subquery, whose rows may change while {table} is being written: run it"
                 " first, and write its values out",
                 table=table,
             )
-        if not asked.is_deterministic(selected):
+        if not asked.is_deterministic:
             raise InvalidInputError(
                 f"where={predicate!r} selects other partitions each time it is asked: write the value out", table=table
             )

@@ -3,6 +3,7 @@
 ================  ======================================================================
 ``gateway``       what is asked of a session, as a protocol
 ``classic``       a classic session, which answers through its JVM
+``connect``       a session of Spark Connect, which has none
 ``files``         Spark's own writer and reader at a location of our choice; committers
 ``past``          the rows of an older version: files that no table points at any more
 ``executors``     executors, prepared once, and the requests that only they can send in time
@@ -15,10 +16,23 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from table_writer.spark.classic import ClassicSpark
 from table_writer.spark.gateway import SparkGateway
 
 
 def open_gateway(spark: SparkSession) -> SparkGateway:
-    """Return what answers for a session; it keeps nothing, so each call may open its own. Refuses Spark Connect."""
+    """Return what answers for a session; it keeps nothing, so each call may open its own.
+
+    Of the two kinds only that is imported that is asked for: one needs a JVM, the other its packages for gRPC.
+    """
+    if is_connect(spark):
+        from table_writer.spark.connect import ConnectSpark  # noqa: PLC0415
+
+        return ConnectSpark(spark)
+    from table_writer.spark.classic import ClassicSpark  # noqa: PLC0415
+
     return ClassicSpark(spark)
+
+
+def is_connect(spark: object) -> bool:
+    """Whether a session is one of Spark Connect; nothing is imported to find out."""
+    return any(kind.__module__.startswith("pyspark.sql.connect.") for kind in type(spark).__mro__)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -15,15 +14,14 @@ from uuid import uuid4
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext, SparkJobInfo, SparkStageInfo
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import StructType
 from pyspark.util import InheritableThread
 
-from table_writer import errors
 from table_writer.config import SessionSettings
 from table_writer.errors import InvalidInputError
+from table_writer.log.open_table import OpenTable
 from table_writer.metastore.sasl import Token
 from table_writer.metastore.settings import PLAIN_USER, PRINCIPAL, SASL, as_hive_2, is_kerberized
 from table_writer.metastore.wire import LoginError
@@ -32,14 +30,10 @@ from table_writer.model.write import WritePlan
 from table_writer.progress import current
 from table_writer.spark.executors import prepare_executors
 from table_writer.spark.files import ClassicFiles, missing_jar
-from table_writer.spark.gateway import Analyzed, Answer, Counted, Item, tasks
+from table_writer.spark.gateway import HADOOP_PREFIXES, Analyzed, Answer, Counted, Item, hive_session_required, tasks
 from table_writer.spark.past import PastRows
-from table_writer.spark.sql import SPARK_ERRORS, spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, spark_reason, translated, unlogged
 
-PREFIXES: Final = (
-    *("fs.s3a.", "hive.metastore.", "hive.imetastoreclient.", "metastore.", "hadoop.rpc.", "aws.region", "aws.glue."),
-    *("mapreduce.fileoutputcommitter.", "parquet."),
-)
 SECRETS: Final = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
 BUILT_IN_CLIENT: Final = "2.3"  # of Hive, in every Spark from 3.0 to 4.3
 PROVIDER_PATHS: Final = ("hadoop.security.credential.provider.path", "fs.s3a.security.credential.provider.path")
@@ -50,14 +44,14 @@ OF_FETCHING: Final = {
     "hive.metastore.connect.retries": "1",
     "hive.metastore.client.socket.timeout": "20s",
 }
-PY4J_LOGGERS: Final = ("py4j.clientserver", "py4j.java_gateway")
+PY4J_LOGGERS: Final = tuple(map(logging.getLogger, ("py4j.clientserver", "py4j.java_gateway")))
+NO_TOKEN: tuple[type[Exception], ...] = (*SPARK_ERRORS, OSError, TypeError)
+"""What the search for a token may raise; in PySpark a class that is not there is no function: a TypeError."""
+
 TOKEN_KIND: Final = "HIVE_DELEGATION_TOKEN"  # noqa: S105 - a name
 PYTHON_NODES: Final = re.compile("Python|Pandas|Arrow|RDD")  # what a LogicalRDD has behind it is not to be seen
 LAST_TASKS_SECONDS: Final = 15.0  # Spark kills a Python worker 2 s after its task was cancelled
 POLL_SECONDS: Final = 0.05
-RAISED_ON_EXECUTOR: Final = re.compile(r"^(?:.*: )?table_writer\.errors\.(\w+): (.*)$", re.MULTILINE)
-"""How a Python traceback ends, in the text of Spark's exception."""
-
 MAX_ROWS_SETTING: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 MAX_BYTES_SETTING: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 UNWEIGHED: Final = 2**31 - 1  # the one value with which Spark does not compute the size of a batch after each row
@@ -67,12 +61,12 @@ logger = logging.getLogger(__name__)
 class ClassicSpark:
     """Implements :class:`~table_writer.spark.gateway.SparkGateway` with Py4J."""
 
+    lacks_writer = ""
+
     def __init__(self, spark: SparkSession) -> None:
         if not hasattr(spark, "_jsparkSession"):
             raise InvalidInputError(
-                f"{type(spark).__module__}.{type(spark).__name__} is not a classic Spark session: Spark Connect hides"
-                " the settings and the executors that table_writer needs. Run the job with a classic session"
-                " (spark-submit, or SparkSession.builder.getOrCreate() without spark.remote)."
+                f"{type(spark).__module__}.{type(spark).__name__} is no Spark session: SparkSession.builder makes one"
             )
         self._spark = spark
         self._session: Any = spark._jsparkSession  # noqa: SLF001 - PySpark has no public way to any of this
@@ -80,14 +74,9 @@ class ClassicSpark:
 
     def settings(self, overrides: Mapping[str, str]) -> SessionSettings:
         spark = self._spark
-        catalog = spark.conf.get("spark.sql.catalogImplementation", "in-memory")
-        if catalog != "hive":
-            raise InvalidInputError(
-                f"this session's catalog is {catalog!r}, not a Hive metastore: build the session with"
-                " .enableHiveSupport() and set spark.hadoop.hive.metastore.uris=thrift://host:9083"
-            )
+        hive_session_required(spark)
         hadoop = self._session.sessionState().newHadoopConf()
-        with _unlogged():
+        with unlogged(*PY4J_LOGGERS):
             found = as_hive_2({**_hadoop_settings(hadoop), **overrides})
             user = found.get(PLAIN_USER, "")
             password = hadoop.getPassword(user) if user else None  # as Hive's client
@@ -101,6 +90,9 @@ class ClassicSpark:
             hive_client=spark.conf.get("spark.sql.hive.metastore.version", BUILT_IN_CLIENT) or BUILT_IN_CLIENT,
             missing_jar=missing_jar(spark),
         )
+
+    def spark_conf(self) -> dict[str, str]:
+        return dict(self._spark.sparkContext.getConf().getAll())
 
     def refresh(self, table: Table, write_id: str) -> tuple[str, ...]:
         old_rows = f"this session may show old rows until REFRESH TABLE {table.name}"
@@ -131,27 +123,26 @@ class ClassicSpark:
 
     def analyzed(self, frame: DataFrame, sql: str) -> Analyzed:
         selected = frame.select(F.expr(sql))
-        nodes = list(_inner_nodes(_plan(selected)))
+        plan = _plan(selected)
+        nodes = list(_inner_nodes(plan))
         steps = {str(node.nodeName()) for node in nodes}
-        is_repeatable = self.is_deterministic(selected) and not self.has_subquery(selected) and "Window" not in steps
         return Analyzed(
             kinds=tuple(field.dataType for field in selected.schema),
             names=frozenset(name for node in nodes for name in _names(node)),
             is_aggregate="Aggregate" in steps,
             makes_rows="Generate" in steps,
-            is_repeatable=is_repeatable,
+            has_window="Window" in steps,
+            has_subquery=plan.subqueriesAll().size() > 0,
+            is_deterministic=bool(plan.deterministic()),
         )
-
-    def is_deterministic(self, rows: DataFrame) -> bool:
-        return bool(_plan(rows).deterministic())
-
-    def has_subquery(self, rows: DataFrame) -> bool:
-        return bool(_plan(rows).subqueriesAll().size() > 0)
 
     def runs_other_python(self, rows: DataFrame) -> bool:
         plan = _plan(rows)
         python_udf = self._java.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
         return bool(plan.containsPattern(python_udf)) or PYTHON_NODES.search(plan.toString()) is not None
+
+    def pinned(self, rows: DataFrame) -> DataFrame:
+        return rows  # analyzed when it was made
 
     def is_pattern(self, text: str) -> bool:
         try:
@@ -192,8 +183,8 @@ class ClassicSpark:
     ) -> Callable[[], list[Answer]]:
         return self._spark.sparkContext.parallelize(items, task_count).mapPartitions(work).collect
 
-    def past_rows(self, table: Table, subject: str, partitions: Sequence[PastPartition]) -> DataFrame:
-        return PastRows(self._spark, table).read(subject, partitions)
+    def past_rows(self, opened: OpenTable, subject: str, partitions: Sequence[PastPartition]) -> DataFrame:
+        return PastRows(self._spark, opened.table).read(subject, partitions)
 
     def files(self, plan: WritePlan, schema: StructType) -> ClassicFiles:
         return ClassicFiles(self._spark, plan, schema)
@@ -202,7 +193,7 @@ class ClassicSpark:
 def _hadoop_settings(hadoop: Any) -> dict[str, str]:
     found = {
         f"{prefix}{entry.getKey()}": entry.getValue()
-        for prefix in PREFIXES
+        for prefix in HADOOP_PREFIXES
         for entry in hadoop.getPropsWithPrefix(prefix).entrySet()
     }
     if any(hadoop.get(path) for path in PROVIDER_PATHS):  # secrets kept in a credential store (JCEKS)
@@ -211,23 +202,6 @@ def _hadoop_settings(hadoop: Any) -> dict[str, str]:
             if password is not None:
                 found[f"fs.s3a.{suffix}"] = "".join(password)
     return found
-
-
-@contextmanager
-def _unlogged() -> Iterator[None]:
-    """Keep what this thread is told by Java, secrets among it, out of the debug log of Py4J."""
-    here, loggers = threading.get_ident(), [logging.getLogger(name) for name in PY4J_LOGGERS]
-
-    def is_other(record: logging.LogRecord) -> bool:
-        return record.thread != here
-
-    for one in loggers:
-        one.addFilter(is_other)
-    try:
-        yield
-    finally:
-        for one in loggers:
-            one.removeFilter(is_other)
 
 
 class SessionToken:
@@ -246,7 +220,7 @@ class SessionToken:
 
     def __call__(self) -> Token:
         """Return a token; ``LoginError`` says why there is none."""
-        with _unlogged():
+        with unlogged(*PY4J_LOGGERS):
             return self._found()
 
     def _found(self) -> Token:
@@ -258,7 +232,7 @@ class SessionToken:
             return Token(bytes(token.getIdentifier()), bytes(token.getPassword()))
         except LoginError:
             raise
-        except (*SPARK_ERRORS, OSError, TypeError) as error:  # a class that is not there is no function: TypeError
+        except NO_TOKEN as error:
             raise LoginError(
                 f"Spark's Java has no delegation token for the metastore, and could not fetch one:"
                 f" {spark_reason(str(error))}",
@@ -392,17 +366,3 @@ def _jobs(context: SparkContext, tag: str, known: Container[int] = ()) -> list[S
 def _stages(context: SparkContext, job: SparkJobInfo) -> list[SparkStageInfo]:
     found = map(context.statusTracker().getStageInfo, job.stageIds)
     return [stage for stage in found if stage is not None]
-
-
-@contextmanager
-def translated(write_id: str) -> Iterator[None]:
-    """Turn Spark's exception into the error that a task raised; let failures of the user's own code pass."""
-    try:
-        yield
-    except (PySparkException, Py4JError) as error:
-        found = RAISED_ON_EXECUTOR.findall(str(error))
-        if not found:
-            raise
-        name, message = found[-1]
-        kind = getattr(errors, name, errors.TableWriterError)
-        raise kind(message, write_id=write_id) from error

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
@@ -16,7 +15,17 @@ from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.new_table import HIVE_COMPRESSION, NewTable
 from table_writer.model.table import TableName
-from table_writer.spark.sql import all_types, garbled, literal, quoted, rebuilt, spark_reason, type_of_ddl
+from table_writer.spark.sql import (
+    SPARK_ERRORS,
+    all_types,
+    analyzed_now,
+    garbled,
+    literal,
+    quoted,
+    rebuilt,
+    spark_reason,
+    type_of_ddl,
+)
 
 DEFAULT_VALUE: Final = "CURRENT_DEFAULT"  # Spark's metadata key: the column's default, as SQL
 EXISTS: Final = re.compile("TABLE_OR_VIEW_ALREADY_EXISTS|AlreadyExistsException")
@@ -39,7 +48,7 @@ def create_table(
         raise _refused(name, why)
     try:
         spark.sql(statement)
-    except (PySparkException, Py4JError) as error:
+    except SPARK_ERRORS as error:
         said = str(error)
         if EXISTS.search(said) and if_not_exists:
             return  # someone else made it between Spark's look and its call
@@ -131,7 +140,7 @@ def _require_defaults(spark: SparkSession, schema: T.StructType, name: TableName
         if "--" in default or "/*" in default:
             raise _refused(name, f"the default of column {column.name!r} must be an expression without comments")
         try:
-            spark.range(0).selectExpr(default)
+            analyzed_now(spark.range(0).selectExpr(default))
         except PySparkException as error:
             raise _refused(name, f"the default of column {column.name!r} is no expression: {default!r}") from error
 

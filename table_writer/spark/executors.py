@@ -13,11 +13,9 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from py4j.protocol import Py4JError
-from pyspark import SparkContext
-from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 import table_writer
 from table_writer.errors import InvalidInputError, StorageError
@@ -26,9 +24,12 @@ from table_writer.model.message import PendingUpload
 from table_writer.model.process import PerProcess
 from table_writer.progress import current
 from table_writer.spark.gateway import Answer, Item, SparkGateway
-from table_writer.spark.sql import spark_sentence
+from table_writer.spark.sql import SPARK_ERRORS, spark_sentence
 from table_writer.storage.object_store import ObjectInfo, SourceChangedError
 from table_writer.storage.worker import completer, copier
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext  # which a PySpark of Spark Connect alone does not have
 
 ITEMS_PER_TASK: Final = 500
 TASKS_PER_JOB: Final = 40  # 20,000 uploads: no store takes more at a time, and 100,000 would be held twice while packed
@@ -49,9 +50,21 @@ def prepare_executors(context: SparkContext) -> None:
     with _preparing.get():
         if context.applicationId in _prepared:
             return
-        _ship_package(context)
+        archive = packed()
+        if archive is not None:
+            context.addPyFile(str(archive))
         probe_executors(context)
         _prepared.add(context.applicationId)
+
+
+def prepare_session(spark: Any) -> None:
+    """Do the same for a session of Spark Connect, whose artifacts are its own."""
+    with _preparing.get():
+        if spark.session_id in _prepared:
+            return
+        spark.addArtifacts(str(packed() or _own_zip()), pyfile=True)
+        probe_session(spark)
+        _prepared.add(spark.session_id)
 
 
 def workers_are_like_us(context: SparkContext) -> bool:
@@ -63,17 +76,23 @@ def workers_are_like_us(context: SparkContext) -> bool:
     return (context.master or "").split("[")[0] == "local" and worker == sys.executable
 
 
-def _ship_package(context: SparkContext) -> None:
+def _own_zip() -> Path:
+    """Return the zip that this package was imported from, as in a stream's process beside the server."""
+    return Path(table_writer.__file__).parent.parent
+
+
+def packed() -> Path | None:
+    """Pack this package; ``None`` where it was imported from a zip: it came with --py-files, as theirs does."""
     package = Path(table_writer.__file__).parent
     if not package.is_dir():
-        return  # imported from a zip: it came with --py-files, which executors get too
+        return None
     directory = Path(tempfile.mkdtemp(prefix="table_writer-package-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)  # executors that join later fetch it from here
     archive = directory / "table_writer_package.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for source in sorted(package.rglob("*.py")):
             file.write(source, source.relative_to(package.parent))
-    context.addPyFile(str(archive))
+    return archive
 
 
 def probe_executors(context: SparkContext) -> None:
@@ -81,14 +100,35 @@ def probe_executors(context: SparkContext) -> None:
     count = max(1, min(MAX_PROBES, context.defaultParallelism))
     try:
         answers = context.parallelize(range(count), count).mapPartitions(_look(REQUIRED)).collect()
-    except (PySparkException, Py4JError) as error:
-        if "PYTHON_VERSION_MISMATCH" not in str(error) and "different version" not in str(error):
-            raise
+    except SPARK_ERRORS as error:
+        _refuse_another_python(error)
+        raise
+    _require_none(answers)
+
+
+def probe_session(spark: Any) -> None:
+    """Do the same over Spark Connect: Spark runs a task for each core that it knows of."""
+    look = _look(REQUIRED)
+    probe = F.udf(lambda _: list(look(())), "array<string>", useArrow=False)  # Arrow may be what is missing
+    try:
+        rows = spark.range(MAX_PROBES).select(probe("id")).distinct().collect()
+    except SPARK_ERRORS as error:
+        _refuse_another_python(error)
+        raise
+    _require_none([answer for row in rows for answer in row[0]])
+
+
+def _refuse_another_python(error: Exception) -> None:
+    said = str(error)
+    if "PYTHON_VERSION_MISMATCH" in said or "different version" in said:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         raise InvalidInputError(
-            f"executors run another Python than the driver ({version}): set spark.pyspark.python (or PYSPARK_PYTHON) "
-            f"to a Python {version} that is on every executor, and start the session again"
+            f"executors run another Python than this process ({version}): set spark.pyspark.python (or PYSPARK_PYTHON) "
+            f"to a Python {version} that is on every executor, and start Spark again"
         ) from error
+
+
+def _require_none(answers: Sequence[str]) -> None:
     lacking = sorted({answer for answer in answers if answer})
     if lacking:
         raise InvalidInputError(
@@ -178,7 +218,7 @@ class Executors:
 
         try:
             answers = self.spark.run(self.write_id, self.spark.on_executors(items, work, task_count), counted)
-        except (PySparkException, Py4JError) as error:  # no code of the user's runs in these tasks
+        except SPARK_ERRORS as error:  # no code of the user's runs in these tasks
             raise StorageError(
                 f"executors could not send the requests of write {self.write_id}: {spark_sentence(error)}"
                 " Nothing was published; look at the job in Spark's UI, and run the write again.",

@@ -24,12 +24,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.model.table import NULL_PARTITION, PartitionValues, Table, name_in
 from table_writer.model.write import WritePlan
+from table_writer.spark.gateway import native_provider, provider_of
 from table_writer.spark.sql import quoted, spark_sentence
 
 logger = logging.getLogger(__name__)
 SOURCES: Final = "org.apache.spark.sql.execution.datasources"
 COMPRESSION: Final = "mapreduce.output.fileoutputformat.compress"  # and .codec, .type: what Hive's writers look at
-NATIVE: Final = ("parquet", "orc")  # Spark writes these itself, also for Hive tables
 HIVE_3_BUCKETS: Final = "2"  # the table parameter bucketing_version of tables that Hive 3 has made
 SKIPPED_LINES: Final = ("skip.header.line.count", "skip.footer.line.count")
 PROTOCOL_SETTING: Final = "spark.sql.sources.commitProtocolClass"
@@ -148,7 +148,7 @@ class ClassicFiles:
         if found is None:
             raise _refusal(self._plan, f"{provider} does not keep files.")
         options = native_options(self._plan.table, provider, self._catalog_table)
-        if _provider(self._plan.table) == "hive":
+        if provider_of(self._plan.table) == "hive":
             options |= self._hive_buckets()
 
         def read(_: Collection[PartitionValues]) -> DataFrame:
@@ -245,7 +245,7 @@ def _refuse(plan: WritePlan) -> None:
     table = plan.table
     if "storage_handler" in table.parameters:
         raise _refusal(plan, f"{table.parameters['storage_handler']} keeps its rows, not files.")
-    if _provider(table) != "hive":
+    if provider_of(table) != "hive":
         return
     version = table.parameters.get("bucketing_version", "")
     if table.bucket_columns and version == HIVE_3_BUCKETS:
@@ -272,18 +272,6 @@ def _refusal(plan: WritePlan, why: str) -> InvalidInputError:
     )
 
 
-def _provider(table: Table) -> str:
-    return table.parameters.get("spark.sql.sources.provider", "hive")
-
-
-def native_provider(table: Table) -> str | None:
-    """Return the data source that writes the table's files, ``None`` where only a SerDe can."""
-    provider = _provider(table)
-    if provider.lower() != "hive":
-        return provider
-    return next((name for name in NATIVE if name in table.serde.lower()), None)
-
-
 def native_writer(spark: SparkSession, provider: str) -> Any:
     """Return Spark's ``FileFormat`` of a data source, ``None`` if it keeps no files."""
     context = spark.sparkContext
@@ -298,7 +286,7 @@ def native_writer(spark: SparkSession, provider: str) -> Any:
 def native_options(table: Table, provider: str, described: Any) -> dict[str, str]:
     """Return what Spark reads and writes a table's files with, as far as the table says it."""
     options = _dict(described.storage().properties())
-    if _provider(table) != "hive":
+    if provider_of(table) != "hive":
         return options
     return {name: value for name, value in table.parameters.items() if name.startswith(f"{provider}.")} | options
 

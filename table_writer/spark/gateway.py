@@ -1,7 +1,7 @@
 """What this library asks of a Spark session that PySpark's public API does not answer, as one protocol.
 
-A classic session is asked through its JVM (:mod:`table_writer.spark.classic`). A session without one, such as Spark
-Connect's, is another class with the same methods; nothing outside this folder would change.
+A classic session is asked through its JVM (:mod:`table_writer.spark.classic`). A session without one, that of Spark
+Connect, is another class with the same methods (:mod:`table_writer.spark.connect`); nothing outside this folder knows.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from table_writer.config import SessionSettings
+from table_writer.errors import InvalidInputError
+from table_writer.log.open_table import OpenTable
 from table_writer.model.table import PartitionValues, PastPartition, Table
 from table_writer.model.write import WritePlan
 
@@ -22,6 +24,37 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 Counted = Callable[[int, int], tuple[int, int, str]]
 """Makes of the number of tasks that are done, and that there are, what is done, what there is to do, and its name."""
+
+HADOOP_PREFIXES: Final = (
+    *("fs.s3a.", "hive.metastore.", "hive.imetastoreclient.", "metastore.", "hadoop.rpc.", "aws.region", "aws.glue."),
+    *("mapreduce.fileoutputcommitter.", "parquet."),
+)
+"""Those of Hadoop's settings that this library reads."""
+
+NATIVE: Final = ("parquet", "orc")  # Spark writes these itself, also for Hive tables
+
+
+def hive_session_required(spark: SparkSession) -> None:
+    """Refuse a session without a Hive metastore."""
+    catalog = spark.conf.get("spark.sql.catalogImplementation", "in-memory")
+    if catalog != "hive":
+        raise InvalidInputError(
+            f"this session's catalog is {catalog!r}, not a Hive metastore: build the session with"
+            " .enableHiveSupport() and set spark.hadoop.hive.metastore.uris=thrift://host:9083 (of a Spark Connect"
+            " server: start it with spark.sql.catalogImplementation=hive)"
+        )
+
+
+def provider_of(table: Table) -> str:
+    return table.parameters.get("spark.sql.sources.provider", "hive")
+
+
+def native_provider(table: Table) -> str | None:
+    """Return the data source that writes the table's files, ``None`` where only a SerDe can."""
+    provider = provider_of(table)
+    if provider.lower() != "hive":
+        return provider
+    return next((name for name in NATIVE if name in table.serde.lower()), None)
 
 
 def tasks(done: int, total: int) -> tuple[int, int, str]:
@@ -33,10 +66,17 @@ class Analyzed:
     """What Spark's analyzer says of an expression."""
 
     kinds: tuple[DataType, ...]  # types of its values; several if it stands for several columns
-    names: frozenset[str]  # the columns of the frame that it names
+    names: frozenset[str]  # the columns of the frame that it names, as the frame or the expression spells them
     is_aggregate: bool  # it is about all rows at once
     makes_rows: bool  # several of one
-    is_repeatable: bool  # a row's values alone give the same answer each time: it asks no other row (a window) or table
+    has_window: bool  # it asks other rows
+    has_subquery: bool  # it asks a table
+    is_deterministic: bool  # the same values give the same answer each time
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a row's values alone give the same answer each time."""
+        return self.is_deterministic and not self.has_subquery and not self.has_window
 
 
 class SparkFiles(Protocol):
@@ -64,11 +104,18 @@ class SparkFiles(Protocol):
 class SparkGateway(Protocol):
     """One Spark session."""
 
+    @property
+    def lacks_writer(self) -> str:
+        """Why Spark's own writer is not to be had, and what to do; empty where it is."""
+
     def settings(self, overrides: Mapping[str, str]) -> SessionSettings:
         """Read the settings of a session with a Hive metastore, and refuse others; ``overrides`` win over them.
 
         Where the metastore wants a login, they say how to get a delegation token of the session's user.
         """
+
+    def spark_conf(self) -> dict[str, str]:
+        """Return Spark's own settings, as far as the session shows them."""
 
     def refresh(self, table: Table, write_id: str) -> tuple[str, ...]:
         """Drop cached rows and table-level statistics that a publish has made wrong; returns what could not be done."""
@@ -76,17 +123,14 @@ class SparkGateway(Protocol):
     def analyzed(self, frame: DataFrame, sql: str) -> Analyzed:
         """Let Spark analyze an expression over a frame's columns; no job is run. Bad SQL raises one of SPARK_ERRORS."""
 
-    def is_deterministic(self, rows: DataFrame) -> bool:
-        """Whether the expressions of a query give the same values each time; no job is run."""
-
-    def has_subquery(self, rows: DataFrame) -> bool:
-        """Whether a query asks another one within an expression; no job is run."""
-
     def runs_other_python(self, rows: DataFrame) -> bool:
         """Whether Python code of the user's own may run in the jobs that compute these rows, or nobody can tell.
 
         Such code gets its batches by the same two limits, and its rows may be of any width.
         """
+
+    def pinned(self, rows: DataFrame) -> DataFrame:
+        """Return rows whose types are those that the query had when its schema was read first, or whose job fails."""
 
     def is_pattern(self, text: str) -> bool:
         """Whether a text is a regular expression, as ``rlike`` takes it."""
@@ -112,11 +156,12 @@ class SparkGateway(Protocol):
     ) -> Callable[[], list[Answer]]:
         """Return what runs ``work`` on the items' shares, for :meth:`run`; it returns all answers."""
 
-    def past_rows(self, table: Table, subject: str, partitions: Sequence[PastPartition]) -> DataFrame:
+    def past_rows(self, opened: OpenTable, subject: str, partitions: Sequence[PastPartition]) -> DataFrame:
         """Return the rows of partitions as they were, with the columns that the table has today.
 
-        Files are listed for each query, of the partitions alone that its filters leave. A query fails if a partition
-        does not hold exactly its files; ``subject`` begins its message.
+        Files are listed for each query, of the partitions alone that its filters leave; over Spark Connect now, of
+        all. A query, or this call, fails if a partition does not hold exactly its files; ``subject`` begins its
+        message.
         """
 
     def files(self, plan: WritePlan, schema: StructType) -> SparkFiles:

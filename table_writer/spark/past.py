@@ -20,7 +20,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.log.past import ADVICE, CHANGED
 from table_writer.model.table import NULL_PARTITION, PastPartition, Table
-from table_writer.spark.files import SOURCES, native_options, native_provider, native_writer, with_fields
+from table_writer.spark.files import SOURCES, native_options, native_writer, with_fields
+from table_writer.spark.gateway import native_provider
 from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_sentence
 
 ALL_OR_NOTHING: Final[Mapping[str, str]] = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}

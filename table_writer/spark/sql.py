@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import functools
+import logging
 import re
+import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, PythonException
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, _parse_datatype_string
 
+from table_writer import errors
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.table import NULL_PARTITION, PartitionValues
+
+try:
+    from py4j.protocol import Py4JError
+except ImportError:  # a PySpark of Spark Connect alone has no JVM that could raise it
+    SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException,)
+else:
+    SPARK_ERRORS = (PySparkException, Py4JError)
+"""What a call of Spark raises; some errors of Java have no class of their own in PySpark."""
 
 TRAPS: Final = (
     ("spark.sql.variable.substitute", "${", "would take '${' in a name or a default for a variable"),
@@ -23,13 +34,16 @@ TRAPS: Final = (
 )
 """Session settings under which Spark reads a text in a statement differently from how it is meant."""
 
-SPARK_ERRORS: Final = (PySparkException, Py4JError)
-"""What a call of Spark raises; some errors of Java have no class of their own in PySpark."""
-
 NOT_THE_DATA: Final = re.compile(r"^\[(FAILED_READ_FILE|SPARK_JOB_CANCELLED|INTERNAL_ERROR|UNABLE_TO_ACQUIRE_MEMORY)")
 """Conditions of Spark that no value of a row can cause."""
 
 LOST: Final = ("java.io.IOException", "java.lang.OutOfMemoryError", "java.lang.InterruptedException")
+OF_THE_DATA: Final = ("21", "22", "23", "38", "39", "P0")
+"""Classes of SQLSTATE that are about values, and about a user's own functions."""
+
+RAISED_ON_EXECUTOR: Final = re.compile(r"^(?:.*: )?table_writer\.errors\.(\w+): (.*)$", re.MULTILINE)
+"""How a Python traceback ends, in the text of Spark's exception."""
+
 SPARKS_OWN: Final = "org.apache.spark.SparkException"
 DEEPEST: Final = 20  # causes
 CONDITION: Final = re.compile(r"\[[A-Z0-9_.]+\]")  # how messages of Spark begin
@@ -65,6 +79,12 @@ def spark_reason(said: object) -> str:
 def spark_sentence(said: object) -> str:
     """Return the same, ended by one full stop."""
     return f"{spark_reason(said).rstrip('.')}."
+
+
+def analyzed_now(query: DataFrame) -> DataFrame:
+    """Let Spark analyze a query at once, and raise what is wrong with it: Spark Connect puts that off."""
+    query.schema  # noqa: B018
+    return query
 
 
 def in_partitions(fields: Sequence[StructField], partitions: Collection[PartitionValues]) -> Column:
@@ -137,6 +157,8 @@ def error_in_data(error: Exception) -> DataError | None:
     Spark wraps what a task raised. It is the data's fault unless something in the chain of causes is about reading
     (also each error of a file system), memory or cancelling, or nothing but Spark's own "job aborted" is known.
     """
+    if not hasattr(error, "_origin") and isinstance(error, PySparkException):
+        return _of_a_server(error)
     causes = list(_causes(error))
     messages = [str(cause.getMessage() or "") for cause in causes]
     if not causes or any(map(NOT_THE_DATA.match, messages)) or any(map(_is_lost, causes)):
@@ -149,6 +171,48 @@ def error_in_data(error: Exception) -> DataError | None:
         if condition or name != SPARKS_OWN:
             return DataError(condition[0] if condition else name, spark_reason(message or cause.toString()))
     return None
+
+
+def _of_a_server(error: PySparkException) -> DataError | None:
+    """Judge by what Spark Connect keeps of the causes: a condition and its SQLSTATE, or a traceback of Python."""
+    said = str(error)
+    if isinstance(error, PythonException):
+        line = _said_by_python(said)
+        return DataError(line.partition(":")[0], line)
+    if NOT_THE_DATA.match(said.strip()) or str(error.getSqlState() or "")[:2] not in OF_THE_DATA:
+        return None
+    return DataError(f"[{error.getCondition()}]", spark_reason(said))
+
+
+@contextmanager
+def unlogged(*loggers: logging.Logger) -> Iterator[None]:
+    """Keep what this thread does out of some loggers of PySpark: secrets that it is told, errors that it asks for."""
+    here = threading.get_ident()
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return record.thread != here
+
+    for one in loggers:
+        one.addFilter(is_other)
+    try:
+        yield
+    finally:
+        for one in loggers:
+            one.removeFilter(is_other)
+
+
+@contextmanager
+def translated(write_id: str) -> Iterator[None]:
+    """Turn Spark's exception into the error that a task raised; let failures of the user's own code pass."""
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        found = RAISED_ON_EXECUTOR.findall(str(error))
+        if not found:
+            raise
+        name, message = found[-1]
+        kind = getattr(errors, name, errors.TableWriterError)
+        raise kind(message, write_id=write_id) from error
 
 
 def _said_by_python(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -44,6 +45,12 @@ ASSUMED_ROLE: Final = f"{S3A}auth.AssumedRoleCredentialProvider"
 SESSION_DURATION_SECONDS: Final = 1800  # fs.s3a.assumed.role.session.duration: 30m
 Sources = tuple[CredentialSource, ...]
 PREFIX: Final = "fs.s3a."
+PROVIDER: Final = "aws.credentials.provider"
+IN_ENVIRONMENT: Final = {
+    "access.key": "AWS_ACCESS_KEY_ID",
+    "secret.key": "AWS_SECRET_ACCESS_KEY",
+    "session.token": "AWS_SESSION_TOKEN",
+}
 RENAMED: Final = {  # old name to new, as org.apache.hadoop.fs.s3a.S3AUtils reads both
     "server-side-encryption-algorithm": "encryption.algorithm",
     "server-side-encryption.key": "encryption.key",
@@ -302,6 +309,26 @@ def _sources_of(name: str, values: HadoopValues) -> Sources:
         f"credential provider {name} (fs.s3a.aws.credentials.provider) is Java code that this library can't run. "
         "Give credentials in the writer's config: access_key and secret_key, or profile"
     )
+
+
+def with_environment(hadoop: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return settings of a session that hides credentials, with those of this process's environment in their place.
+
+    Keys in ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY`` are what settings would have said, so that executors get
+    them too. Without them, and unless the session names a provider that needs no hidden keys, each process looks for
+    itself, in the order of AWS's own tools. Whoever names credentials in the overrides means these alone.
+    """
+    merged = {**hadoop, **overrides}
+    if any(overrides.get(f"{PREFIX}{name}") for name in ("access.key", PROVIDER)):
+        return merged
+    found = {f"{PREFIX}{name}": os.environ.get(variable, "") for name, variable in IN_ENVIRONMENT.items()}
+    access_key, secret_key, session_token = found.values()
+    if access_key and secret_key:
+        return {**merged, **found, f"{PREFIX}{PROVIDER}": DEFAULT_PROVIDERS[0 if session_token else 1]}
+    named = _class_names(hadoop.get(f"{PREFIX}{PROVIDER}", ""))
+    if any(MAPPED.get(one) not in {_simple, _temporary} for one in named):
+        return merged
+    return {**merged, f"{PREFIX}{PROVIDER}": f"{SDK2}DefaultCredentialsProvider"}
 
 
 def _class_names(text: str) -> tuple[str, ...]:

@@ -76,8 +76,12 @@ ADVICE: Final = {  # S3's error code: what it means, what to do
     "RequestTimeTooSkewed": ("the clock of this machine is wrong", "Synchronise it (NTP)"),
 }
 
+NO_KEYS: Final = (
+    "Set fs.s3a.access.key and fs.s3a.secret.key, or a provider; a Spark Connect session hides keys, so there set"
+    " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give access_key and secret_key in the writer's config"
+)
 UNANSWERED: Final[tuple[tuple[tuple[type[BotoCoreError], ...], str, str], ...]] = (  # first match wins
-    ((NoCredentialsError,), "no S3 credentials", "Set fs.s3a.access.key and fs.s3a.secret.key, or a provider"),
+    ((NoCredentialsError,), "no S3 credentials", NO_KEYS),
     ((CredentialRetrievalError, MetadataRetrievalError), "credentials were not renewed", "Check the provider"),
     ((ProxyConnectionError,), "the proxy can't be reached", "Check fs.s3a.proxy.host and fs.s3a.proxy.port"),
     ((SSLError,), "TLS failed", "Check the certificate, or set verify_tls to a CA bundle"),

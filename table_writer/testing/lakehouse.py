@@ -23,6 +23,7 @@ from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 from table_writer.checked import checked
+from table_writer.testing.connect import ConnectServer, write_spark_conf
 from table_writer.testing.jars import (
     BUILT_IN_HIVE,
     HiveVersion,
@@ -34,12 +35,13 @@ from table_writer.testing.jars import (
     spark_home,
 )
 from table_writer.testing.processes import LOCALHOST, ChildProcess, LakehouseError, ScratchDirectory
-from table_writer.testing.servers import LOG_SETTINGS, MetastoreServer, S3Server, S3ServerName
+from table_writer.testing.servers import MetastoreServer, S3Server, S3ServerName
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _logger = logging.getLogger(__name__)
+URIS: Final = "spark.hadoop.hive.metastore.uris"
 SPARK_LOG_NAME: Final = "spark.log"
 Storage = Literal["s3", "file"]
 START_TIMEOUT_SECONDS: Final = 120
@@ -76,6 +78,7 @@ class Lakehouse:
     directory: Path
     _s3_server: S3Server | None
     _s3: S3Client | None
+    _connect_server: ConnectServer | None
     _undo: ExitStack
 
     @property
@@ -96,6 +99,13 @@ class Lakehouse:
         if self._s3_server is None:
             raise LakehouseError('this lakehouse was started with storage="file": it has no S3')
         return self._s3_server
+
+    @property
+    def connect_server(self) -> ConnectServer:
+        """The Spark Connect server: its URL; kill it, restart it."""
+        if self._connect_server is None:
+            raise LakehouseError("this lakehouse has a classic Spark: start it with spark.api.mode=connect")
+        return self._connect_server
 
     @property
     def bucket(self) -> str:
@@ -146,7 +156,10 @@ def lakehouse(
     metastore_directory
         Keeps the metastore's database there; by default it is in memory.
     spark_conf
-        Spark settings, stronger than the defaults here.
+        Spark settings, stronger than the defaults here. With ``spark.api.mode=connect`` the session is one of Spark
+        Connect, with a server (Spark 4.1 or newer) in a process of its own; that needs ``pyspark[connect]``. Such a
+        session hides the keys of S3: until the stop, they are in this process's environment, ``AWS_ACCESS_KEY_ID`` and
+        ``AWS_SECRET_ACCESS_KEY``.
     master
         Spark's master; ``local-cluster[2,1,1024]`` runs executors in processes of their own.
 
@@ -180,12 +193,21 @@ def lakehouse(
         jars += committer_jars() if s3 else ()
         settings = _spark_settings(master, warehouse, jars, hadoop, scratch.path)
         settings |= hive_client_settings(hive) | dict(spark_conf or {})
-        java = _launch_java(scratch.path, settings, undo)  # each start below goes on while the next ones begin
+        is_connect = settings.pop("spark.api.mode", "classic") == "connect"
+        # each start below goes on while the next ones begin
+        java = None if is_connect else _launch_java(scratch.path, settings, undo)
         if s3:
             s3.wait_until_ready()  # the metastore makes its warehouse there
         undo.callback(metastore.stop)
         metastore.launch()
-        spark = _start_spark(java, scratch.path, metastore.uri, undo)
+        server = None
+        if java is None:
+            server = ConnectServer(settings | {URIS: metastore.uri})
+            if s3:
+                undo.enter_context(_environment(s3.environment()))  # a client's session hides keys
+            spark = _connect(server, undo)
+        else:
+            spark = _start_spark(java, scratch.path, metastore.uri, undo)
         metastore.wait_until_ready()
         client = s3.client() if s3 else None
         if client:
@@ -197,6 +219,7 @@ def lakehouse(
             directory=scratch.path,
             _s3_server=s3,
             _s3=client,
+            _connect_server=server,
             _undo=undo.pop_all(),
         )
     atexit.register(lake.stop)
@@ -244,9 +267,7 @@ def _spark_settings(
 
 def _launch_java(directory: Path, settings: Mapping[str, str], undo: ExitStack) -> ChildProcess:
     """Launch the Java that Spark will run in, as ``pyspark`` would, but as a child that surely ends."""
-    lines = [f"{name} {_escape_property(value)}\n" for name, value in settings.items()]
-    (directory / "spark-defaults.conf").write_text("".join(lines))  # in a file, keys don't show up on a command line
-    (directory / "log4j2.properties").write_text(LOG_SETTINGS)
+    write_spark_conf(directory, settings)
     environment = java_environment() | {
         "SPARK_CONF_DIR": str(directory),
         "SPARK_LOCAL_IP": LOCALHOST,
@@ -289,7 +310,7 @@ def _start_spark(java: ChildProcess, directory: Path, metastore_uri: str, undo: 
     with _environment(environment):
         gateway = launch_gateway()  # type: ignore[no-untyped-call]
         undo.callback(_forget_gateway, gateway)
-        conf = SparkConf(loadDefaults=False).set("spark.hadoop.hive.metastore.uris", metastore_uri)
+        conf = SparkConf(loadDefaults=False).set(URIS, metastore_uri)
         context = SparkContext(conf=conf, gateway=gateway)
     undo.callback(context.stop)
     session = SparkSession.builder.getOrCreate()
@@ -297,8 +318,21 @@ def _start_spark(java: ChildProcess, directory: Path, metastore_uri: str, undo: 
     return session
 
 
-def _escape_property(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("\n", "\\n")
+def _connect(server: ConnectServer, undo: ExitStack) -> SparkSession:
+    """Start the server, and a session of it; PySpark then takes every session of this process for one of Connect."""
+    undo.callback(server.stop)
+    server.start()
+    undo.callback(os.environ.pop, "SPARK_CONNECT_MODE_ENABLED", None)
+    builder: Any = SparkSession.builder  # whose type in Spark 3.5 has no remote()
+    session: SparkSession = builder.remote(server.url).getOrCreate()
+    undo.callback(_stop_client, session)
+    return session
+
+
+def _stop_client(session: Any) -> None:
+    """End the session; where the server has ended, PySpark would try to tell it for ten minutes."""
+    session.client._retry_policies = []
+    session.stop()
 
 
 @contextmanager

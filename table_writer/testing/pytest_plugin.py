@@ -7,7 +7,7 @@
 
 ``--lakehouse-s3=moto|versitygw|none`` (or ``lakehouse_s3`` in the ini file) chooses the S3 server; ``none`` keeps the
 warehouse in a temporary directory. ``--lakehouse-hive=2.3.10|3.1.3|4.0.1|4.2.0`` (``lakehouse_hive``) chooses the
-metastore.
+metastore. ``--lakehouse-spark=classic|connect`` (``lakehouse_spark``) chooses the kind of session.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from table_writer.testing.lakehouse import lakehouse as start_lakehouse
 CHOICES: Final = {  # what an option may be, its default first
     "s3": ("moto", "versitygw", "none"),
     "hive": get_args(HiveVersion),
+    "spark": ("classic", "connect"),
 }
-TITLES: Final = {"s3": "S3 server", "hive": "metastore's version"}
+TITLES: Final = {"s3": "S3 server", "hive": "metastore's version", "spark": "kind of session"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,8 +53,9 @@ def chosen(config: pytest.Config, what: str) -> Any:
 def _lakehouse(request: pytest.FixtureRequest) -> Iterator[Lakehouse]:
     """Return a running lakehouse: metastore, S3 endpoint, Spark session; one per test run."""
     s3, hive = chosen(request.config, "s3"), chosen(request.config, "hive")
-    started = start_lakehouse(storage="file", hive=hive) if s3 == "none" else start_lakehouse(s3_server=s3, hive=hive)
-    with started as lake:
+    conf = {"spark.api.mode": chosen(request.config, "spark")}
+    where: dict[str, Any] = {"storage": "file"} if s3 == "none" else {"s3_server": s3}
+    with start_lakehouse(**where, hive=hive, spark_conf=conf) as lake:
         yield lake
 
 

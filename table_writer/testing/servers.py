@@ -141,6 +141,10 @@ class S3Server(ServerProcess):
             "fs.s3a.directory.marker.retention": "keep",  # as Hadoop 3.4 has it: 3.3 may wait for ever to delete one
         }
 
+    def environment(self) -> dict[str, str]:
+        """Return the variables in which AWS's own tools find the keys."""
+        return {"AWS_ACCESS_KEY_ID": self.access_key, "AWS_SECRET_ACCESS_KEY": self.secret_key}
+
     def _client(self, config: Config) -> S3Client:
         session = boto3.session.Session()
         return session.client(

@@ -42,6 +42,7 @@ def run_upload(rows: DataFrame, spec: UploadSpec) -> CommitMessages:
     current().name(spec.write_id)
     spark = open_gateway(rows.sparkSession)
     spark.prepare_executors()
+    rows = spark.pinned(rows)
     if not all(map(PLAIN_NAME.fullmatch, rows.columns)):
         rows = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
     job = rows.mapInArrow(map_function(spec), MESSAGE_SCHEMA)

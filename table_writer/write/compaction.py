@@ -124,7 +124,7 @@ class Compaction:
             for one in self.chosen
         ]
         subject = f"the small files of {opened.table.name} cannot be read any more"
-        rows = open_gateway(self._spark).past_rows(opened.table, subject, partitions)
+        rows = open_gateway(self._spark).past_rows(opened, subject, partitions)
         distribution = options.distribution
         if distribution == "auto":
             rows, distribution = spread(opened, rows, self.chosen)

@@ -12,10 +12,12 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import StructType
 
 from table_writer.check.check import Audit
-from table_writer.config import TableWriterConfig
+from table_writer.config import SessionSettings, TableWriterConfig
+from table_writer.errors import InvalidInputError
 from table_writer.log.files import written_placeholders
 from table_writer.log.open_table import AnySettings, OpenTable, Services, open_metastore
 from table_writer.metastore.protocol import Metastore
+from table_writer.metastore.settings import GlueSettings
 from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, TableName
 from table_writer.model.write import WriteMode, WrittenFiles
@@ -41,6 +43,7 @@ class SessionServices(Services):
     ) -> None:
         self._spark = spark
         session = open_gateway(spark).settings({**config.hadoop, **config.metastore_setting})
+        _require_metastore(session, config)
         super().__init__(session, config, open_metastore=open_metastore, open_object_store=open_object_store)
 
     def table_name(self, text: str) -> TableName:
@@ -55,6 +58,17 @@ class SessionServices(Services):
         opened = self.open_table(self.table_name(text), require_writable)
         opened.require_properties()
         return opened
+
+
+def _require_metastore(session: SessionSettings, config: TableWriterConfig) -> None:
+    """Name what a session does not show, and who can give it: else it would look as if it had no metastore."""
+    uris = (session.hadoop.get("hive.metastore.uris", ""),) if session.hadoop.get("hive.metastore.uris") else ()
+    if session.unseen and not uris and config.metastore != "glue" and not GlueSettings.are_meant(session.hadoop, uris):
+        raise InvalidInputError(
+            f"this session does not show where its metastore is: {session.unseen}. Give the address,"
+            " TableWriterConfig(metastore_uris=['thrift://host:9083']), or start the server with"
+            " spark.hadoop.hive.metastore.uris"
+        )
 
 
 def audit_of(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -> Audit:

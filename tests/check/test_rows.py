@@ -403,3 +403,10 @@ def test_expressions_with_an_aggregate_are_judged_once(staged: Staged) -> None:
     results = world.run(*map(expression, expected))
     assert [(one.passed, one.answered_by) for one in results] == [(passed, "spark") for passed in expected.values()]
     assert [one.failed_rows for one in results] == [None] * 6 + [2, None, 4]
+
+
+def test_a_condition_that_spells_a_column_in_its_own_way_is_about_that_column(staged: Staged) -> None:
+    result = staged([(1, "a"), (7, "a")], "id INT, dt STRING", partition_by=["dt"]).one(
+        expression("ID < 5 OR dt = 'b'")
+    )
+    assert result.failed_rows == 1

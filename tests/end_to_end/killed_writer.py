@@ -60,7 +60,7 @@ def main(settings: str, table: str, moment: str, carry: str = "") -> None:
     builder = SparkSession.builder
     for name, value in json.loads(Path(settings).read_text()).items():
         builder = builder.config(name, value)
-    spark = builder.enableHiveSupport().getOrCreate()
+    spark = builder.getOrCreate()  # the settings say that it is on Hive
     kind, name, phase = (IN_PLACE if carry else MOMENTS)[moment]
     files.COPY_THREADS = 1  # type: ignore[misc]
     setattr(kind, name, dying(getattr(kind, name), phase))

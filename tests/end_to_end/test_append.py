@@ -39,6 +39,7 @@ def listed(spark: SparkSession, table: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in spark.table(table).collect())
 
 
+@pytest.mark.connect
 def test_rows_come_beside_those_that_spark_wrote_and_no_byte_of_these_passes_the_client(
     spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, look: Look, lakehouse: Lakehouse
 ) -> None:
@@ -178,6 +179,7 @@ def test_a_partition_in_another_bucket_is_refused(
     assert look(orders) == before
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize("moment", MOMENTS.values(), ids=MOMENTS)
 def test_of_two_appenders_to_one_partition_both_succeed(
     moment: Moment, spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, stopped: Stopped, look: Look
@@ -197,6 +199,7 @@ def test_of_two_appenders_to_one_partition_both_succeed(
     assert look(orders).uploads == frozenset()
 
 
+@pytest.mark.connect
 def test_two_appenders_in_two_threads_both_succeed(
     spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, stopped: Stopped
 ) -> None:
@@ -234,6 +237,7 @@ def test_an_overwrite_conflicts_with_an_append_that_was_faster(
     assert look(orders).uploads == frozenset()
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize("moment", [STAGED, COPYING], ids=["staged", "copying"])
 def test_what_another_tool_inserts_meanwhile_is_kept(
     moment: Moment, spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, stopped: Stopped

@@ -40,6 +40,7 @@ def scatter(spark: SparkSession, table: str, count: int = 6) -> None:
     rows.write.insertInto(table)
 
 
+@pytest.mark.connect
 def test_small_files_become_one_and_all_rows_stay(spark: SparkSession, writer: TableWriter, orders: str) -> None:
     scatter(spark, orders)
     before = listed(spark, orders)
@@ -63,6 +64,7 @@ def test_a_dry_run_says_the_same_and_writes_nothing(spark: SparkSession, writer:
     assert writer.maintenance.history(orders).versions == ()
 
 
+@pytest.mark.connect
 def test_large_files_stay_and_a_partition_may_become_several(
     spark: SparkSession, writer: TableWriter, orders: str
 ) -> None:
@@ -154,6 +156,7 @@ def test_an_unpartitioned_table(spark: SparkSession, writer: TableWriter, make_t
     assert len(listed(spark, table)) == 3
 
 
+@pytest.mark.connect
 def test_a_reader_sees_all_rows_all_the_time_and_an_append_comes_along(
     spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:

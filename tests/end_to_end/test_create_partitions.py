@@ -24,6 +24,7 @@ Look = Callable[[str], Seen]
 Stopped = Callable[..., TableWriter]
 
 
+@pytest.mark.connect
 def test_new_partitions_are_added_and_the_same_call_again_fails(
     writer: TableWriter, orders: str, rows: Rows, content: Content, look: Look
 ) -> None:
@@ -38,6 +39,7 @@ def test_new_partitions_are_added_and_the_same_call_again_fails(
     assert content(orders) == {(1, "a", "d1"), (2, "b", "d2")}
 
 
+@pytest.mark.connect
 def test_the_first_row_of_a_partition_that_exists_ends_the_call_before_any_file_is_completed(
     spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, lakehouse: Lakehouse
 ) -> None:

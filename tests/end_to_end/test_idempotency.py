@@ -21,6 +21,7 @@ Stopped = Callable[..., TableWriter]
 MODES = ("append", "create_partitions", "overwrite_partitions", "overwrite_table")
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize("method", first_fast(MODES, 2))
 def test_a_call_with_a_key_that_was_published_does_nothing(
     method: str, writer: TableWriter, orders: str, rows: Rows, content: Content, look: Look

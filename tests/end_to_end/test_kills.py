@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from table_writer import ConflictError, TableWriter
+from table_writer.spark import is_connect
 
 from .killed_writer import MOMENTS
 
@@ -34,10 +35,11 @@ OF_ANY_SESSION = (
 )
 
 
-def kill_a_writer(
-    spark: SparkSession, table: str, moment: str, directory: Path, script: Path = WRITER, *words: str
-) -> None:
-    session = {name: value for name, value in spark.sparkContext.getConf().getAll() if name.startswith(OF_ANY_SESSION)}
+def kill_a_writer(spark: Any, table: str, moment: str, directory: Path, script: Path = WRITER, *words: str) -> None:
+    if is_connect(spark):
+        session = {"spark.remote": f"sc://{spark.client._builder.endpoint}"}
+    else:
+        session = {one: value for one, value in spark.sparkContext.getConf().getAll() if one.startswith(OF_ANY_SESSION)}
     settings = directory / "session.json"
     settings.write_text(json.dumps(session))
     done = subprocess.run(
@@ -54,6 +56,7 @@ def kill_a_writer(
     )[-3000:]
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize(
     "moment",
     [pytest.param(moment, marks=[] if moment == "after the switch" else [pytest.mark.slow]) for moment in MOMENTS],

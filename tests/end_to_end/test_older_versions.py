@@ -51,6 +51,7 @@ def files_of(lakehouse: Lakehouse, keeper: Maintenance, table: str, version: int
     return keys
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize("ddl", [KINDS[0], *(pytest.param(one, marks=pytest.mark.slow) for one in KINDS[1:])])
 def test_every_version_is_what_readers_saw_after_it(
     ddl: str, writer: TableWriter, spark: SparkSession, make_table: Make, rows: Rows
@@ -130,6 +131,7 @@ def test_a_partition_of_null_and_padded_values_are_found_by_filters(
     }
 
 
+@pytest.mark.connect
 def test_it_can_be_joined_cached_and_compared(
     writer: TableWriter, orders: str, spark: SparkSession, rows: Rows
 ) -> None:
@@ -188,6 +190,7 @@ def test_files_that_go_meanwhile_are_an_error_and_never_fewer_rows(
         spark.conf.unset("spark.sql.files.ignoreMissingFiles")
 
 
+@pytest.mark.connect
 def test_what_a_vacuum_has_deleted_names_the_versions_whose_files_are_there(
     writer: TableWriter, keeper: Maintenance, orders: str, rows: Rows
 ) -> None:
@@ -243,6 +246,7 @@ def test_an_unpartitioned_table_has_older_rows_too(
     ]
 
 
+@pytest.mark.connect
 def test_values_have_the_types_of_the_table(writer: TableWriter, make_table: Make, spark: SparkSession) -> None:
     columns = "day DATE, amount DECIMAL(10,2), at TIMESTAMP, number INT"
     table = make_table(

@@ -21,6 +21,7 @@ Content = Callable[[str], set[tuple[Any, ...]]]
 Keys = Callable[[str], set[str]]
 
 
+@pytest.mark.connect
 def test_first_write_adds_and_second_replaces_only_its_partitions(
     writer: TableWriter, orders: str, rows: Rows, content: Content
 ) -> None:
@@ -34,6 +35,7 @@ def test_first_write_adds_and_second_replaces_only_its_partitions(
     assert (first.version, second.version) == (1, 2)
 
 
+@pytest.mark.connect
 def test_a_dataframe_may_read_the_table_it_overwrites(
     spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, content: Content
 ) -> None:
@@ -63,6 +65,7 @@ def test_a_write_takes_one_changing_call_or_two_and_three_requests_a_file(
     assert sum(result.storage_requests.values()) == 3 * result.files + 10
 
 
+@pytest.mark.connect
 def test_statistics_of_partitions_are_exact(spark: SparkSession, writer: TableWriter, orders: str, rows: Rows) -> None:
     result = writer.overwrite_partitions(rows((1, "a", "d1"), (2, "b", "d1")), orders)
     described = {row[0]: row[1] for row in spark.sql(f"DESCRIBE EXTENDED {orders} PARTITION (dt='d1')").collect()}
@@ -114,6 +117,7 @@ def test_no_success_file_where_hadoop_is_told_not_to_write_one(
     assert "_SUCCESS" not in keys_below(orders)
 
 
+@pytest.mark.connect
 def test_nothing_of_a_failed_write_is_left(
     spark: SparkSession,
     writer: TableWriter,

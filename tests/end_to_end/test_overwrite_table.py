@@ -23,6 +23,7 @@ def partitions(spark: SparkSession, table: str) -> set[str]:
     return {row[0] for row in spark.sql(f"SHOW PARTITIONS {table}").collect()}
 
 
+@pytest.mark.connect
 def test_the_table_holds_the_dataframe_and_nothing_else(
     spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, content: Content, look: Look
 ) -> None:
@@ -56,6 +57,7 @@ def test_a_rollback_brings_dropped_partitions_back(
     assert keeper.recover(orders).settled == {}
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize("faster", first_fast(["append", "overwrite_partitions", "create_partitions"]))
 def test_any_partition_published_meanwhile_is_a_conflict(
     faster: str, writer: TableWriter, orders: str, rows: Rows, content: Content, stopped: Stopped, look: Look

@@ -62,6 +62,7 @@ def visit(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
     return made.selectExpr("id", "CAST(dt AS DATE) AS dt", "hour", "country").coalesce(1)
 
 
+@pytest.mark.connect
 def test_exactly_what_the_predicate_selects_is_dropped(
     spark: SparkSession, writer: TableWriter, keeper: Maintenance, visits: str, look: Look
 ) -> None:
@@ -81,6 +82,7 @@ def test_exactly_what_the_predicate_selects_is_dropped(
     assert sorted(map(tuple, spark.table(visits).collect()), key=str) == sorted(map(tuple, rows), key=str)
 
 
+@pytest.mark.connect
 def test_selected_partitions_with_rows_are_replaced_new_ones_added_and_those_without_rows_dropped(
     writer: TableWriter, orders: str, rows: Rows, content: Content, look: Look
 ) -> None:
@@ -97,6 +99,7 @@ def test_selected_partitions_with_rows_are_replaced_new_ones_added_and_those_wit
     assert before.data.items() <= look(orders).data.items()
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize(
     ("where", "said"),
     [
@@ -119,11 +122,13 @@ def test_a_bad_predicate_and_a_row_outside_publish_nothing(
     assert look(orders) == before
 
 
+@pytest.mark.connect
 def test_the_predicate_stands_in_the_history(writer: TableWriter, orders: str, rows: Rows, keeper: Maintenance) -> None:
     writer.overwrite_partitions(rows((1, "a", "d1")), orders, where="dt = 'd1'")
     assert keeper.history(orders).versions[0].mode == "overwrite_partitions where dt = 'd1'"
 
 
+@pytest.mark.connect
 def test_a_new_partition_inside_the_predicate_is_a_conflict_one_outside_is_not(
     spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, content: Content, stopped: Stopped
 ) -> None:
@@ -138,6 +143,7 @@ def test_a_new_partition_inside_the_predicate_is_a_conflict_one_outside_is_not(
     assert content(orders) == {(1, "a", "d1"), (20, "B", "d2"), (9, "other", "d0"), (8, "other", "d8")}
 
 
+@pytest.mark.connect
 def test_a_partition_that_another_tool_adds_inside_the_predicate_is_replaced_too(
     spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, content: Content, stopped: Stopped
 ) -> None:

@@ -47,6 +47,7 @@ VALUES: dict[str, tuple[str, list[str]]] = {
 FAST = {"strings", "dates"}
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize(
     ("case", "zone"),
     [
@@ -86,6 +87,7 @@ def rows(spark: SparkSession, table: str) -> set[tuple[Any, ...]]:
     return {(row.id, str(row.p)) for row in spark.table(table).collect()}
 
 
+@pytest.mark.connect
 def test_an_empty_string_is_the_null_partition_as_in_spark(
     spark: SparkSession, writer: TableWriter, make_table: Callable[..., str]
 ) -> None:

@@ -36,6 +36,7 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize("call", first_fast(CALLS, 2))
 def test_the_call_then_does_what_the_plan_says_and_the_plan_has_written_nothing(
     call: str, writer: TableWriter, written: str, rows: Rows, look: Look

@@ -28,6 +28,7 @@ def rows_of(spark: SparkSession, table: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in spark.table(table).collect())
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize("kind", first_fast(KINDS))
 def test_a_new_column_is_added_old_partitions_read_null_and_an_append_keeps_their_files(
     kind: str, spark: SparkSession, writer: TableWriter, make_table: Callable[..., str], rows: Rows
@@ -90,6 +91,7 @@ def test_a_table_that_was_made_again_with_other_types_meanwhile_is_a_conflict(
     assert rows_of(spark, table) == []
 
 
+@pytest.mark.connect
 def test_missing_nullable_columns_become_null_only_when_that_is_asked(
     spark: SparkSession, writer: TableWriter, orders: str
 ) -> None:
@@ -119,6 +121,7 @@ BAD_ROWS = {
 }
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize("column", first_fast(BAD_ROWS))
 def test_values_that_do_not_fit_are_counted_shown_and_leave_nothing_behind(
     column: str, spark: SparkSession, writer: TableWriter, make_table: Callable[..., str], look: Look

@@ -56,6 +56,7 @@ def data_below(seen: Seen) -> set[str]:
     return set(seen.data)
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize("mode", first_fast(AFTER, 2))
 def test_nothing_is_to_be_seen_before_publish_and_everything_after(
     mode: str, spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, content: Content
@@ -200,6 +201,7 @@ def test_appends_staged_at_once_add_up(
     assert content(orders) == {*OLD, (10, "first", "d1"), (20, "second", "d1")}
 
 
+@pytest.mark.connect
 def test_checks_of_the_call_and_of_the_staged_write_are_kept_with_the_version(
     writer: TableWriter, orders: str, rows: Rows, keeper: Maintenance
 ) -> None:
@@ -214,6 +216,7 @@ def test_checks_of_the_call_and_of_the_staged_write_are_kept_with_the_version(
     assert [one.name for one in keeper.history(orders).versions[0].checks] == [one.name for one in published.checks]
 
 
+@pytest.mark.connect
 def test_a_check_that_fails_leaves_nothing_of_a_write_and_blocks_a_staged_one(
     writer: TableWriter, orders: str, rows: Rows, content: Content, look: Look, keeper: Maintenance
 ) -> None:
@@ -245,6 +248,7 @@ def test_bad_checks_fail_before_a_byte_is_written(writer: TableWriter, orders: s
     assert look(orders).data == {}
 
 
+@pytest.mark.connect
 def test_the_frame_is_what_readers_see_later(spark: SparkSession, writer: TableWriter, make_table: MakeTable) -> None:
     table = make_table(
         "CREATE TABLE {name} (id INT, Amount DECIMAL(12,2), at TIMESTAMP, local TIMESTAMP_NTZ, day DATE, bits BINARY,"
@@ -307,6 +311,7 @@ def test_an_unpartitioned_table_is_staged_too(
     assert sorted(row[0] for row in spark.table(table).collect()) == [2, 3]
 
 
+@pytest.mark.connect
 def test_a_predicate_is_kept_and_a_partition_it_never_saw_takes_spark(
     spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, content: Content, keeper: Maintenance
 ) -> None:
@@ -324,6 +329,7 @@ def test_a_predicate_is_kept_and_a_partition_it_never_saw_takes_spark(
     assert content(orders) == {(8, "newer", "d1"), (7, "later", "d7")}
 
 
+@pytest.mark.connect
 def test_columns_are_added_at_publish_which_takes_spark(
     spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, keeper: Maintenance
 ) -> None:

@@ -61,6 +61,7 @@ def run(spark: SparkSession, writer: TableWriter, orders: str, source: Path, tmp
     return until_done
 
 
+@pytest.mark.connect
 def test_each_batch_is_one_version_and_a_replayed_one_is_recognised(
     run: Callable[[], None], spark: SparkSession, keeper: Maintenance, orders: str, source: Path, tmp_path: Path
 ) -> None:
@@ -76,6 +77,7 @@ def test_each_batch_is_one_version_and_a_replayed_one_is_recognised(
     assert [one.version for one in keeper.history(orders).versions] == [4, 3, 2, 1]
 
 
+@pytest.mark.connect
 def test_a_batch_without_rows_writes_nothing(
     run: Callable[[], None], spark: SparkSession, keeper: Maintenance, orders: str, source: Path
 ) -> None:
@@ -85,6 +87,7 @@ def test_a_batch_without_rows_writes_nothing(
     assert len(keeper.history(orders).versions) == 2
 
 
+@pytest.mark.connect
 def test_each_call_with_the_same_batch_id_counts_once_and_queries_do_not_meet(
     spark: SparkSession, writer: TableWriter, orders: str, rows: Rows
 ) -> None:

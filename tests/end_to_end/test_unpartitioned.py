@@ -62,6 +62,7 @@ def described(spark: SparkSession, table: str) -> dict[str, str]:
     return {row[0]: row[1] for row in spark.sql(f"DESCRIBE EXTENDED {table}").collect()}
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize("kind", first_fast(KINDS, 2))
 def test_every_session_and_the_metastore_find_the_new_rows_and_the_table_stays_what_it_is(
     kind: str,
@@ -178,6 +179,7 @@ def test_the_second_of_two_overwriters_is_a_conflict(
     assert look(codes).uploads == frozenset()
 
 
+@pytest.mark.connect
 @pytest.mark.parametrize("moment", [STAGED, BEFORE_CLAIM], ids=["staged", "before the claim"])
 def test_both_of_two_appenders_succeed(
     moment: Moment,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors.exceptions.connect import ArithmeticException, PythonException, SparkConnectGrpcException
 from pyspark.sql.types import StructType
 
-from table_writer import NewTable
+from table_writer import NewTable, StorageError
 from table_writer.model.table import TableName
 from table_writer.spark.create_table import create_table_statement
 from table_writer.spark.files import jar_for
-from table_writer.spark.sql import garbled, literal, quoted, spark_reason
+from table_writer.spark.sql import DataError, error_in_data, garbled, literal, quoted, spark_reason, translated
 
 
 def test_a_name_is_quoted_whatever_is_in_it() -> None:
@@ -49,3 +50,37 @@ def test_a_statement_has_a_line_for_each_clause() -> None:
         "PARTITIONED BY (`dt`)",
         r"COMMENT 'What\'s ordered'",
     ]
+
+
+def of_a_server(condition: str, state: str, said: str, kind: type = SparkConnectGrpcException) -> Exception:
+    error: Exception = kind(f"[{condition}] {said}", errorClass=condition, messageParameters={}, sql_state=state)
+    return error
+
+
+def test_a_servers_error_is_the_datas_fault_by_its_sqlstate_and_a_traceback_by_its_last_line() -> None:
+    zero = of_a_server("DIVIDE_BY_ZERO", "22012", "Division by zero.", ArithmeticException)
+    assert error_in_data(zero) == DataError("[DIVIDE_BY_ZERO]", "[DIVIDE_BY_ZERO] Division by zero.")
+    of_python = 'Traceback:\n  File "job.py", line 3, in even\n    check(x)\nValueError: two is odd\n'
+    assert error_in_data(PythonException(of_python)) == DataError("ValueError", "ValueError: two is odd")
+
+
+@pytest.mark.parametrize(
+    ("condition", "state"),
+    [
+        ("FAILED_READ_FILE.FILE_NOT_EXIST", "KD001"),
+        ("INVALID_HANDLE.SESSION_NOT_FOUND", "HY000"),
+        ("OPERATION_CANCELED", "HY008"),
+        ("INTERNAL_ERROR", "XX000"),
+    ],
+)
+def test_what_no_value_can_cause_is_no_fault_of_the_data_over_connect_either(condition: str, state: str) -> None:
+    assert error_in_data(of_a_server(condition, state, "in value 'a'")) is None
+
+
+def test_an_error_of_this_library_is_found_in_what_a_server_says_of_a_task() -> None:
+    said = PythonException(
+        "Traceback:\n  File x\ntable_writer.errors.StorageError: no room on the disk\n SQLSTATE: 38000"
+    )
+    with pytest.raises(StorageError, match="no room on the disk") as caught, translated("w1"):
+        raise said
+    assert caught.value.write_id == "w1"

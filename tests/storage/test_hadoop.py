@@ -9,7 +9,7 @@ import pytest
 
 from table_writer.errors import InvalidInputError
 from table_writer.model.location import Location
-from table_writer.storage.hadoop import S3Overrides, committer_threads, part_bytes, settings_for
+from table_writer.storage.hadoop import S3Overrides, committer_threads, part_bytes, settings_for, with_environment
 from table_writer.storage.settings import (
     AssumedRole,
     CredentialSource,
@@ -359,3 +359,53 @@ def test_the_writers_own_config_wins() -> None:
 def test_no_secret_of_the_overrides_is_in_their_repr() -> None:
     shown = repr(S3Overrides(access_key="AKIAME", secret_key="hush-hush", session_token="quiet"))
     assert not any(secret in shown for secret in ("AKIAME", "hush-hush", "quiet"))
+
+
+ROLE = f"{S3A}auth.IAMInstanceCredentialsProvider"
+
+
+@pytest.mark.parametrize(
+    ("shown", "named", "environment", "expected"),
+    [
+        (
+            {},
+            {},
+            {"ACCESS_KEY_ID": "me", "SECRET_ACCESS_KEY": "hush"},
+            (StaticKeys(access_key="me", secret_key="hush"),),
+        ),
+        (
+            {"aws.credentials.provider": ROLE},
+            {},
+            {"ACCESS_KEY_ID": "me"},
+            (Provider.CONTAINER, Provider.INSTANCE_METADATA),
+        ),
+        ({"aws.credentials.provider": SIMPLE}, {}, {}, (Provider.DEFAULT_CHAIN,)),
+        ({}, {}, {}, (Provider.DEFAULT_CHAIN,)),
+        (
+            {},
+            KEYS,
+            {"ACCESS_KEY_ID": "me", "SECRET_ACCESS_KEY": "hush", "SESSION_TOKEN": "t"},
+            (STATIC, Provider.ENVIRONMENT, Provider.CONTAINER, Provider.INSTANCE_METADATA),
+        ),
+        (
+            {},
+            {"aws.credentials.provider": ROLE},
+            {"ACCESS_KEY_ID": "me", "SECRET_ACCESS_KEY": "hush"},
+            (Provider.CONTAINER, Provider.INSTANCE_METADATA),
+        ),
+    ],
+)
+def test_the_environment_stands_for_keys_that_a_session_hides_and_the_config_for_both(
+    shown: dict[str, str],
+    named: dict[str, str],
+    environment: dict[str, str],
+    expected: tuple[CredentialSource, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN"):
+        monkeypatch.delenv(f"AWS_{name}", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    settings = settings_for(MART, with_environment(s3a(shown), s3a(named)))
+    assert isinstance(settings, S3Settings)
+    assert settings.credentials == expected

@@ -1,0 +1,118 @@
+"""Batches of a stream: each is one write, in whatever process Spark calls for it.
+
+A classic session calls from the driver's own process. Spark Connect's server calls from a Python process beside Spark's
+driver: what it calls travels there, together with this package, and opens metastore and store anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame
+
+from table_writer.checked import checked
+from table_writer.config import TableWriterConfig, WriteKeywords, WriteOptions, write_mode
+from table_writer.display.write_result import WriteResult
+from table_writer.errors import InvalidInputError
+from table_writer.spark.executors import packed
+from table_writer.write.session_services import SessionServices
+from table_writer.write.steps import Call, Steps
+
+logger = logging.getLogger(__name__)
+WriteBatch = Callable[[DataFrame, int], None]
+
+
+def batch_writer(
+    write: Callable[[DataFrame, str, Call], WriteResult],
+    table: str,
+    mode: str,
+    query_name: str,
+    keywords: WriteKeywords,
+) -> WriteBatch:
+    """Return a function for ``foreachBatch``: each batch is one write, with a key of its own."""
+    chosen = write_mode(mode)
+    if not query_name or "idempotency_key" in keywords or "write_uuid" in keywords:
+        raise InvalidInputError(
+            "for_each_batch makes the idempotency key of each batch out of query_name, which must not be empty, and the"
+            " batch id: leave idempotency_key and write_uuid out"
+        )
+    every = WriteKeywords(if_empty="ignore") | keywords
+    WriteOptions(**every).require_fit(chosen)
+
+    @checked
+    def write_batch(batch: DataFrame, batch_id: int) -> None:
+        options = WriteOptions(**every | {"idempotency_key": f"{query_name}/{batch_id}"})
+        result = write(batch, table, Call(mode=chosen, options=options, is_batch=True))
+        logger.info("query %s batch %d: %r", query_name, batch_id, result)
+
+    return write_batch
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Travelling:
+    """A function for ``foreachBatch`` that can be sent to Spark Connect's server.
+
+    The copy there has this process's settings, keys of S3 among them, since it sees neither its session's secrets nor
+    its environment.
+    """
+
+    here: WriteBatch
+    services: SessionServices
+    call: tuple[str, str, str, WriteKeywords]
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Write a batch from this process."""
+        self.here(batch, batch_id)
+
+    def __reduce__(self) -> tuple[Callable[[bytes, bytes], WriteBatch], tuple[bytes, bytes]]:
+        config = self.services.config
+        settings = {**self.services.session.hadoop, **config.hadoop}
+        progress = config.progress if isinstance(config.progress, str) else "log"  # who listens is here
+        dumps: Any = cloudpickle.dumps  # without annotations
+        state = dumps((replace(config, hadoop=settings, progress=progress), self.call))
+        archive = packed()  # none where it came from a zip, which the server has then too
+        return _loader(), (archive.read_bytes() if archive else b"", state)
+
+
+def _loader() -> Callable[[bytes, bytes], WriteBatch]:
+    """Return what unpacks a copy; it travels by value, so it needs nothing of this package there."""
+
+    def load(package: bytes, state: bytes) -> Any:
+        import atexit  # noqa: PLC0415 - beside the server
+        import shutil  # noqa: PLC0415
+        import sys  # noqa: PLC0415
+        import tempfile  # noqa: PLC0415
+        from pathlib import Path  # noqa: PLC0415
+
+        if package:
+            directory = Path(tempfile.mkdtemp(prefix="table_writer-package-"))
+            atexit.register(shutil.rmtree, directory, ignore_errors=True)
+            archive = directory / "table_writer_package.zip"
+            archive.write_bytes(package)
+            sys.path.insert(0, str(archive))
+        from table_writer.write.batches import arrived  # noqa: PLC0415
+
+        return arrived(state)
+
+    return load
+
+
+def arrived(state: bytes) -> WriteBatch:
+    """Return the function that was sent, in the process that calls it."""
+    config: TableWriterConfig
+    config, (table, mode, query_name, keywords) = pickle.loads(state)  # noqa: S301  # of the user's own process
+    opened: dict[str, Steps] = {}
+
+    def write(batch: DataFrame, name: str, call: Call) -> WriteResult:
+        session: Any = batch.sparkSession
+        if session.session_id not in opened:
+            opened.clear()
+            opened[session.session_id] = Steps(session, SessionServices(session, config))
+        return opened[session.session_id].write(batch, name, call)
+
+    return batch_writer(write, table, mode, query_name, keywords)
