@@ -133,10 +133,10 @@ class AzureStore:
                 if error_code(error) != "BlobNotFound":
                     raise storage_error(error, self._where(key)) from error
                 return None
-            except AzureError as error:  # also where it was replaced between two of its pieces
+            except AzureError as error:
                 failure = storage_error(error, self._where(key))
                 failure.__cause__ = error
-                if http_status(error) not in MAY_BE_STORED:
+                if not isinstance(error, ResourceModifiedError):  # replaced between two of its pieces
                     raise failure from error
                 continue
             if _is_no_object(answer.properties):
