@@ -397,6 +397,8 @@ class AzureStore:
                 f"{self._where(key)}: in Azure no directory or file may have a name that ends in a dot; write other"
                 " partition values"
             )
+        if new and "\\" in key:
+            raise InvalidInputError(f"{self._where(key)}: Azure can take a backslash for a slash; use another name")
         return self.client.get_blob_client(key)
 
     def _errors(self, key: str) -> AbstractContextManager[None]:

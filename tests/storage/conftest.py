@@ -107,6 +107,12 @@ def strict_place(request: pytest.FixtureRequest, open_place: Callable[..., Place
     return open_place(request.param)
 
 
+@pytest.fixture(params=["memory", "local", "versitygw"])
+def listing_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
+    """Every strict store that keeps a list of its uploads, and Azure does not: there a part needs none."""
+    return open_place(request.param)
+
+
 @pytest.fixture(params=["memory", "moto", "versitygw", "azurite"])
 def flat_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
     """Every store without directories: a key may end in ``/``."""
