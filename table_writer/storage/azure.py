@@ -460,4 +460,3 @@ def _begun_at(upload_id: str) -> datetime:
     if not upload_id:
         return datetime.now(UTC)
     return datetime.fromtimestamp(int(upload_id[:12], 16) / 1000, tz=UTC)
-

@@ -13,13 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import requests
 from azure.core.credentials import AzureSasCredential
-from azure.core.exceptions import (
-    AzureError,
-    ClientAuthenticationError,
-    HttpResponseError,
-    ServiceRequestError,
-    ServiceResponseError,
-)
+from azure.core.exceptions import AzureError, ClientAuthenticationError, ServiceRequestError, ServiceResponseError
 from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobSasPermissions, ContainerClient, ExponentialRetry, generate_blob_sas
 from requests.adapters import HTTPAdapter
@@ -42,7 +36,10 @@ GET_BYTES: Final = 32 * 2**20  # asked for with one request
 FIRST_PAUSE_SECONDS: Final = 0.2  # at most, before a retry; doubled with each
 LONGEST_PAUSE_SECONDS: Final = 20.0
 ROLES: Final = "Storage Blob Data Contributor, or a SAS token with the permissions racwdl, on the container"
-_BAD_LOGIN: Final = ("Azure does not accept the login", "Check fs.azure.account.key, the SAS token or the OAuth settings")
+_BAD_LOGIN: Final = (
+    "Azure does not accept the login",
+    "Check fs.azure.account.key, the SAS token or the OAuth settings",
+)
 ADVICE: Final = {  # Azure's error code: what it means, what to do
     "AuthenticationFailed": (
         "Azure does not accept the login",
@@ -51,7 +48,10 @@ ADVICE: Final = {  # Azure's error code: what it means, what to do
     "InvalidAuthenticationInfo": _BAD_LOGIN,
     "NoAuthenticationInformation": _BAD_LOGIN,
     "KeyBasedAuthenticationNotPermitted": ("the account takes no shared keys", "Use OAuth: fs.azure.account.auth.type"),
-    "AuthorizationFailure": ("access denied", f"The login needs {ROLES}, and the account's firewall must let it in"),
+    "AuthorizationFailure": (
+        "access denied",
+        f"The login needs {ROLES}. Check fs.azure.account.key or the token as well, and the account's firewall",
+    ),
     "AuthorizationPermissionMismatch": ("access denied", f"The login needs {ROLES}"),
     "AuthorizationProtocolMismatch": ("access denied", "The SAS token is for https alone, or for other addresses"),
     "AuthorizationSourceIPMismatch": ("access denied", "The SAS token is for https alone, or for other addresses"),
@@ -86,9 +86,7 @@ def make_client(settings: AzureSettings, count: Callable[[str], None]) -> Contai
         settings.container,
         credential=_credential(settings),
         transport=transport,
-        retry_policy=_Retry(
-            retry_total=retries, retry_connect=retries, retry_read=retries, retry_status=retries
-        ),
+        retry_policy=_Retry(retry_total=retries, retry_connect=retries, retry_read=retries, retry_status=retries),
         max_single_put_size=MAX_GET_BYTES,  # never in blocks of the SDK's own
         max_single_get_size=GET_BYTES,
         max_chunk_get_size=GET_BYTES,
@@ -171,8 +169,8 @@ class _Transport(RequestsTransport):
         try:
             return super().send(request, **options)
         except (ServiceRequestError, ServiceResponseError) as error:
-            failure = type(error)(without_signatures(str(error)))
-        raise failure  # outside of the handler: the first one and its causes have the address
+            kind, text = type(error), without_signatures(str(error))
+        raise kind(text)  # made outside of the handler: it would keep the first one, whose causes have the address
 
 
 def kind_of(method: str, url: str, headers: Any) -> str:
@@ -252,9 +250,9 @@ def storage_error(error: AzureError, where: str) -> StorageError:
     The error itself lets go of its response, which holds the request, and with it the login.
     """
     code, status = error_code(error), http_status(error)
-    if isinstance(error, HttpResponseError):
-        error.response = None
-        error.model = None
+    for name in ("response", "model", "exc_value", "exc_traceback", "inner_exception"):
+        if hasattr(error, name):
+            setattr(error, name, None)
     reason = without_signatures(str(error.message)).partition("\n")[0].rstrip(".") or type(error).__name__
     if status:
         meaning, advice = _meaning(code, status)

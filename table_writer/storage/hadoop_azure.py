@@ -174,11 +174,7 @@ def _workload_identity(values: AzureValues) -> AzureCredential:
     return ServicePrincipal(tenant=tenant, client_id=client_id, token_file=token_file, authority=authority)
 
 
-AUTH_TYPES: Final[Mapping[str, Callable[[AzureValues], Any]]] = {
-    "SharedKey": _shared_key,
-    "SAS": _sas,
-    "OAuth": _oauth,
-}
+AUTH_TYPES: Final[Mapping[str, Callable[[AzureValues], Any]]] = {"SharedKey": _shared_key, "SAS": _sas, "OAuth": _oauth}
 OAUTH: Final[Mapping[str, Callable[[AzureValues], Any]]] = {
     "ClientCredsTokenProvider": _client_credentials,
     "MsiTokenProvider": _managed_identity,

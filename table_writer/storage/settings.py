@@ -158,7 +158,9 @@ class AccountKey:
         except ValueError:
             decoded = b""
         if not decoded:
-            raise InvalidInputError("the key of the storage account is not base64: copy it again (fs.azure.account.key)")
+            raise InvalidInputError(
+                "the key of the storage account is not base64: copy it again (fs.azure.account.key)"
+            )
 
 
 @dataclass(frozen=True, slots=True)

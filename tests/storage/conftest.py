@@ -31,7 +31,11 @@ BUCKET = "storage-tests"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave moto to the slow run: it takes as long as all other stores together."""
     for item in items:
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and "azurite" in item.callspec.params.values():
+        if (
+            isinstance(item, pytest.Function)
+            and hasattr(item, "callspec")
+            and "azurite" in item.callspec.params.values()
+        ):
             item.add_marker("azure")
         if isinstance(item, pytest.Function) and hasattr(item, "callspec") and "moto" in item.callspec.params.values():
             item.add_marker("slow")
