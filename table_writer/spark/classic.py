@@ -37,9 +37,19 @@ from table_writer.spark.past import PastRows
 from table_writer.spark.sql import SPARK_ERRORS, spark_reason
 
 PREFIXES: Final = (
-    *("fs.s3a.", "hive.metastore.", "hive.imetastoreclient.", "metastore.", "hadoop.rpc.", "aws.region", "aws.glue."),
+    *(
+        "fs.s3a.",
+        "fs.azure.",
+        "hive.metastore.",
+        "hive.imetastoreclient.",
+        "metastore.",
+        "hadoop.rpc.",
+        "aws.region",
+        "aws.glue.",
+    ),
     *("mapreduce.fileoutputcommitter.", "parquet."),
 )
+AZURE_SECRETS: Final = re.compile(r"fs\.azure\.(account\.key|account\.oauth2\.client\.secret|sas\.fixed\.token)(\..*)?")
 SECRETS: Final = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
 BUILT_IN_CLIENT: Final = "2.3"  # of Hive, in every Spark from 3.0 to 4.3
 PROVIDER_PATHS: Final = ("hadoop.security.credential.provider.path", "fs.s3a.security.credential.provider.path")
@@ -88,7 +98,7 @@ class ClassicSpark:
             )
         hadoop = self._session.sessionState().newHadoopConf()
         with _unlogged():
-            found = as_hive_2({**_hadoop_settings(hadoop), **overrides})
+            found = as_hive_2({**_hadoop_settings(hadoop, self._java), **overrides})
             user = found.get(PLAIN_USER, "")
             password = hadoop.getPassword(user) if user else None  # as Hive's client
         if password is not None:
@@ -199,7 +209,7 @@ class ClassicSpark:
         return ClassicFiles(self._spark, plan, schema)
 
 
-def _hadoop_settings(hadoop: Any) -> dict[str, str]:
+def _hadoop_settings(hadoop: Any, java: Any) -> dict[str, str]:
     found = {
         f"{prefix}{entry.getKey()}": entry.getValue()
         for prefix in PREFIXES
@@ -210,6 +220,9 @@ def _hadoop_settings(hadoop: Any) -> dict[str, str]:
             password = hadoop.getPassword(f"fs.s3a.{suffix}")
             if password is not None:
                 found[f"fs.s3a.{suffix}"] = "".join(password)
+        for provider in java.org.apache.hadoop.security.alias.CredentialProviderFactory.getProviders(hadoop):
+            for name in filter(AZURE_SECRETS.fullmatch, provider.getAliases()):  # they hold the account's name
+                found[name] = "".join(hadoop.getPassword(name))
     return found
 
 

@@ -34,8 +34,9 @@ ITEMS_PER_TASK: Final = 500
 TASKS_PER_JOB: Final = 40  # 20,000 uploads: no store takes more at a time, and 100,000 would be held twice while packed
 MANY_COPIES: Final = 2_000  # a Spark job takes as long as some hundred requests
 REQUIRED: Final = (("pyarrow", 21), ("boto3", 1))  # with the lowest major version
+REQUIRED_FOR_AZURE: Final = ("azure.storage.blob", 12)
 MAX_PROBES: Final = 64
-_prepared: Final[set[str]] = set()
+_prepared: Final[set[tuple[str, int]]] = set()
 _preparing: Final = PerProcess(threading.Lock)
 
 
@@ -47,11 +48,17 @@ def prepare_executors(context: SparkContext) -> None:
     if workers_are_like_us(context):
         return
     with _preparing.get():
-        if context.applicationId in _prepared:
+        required = required_of_executors()
+        if (context.applicationId, len(required)) in _prepared:
             return
         _ship_package(context)
-        probe_executors(context)
-        _prepared.add(context.applicationId)
+        probe_executors(context, required)
+        _prepared.add((context.applicationId, len(required)))
+
+
+def required_of_executors() -> tuple[tuple[str, int], ...]:
+    """Return what executors must import: what Azure needs only once this process has opened a store there."""
+    return (*REQUIRED, REQUIRED_FOR_AZURE) if "table_writer.storage.azure" in sys.modules else REQUIRED
 
 
 def workers_are_like_us(context: SparkContext) -> bool:
@@ -76,11 +83,11 @@ def _ship_package(context: SparkContext) -> None:
     context.addPyFile(str(archive))
 
 
-def probe_executors(context: SparkContext) -> None:
+def probe_executors(context: SparkContext, required: tuple[tuple[str, int], ...] = REQUIRED) -> None:
     """Run a task per core, at most 64; refuse executors that lack a library, or run another minor version of Python."""
     count = max(1, min(MAX_PROBES, context.defaultParallelism))
     try:
-        answers = context.parallelize(range(count), count).mapPartitions(_look(REQUIRED)).collect()
+        answers = context.parallelize(range(count), count).mapPartitions(_look(required)).collect()
     except (PySparkException, Py4JError) as error:
         if "PYTHON_VERSION_MISMATCH" not in str(error) and "different version" not in str(error):
             raise
@@ -92,8 +99,8 @@ def probe_executors(context: SparkContext) -> None:
     lacking = sorted({answer for answer in answers if answer})
     if lacking:
         raise InvalidInputError(
-            f"{'; '.join(lacking)}. Install table_writer's requirements where executors run "
-            "(pip install 'pyarrow>=21' 'boto3>=1.36', or ship an environment with spark.archives), or set "
+            f"{'; '.join(lacking)}. Install table_writer's requirements where executors run (pip install 'pyarrow>=21' "
+            "'boto3>=1.36', for Azure 'azure-storage-blob>=12.24' and 'azure-identity>=1.17' as well, or ship an environment with spark.archives), or set "
             "spark.pyspark.python (or PYSPARK_PYTHON) to an interpreter that has them, and start the session again"
         )
 

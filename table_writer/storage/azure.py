@@ -226,7 +226,7 @@ class AzureStore:
             if present is None or present.size_bytes != sum(part.size_bytes for part in parts):
                 raise StorageError(gone_upload_message(self._where(key))) from error
 
-    def abort_upload(self, key: str, upload_id: str) -> None:
+    def abort_upload(self, key: str, upload_id: str) -> None:  # noqa: ARG002 - Azure keeps one set of blocks for a key
         """Give up the pending uploads of a key: from then on nothing completes them.
 
         Azure discards blocks only when an object takes their place. So an empty object is put where there is none, and

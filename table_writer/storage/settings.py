@@ -224,6 +224,8 @@ class AzureSettings:
             raise InvalidInputError("the account of an Azure location has a name that Azure does not allow")
         if not self.account_url.startswith(("http://", "https://")) or "@" in self.account_url:
             raise InvalidInputError("account_url must start with http:// or https:// and have no login in it")
+        if self.account_url.startswith("http://") and isinstance(self.credential, ServicePrincipal | ManagedIdentity):
+            raise InvalidInputError("tokens of Entra ID are sent over TLS only: use abfss://, or another login")
         if min(self.connect_timeout_seconds, self.read_timeout_seconds) <= 0:
             raise InvalidInputError("timeouts must be longer than 0 seconds")
         if min(self.max_attempts, self.max_connections, self.copy_part_bytes) < 1:

@@ -37,6 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             and "azurite" in item.callspec.params.values()
         ):
             item.add_marker("azure")
+            item.add_marker("slow")
         if isinstance(item, pytest.Function) and hasattr(item, "callspec") and "moto" in item.callspec.params.values():
             item.add_marker("slow")
 

@@ -83,7 +83,7 @@ def test_a_part_for_an_aborted_upload_is_taken_and_completes_nothing(store: Azur
 
 
 def test_parts_of_another_upload_are_refused_before_anything_is_sent(place: Place, key: str) -> None:
-    upload_id, parts = upload(place.store, key, b"x")
+    _, parts = upload(place.store, key, b"x")
     with pytest.raises(StorageError, match="not those of upload"):
         place.store.complete_upload(key, place.store.create_upload(key), parts)
     with pytest.raises(StorageError, match="no upload of this library"):
