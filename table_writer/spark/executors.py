@@ -100,7 +100,8 @@ def probe_executors(context: SparkContext, required: tuple[tuple[str, int], ...]
     if lacking:
         raise InvalidInputError(
             f"{'; '.join(lacking)}. Install table_writer's requirements where executors run (pip install 'pyarrow>=21' "
-            "'boto3>=1.36', for Azure 'azure-storage-blob>=12.24' and 'azure-identity>=1.17' as well, or ship an environment with spark.archives), or set "
+            "'boto3>=1.36', for Azure 'azure-storage-blob>=12.24' and 'azure-identity>=1.17' as well, or ship an "
+            "environment with spark.archives), or set "
             "spark.pyspark.python (or PYSPARK_PYTHON) to an interpreter that has them, and start the session again"
         )
 

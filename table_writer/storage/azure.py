@@ -1,4 +1,4 @@
-"""One container of an Azure storage account behind the :class:`~table_writer.storage.object_store.ObjectStore` protocol.
+"""One container in Azure behind the :class:`~table_writer.storage.object_store.ObjectStore` protocol.
 
 All goes through the Blob service, also in accounts with a hierarchical namespace.
 

@@ -133,7 +133,8 @@ def _sas(values: AzureValues) -> AzureCredential:
     token, provider = values.text("sas.fixed.token"), values.text("sas.token.provider.type")
     if provider:  # Hadoop asks the class first, where both are set
         raise InvalidInputError(
-            f"{PREFIX}sas.token.provider.type {provider} is Java code that this library can't run; unset it and {WAY_OUT}"
+            f"{PREFIX}sas.token.provider.type {provider} is Java code that this library can't run; unset it, and"
+            f" {WAY_OUT}"
         )
     if not token:
         raise InvalidInputError(f"{PREFIX}account.auth.type is SAS, and {PREFIX}sas.fixed.token is not set")

@@ -1,4 +1,4 @@
-"""A Spark application of its own on abfs://: a table, three writes, readers by Spark alone; prints what they saw as JSON.
+"""A Spark application of its own on abfs://: a table, writes, readers by Spark alone; prints what they saw as JSON.
 
 Hadoop's connector is in the mode for accounts without a hierarchical namespace, which speaks to the Blob service;
 Azurite has no other.
@@ -9,12 +9,18 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import input_file_name
 
 from table_writer import Maintenance, TableWriter, TableWriterConfig
+from table_writer.model.location import Location
+from table_writer.storage import open_store
+from table_writer.storage.azure import ABORTED, AzureStore
+from table_writer.storage.hadoop import settings_for
 from table_writer.testing.jars import resolve_jars
 from table_writer.testing.servers import MetastoreServer
 from tests.azurite import AzuriteServer
@@ -74,6 +80,7 @@ def run(spark: SparkSession, location: str, metastore_uri: str, hadoop: dict[str
     found["appended"] = seen()
     writer.append(rows((5, 3.0, "d1")), TABLE, carry="in_place")
     found["appended in place"] = seen()
+    found["beside the mark of an abort"] = with_a_mark(spark, location, hadoop, seen)
     keeper = Maintenance(metastore_uri, config=TableWriterConfig(hadoop=hadoop))
     keeper.rollback(f"default.{TABLE}", version=2)
     found["rolled back"] = seen()
@@ -83,6 +90,19 @@ def run(spark: SparkSession, location: str, metastore_uri: str, hadoop: dict[str
     findings = writer.doctor(TABLE).findings
     found["wrong"] = [f"{one.check}: {one.message}" for one in findings if one.status not in ("ok", "note")]
     return found
+
+
+def with_a_mark(spark: SparkSession, location: str, hadoop: dict[str, str], seen: Callable[[], object]) -> object:
+    """Read while an abort has its empty file in the directory of a live partition, as after a crash."""
+    store = open_store(settings_for(Location.parse(location), hadoop))
+    assert isinstance(store, AzureStore)
+    live = next(row[0] for row in spark.table(TABLE).where("dt = 'd1'").select(input_file_name()).collect())
+    blob = store.client.get_blob_client(f"{Location.parse(live.rpartition('/')[0]).key}part-00009-late.parquet")
+    blob.commit_block_list([], metadata={ABORTED: "1"})
+    try:
+        return seen()
+    finally:
+        blob.delete_blob()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""All operations, and the crash matrix, on a table whose files are in Azure, as Azurite has it; the metastore is the double."""
+"""All operations, and the crash matrix, on a table whose files are in Azure, as Azurite has it."""
 
 from __future__ import annotations
 

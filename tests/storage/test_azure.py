@@ -1,4 +1,4 @@
-"""What only Azure does: blocks of several uploads under one key, marks of aborts, directories, logins, long listings."""
+"""What only Azure does: blocks of several uploads under one key, marks of aborts, directories, logins, listings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of Azure's bad answers, given by a server that answers as each test says, and of what no emulator does."""
+"""What becomes of Azure's bad answers, given by a server that answers as each test says, as no emulator does."""
 
 from __future__ import annotations
 

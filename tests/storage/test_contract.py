@@ -1,4 +1,4 @@
-"""What every store must do alike: memory, local files, S3 as moto and versitygw understand it, Azure as Azurite does."""
+"""What every store must do alike: memory, local files, S3 as moto and versitygw have it, Azure as Azurite has it."""
 
 from __future__ import annotations
 
