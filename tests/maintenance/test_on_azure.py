@@ -22,6 +22,7 @@ from .operations import OPERATIONS, Operation
 from .test_every_fault import assert_can_be_made_whole, faults_of, rows_before_and_after
 
 pytestmark = [pytest.mark.azure, pytest.mark.slow]
+DECISIVE = {"put_if_absent", "complete_upload", "abort_upload", "copy"}
 
 
 @dataclass
@@ -80,7 +81,9 @@ def cells() -> Iterator[object]:
         for fault in faults_of(operation):
             changes = (fault.service, fault.call) in CHANGING and fault.service == "store" and fault.phase == "after"
             if changes and fault.kind in (DeathError, Exception):
-                yield pytest.param(operation, fault, id=f"{operation}-{fault}")
+                fast = fault.number == 1 and fault.kind is DeathError and fault.call in DECISIVE
+                marks = [] if fast else [pytest.mark.azure_matrix]
+                yield pytest.param(operation, fault, marks=marks, id=f"{operation}-{fault}")
 
 
 @pytest.mark.parametrize(("operation", "fault"), list(cells()))

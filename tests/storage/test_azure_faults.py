@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Final
 
 import pytest
@@ -14,9 +15,16 @@ import pytest
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.model.message import UploadedPart
 from table_writer.storage.azure import ABORTED, AzureStore
-from table_writer.storage.azure_client import LONGEST_PAUSE_SECONDS, _Retry
+from table_writer.storage.azure_client import LONGEST_PAUSE_SECONDS, SourceLogin, _Retry
 from table_writer.storage.object_store import ObjectInfo, SourceChangedError
-from table_writer.storage.settings import AccountKey, AzureSettings, SasToken, ServicePrincipal
+from table_writer.storage.settings import (
+    AccountKey,
+    AzureCredential,
+    AzureSettings,
+    ManagedIdentity,
+    SasToken,
+    ServicePrincipal,
+)
 from tests.storage.conftest import FakeS3
 
 UPLOAD: Final = "0192f0c0000000000000000000000000"  # begun in October 2024, as the first twelve digits say
@@ -246,6 +254,46 @@ def test_the_source_of_a_copy_is_read_with_the_stores_own_token(fake_s3: FakeS3,
     fake_s3.answer(202, headers={"x-ms-copy-status": "success", **OF_SOURCE})
     AzureStore(replace(settings, credential=SasToken("?sv=1&sig=hush"))).copy(SOURCE, "b")
     assert fake_s3.requests[0].headers["x-ms-copy-source"].endswith("/mart/lake/d/a?sv=1&sig=hush")
+
+
+class TokenClient:
+    """What a login with tokens needs of the client."""
+
+    credential = SimpleNamespace(get_token=lambda scope: SimpleNamespace(token=f"token-for-{scope}"))
+
+    def get_blob_client(self, key: str) -> SimpleNamespace:
+        return SimpleNamespace(url=f"https://mart.blob.core.windows.net/lake/{key}")
+
+
+def test_with_tokens_the_source_of_a_copy_is_read_with_one(settings: AzureSettings) -> None:
+    login = replace(settings, account_url="https://mart.blob.core.windows.net", credential=ManagedIdentity())
+    address, options = SourceLogin(login, TokenClient()).of("d/a")  # type: ignore[arg-type]
+    assert address == "https://mart.blob.core.windows.net/lake/d/a"
+    assert options == {"source_authorization": "Bearer token-for-https://storage.azure.com/.default"}
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        ManagedIdentity(),
+        ManagedIdentity("id-1"),
+        ServicePrincipal(tenant="contoso", client_id="app", secret="hush", authority="login.chinacloudapi.cn"),
+        ServicePrincipal(tenant="contoso", client_id="app", token_file="/var/run/token"),
+    ],
+    ids=["machine", "of several", "secret", "workload"],
+)
+def test_logins_of_entra_id_are_made_without_a_request(settings: AzureSettings, login: AzureCredential) -> None:
+    store = AzureStore(replace(settings, account_url="https://mart.blob.core.windows.net", credential=login))
+    assert callable(store.client.credential.get_token)
+    assert store.request_counts() == {}
+    assert "hush" not in repr(store)
+
+
+def test_a_tenant_that_cannot_be_one_is_refused(settings: AzureSettings) -> None:
+    login = ServicePrincipal(tenant="not a tenant", client_id="app", secret="hush")
+    with pytest.raises(InvalidInputError, match="no login for Azure") as caught:
+        AzureStore(replace(settings, account_url="https://mart.blob.core.windows.net", credential=login))
+    assert "hush" not in str(caught.value)
 
 
 # ---- errors
