@@ -457,6 +457,8 @@ def _block(name: str) -> BlobBlock:
 
 
 def _begun_at(upload_id: str) -> datetime:
+    """Return when an upload began, as its id says; now, where that is no id of ours, or of a clock that is ahead."""
+    now = datetime.now(UTC)
     if not upload_id:
-        return datetime.now(UTC)
-    return datetime.fromtimestamp(int(upload_id[:12], 16) / 1000, tz=UTC)
+        return now
+    return datetime.fromtimestamp(min(int(upload_id[:12], 16) / 1000, now.timestamp()), tz=UTC)

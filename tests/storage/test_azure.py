@@ -136,10 +136,13 @@ def test_an_abort_that_finds_an_empty_object_of_somebody_else_leaves_it(store: A
     assert body_of(store, key) == b""
 
 
-def test_blocks_of_another_tool_are_a_pending_upload_that_begins_now(store: AzureStore, place: Place, key: str) -> None:
-    store.client.get_blob_client(key).stage_block("of-another-tool", b"x")
+@pytest.mark.parametrize("block", ["of-another-tool", f"{'f' * 32}-00001-{'0' * 24}"], ids=["another", "like ours"])
+def test_blocks_of_another_tool_are_a_pending_upload_that_begins_now(
+    store: AzureStore, place: Place, key: str, block: str
+) -> None:
+    store.client.get_blob_client(key).stage_block(block, b"x")
     (found,) = store.list_uploads(place.directory)
-    assert (found.key, found.upload_id) == (key, "")
+    assert (found.key, found.upload_id) == (key, "" if "another" in block else "f" * 32)
     assert abs(found.initiated_at - datetime.now(UTC)) < timedelta(seconds=60)
     store.abort_upload(found.key, found.upload_id)
     assert list(store.list_uploads(place.directory)) == []
