@@ -17,7 +17,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
@@ -64,12 +64,11 @@ DIRECTORY: Final = "hdi_isfolder"  # metadata of what stands for a directory, in
 ABORTED: Final = "table_writer_aborted"  # metadata of an object that is there for a moment, to discard blocks
 MAX_KEY_CHARACTERS: Final = 1024
 MAX_SEGMENTS: Final = 254
-NEIGHBOURS: Final = 16  # so many directories are listed one by one rather than with all that lies before them
+LISTED_KEYS: Final = 5_000  # Azure: in one page of a listing
 COPY_THREADS: Final = 4  # of one file; several files are copied at a time as well
 UPLOAD_ID: Final = re.compile("[0-9a-f]{32}")
 BLOCK: Final = re.compile(r"([0-9a-f]{32})-\d{5}-[0-9a-f]{24}")
 UNCOMMITTED: Final = SimpleNamespace(value="uncommitted")  # the SDK compares with this, and its own constants differ
-OUT_OF_ORDER: Final = "\ud800"  # from here on the order of UTF-16, in which Azurite lists, is not that of UTF-8
 
 
 class AzureStore:
@@ -155,17 +154,17 @@ class AzureStore:
     def list_page(self, prefix: str, *, start_after: str = "") -> tuple[Sequence[ObjectInfo], bool]:
         """Return up to 1,000 objects below the prefix, and whether more follow.
 
-        Azure lists from a key on only in versions of its service that no emulator has. So this walks the directories
-        of ``start_after``, a request for each of them, and reads what lies before it where it has to.
+        Azure lists from a key on only in versions of its service that no emulator has, and does not say in which order
+        an account with a hierarchical namespace lists. So one request shows up to 5,000 objects. Where there are more,
+        directories are listed one by one, in the order of their names, from that of ``start_after`` on.
         """
-        found = self._after(prefix, start_after)
-        page = list(islice(found, PAGE_KEYS + 1))
-        if any(max(info.key) >= OUT_OF_ORDER for info in page):
-            page = sorted(chain(page, found), key=_in_order)  # rare: then all of the directory is needed for an order
+        page = list(islice(self._after(prefix, start_after.encode()), PAGE_KEYS + 1))
         return page[:PAGE_KEYS], len(page) > PAGE_KEYS
 
     def list(self, prefix: str, *, start_after: str = "") -> Iterator[ObjectInfo]:
-        return self._after(prefix, start_after)
+        """Iterate over all objects below the prefix, in the order in which Azure lists them."""
+        pages = (self._objects(page) for page in self._pages(prefix, ["metadata"]))
+        return (info for info in chain.from_iterable(pages) if info.key.encode() > start_after.encode())
 
     def list_files(self, directory: str) -> Sequence[str]:
         return [info.key for info in self._level(require_directory(directory)) if not isinstance(info, str)]
@@ -260,7 +259,7 @@ class AzureStore:
         return self._uploads(prefix)
 
     def _uploads(self, prefix: str) -> Iterator[UploadInfo]:
-        for page in self._pages(prefix, include=["metadata", "uncommittedblobs"]):
+        for page in self._pages(prefix, ["metadata", "uncommittedblobs"]):
             candidates = [one for one in page if not one.size and DIRECTORY not in (one.metadata or {})]
             yield from chain.from_iterable(many(self._uploads_of, candidates))
 
@@ -277,33 +276,26 @@ class AzureStore:
         ids = {match[1] if (match := BLOCK.fullmatch(block.id or "")) else "" for block in uncommitted}
         return [UploadInfo(key=blob.name, upload_id=one, initiated_at=_begun_at(one)) for one in sorted(ids)]
 
-    def _after(self, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
-        """Yield what follows a key below a prefix; the directories of the key are walked, the others listed whole."""
-        if not start_after.startswith(prefix) or start_after == prefix:
-            if start_after.encode() <= prefix.encode():
-                yield from self._flat(prefix)
+    def _after(self, prefix: str, start_after: bytes) -> Iterator[ObjectInfo]:
+        """Yield what follows a key below a prefix, in the order of bytes, whatever Azure's is."""
+        pages = self._pages(prefix, ["metadata"])
+        page = next(pages, ())
+        if len(page) < LISTED_KEYS and next(pages, None) is None:  # a page may be short, and others follow
+            yield from (info for info in self._objects(page) if info.key.encode() > start_after)
             return
-        level = prefix[: prefix.rfind("/") + 1]
-        first, slash, _ = start_after.removeprefix(level).partition("/")
-        passed = f"{level}{first}{slash}"  # what lies in this directory follows by itself; else the key
-        if slash:
-            yield from self._after(max(passed, prefix, key=len), start_after)
-        following = [one for one in self._level(level) if _name(one) > passed.encode()]
-        following = [one for one in following if _name(one).startswith(prefix.encode())]
-        if sum(isinstance(one, str) for one in following) > NEIGHBOURS:
-            end = f"{passed[:-1]}0" if slash else passed  # "0" follows "/"
-            yield from (info for info in self._flat(prefix) if info.key.encode() > end.encode())
-            return
-        for one in sorted(following, key=_name):
-            yield from self._flat(one) if isinstance(one, str) else [one]
+        for one in sorted(self._level(prefix), key=_name):
+            if not isinstance(one, str):
+                yield from [one] if _name(one) > start_after else []
+            elif _name(one) > start_after or start_after.startswith(_name(one)):
+                yield from self._after(one, start_after)
 
-    def _flat(self, prefix: str) -> Iterator[ObjectInfo]:
-        for page in self._pages(prefix, include=["metadata"]):
-            objects = (_info(one.name, one) for one in page if not _is_no_object(one) and not one.name.endswith("/"))
-            yield from sorted(objects, key=_in_order)
+    def _objects(self, page: Iterable[BlobProperties]) -> Sequence[ObjectInfo]:
+        objects = (_info(one.name, one) for one in page if not _is_no_object(one) and not one.name.endswith("/"))
+        return sorted(objects, key=_name)
 
-    def _pages(self, prefix: str, include: Sequence[str]) -> Iterator[Sequence[BlobProperties]]:
-        pages = self.client.list_blobs(name_starts_with=prefix, include=list(include)).by_page()
+    def _pages(self, prefix: str, include: list[str]) -> Iterator[Sequence[BlobProperties]]:
+        listed = self.client.list_blobs(name_starts_with=prefix, include=include, results_per_page=LISTED_KEYS)
+        pages = listed.by_page()
         while True:
             with self._errors(prefix):
                 page = next(pages, None)
@@ -312,11 +304,11 @@ class AzureStore:
                 return
             yield found
 
-    def _level(self, directory: str) -> Sequence[ObjectInfo | str]:
-        """Return what is directly in a directory: objects, and directories as text that ends in ``/``."""
-        with self._errors(directory):
-            items = list(self.client.walk_blobs(name_starts_with=directory, include=["metadata"], delimiter="/"))
-        within = [one for one in items if one.name.startswith(directory)]
+    def _level(self, prefix: str) -> Sequence[ObjectInfo | str]:
+        """Return what begins with a prefix up to the next ``/``: objects, and directories as text that ends in it."""
+        with self._errors(prefix):
+            items = list(self.client.walk_blobs(name_starts_with=prefix, include=["metadata"], delimiter="/"))
+        within = [one for one in items if one.name.startswith(prefix)]
         return [
             one.name if isinstance(one, BlobPrefix) else _info(one.name, one)
             for one in within
@@ -425,10 +417,6 @@ def _info(key: str, said: BlobProperties) -> ObjectInfo:
 
 def _name(item: ObjectInfo | str) -> bytes:
     return (item if isinstance(item, str) else item.key).encode()
-
-
-def _in_order(info: ObjectInfo) -> bytes:
-    return info.key.encode()
 
 
 def _date_of(answer: Any) -> str:

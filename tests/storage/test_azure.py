@@ -15,7 +15,7 @@ from azure.core import MatchConditions
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 from table_writer.errors import InvalidInputError, StorageError
-from table_writer.storage import object_store, open_store
+from table_writer.storage import azure, object_store, open_store
 from table_writer.storage.azure import ABORTED, AzureStore
 from table_writer.storage.hadoop import settings_for
 from table_writer.storage.object_store import SourceChangedError, visible_files
@@ -165,11 +165,13 @@ def test_directories_of_a_hierarchical_account_are_no_objects(store: AzureStore,
     assert [info.key for info in visible_files(store, place.directory)] == [f"{place.directory}dt=1/a"]
 
 
+@pytest.mark.parametrize("listed_keys", [5_000, 3])
 @pytest.mark.parametrize("start", ["", "a", "a/", "a/2", "a/2/x", "b", "b/9", "c/1", "c/1/", "zz"])
 @pytest.mark.parametrize("prefix", ["", "a/", "a", "c/1/"])
 def test_a_page_begins_after_its_key_wherever_the_key_lies(
-    store: AzureStore, place: Place, prefix: str, start: str
+    store: AzureStore, place: Place, prefix: str, start: str, listed_keys: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(azure, "LISTED_KEYS", listed_keys)
     names = ["a/1", "a/2/x", "a/2/y", "a/3", "ab", "b", "b-", "c/1/x", *(f"c/{n}/x" for n in range(10, 40))]
     in_parallel([lambda name=name: store.put(place.directory + name, b"") for name in names])
     expected = [name for name in sorted(names, key=str.encode) if name.startswith(prefix) and name > start]
@@ -177,14 +179,49 @@ def test_a_page_begins_after_its_key_wherever_the_key_lies(
     assert ([info.key.removeprefix(place.directory) for info in page], more) == (expected, False)
 
 
-def test_what_lies_in_other_directories_costs_a_jump_no_request(store: AzureStore, place: Place) -> None:
+def test_what_lies_in_other_directories_costs_a_jump_no_request(
+    store: AzureStore, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     in_parallel([lambda n=n: store.put(f"{place.directory}data/{n:04d}", b"") for n in range(200)], 16)
-    store.put(f"{place.directory}log/1", b"")
-    store.put(f"{place.directory}log/2", b"")
+    for name in ("log/1", "log/2", "names/1"):
+        store.put(f"{place.directory}{name}", b"")
+    monkeypatch.setattr(azure, "LISTED_KEYS", 10)
     before = place.requests().get("ListObjectsV2", 0)
     page, _ = store.list_page(place.directory, start_after=f"{place.directory}log/1")
-    assert [info.key for info in page] == [f"{place.directory}log/2"]
-    assert place.requests()["ListObjectsV2"] - before == 2  # the directory, and what is beside it
+    assert [info.key.removeprefix(place.directory) for info in page] == ["log/2", "names/1"]
+    assert place.requests()["ListObjectsV2"] - before == 4  # a first page, the directory, and two in it
+
+
+@pytest.mark.parametrize("listed_keys", [5_000, 3])
+def test_pages_are_in_the_order_of_bytes_and_leave_nothing_out_whatever_the_stores_order_is(
+    store: AzureStore, place: Place, listed_keys: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hierarchical account may list a directory before ``a-x``, and Azurite lists in the order of UTF-16."""
+    names = [
+        "a/1",
+        "a/2",
+        "a/3",
+        "a-x",
+        "a.x",
+        "a",
+        "a0",
+        "😀",
+        "\ufb01",
+        "😀/1",
+        "\ufb01/1",
+        "b/c/1",
+        "b/c-1",
+        "b/c/2",
+    ]
+    in_parallel([lambda name=name: store.put(place.directory + name, b"") for name in names])
+    monkeypatch.setattr(azure, "LISTED_KEYS", listed_keys)
+    monkeypatch.setattr(azure, "PAGE_KEYS", 4)
+    found, more, last = [], True, ""
+    while more:
+        page, more = store.list_page(place.directory, start_after=last)
+        found += [info.key.removeprefix(place.directory) for info in page]
+        last = page[-1].key
+    assert found == sorted(names, key=str.encode)
 
 
 # ---- names
