@@ -293,8 +293,8 @@ class AzureStore:
         objects = (_info(one.name, one) for one in page if not _is_no_object(one) and not one.name.endswith("/"))
         return sorted(objects, key=_name)
 
-    def _pages(self, prefix: str, include: list[str]) -> Iterator[Sequence[BlobProperties]]:
-        listed = self.client.list_blobs(name_starts_with=prefix, include=include, results_per_page=LISTED_KEYS)
+    def _pages(self, prefix: str, include: Sequence[str]) -> Iterator[Sequence[BlobProperties]]:
+        listed = self.client.list_blobs(prefix, include=list(include), results_per_page=LISTED_KEYS)
         pages = listed.by_page()
         while True:
             with self._errors(prefix):
