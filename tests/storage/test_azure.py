@@ -21,6 +21,7 @@ from table_writer.storage.hadoop import settings_for
 from table_writer.storage.object_store import SourceChangedError, visible_files
 from table_writer.storage.settings import AzureSettings, SasToken
 from tests.azurite import AzuriteServer
+from tests.forked import in_child
 from tests.storage.test_contract import body_of, in_parallel, keys_below, race, upload
 
 if TYPE_CHECKING:
@@ -369,6 +370,17 @@ def test_an_object_of_several_requests_is_read_whole(place: Place, store: AzureS
     store.put(key, body)
     assert body_of(store, key) == body
     assert place.requests() == {"PutObject": 1, "GetObject": 2}
+
+
+def test_a_forked_process_has_a_client_of_its_own(store: AzureStore, place: Place, key: str) -> None:
+    store.put(key, b"parent")
+    mine = store.client._config.transport.session
+    for _ in range(2):
+        assert in_child(lambda: (body_of(store, key), store.client._config.transport.session is mine)) == str(
+            (b"parent", False)
+        )
+        assert body_of(store, key) == b"parent"
+    assert store.client._config.transport.session is mine
 
 
 def test_metadata_of_a_source_is_kept(store: AzureStore, place: Place, key: str) -> None:
