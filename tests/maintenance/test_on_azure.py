@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 import pytest
 
@@ -22,6 +23,7 @@ from .operations import OPERATIONS, Operation
 from .test_every_fault import assert_can_be_made_whole, faults_of, rows_before_and_after
 
 pytestmark = [pytest.mark.azure, pytest.mark.slow]
+WORLDS_AT_MOST = 200  # every ten minutes Azurite looks for what it can forget: seconds a request where that is much
 DECISIVE = {"put_if_absent", "complete_upload", "abort_upload", "copy"}
 
 
@@ -44,9 +46,13 @@ def azurite() -> Iterator[AzuriteServer]:
         yield server
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def new_world(azurite: AzuriteServer) -> Callable[[], AzureWorld]:
+    made = count(1)
+
     def make() -> AzureWorld:
+        if next(made) % WORLDS_AT_MOST == 0:
+            azurite.restart()
         root = azurite.location(f"{uuid.uuid4().hex}/mart/orders/")
         store = open_store(settings_for(root, azurite.hadoop_settings()))
         metastore = MemoryMetastore()
