@@ -57,6 +57,7 @@ def main() -> None:
             try:
                 print(json.dumps(run(spark, str(azurite.location("mart/orders")), metastore.uri, hadoop)))
             finally:
+                spark._jvm.org.apache.hadoop.fs.FileSystem.closeAll()  # while there is a server to say goodbye to
                 spark.stop()
 
 

@@ -17,10 +17,10 @@ def test_what_is_written_in_azure_is_what_spark_reads_there() -> None:
     assert ended.returncode == 0, ended.stderr[-3_000:]
     found = json.loads(ended.stdout.splitlines()[-1])
     first, other = [1, 9.5, "d1"], "d=2 %ü"
-    assert found["first"] == [[2, 20.0, other], first]
-    assert found["overwritten"] == [[3, 1.0, other], first]
-    assert found["appended"] == [[3, 1.0, other], first, [4, 2.0, "d1"]]
-    assert found["appended in place"] == [[3, 1.0, other], first, [4, 2.0, "d1"], [5, 3.0, "d1"]]
+    assert found["first"] == [first, [2, 20.0, other]]
+    assert found["overwritten"] == [first, [3, 1.0, other]]
+    assert found["appended"] == [first, [4, 2.0, "d1"], [3, 1.0, other]]
+    assert found["appended in place"] == [first, [4, 2.0, "d1"], [5, 3.0, "d1"], [3, 1.0, other]]
     assert found["beside the mark of an abort"] == found["appended in place"]
     assert found["rolled back"] == found["after the vacuum"] == found["overwritten"]
     assert found["vacuumed"] == [True, []]
