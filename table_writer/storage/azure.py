@@ -68,7 +68,9 @@ LISTED_KEYS: Final = 5_000  # Azure: in one page of a listing
 COPY_THREADS: Final = 4  # of one file; several files are copied at a time as well
 UPLOAD_ID: Final = re.compile("[0-9a-f]{32}")
 BLOCK: Final = re.compile(r"([0-9a-f]{32})-\d{5}-[0-9a-f]{24}")
-UNCOMMITTED: Final = SimpleNamespace(value="uncommitted")  # the SDK compares with this, and its own constants differ
+UNCOMMITTED: Final[Any] = SimpleNamespace(
+    value="uncommitted"
+)  # the SDK compares with this, and its own constants differ
 
 
 class AzureStore:

@@ -136,7 +136,7 @@ class SourceLogin:
         self._settings = settings
         self._client = client
 
-    def of(self, key: str) -> tuple[str, dict[str, str]]:
+    def of(self, key: str) -> tuple[str, dict[str, Any]]:
         """Return the source's address and what else the request takes; both hold secrets."""
         blob = self._client.get_blob_client(key)
         credential = self._settings.credential
@@ -157,7 +157,7 @@ class SourceLogin:
         return blob.url, {"source_authorization": f"Bearer {bearer}"}
 
 
-class _Transport(RequestsTransport):
+class _Transport(RequestsTransport):  # type: ignore[misc]  # the SDK imports it lazily, without a type
     """Counts requests by kind, and lets no signature of a SAS token into an error: it is a part of every address."""
 
     def __init__(self, count: Callable[[str], None], **options: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from table_writer.errors import InvalidInputError
@@ -175,8 +175,12 @@ def _workload_identity(values: AzureValues) -> AzureCredential:
     return ServicePrincipal(tenant=tenant, client_id=client_id, token_file=token_file, authority=authority)
 
 
-AUTH_TYPES: Final[Mapping[str, Callable[[AzureValues], Any]]] = {"SharedKey": _shared_key, "SAS": _sas, "OAuth": _oauth}
-OAUTH: Final[Mapping[str, Callable[[AzureValues], Any]]] = {
+AUTH_TYPES: Final[Mapping[str, Callable[[AzureValues], AzureCredential]]] = {
+    "SharedKey": _shared_key,
+    "SAS": _sas,
+    "OAuth": _oauth,
+}
+OAUTH: Final[Mapping[str, Callable[[AzureValues], AzureCredential]]] = {
     "ClientCredsTokenProvider": _client_credentials,
     "MsiTokenProvider": _managed_identity,
     "WorkloadIdentityTokenProvider": _workload_identity,
