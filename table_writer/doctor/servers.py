@@ -18,7 +18,7 @@ from table_writer.metastore.connection import RefusedError
 from table_writer.metastore.protocol import CAUSE
 from table_writer.metastore.settings import GLUE_BATCH, GLUE_SCHEME
 from table_writer.model.entry import Operation
-from table_writer.model.location import Location
+from table_writer.model.location import AZURE_SCHEMES, Location
 from table_writer.storage.s3 import LifecycleRule, S3Store, bucket_versioning, incomplete_upload_rules
 
 Answer = TypeVar("Answer")
@@ -33,6 +33,18 @@ ACTIONS: Final = {  # what was tried: the policy action, and whether it is the b
     "upload a part": ("s3:PutObject", False),
     "list uploads": ("s3:ListBucketMultipartUploads", True),
     "abort an upload": ("s3:AbortMultipartUpload", False),
+}
+
+AZURE_PERMISSIONS: Final = {  # what was tried: the letter of a SAS token; one role of Entra ID has all of them
+    "put an object": "create and write (cw)",
+    "get an object": "read (r)",
+    "see that an object is not there": "list (l), without which Azure answers 403 instead of 404",
+    "list objects": "list (l)",
+    "delete an object": "delete (d)",
+    "create an upload": "write (w)",
+    "upload a part": "create and write (cw)",
+    "list uploads": "read and list (rl)",
+    "abort an upload": "create, write and delete (cwd)",
 }
 
 LEAVES_TRACES: Final = frozenset({"delete an object", "abort an upload"})
@@ -56,6 +68,13 @@ NO_UPLOADS_LISTED: Final = warning(
     " leave, and it is paid for",
     'add a lifecycle rule {"AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7}} to the bucket, or use the'
     " store's own setting for stale uploads",
+)
+
+AZURE_RULES: Final = note(
+    "Azure discards pending uploads after a week by itself, which ends a write that uploads longer. Whether lifecycle"
+    " rules, soft delete or versioning of the account delete or keep files cannot be read through the Blob service",
+    "let no lifecycle rule delete blobs below the table: it knows nothing of partitions. With soft delete or versioning"
+    " what vacuum deletes stays, and is paid for",
 )
 
 
@@ -133,6 +152,11 @@ def _advice(subject: Subject, what: str) -> str:
     own: Location = subject.opened.layout.own
     if own.scheme == "file":
         return f"let this user read and write {own}"
+    if own.scheme in AZURE_SCHEMES:
+        return (
+            f"give the login the role Storage Blob Data Contributor on the container of {own}, or the SAS token the"
+            f" permission to {AZURE_PERMISSIONS[what]}, if this login is to write or to maintain the table"
+        )
     action, of_bucket = ACTIONS[what]
     resource = f"arn:aws:s3:::{own.bucket}" if of_bucket else f"arn:aws:s3:::{own.bucket}/{own.key}*"
     return f"allow {action} on {resource}, if this role is to write or to maintain the table"
@@ -155,6 +179,8 @@ def _own_directory(subject: Subject) -> Iterator[str]:
 
 def lifecycle(subject: Subject) -> Iterable[Finding]:
     store = subject.opened.store
+    if subject.opened.layout.own.scheme in AZURE_SCHEMES:
+        yield AZURE_RULES
     if not isinstance(store, S3Store):
         return
     rules = incomplete_upload_rules(store, subject.opened.layout.root.key)

@@ -19,7 +19,7 @@ from table_writer.display.report import Report
 from table_writer.errors import InvalidInputError, MetastoreError, counted
 from table_writer.log.open_table import Services
 from table_writer.metastore.protocol import Metastore
-from table_writer.model.location import S3_SCHEMES, Location
+from table_writer.model.location import AZURE_SCHEMES, S3_SCHEMES, Location
 from table_writer.model.new_table import OTHERS_FORMATS
 from table_writer.model.table import ROOT_PARAMETER, Table, TableName
 from table_writer.progress import current
@@ -122,7 +122,7 @@ def _may_be_ours(table: Table) -> bool:
     if not table.location or "VIEW" in table.kind or format_of_others(table):
         return False
     location = Location.parse_any(table.root)
-    is_known = location is not None and location.scheme in {*S3_SCHEMES, "file"}
+    is_known = location is not None and location.scheme in {*S3_SCHEMES, *AZURE_SCHEMES, "file"}
     return is_known or ROOT_PARAMETER in table.parameters
 
 

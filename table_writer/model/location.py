@@ -10,6 +10,7 @@ from typing import Final
 from table_writer.errors import InvalidInputError
 
 S3_SCHEMES: Final = frozenset({"s3", "s3a", "s3n"})  # three spellings of one store: Hadoop's connectors, and EMR's
+AZURE_SCHEMES: Final = frozenset({"abfss", "abfs"})  # with TLS, and with or without: one store
 Place = tuple[str, str, str]  # store, bucket and key: what two spellings of one location have in common
 
 # Old Hadoops took keys there. A bucket has no colon, so keys that were not escaped (``s3a://KEY:se/cret@``) are known.
@@ -65,7 +66,13 @@ class Location:
 
     @property
     def place(self) -> Place:
-        """What decides whether two locations are one: the three S3 schemes are the same store."""
+        """What decides whether two locations are one: the three S3 schemes are the same store, the two of Azure too.
+
+        Azure's hosts are written in any case, and name one account by its ``dfs`` and its ``blob`` service.
+        """
+        if self.scheme in AZURE_SCHEMES:
+            container, at, host = self.bucket.rpartition("@")
+            return ("abfs", f"{container}{at}{host.lower().replace('.blob.', '.dfs.', 1)}", self.key)
         return ("s3" if self.scheme in S3_SCHEMES else self.scheme, self.bucket, self.key)
 
     def same_place(self, other: Location) -> bool:

@@ -34,6 +34,7 @@ from table_writer.spark.gateway import HADOOP_PREFIXES, Analyzed, Answer, Counte
 from table_writer.spark.past import PastRows
 from table_writer.spark.sql import SPARK_ERRORS, spark_reason, translated, unlogged
 
+AZURE_SECRETS: Final = re.compile(r"fs\.azure\.(account\.key|account\.oauth2\.client\.secret|sas\.fixed\.token)(\..*)?")
 SECRETS: Final = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
 BUILT_IN_CLIENT: Final = "2.3"  # of Hive, in every Spark from 3.0 to 4.3
 PROVIDER_PATHS: Final = ("hadoop.security.credential.provider.path", "fs.s3a.security.credential.provider.path")
@@ -77,7 +78,7 @@ class ClassicSpark:
         hive_session_required(spark)
         hadoop = self._session.sessionState().newHadoopConf()
         with unlogged(*PY4J_LOGGERS):
-            found = as_hive_2({**_hadoop_settings(hadoop), **overrides})
+            found = as_hive_2({**_hadoop_settings(hadoop, self._java), **overrides})
             user = found.get(PLAIN_USER, "")
             password = hadoop.getPassword(user) if user else None  # as Hive's client
         if password is not None:
@@ -190,7 +191,7 @@ class ClassicSpark:
         return ClassicFiles(self._spark, plan, schema)
 
 
-def _hadoop_settings(hadoop: Any) -> dict[str, str]:
+def _hadoop_settings(hadoop: Any, java: Any) -> dict[str, str]:
     found = {
         f"{prefix}{entry.getKey()}": entry.getValue()
         for prefix in HADOOP_PREFIXES
@@ -201,6 +202,9 @@ def _hadoop_settings(hadoop: Any) -> dict[str, str]:
             password = hadoop.getPassword(f"fs.s3a.{suffix}")
             if password is not None:
                 found[f"fs.s3a.{suffix}"] = "".join(password)
+        for provider in java.org.apache.hadoop.security.alias.CredentialProviderFactory.getProviders(hadoop):
+            for name in filter(AZURE_SECRETS.fullmatch, provider.getAliases()):  # they hold the account's name
+                found[name] = "".join(hadoop.getPassword(name))
     return found
 
 

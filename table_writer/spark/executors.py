@@ -35,8 +35,9 @@ ITEMS_PER_TASK: Final = 500
 TASKS_PER_JOB: Final = 40  # 20,000 uploads: no store takes more at a time, and 100,000 would be held twice while packed
 MANY_COPIES: Final = 2_000  # a Spark job takes as long as some hundred requests
 REQUIRED: Final = (("pyarrow", 21), ("boto3", 1))  # with the lowest major version
+REQUIRED_FOR_AZURE: Final = ("azure.storage.blob", 12)
 MAX_PROBES: Final = 64
-_prepared: Final[set[str]] = set()
+_prepared: Final[set[tuple[str, int]]] = set()
 _preparing: Final = PerProcess(threading.Lock)
 
 
@@ -48,23 +49,30 @@ def prepare_executors(context: SparkContext) -> None:
     if workers_are_like_us(context):
         return
     with _preparing.get():
-        if context.applicationId in _prepared:
+        required = required_of_executors()
+        if (context.applicationId, len(required)) in _prepared:
             return
         archive = packed()
         if archive is not None:
             context.addPyFile(str(archive))
-        probe_executors(context)
-        _prepared.add(context.applicationId)
+        probe_executors(context, required)
+        _prepared.add((context.applicationId, len(required)))
+
+
+def required_of_executors() -> tuple[tuple[str, int], ...]:
+    """Return what executors must import: what Azure needs only once this process has opened a store there."""
+    return (*REQUIRED, REQUIRED_FOR_AZURE) if "table_writer.storage.azure" in sys.modules else REQUIRED
 
 
 def prepare_session(spark: Any) -> None:
     """Do the same for a session of Spark Connect, whose artifacts are its own."""
     with _preparing.get():
-        if spark.session_id in _prepared:
+        required = required_of_executors()
+        if (spark.session_id, len(required)) in _prepared:
             return
         spark.addArtifacts(str(packed() or _own_zip()), pyfile=True)
-        probe_session(spark)
-        _prepared.add(spark.session_id)
+        probe_session(spark, required)
+        _prepared.add((spark.session_id, len(required)))
 
 
 def workers_are_like_us(context: SparkContext) -> bool:
@@ -95,20 +103,20 @@ def packed() -> Path | None:
     return archive
 
 
-def probe_executors(context: SparkContext) -> None:
+def probe_executors(context: SparkContext, required: tuple[tuple[str, int], ...] = REQUIRED) -> None:
     """Run a task per core, at most 64; refuse executors that lack a library, or run another minor version of Python."""
     count = max(1, min(MAX_PROBES, context.defaultParallelism))
     try:
-        answers = context.parallelize(range(count), count).mapPartitions(_look(REQUIRED)).collect()
+        answers = context.parallelize(range(count), count).mapPartitions(_look(required)).collect()
     except SPARK_ERRORS as error:
         _refuse_another_python(error)
         raise
     _require_none(answers)
 
 
-def probe_session(spark: Any) -> None:
+def probe_session(spark: Any, required: tuple[tuple[str, int], ...] = REQUIRED) -> None:
     """Do the same over Spark Connect: Spark runs a task for each core that it knows of."""
-    look = _look(REQUIRED)
+    look = _look(required)
     probe = F.udf(lambda _: list(look(())), "array<string>", useArrow=False)  # Arrow may be what is missing
     try:
         rows = spark.range(MAX_PROBES).select(probe("id")).distinct().collect()
@@ -132,8 +140,9 @@ def _require_none(answers: Sequence[str]) -> None:
     lacking = sorted({answer for answer in answers if answer})
     if lacking:
         raise InvalidInputError(
-            f"{'; '.join(lacking)}. Install table_writer's requirements where executors run "
-            "(pip install 'pyarrow>=21' 'boto3>=1.36', or ship an environment with spark.archives), or set "
+            f"{'; '.join(lacking)}. Install table_writer's requirements where executors run (pip install 'pyarrow>=21' "
+            "'boto3>=1.36', for Azure 'azure-storage-blob>=12.24' and 'azure-identity>=1.17' as well, or ship an "
+            "environment with spark.archives), or set "
             "spark.pyspark.python (or PYSPARK_PYTHON) to an interpreter that has them, and start the session again"
         )
 

@@ -26,7 +26,16 @@ Counted = Callable[[int, int], tuple[int, int, str]]
 """Makes of the number of tasks that are done, and that there are, what is done, what there is to do, and its name."""
 
 HADOOP_PREFIXES: Final = (
-    *("fs.s3a.", "hive.metastore.", "hive.imetastoreclient.", "metastore.", "hadoop.rpc.", "aws.region", "aws.glue."),
+    *(
+        "fs.s3a.",
+        "fs.azure.",
+        "hive.metastore.",
+        "hive.imetastoreclient.",
+        "metastore.",
+        "hadoop.rpc.",
+        "aws.region",
+        "aws.glue.",
+    ),
     *("mapreduce.fileoutputcommitter.", "parquet."),
 )
 """Those of Hadoop's settings that this library reads."""

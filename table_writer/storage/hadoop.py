@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
-from table_writer.model.location import S3_SCHEMES, Location, without_login
+from table_writer.model.location import AZURE_SCHEMES, S3_SCHEMES, Location, without_login
+from table_writer.storage.hadoop_azure import azure_settings
 from table_writer.storage.settings import (
     ACLS,
     AssumedRole,
@@ -54,6 +55,13 @@ IN_ENVIRONMENT: Final = {
 RENAMED: Final = {  # old name to new, as org.apache.hadoop.fs.s3a.S3AUtils reads both
     "server-side-encryption-algorithm": "encryption.algorithm",
     "server-side-encryption.key": "encryption.key",
+}
+WHY_NOT: Final = {  # docs/design/stores.md has the whole of it
+    "hdfs": ", since a writer that dies in the middle leaves an entry of the log that is there and empty",
+    "viewfs": ", as hdfs:// is not",
+    "gs": ", since no emulator refuses a second conditional put, so that nothing of it could be tested",
+    "wasb": "; write the location as abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/",
+    "wasbs": "; write the location as abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/",
 }
 SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 BINARY: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}
@@ -111,21 +119,30 @@ def settings_for(location: Location, hadoop: Mapping[str, str], overrides: S3Ove
         if location.bucket:
             raise InvalidInputError(f"{location} names a host; a local directory has three slashes: file:///path/")
         return LocalSettings()
+    if location.scheme in AZURE_SCHEMES:
+        return azure_settings(location, hadoop)
     if location.scheme not in S3_SCHEMES:
-        raise InvalidInputError(f"{location}: {location.scheme}:// is not supported for now; s3, s3a, s3n and file are")
+        reason = WHY_NOT.get(location.scheme, "")
+        raise InvalidInputError(
+            f"{location}: {location.scheme}:// is not supported for now{reason}; s3, s3a, s3n, abfss, abfs and file are"
+        )
     return _s3(bucket_values(hadoop, location.bucket), location.bucket, overrides)
 
 
 def part_bytes(location: Location, hadoop: Mapping[str, str]) -> int | None:
-    """Return ``fs.s3a.multipart.size`` for the location's bucket, ``None`` when unset."""
+    """Return ``fs.s3a.multipart.size`` for the location's bucket, ``None`` when unset, and for other stores."""
+    if location.scheme in AZURE_SCHEMES:
+        return None
     return bucket_values(hadoop, location.bucket).size_bytes("multipart.size")
 
 
 def committer_threads(location: Location, hadoop: Mapping[str, str]) -> int | None:
     """Return ``fs.s3a.committer.threads`` for the location's bucket, ``None`` when unset.
 
-    Hadoop reads a negative number as that many per core; here it counts as unset.
+    Hadoop reads a negative number as that many per core; here it counts as unset, as for other stores.
     """
+    if location.scheme in AZURE_SCHEMES:
+        return None
     threads = bucket_values(hadoop, location.bucket).number("committer.threads")
     return threads if threads is not None and threads > 0 else None
 

@@ -23,9 +23,17 @@ FIRST_PIECE_SHARE: Final = 0.25  # of the target, before encoding: shows how lar
 NEARLY: Final = 0.9  # of the target: what is missing is not worth a row group
 
 
-def file_name(spec: UploadSpec, task_index: int, number: int) -> str:
-    """Return ``part-00003-<write_id>-0.zstd.parquet``; ``number`` counts a task's files of one partition."""
-    return f"{names_of_task(spec.write_id, task_index)}{number}{spec.file_options.file_name_suffix}"
+def names_of_attempt(write_id: str, task_index: int, attempt_id: int) -> str:
+    """Return how the names of a task attempt's files begin, and of no other's.
+
+    S3 keeps two uploads of one key apart; Azure does not, and there a late attempt would discard what another has sent.
+    """
+    return f"{names_of_task(write_id, task_index)}{attempt_id}-"
+
+
+def file_name(spec: UploadSpec, names: str, number: int) -> str:
+    """Return ``part-00003-<write_id>-17-0.zstd.parquet``; ``number`` counts an attempt's files of one partition."""
+    return f"{names}{number}{spec.file_options.file_name_suffix}"
 
 
 class FinishedFile(NamedTuple):
@@ -39,11 +47,14 @@ class FinishedFile(NamedTuple):
 
 
 class Files:
-    """Opens files and keeps what the commit message will say of those that are finished."""
+    """Opens files and keeps what the commit message will say of those that are finished.
 
-    def __init__(self, spec: UploadSpec, task_index: int, uploads: Uploads, ids: PartitionIds) -> None:
+    ``names`` is how the names of all of them begin: :func:`names_of_attempt`.
+    """
+
+    def __init__(self, spec: UploadSpec, names: str, uploads: Uploads, ids: PartitionIds) -> None:
         self._spec = spec
-        self._task_index = task_index
+        self._names = names
         self._uploads = uploads
         self._ids = ids
         self._finished: list[FinishedFile] = []
@@ -56,7 +67,7 @@ class Files:
         return len(self._counted) * len(self._spec.data_columns) <= self._spec.most_figures
 
     def open(self, partition_id: int, number: int) -> PartSink:
-        name = file_name(self._spec, self._task_index, number)
+        name = file_name(self._spec, self._names, number)
         return self._uploads.open(f"{self._spec.key_prefix}{self._ids.directory(partition_id)}{name}")
 
     def finished(self, file: FinishedFile, statistics: Mapping[str, ColumnStatistics]) -> None:

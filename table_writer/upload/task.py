@@ -16,7 +16,7 @@ from table_writer.model.message import CommitMessage
 from table_writer.model.upload_spec import UploadSpec
 from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.worker import worker_store
-from table_writer.upload.files import Files, file_name, write_rows
+from table_writer.upload.files import Files, file_name, names_of_attempt, write_rows
 from table_writer.upload.partitioning import PartitionIds, in_chunks
 from table_writer.upload.parts import Uploads
 
@@ -62,10 +62,11 @@ def upload_rows(
     or a column has a type that the format does not, ``PartitionExistsError`` for a row of one of ``spec.existing``.
     """
     sent_before = dict(store.request_counts())
-    longest_name = file_name(spec, task_index, LARGEST_FILE_NUMBER)
+    names = names_of_attempt(spec.write_id, task_index, attempt_id)
+    longest_name = file_name(spec, names, LARGEST_FILE_NUMBER)
     ids = PartitionIds(spec.partition_columns, rest_of_key=f"{spec.key_prefix}{longest_name}", existing=spec.existing)
     with Uploads(spec, store) as uploads:
-        files = Files(spec, task_index, uploads, ids)
+        files = Files(spec, names, uploads, ids)
         numbered = _Numbered(batches, spec, ids)
         row_count = write_rows(numbered, files, spec)
         pending = files.pending_uploads()

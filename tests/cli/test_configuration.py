@@ -186,6 +186,11 @@ def test_errors_log_lines_and_tracebacks_hold_no_secret_of_a_file(
 
 def test_a_secret_is_known_by_the_name_of_its_setting() -> None:
     assert is_secret("fs.s3a.bucket.lake.secret.key")
+    assert is_secret("fs.azure.account.key.mart.dfs.core.windows.net")
+    assert is_secret("fs.azure.sas.fixed.token.lake.mart.dfs.core.windows.net")
+    assert is_secret("fs.azure.account.oauth2.client.secret")
+    assert not is_secret("fs.azure.account.keyprovider.mart.dfs.core.windows.net")
+    assert not is_secret("fs.azure.account.oauth2.client.id")
     assert not is_secret("fs.s3a.endpoint")
 
 

@@ -12,7 +12,14 @@ from typing import Any
 import pytest
 
 from table_writer.doctor import examine
-from table_writer.doctor.servers import ACTIONS, lifecycle, lifecycle_findings, longest_write, versioning
+from table_writer.doctor.servers import (
+    ACTIONS,
+    AZURE_PERMISSIONS,
+    lifecycle,
+    lifecycle_findings,
+    longest_write,
+    versioning,
+)
 from table_writer.doctor.subject import Subject
 from table_writer.errors import StorageError
 from table_writer.log.open_table import OpenTable
@@ -87,6 +94,33 @@ def test_each_forbidden_request_is_found_and_its_action_named(world: World, what
     assert finding.status == "error"
     assert f"cannot {what}: access denied" in finding.message
     assert f"allow {action} on {resource}," in finding.advice
+
+
+@pytest.fixture
+def in_azure(world: World) -> OpenTable:
+    services = world.services()
+    root = Location.parse("abfss://lake@mart.dfs.core.windows.net/mart/orders/")
+    return replace(services, layout=TableLayout(root))
+
+
+def test_every_request_to_azure_has_its_permission(in_azure: OpenTable, world: World) -> None:
+    assert AZURE_PERMISSIONS.keys() == ACTIONS.keys()
+    world.store.on_call = lambda call, *_: denied() if call == "upload_part" else None
+    (finding,) = of_check(in_azure, "permissions")
+    assert "cannot upload a part: access denied" in finding.message
+    assert "Storage Blob Data Contributor on the container of abfss://lake@mart" in finding.advice
+    assert "create and write (cw)" in finding.advice
+
+
+def denied() -> None:
+    raise StorageError("access denied")
+
+
+def test_rules_of_an_account_in_azure_are_only_reminded_of(in_azure: OpenTable) -> None:
+    (finding,) = of_check(in_azure, "lifecycle rules")
+    assert finding.status == "note"
+    assert "let no lifecycle rule delete blobs below the table" in finding.advice
+    assert of_check(in_azure, "bucket versioning") == []
 
 
 def test_a_store_that_lists_no_uploads_is_found(world: World) -> None:

@@ -17,6 +17,7 @@ from table_writer.testing import Lakehouse
 from table_writer.write.session_services import SessionServices
 
 STORES = "hadoop.security.credential.provider.path"
+AZURE_KEY = "fs.azure.account.key.mart.dfs.core.windows.net"
 PLAIN = {"hive.metastore.client.auth.mode": "PLAIN", "hive.metastore.client.plain.username": "loader"}
 KERBEROS = {"hive.metastore.sasl.enabled": "true", "hive.metastore.kerberos.principal": "hive/_HOST@NO.SUCH.REALM"}
 
@@ -33,6 +34,7 @@ def store(lakehouse: Lakehouse, tmp_path: Path) -> Iterator[None]:
     for position, letter in enumerate("hush"):
         password[position] = letter
     provider.createCredentialEntry("loader", password)
+    provider.createCredentialEntry(AZURE_KEY, password)
     provider.flush()
     lakehouse.spark.conf.set(STORES, hadoop.get(STORES))
     yield
@@ -47,6 +49,10 @@ def test_a_password_is_found_where_hives_client_finds_it(lakehouse: Lakehouse, s
     assert settings.login is not None
     assert settings.login("h").answer(b"") == b"\0loader\0hush"
     assert "hush" not in repr(settings)
+
+
+def test_a_key_of_azure_is_found_where_hadoops_connector_finds_it(lakehouse: Lakehouse, store: None) -> None:
+    assert open_gateway(lakehouse.spark).settings({}).hadoop[AZURE_KEY] == "hush"
 
 
 def test_a_session_without_a_login_is_told_how_to_get_one(lakehouse: Lakehouse) -> None:

@@ -21,6 +21,7 @@ from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.s3 import S3Store
 from table_writer.storage.settings import LocalSettings, S3Settings, StaticKeys
 from table_writer.testing.servers import S3Server
+from tests.azurite import AzuriteServer
 from tests.doubles.memory_store import MemoryStore
 
 BUCKET = "storage-tests"
@@ -30,6 +31,13 @@ BUCKET = "storage-tests"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave moto to the slow run: it takes as long as all other stores together."""
     for item in items:
+        if (
+            isinstance(item, pytest.Function)
+            and hasattr(item, "callspec")
+            and "azurite" in item.callspec.params.values()
+        ):
+            item.add_marker("azure")
+            item.add_marker("slow")
         if isinstance(item, pytest.Function) and hasattr(item, "callspec") and "moto" in item.callspec.params.values():
             item.add_marker("slow")
 
@@ -66,6 +74,12 @@ def versitygw() -> Iterator[S3Server]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[AzuriteServer]:
+    with AzuriteServer(container=BUCKET) as server:
+        yield server
+
+
 @pytest.fixture
 def open_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Place]:
     def opened(kind: str, *, checksums: bool = True, **s3_settings: object) -> Place:
@@ -74,6 +88,10 @@ def open_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., 
             return Place(MemoryStore(), name, kind)
         if kind == "local":
             return Place(open_store(LocalSettings()), f"{str(tmp_path)[1:]}/{name}", kind)
+        if kind == "azurite":
+            account: AzuriteServer = request.getfixturevalue(kind)
+            of_azure = settings_for(account.location(), account.hadoop_settings())
+            return Place(open_shared(replace(of_azure, max_attempts=2, **s3_settings)), name, kind)
         server: S3Server = request.getfixturevalue(kind)
         location = Location.parse(f"s3a://{BUCKET}/")
         settings = settings_for(location, server.hadoop_settings(), S3Overrides(max_attempts=2, checksums=checksums))
@@ -82,19 +100,25 @@ def open_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., 
     return opened
 
 
-@pytest.fixture(params=["memory", "local", "moto", "versitygw"])
+@pytest.fixture(params=["memory", "local", "moto", "versitygw", "azurite"])
 def place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
     """Every store."""
     return open_place(request.param)
 
 
-@pytest.fixture(params=["memory", "local", "versitygw"])
+@pytest.fixture(params=["memory", "local", "versitygw", "azurite"])
 def strict_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
     """Every store but moto, which accepts what S3 refuses, or answers 500 (docs: FACTS, section 5)."""
     return open_place(request.param)
 
 
-@pytest.fixture(params=["memory", "moto", "versitygw"])
+@pytest.fixture(params=["memory", "local", "versitygw"])
+def listing_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
+    """Every strict store that keeps a list of its uploads, and Azure does not: there a part needs none."""
+    return open_place(request.param)
+
+
+@pytest.fixture(params=["memory", "moto", "versitygw", "azurite"])
 def flat_place(request: pytest.FixtureRequest, open_place: Callable[..., Place]) -> Place:
     """Every store without directories: a key may end in ``/``."""
     return open_place(request.param)

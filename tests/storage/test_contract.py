@@ -1,4 +1,4 @@
-"""What every store must do alike: memory, local files, S3 as moto and as versitygw understand it."""
+"""What every store must do alike: memory, local files, S3 as moto and versitygw have it, Azure as Azurite has it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_object_that_nobody_reads_in_one_piece_is_refused_before_its_body_is_
     open_place: Callable[..., Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_store, "MAX_GET_BYTES", 1_000)
-    for kind in ("local", "versitygw"):
+    for kind in ("local", "versitygw"):  # Azure's: test_azure.py, since its mark leaves it out of the fast run
         place = open_place(kind)
         place.store.put(f"{place.directory}fits", bytes(1_000))
         place.store.put(f"{place.directory}long", bytes(1_001))
@@ -159,11 +159,16 @@ def test_an_object_ages(open_place: Callable[..., Place]) -> None:
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_odd_keys_survive_every_call(place: Place, name: str) -> None:
     store, key = place.store, f"{place.directory}{name}/{name}"
+    if place.kind == "azurite" and "\\" in name:  # it takes a backslash for a slash
+        with pytest.raises(InvalidInputError, match="backslash"):
+            store.put(key, b"1")
+        return
     store.put(key, b"1")
     assert body_of(store, key) == b"1"
     assert not store.put_if_absent(key, b"2")
     assert [info.key for info in store.list(f"{place.directory}{name}/")] == [key]
     assert list(store.list(place.directory, start_after=key)) == []
+    store.delete([key])
     upload_id, parts = upload(store, key, b"part")
     assert [(found.key, found.upload_id) for found in store.list_uploads(place.directory)] == [(key, upload_id)]
     store.complete_upload(key, upload_id, parts)
@@ -256,7 +261,7 @@ def test_long_listings_come_in_pages_and_all_their_keys_can_be_deleted(place: Pl
     assert (len(page), more) == (1_000, True)
     before = store.request_counts()["ListObjectsV2"]
     assert keys_below(place) == sorted(names)
-    assert store.request_counts()["ListObjectsV2"] - before == 2
+    assert store.request_counts()["ListObjectsV2"] - before == (1 if place.kind == "azurite" else 2)  # 5,000 a page
     last, more = store.list_page(place.directory, start_after=place.directory + sorted(names)[99])
     assert (len(last), more) == (1_000, False)
     store.delete([place.directory + name for name in (*names, "never/was")])
@@ -345,6 +350,9 @@ def test_two_uploads_of_one_key_are_apart(place: Place) -> None:
     assert {found.upload_id for found in place.store.list_uploads(place.directory)} == {first, second}
     place.store.complete_upload(key, second, second_parts)
     assert body_of(place.store, key) == b"second"
+    if place.kind == "azurite":  # Azure discards what it does not commit; keys of this library name the attempt
+        assert list(place.store.list_uploads(place.directory)) == []
+        return
     assert [found.upload_id for found in place.store.list_uploads(place.directory)] == [first]
     place.store.complete_upload(key, first, first_parts)
     assert body_of(place.store, key) == b"first"
@@ -387,13 +395,13 @@ def test_a_gone_upload_does_not_pass_for_an_object_of_another_size(kind: str, op
         place.store.complete_upload(key, upload_id, parts)
 
 
-def test_a_part_for_an_aborted_upload_is_refused(strict_place: Place) -> None:
-    key = f"{strict_place.directory}a"
-    upload_id = strict_place.store.create_upload(key)
-    strict_place.store.abort_upload(key, upload_id)
+def test_a_part_for_an_aborted_upload_is_refused(listing_place: Place) -> None:
+    key = f"{listing_place.directory}a"
+    upload_id = listing_place.store.create_upload(key)
+    listing_place.store.abort_upload(key, upload_id)
     with pytest.raises(StorageError, match="gone"):
-        strict_place.store.upload_part(key, upload_id, 1, b"late")
-    assert list(strict_place.store.list_uploads(strict_place.directory)) == []
+        listing_place.store.upload_part(key, upload_id, 1, b"late")
+    assert list(listing_place.store.list_uploads(listing_place.directory)) == []
 
 
 def test_an_upload_is_completed_only_under_its_own_key(strict_place: Place) -> None:
@@ -411,12 +419,12 @@ def test_an_upload_without_parts_is_not_completed(strict_place: Place) -> None:
     assert strict_place.store.head(key) is None
 
 
-def test_a_part_that_was_replaced_is_not_completed(strict_place: Place) -> None:
-    key = f"{strict_place.directory}a"
-    upload_id, parts = upload(strict_place.store, key, b"first")
-    strict_place.store.upload_part(key, upload_id, 1, b"other")
+def test_a_part_that_was_replaced_is_not_completed(listing_place: Place) -> None:
+    key = f"{listing_place.directory}a"
+    upload_id, parts = upload(listing_place.store, key, b"first")
+    listing_place.store.upload_part(key, upload_id, 1, b"other")
     with pytest.raises(StorageError):
-        strict_place.store.complete_upload(key, upload_id, parts)
+        listing_place.store.complete_upload(key, upload_id, parts)
 
 
 # ---- listing uploads
@@ -441,7 +449,7 @@ def test_listing_uploads_by_a_shorter_prefix_is_refused_at_the_call(place: Place
 
 def test_more_uploads_than_one_page_holds_are_all_listed(place: Place) -> None:
     keys = [f"{place.directory}data/dt={number % 5}/{number:04d}" for number in range(1_050)]
-    ids = in_parallel([lambda key=key: place.store.create_upload(key) for key in keys], 16)
+    ids = in_parallel([lambda key=key: upload(place.store, key, b"x")[0] for key in keys], 16)
     found = {(upload.key, upload.upload_id) for upload in place.store.list_uploads(f"{place.directory}data/")}
     assert found == set(zip(keys, ids, strict=True))
     in_parallel([lambda key=key, each=each: place.store.abort_upload(key, each) for key, each in found], 16)
@@ -465,8 +473,9 @@ def test_every_request_is_counted_by_kind(place: Place) -> None:
     place.store.get(key)
     place.store.head(key)
     place.store.put(key, b"")
+    of_azure: dict[str, int] = {}  # where an upload begins with its first part
     assert place.requests() == {
-        "CreateMultipartUpload": 1,
+        **(of_azure if place.kind == "azurite" else {"CreateMultipartUpload": 1}),
         "UploadPart": 1,
         "CompleteMultipartUpload": 1,
         "GetObject": 1,
@@ -517,6 +526,8 @@ def test_odd_names_of_directories_survive(place: Place, name: str) -> None:
         with pytest.raises(StorageError):
             place.store.put(f"{place.directory}{name}/{name}/a", b"")
         return
+    if place.kind == "azurite" and "\\" in name:
+        return  # refused: test_odd_keys_survive_every_call
     place.store.put(f"{place.directory}{name}/{name}/a", b"")
     assert list(place.store.list_directories(place.directory)) == [name]
     assert list(place.store.list_directories(f"{place.directory}{name}/")) == [name]

@@ -124,6 +124,8 @@ def test_a_refused_copy_leaves_what_is_there(strict_place: Place) -> None:
 
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_odd_keys_are_copied_from_and_to(place: Place, name: str) -> None:
+    if place.kind == "azurite" and "\\" in name:
+        name = name.replace("\\", "%5C")  # as Hive writes it; the character itself is refused there
     source = put(place, f"{name}/{name}", name.encode())
     place.store.copy(source, f"{place.directory}copies/{name}/{name}")
     assert body_of(place.store, f"{place.directory}copies/{name}/{name}") == name.encode()

@@ -54,7 +54,7 @@ def test_every_file_but_the_last_is_near_the_target(store, spec, upload, options
     assert message.row_count == sum(entry.row_count for entry in message.uploads) == 300_000
     suffix = options.file_name_suffix
     names = [entry.key.rsplit("/", 1)[1] for entry in message.uploads]
-    assert names == [f"part-00003-w1-{number}{suffix}" for number in range(len(names))]
+    assert names == [f"part-00003-w1-17-{number}{suffix}" for number in range(len(names))]
 
 
 def test_rolled_files_hold_every_row_once_and_in_order(store, spec, upload):

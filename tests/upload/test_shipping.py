@@ -76,3 +76,14 @@ def test_tasks_need_none_of_the_requirements_that_executors_are_not_asked_for() 
     absent = {*required, "thrift"} - {"pyspark", *(name for name, _ in REQUIRED)}
     assert {"hmsclient", "msgspec"} <= absent
     subprocess.run([sys.executable, "-c", ON_EXECUTORS.format(absent=absent)], check=True, cwd=ROOT)
+
+
+def test_executors_need_the_sdk_of_azure_once_a_store_there_was_opened() -> None:
+    script = (
+        "from table_writer.spark.executors import required_of_executors as required\n"
+        "print([name for name, _ in required()])\n"
+        "import table_writer.storage.azure\n"
+        "print([name for name, _ in required()])\n"
+    )
+    said = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    assert said.splitlines() == ["['pyarrow', 'boto3']", "['pyarrow', 'boto3', 'azure.storage.blob']"]

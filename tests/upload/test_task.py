@@ -50,7 +50,7 @@ def test_every_row_is_in_the_file_of_its_partition(store, spec, upload):
 def test_keys_name_task_write_and_codec(store, spec, upload):
     message = upload(batches(1, 10), spec())
     assert [upload.key for upload in message.uploads] == [
-        "mart/orders/_table_writer/data/w1/dt=d0/part-00003-w1-0.zstd.parquet"
+        "mart/orders/_table_writer/data/w1/dt=d0/part-00003-w1-17-0.zstd.parquet"
     ]
 
 
@@ -114,7 +114,7 @@ def test_a_file_that_nears_the_last_part_is_continued_in_another(store, spec, up
     chosen = spec(part_size_bytes=5 * MIB, row_group_bytes=6 * MIB, buffer_bytes=6 * MIB)
     message = upload(batches(1, 60_000, payload_bytes=600), chosen)
     names = [entry.key.rsplit("/", 1)[1] for entry in message.uploads]
-    assert names == [f"part-00003-w1-{number}.zstd.parquet" for number in range(len(names))]
+    assert names == [f"part-00003-w1-17-{number}.zstd.parquet" for number in range(len(names))]
     assert len(names) > 1
     assert rows_of(store.files(message)) == expected_rows(1, 60_000)
 
@@ -207,7 +207,7 @@ def test_an_unpartitioned_table_has_its_files_at_the_prefix(store, spec, upload)
     given = (batch.select([0, 1]) for batch in batches(1, 25_000))
     message = upload(given, spec(partition_columns=()))
     assert [entry.key for entry in message.uploads] == [
-        "mart/orders/_table_writer/data/w1/part-00003-w1-0.zstd.parquet"
+        "mart/orders/_table_writer/data/w1/part-00003-w1-17-0.zstd.parquet"
     ]
     assert message.uploads[0].partition_values == ()
 

@@ -132,7 +132,7 @@ def test_a_file_whose_footer_has_grown_is_continued_in_another(store, spec, uplo
     chosen = spec(data_columns=tuple(f"n{n}" for n in range(10)), buffer_bytes=4096, row_group_bytes=4096)
     message = upload(columns(10, 1, 2_400, each=100), chosen)
     names = [entry.key.rsplit("/", 1)[1] for entry in message.uploads]
-    assert names == [f"part-00003-w1-{number}.zstd.parquet" for number in range(5)]
+    assert names == [f"part-00003-w1-17-{number}.zstd.parquet" for number in range(5)]
     tables = store.files(message).values()
     assert [row for table in tables for row in table["n0"].to_pylist()] == list(range(2_400))
 

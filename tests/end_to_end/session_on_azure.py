@@ -1,0 +1,110 @@
+"""A Spark application of its own on abfs://: a table, writes, readers by Spark alone; prints what they saw as JSON.
+
+Hadoop's connector is in the mode for accounts without a hierarchical namespace, which speaks to the Blob service;
+Azurite has no other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import input_file_name
+
+from table_writer import Maintenance, TableWriter, TableWriterConfig
+from table_writer.model.location import Location
+from table_writer.storage import open_store
+from table_writer.storage.azure import ABORTED, AzureStore
+from table_writer.storage.hadoop import settings_for
+from table_writer.testing.jars import resolve_jars
+from table_writer.testing.servers import MetastoreServer
+from tests.azurite import AzuriteServer
+
+CONNECTOR: Final = ("org.apache.hadoop:hadoop-azure:3.5.0",)  # of the Hadoop that Spark 4.3 carries
+EXCLUDES: Final = ("org.apache.hadoop:hadoop-common", "org.slf4j:*", "org.apache.httpcomponents:*", "commons-logging:*")
+BLOB_SERVICE: Final = {
+    "fs.azure.fns.account.service.type": "BLOB",
+    "fs.azure.account.hns.enabled": "false",
+    "fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION",  # the other one wants TLS
+}
+TABLE: Final = "orders"
+COLUMNS: Final = "id INT, amount DOUBLE, dt STRING"
+
+
+def main() -> None:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    jars = resolve_jars("azure", CONNECTOR, excludes=EXCLUDES)
+    with AzuriteServer() as azurite:
+        hadoop = {**azurite.hadoop_settings(), **BLOB_SERVICE}
+        with MetastoreServer(settings=hadoop, jars=jars) as metastore:
+            builder = SparkSession.builder.master("local[2]").enableHiveSupport()
+            settings = {
+                "spark.ui.enabled": "false",
+                "spark.sql.session.timeZone": "UTC",
+                "spark.sql.shuffle.partitions": "2",
+                "spark.jars": ",".join(map(str, jars)),
+                "spark.hadoop.hive.metastore.uris": metastore.uri,
+                **{f"spark.hadoop.{name}": value for name, value in hadoop.items()},
+            }
+            for name, value in settings.items():
+                builder = builder.config(name, value)
+            spark = builder.getOrCreate()
+            try:
+                print(json.dumps(run(spark, str(azurite.location("mart/orders")), metastore.uri, hadoop)))
+            finally:
+                spark._jvm.org.apache.hadoop.fs.FileSystem.closeAll()  # while there is a server to say goodbye to
+                spark.stop()
+
+
+def run(spark: SparkSession, location: str, metastore_uri: str, hadoop: dict[str, str]) -> dict[str, object]:
+    spark.sql(f"CREATE TABLE {TABLE} ({COLUMNS}) USING parquet PARTITIONED BY (dt) LOCATION '{location}'")
+    writer = TableWriter(spark)
+
+    def rows(*given: tuple[int, float, str]) -> DataFrame:
+        return spark.createDataFrame(list(given), COLUMNS)
+
+    def seen() -> list[tuple[object, ...]]:
+        spark.sql(f"REFRESH TABLE {TABLE}")
+        return [tuple(row) for row in spark.table(TABLE).orderBy("dt", "id").collect()]
+
+    found: dict[str, object] = {}
+    writer.overwrite_partitions(rows((1, 9.5, "d1"), (2, 20.0, "d=2 %ü")), TABLE)
+    found["first"] = seen()
+    writer.overwrite_partitions(rows((3, 1.0, "d=2 %ü")), TABLE)
+    found["overwritten"] = seen()
+    writer.append(rows((4, 2.0, "d1")), TABLE)
+    found["appended"] = seen()
+    writer.append(rows((5, 3.0, "d1")), TABLE, carry="in_place")
+    found["appended in place"] = seen()
+    found["beside the mark of an abort"] = with_a_mark(spark, location, hadoop, seen)
+    keeper = Maintenance(metastore_uri, config=TableWriterConfig(hadoop=hadoop))
+    keeper.rollback(f"default.{TABLE}", version=2)
+    found["rolled back"] = seen()
+    report = keeper.vacuum(f"default.{TABLE}", older_than=timedelta(0), force=True)
+    found["vacuumed"] = [len(report.deleted) > 0, list(report.failures)]
+    found["after the vacuum"] = seen()
+    findings = writer.doctor(TABLE).findings
+    found["wrong"] = [f"{one.check}: {one.message}" for one in findings if one.status not in ("ok", "note")]
+    return found
+
+
+def with_a_mark(spark: SparkSession, location: str, hadoop: dict[str, str], seen: Callable[[], object]) -> object:
+    """Read while an abort has its empty file in the directory of a live partition, as after a crash."""
+    store = open_store(settings_for(Location.parse(location), hadoop))
+    assert isinstance(store, AzureStore)
+    live = next(row[0] for row in spark.table(TABLE).where("dt = 'd1'").select(input_file_name()).collect())
+    blob = store.client.get_blob_client(f"{Location.parse(live.rpartition('/')[0]).key}part-00009-late.parquet")
+    blob.commit_block_list([], metadata={ABORTED: "1"})
+    try:
+        return seen()
+    finally:
+        blob.delete_blob()
+
+
+if __name__ == "__main__":
+    main()

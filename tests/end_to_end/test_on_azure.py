@@ -1,0 +1,27 @@
+"""Spark, a Hive metastore and files in Azure, as Azurite has it: in a process of its own, with Hadoop's connector."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.azure
+@pytest.mark.slow
+def test_what_is_written_in_azure_is_what_spark_reads_there() -> None:
+    command = [sys.executable, "-m", "tests.end_to_end.session_on_azure"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    assert ended.returncode == 0, ended.stderr[-3_000:]
+    found = json.loads(ended.stdout.splitlines()[-1])
+    first, other = [1, 9.5, "d1"], "d=2 %ü"
+    assert found["first"] == [first, [2, 20.0, other]]
+    assert found["overwritten"] == [first, [3, 1.0, other]]
+    assert found["appended"] == [first, [4, 2.0, "d1"], [3, 1.0, other]]
+    assert found["appended in place"] == [first, [4, 2.0, "d1"], [5, 3.0, "d1"], [3, 1.0, other]]
+    assert found["beside the mark of an abort"] == found["appended in place"]
+    assert found["rolled back"] == found["after the vacuum"] == found["overwritten"]
+    assert found["vacuumed"] == [True, []]
+    assert found["wrong"] == []
