@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _logger = logging.getLogger(__name__)
+API_MODE: Final = "spark.api.mode"
 URIS: Final = "spark.hadoop.hive.metastore.uris"
 SPARK_LOG_NAME: Final = "spark.log"
 Storage = Literal["s3", "file"]
@@ -190,24 +191,18 @@ def lakehouse(
         metastore = MetastoreServer(
             hive=hive, warehouse=warehouse, directory=metastore_directory, settings=hadoop, jars=jars
         )
-        jars += committer_jars() if s3 else ()
-        settings = _spark_settings(master, warehouse, jars, hadoop, scratch.path)
+        settings = _spark_settings(master, warehouse, jars + (committer_jars() if s3 else ()), hadoop, scratch.path)
         settings |= hive_client_settings(hive) | dict(spark_conf or {})
-        is_connect = settings.pop("spark.api.mode", "classic") == "connect"
         # each start below goes on while the next ones begin
-        java = None if is_connect else _launch_java(scratch.path, settings, undo)
+        java = None if settings.pop(API_MODE, "") == "connect" else _launch_java(scratch.path, settings, undo)
         if s3:
             s3.wait_until_ready()  # the metastore makes its warehouse there
         undo.callback(metastore.stop)
         metastore.launch()
-        server = None
         if java is None:
-            server = ConnectServer(settings | {URIS: metastore.uri})
-            if s3:
-                undo.enter_context(_environment(s3.environment()))  # a client's session hides keys
-            spark = _connect(server, undo)
+            spark, server = _connect(settings | {URIS: metastore.uri}, s3, undo)
         else:
-            spark = _start_spark(java, scratch.path, metastore.uri, undo)
+            spark, server = _start_spark(java, scratch.path, metastore.uri, undo), None
         metastore.wait_until_ready()
         client = s3.client() if s3 else None
         if client:
@@ -318,15 +313,19 @@ def _start_spark(java: ChildProcess, directory: Path, metastore_uri: str, undo: 
     return session
 
 
-def _connect(server: ConnectServer, undo: ExitStack) -> SparkSession:
-    """Start the server, and a session of it; PySpark then takes every session of this process for one of Connect."""
+def _connect(
+    settings: Mapping[str, str], s3: S3Server | None, undo: ExitStack
+) -> tuple[SparkSession, ConnectServer | None]:
+    """Start a server, and a session of it; PySpark then takes every session of this process for one of Connect."""
+    server = ConnectServer(settings)
+    undo.enter_context(_environment(s3.environment() if s3 else {}))  # a client's session hides keys
     undo.callback(server.stop)
     server.start()
     undo.callback(os.environ.pop, "SPARK_CONNECT_MODE_ENABLED", None)
     builder: Any = SparkSession.builder  # whose type in Spark 3.5 has no remote()
     session: SparkSession = builder.remote(server.url).getOrCreate()
     undo.callback(_stop_client, session)
-    return session
+    return session, server
 
 
 def _stop_client(session: Any) -> None:
