@@ -16,7 +16,7 @@ from table_writer.log.owner import Owner, require_in_place
 from table_writer.log.registration import read_registrations
 from table_writer.log.rules import claim_is_over, is_covered
 from table_writer.log.stored import small_json
-from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, LogState
+from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, LogState, agree
 from table_writer.model.location import Location
 from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, are_small_files
 from table_writer.storage.object_store import ObjectInfo, many
@@ -382,7 +382,7 @@ def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
             yield warning(f"{key} is lost; newer entries tell how that version ended", recover)
     recent = log.read_recent(allow_lost=True)
     newest = min(recent.newest, history.newest)  # others may write meanwhile
-    if recent.fold is not None and not recent.up_to(newest).agrees(history.up_to(newest)):
+    if recent.fold is not None and not agree(recent.up_to(newest), history.up_to(newest)):
         key = f"{subject.opened.layout.log_prefix}folded-{recent.fold.version:020}"
         yield error(
             f"{key} does not say what the entries say: recover and vacuum go by it",

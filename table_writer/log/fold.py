@@ -100,6 +100,18 @@ class Fold:
         return any(to < version < one for one, to in self.rollbacks)
 
 
+@dataclass(frozen=True, slots=True)
+class Oldest:
+    """What a listing showed of the oldest entries before a fold."""
+
+    ended: frozenset[int] = frozenset()  # those that ended longer ago than was asked
+    listed: frozenset[int] = frozenset()  # all that are there, up to the newest of them
+
+    def is_gone(self, version: int) -> bool:
+        """Whether a vacuum has trimmed an entry."""
+        return version not in self.listed and version < max(self.ended, default=0)
+
+
 class _Stored(msgspec.Struct, frozen=True, kw_only=True):
     format: int
     sha256: str  # of what is folded, as it is stored

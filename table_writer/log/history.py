@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Final
 
-from table_writer.log.fold import Fold, Left, Placed, key_digest
+from table_writer.log.fold import Fold, Left, Oldest, Placed, key_digest
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues
-from table_writer.model.write import TableLayout
+from table_writer.model.write import TableLayout, written_ids
 
 LATE_CALL_SECONDS: Final = 86_400  # no metastore applies a call a day after it was sent
 
@@ -50,18 +50,6 @@ class Placement(enum.Enum):
     BEHIND = "where an older entry of ours has put it: a call was applied late, or the metastore was set back"
     MISSING = "not in the metastore: another tool dropped it"
     MOVED = "at a location that the log does not know: another tool moved it"
-
-
-@dataclass(frozen=True, slots=True)
-class Oldest:
-    """What a listing showed of the oldest entries before a fold."""
-
-    ended: frozenset[int] = frozenset()  # those that ended longer ago than was asked
-    listed: frozenset[int] = frozenset()  # all that are there, up to the newest of them
-
-    def is_gone(self, version: int) -> bool:
-        """Whether a vacuum has trimmed an entry."""
-        return version not in self.listed and version < max(self.ended, default=0)
 
 
 @dataclass(frozen=True)
@@ -130,16 +118,6 @@ class History:
         """Return what a reading of the log would have shown when this version was the newest."""
         records = [one for one in self.records if one.entry.version <= version]
         return History(self.layout, records, self.unverified, self.lost, self.fold)
-
-    def agrees(self, other: History) -> bool:
-        """Whether two readings of a log say the same of partitions, of what is left there, and of what is in doubt."""
-
-        def said(one: History) -> tuple[object, ...]:
-            left = {place: (found.left_by, found.objects) for place, found in one.left.items()}
-            current = {values: (placed.version, placed.partition) for values, placed in one.current.items()}
-            return current, left, one.in_use(), one.held_now(), one.newest
-
-        return said(self) == said(other)
 
     def folded(self, log_id: str, oldest: Oldest | None = None, trimmed: Collection[int] = ()) -> Fold:
         """Fold all of it; none may be in doubt. ``trimmed`` are entries that a vacuum has just deleted."""
@@ -649,10 +627,3 @@ class History:
         own = {record.entry.write_id for record in records if record.entry.has_own_files}
         recovered = {record.entry.recovered_write_id for record in records}
         return frozenset(write_id for write_id in found | own | recovered if write_id)
-
-
-def written_ids(layout: TableLayout, entry: LogEntry) -> frozenset[str]:
-    """Return the writes whose files an entry points readers at: its own, or those of the entry that it recovers."""
-    locations = (Location.parse(one.own_location) for one in entry.partitions if one.own_location is not None)
-    found = {entry.write_id, entry.recovered_write_id, *(layout.write_id_of(location) for location in locations)}
-    return frozenset(write_id for write_id in found if write_id)

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError
-from table_writer.log.fold import FOLD_EVERY_VERSIONS, Fold, key_digest
-from table_writer.log.history import LATE_CALL_SECONDS, History, Oldest, SlotRecord
+from table_writer.log.fold import FOLD_EVERY_VERSIONS, Fold, Oldest, key_digest
+from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
 from table_writer.log.owner import readable_owner
 from table_writer.log.rules import comes_before, published_with_key
 from table_writer.log.stored import (
@@ -345,7 +345,7 @@ class TableLog:
         ended = history.up_to(version)
         body = ended.folded(self._log_id, oldest, trimmed).to_json(self._layout.root)
         again = Fold.from_json(body, root=self._layout.root, older_seconds=0.0)
-        if not History(self._layout, (), fold=again).agrees(ended):
+        if not agree(History(self._layout, (), fold=again), ended):
             logger.error("the log up to version %d was not folded: what would be read again differs", version)
             return None
         try:
@@ -606,3 +606,14 @@ class TableLog:
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             logger.warning("the checkpoint %s cannot be read; listing the whole log", self._layout.checkpoint_key)
             return 0, ""
+
+
+def agree(one: History, other: History) -> bool:
+    """Whether two readings of a log say the same of partitions, and of what is left and lies there."""
+
+    def said(history: History) -> tuple[object, ...]:
+        left = {place: (found.left_by, found.objects) for place, found in history.left.items()}
+        current = {values: (placed.version, placed.partition) for values, placed in history.current.items()}
+        return current, left, history.in_use(), history.held_now(), history.newest
+
+    return said(one) == said(other)

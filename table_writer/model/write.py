@@ -15,7 +15,7 @@ from typing import Final
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_figures import ColumnFigures, as_text, from_text, together
 from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics, as_spark_orders
-from table_writer.model.entry import ReplacedLocation
+from table_writer.model.entry import LogEntry, ReplacedLocation
 from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage
 from table_writer.model.partition_value import Spellings
@@ -158,6 +158,13 @@ class TableLayout:
     def success_key(self) -> str:
         """The marker in the table root that other tools look for."""
         return f"{self.root.key}_SUCCESS"
+
+
+def written_ids(layout: TableLayout, entry: LogEntry) -> frozenset[str]:
+    """Return the writes whose files an entry points readers at: its own, or those of the entry that it recovers."""
+    locations = (Location.parse(one.own_location) for one in entry.partitions if one.own_location is not None)
+    found = {entry.write_id, entry.recovered_write_id, *(layout.write_id_of(location) for location in locations)}
+    return frozenset(write_id for write_id in found if write_id)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

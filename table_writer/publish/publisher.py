@@ -18,14 +18,14 @@ from table_writer.errors import (
     counted,
 )
 from table_writer.log.files import existing_values
-from table_writer.log.history import SlotRecord, written_ids
+from table_writer.log.history import SlotRecord
 from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.log.rules import Deadline, Standing, published_with_key, standing
 from table_writer.log.table_log import LogState
 from table_writer.model.entry import DISCARD, EntryPartition, LogEntry, Operation, Outcome, ReplacedLocation
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
-from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, no_partition
+from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, no_partition, written_ids
 from table_writer.publish.append import Carried, CarryOver, CopyFiles, InPlace
 from table_writer.publish.entry import entry_of, replaced_locations, with_figures, with_old_locations
 from table_writer.publish.recovery import Recovery

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -194,15 +194,12 @@ def lakehouse(
         settings = _spark_settings(master, warehouse, jars + (committer_jars() if s3 else ()), hadoop, scratch.path)
         settings |= hive_client_settings(hive) | dict(spark_conf or {})
         # each start below goes on while the next ones begin
-        java = None if settings.pop(API_MODE, "") == "connect" else _launch_java(scratch.path, settings, undo)
+        started = _launch_spark(scratch.path, settings, s3, undo)
         if s3:
             s3.wait_until_ready()  # the metastore makes its warehouse there
         undo.callback(metastore.stop)
         metastore.launch()
-        if java is None:
-            spark, server = _connect(settings | {URIS: metastore.uri}, s3, undo)
-        else:
-            spark, server = _start_spark(java, scratch.path, metastore.uri, undo), None
+        spark, server = started(metastore.uri)
         metastore.wait_until_ready()
         client = s3.client() if s3 else None
         if client:
@@ -258,6 +255,16 @@ def _spark_settings(
     if version >= (4, 1) and len(str(directory)) < MAX_SOCKET_DIRECTORY_LENGTH:
         settings["spark.python.unix.domain.socket.enabled"] = "true"
     return settings
+
+
+def _launch_spark(
+    directory: Path, settings: dict[str, str], s3: S3Server | None, undo: ExitStack
+) -> Callable[[str], tuple[SparkSession, ConnectServer | None]]:
+    """Begin to start Spark; returns what waits for it, and takes the metastore's address."""
+    if settings.pop(API_MODE, "") == "connect":
+        return lambda uri: _connect(settings | {URIS: uri}, s3, undo)
+    java = _launch_java(directory, settings, undo)
+    return lambda uri: (_start_spark(java, directory, uri, undo), None)
 
 
 def _launch_java(directory: Path, settings: Mapping[str, str], undo: ExitStack) -> ChildProcess:

@@ -9,8 +9,8 @@ from typing import Final
 
 from table_writer.errors import ConflictError, MetastoreError, TableWriterError
 from table_writer.log.files import abort_uploads, batches, delete_keys, files_at
-from table_writer.log.fold import Left
-from table_writer.log.history import History, Oldest, Placement
+from table_writer.log.fold import Left, Oldest
+from table_writer.log.history import History, Placement
 from table_writer.log.open_table import OpenTable
 from table_writer.log.registration import check_keys
 from table_writer.log.rules import Deadline, claim_is_over

@@ -12,7 +12,6 @@ from typing import Self
 
 from table_writer.complete import Completer, Spread
 from table_writer.errors import ConflictError, StorageError
-from table_writer.log.history import written_ids
 from table_writer.log.open_table import OpenTable
 from table_writer.log.registration import put_staged, used_before
 from table_writer.model.entry import LogEntry
@@ -20,7 +19,7 @@ from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage
 from table_writer.model.process import this_process
 from table_writer.model.staged_write import StagedRecord
-from table_writer.model.write import OWN_WRITE_ID, WritePlan, new_write_id
+from table_writer.model.write import OWN_WRITE_ID, WritePlan, new_write_id, written_ids
 
 logger = logging.getLogger(__name__)
 

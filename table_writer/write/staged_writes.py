@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from table_writer.complete import Completer
 from table_writer.display.write_result import WriteResult
 from table_writer.errors import CheckFailedError, ConflictError, InvalidInputError, StorageError, counted
-from table_writer.log.history import History, written_ids
+from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.log.registration import (
     FoundRegistration,
@@ -27,7 +27,7 @@ from table_writer.model.entry import WRITE_ID
 from table_writer.model.partition_value import Spellings, has_spellings
 from table_writer.model.staged_write import FoundStaged, StagedRecord
 from table_writer.model.table import PartitionValues
-from table_writer.model.write import WritePlan, WrittenFiles
+from table_writer.model.write import WritePlan, WrittenFiles, written_ids
 from table_writer.progress import Stopwatch
 from table_writer.publish.append import CopyFiles, require_as_staged
 from table_writer.publish.publisher import Published, Publisher

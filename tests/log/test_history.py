@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from table_writer.log.history import History, Placement, SlotRecord, StateThen, written_ids
+from table_writer.log.history import History, Placement, SlotRecord, StateThen
 from table_writer.model.entry import DeletedLocation, LogEntry, Operation, Outcome, ReplacedLocation, ReplacedObject
 from table_writer.model.location import Location
+from table_writer.model.write import written_ids
 
 from .test_rules import D1, D2, EMPTY, LAYOUT, THEIRS, at, entry, published, rollback, vacuum
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from table_writer.log.history import History, Oldest
+from table_writer.log.fold import Oldest
+from table_writer.log.history import History
 from table_writer.model.location import Location
 
 from .rules import Rules

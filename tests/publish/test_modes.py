@@ -21,12 +21,11 @@ from table_writer.errors import (
     StorageError,
     TableWriterError,
 )
-from table_writer.log.history import written_ids
 from table_writer.log.open_table import RepeatedError
 from table_writer.model.entry import Outcome
 from table_writer.model.partition_value import Spellings
 from table_writer.model.table import NULL_PARTITION, PartitionValues
-from table_writer.model.write import WriteMode
+from table_writer.model.write import WriteMode, written_ids
 from table_writer.storage.object_store import ObjectInfo
 from tests.doubles.memory_metastore import MemoryMetastore
 from tests.publish.world import DeathError, Fault, World
