@@ -112,6 +112,9 @@ class Oldest:
         return version not in self.listed and version < max(self.ended, default=0)
 
 
+NOTHING_LISTED: Final = Oldest()
+
+
 class _Stored(msgspec.Struct, frozen=True, kw_only=True):
     format: int
     sha256: str  # of what is folded, as it is stored

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Final
 
-from table_writer.log.fold import Fold, Left, Oldest, Placed, key_digest
+from table_writer.log.fold import NOTHING_LISTED, Fold, Left, Oldest, Placed, key_digest
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues
@@ -119,13 +119,12 @@ class History:
         records = [one for one in self.records if one.entry.version <= version]
         return History(self.layout, records, self.unverified, self.lost, self.fold)
 
-    def folded(self, log_id: str, oldest: Oldest | None = None, trimmed: Collection[int] = ()) -> Fold:
+    def folded(self, log_id: str, oldest: Oldest = NOTHING_LISTED, trimmed: Collection[int] = ()) -> Fold:
         """Fold all of it; none may be in doubt. ``trimmed`` are entries that a vacuum has just deleted."""
         first, present = self.fold.version if self.fold else 0, {one.entry.version for one in self.records}
-        before = oldest or Oldest()
 
         def stays(version: int) -> bool:
-            is_there = version in present if version > first else not before.is_gone(version)
+            is_there = version in present if version > first else not oldest.is_gone(version)
             return is_there and version not in trimmed
 
         last, live = self.records[-1].entry, {*self._live_places, *self.left}
@@ -180,8 +179,7 @@ class History:
     @property
     def newest(self) -> int:
         """The newest version; 0 if there is none."""
-        first = self.fold.version if self.fold else 0
-        return self.records[-1].entry.version if self.records else first
+        return self.records[-1].entry.version if self.records else self.fold.version if self.fold else 0
 
     @cached_property
     def in_doubt(self) -> tuple[SlotRecord, ...]:
@@ -379,7 +377,7 @@ class History:
         }
         return frozenset(one.name for _, _, named in adding for one in named.added) - part
 
-    def trimmable(self, age_seconds: float, oldest: Oldest | None = None) -> frozenset[int]:
+    def trimmable(self, age_seconds: float, oldest: Oldest = NOTHING_LISTED) -> frozenset[int]:
         """Return the versions on which nothing depends any more, of those that ended longer ago than ``age_seconds``.
 
         Never the newest, none that says where a partition is, none whose replaced data is not deleted yet, and never
@@ -389,7 +387,6 @@ class History:
         """
         if self.unverified:
             return frozenset()
-        oldest = oldest or Oldest()
         present = {record.entry.version for record in self.records}
         needed = {self.newest, *([self.fold.version] if self.fold else ())}
         needed |= {placed.version for placed in self.current.values()}
