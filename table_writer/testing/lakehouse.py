@@ -10,7 +10,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -204,9 +204,7 @@ def lakehouse(
         else:
             spark, server = _start_spark(java, scratch.path, metastore.uri, undo), None
         metastore.wait_until_ready()
-        client = s3.client() if s3 else None
-        if client:
-            undo.callback(client.close)
+        client = undo.enter_context(closing(s3.client())) if s3 else None
         lake = Lakehouse(
             spark=spark,
             metastore=metastore,
