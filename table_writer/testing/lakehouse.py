@@ -10,7 +10,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
@@ -201,9 +201,7 @@ def lakehouse(
         metastore.launch()
         spark, server = started(metastore.uri)
         metastore.wait_until_ready()
-        client = s3.client() if s3 else None
-        if client:
-            undo.callback(client.close)
+        client = undo.enter_context(closing(s3.client())) if s3 else None
         lake = Lakehouse(
             spark=spark,
             metastore=metastore,
