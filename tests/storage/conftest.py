@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if (
             isinstance(item, pytest.Function)
             and hasattr(item, "callspec")
-            and "azurite" in item.callspec.params.values()
+            and any(isinstance(one, str) and one == "azurite" for one in item.callspec.params.values())
         ):
             item.add_marker("azure")
             item.add_marker("slow")
