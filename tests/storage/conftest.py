@@ -31,15 +31,10 @@ BUCKET = "storage-tests"
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave moto to the slow run: it takes as long as all other stores together."""
     for item in items:
-        if (
-            isinstance(item, pytest.Function)
-            and hasattr(item, "callspec")
-            and any(isinstance(one, str) and one == "azurite" for one in item.callspec.params.values())
-        ):
-            item.add_marker("azure")
-            item.add_marker("slow")
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and "moto" in item.callspec.params.values():
-            item.add_marker("slow")
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            named = {one for one in item.callspec.params.values() if isinstance(one, str)}
+            for mark in ("azure", "slow") if "azurite" in named else ("slow",) if "moto" in named else ():
+                item.add_marker(mark)
 
 
 @dataclass
