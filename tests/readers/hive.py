@@ -20,6 +20,7 @@ from table_writer.testing import Lakehouse
 from table_writer.testing.jars import BUILT_IN_HIVE, find_java, java_environment, resolve_jars, s3a_jars, spark_home
 
 SOURCE: Final = Path(__file__).with_name("HiveEngine.java")
+NOT_IN_SPARK: Final = tuple(f"org.apache.hive:hive-llap-{part}:{BUILT_IN_HIVE}" for part in ("common", "client"))
 PACKAGES: Final = ("lang", "net", "nio", "util", "util.concurrent", "util.concurrent.atomic")
 TIMEOUT_SECONDS: Final = 240
 HiveRows = list[list[str | None]]
@@ -57,7 +58,7 @@ def rows_of(lake: Lakehouse, statements: Sequence[str], directory: Path) -> list
     (directory / "hive-site.xml").write_text("\n".join(["<configuration>", *properties, "</configuration>"]))
     command = [find_java(), "-Xmx1g", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={directory}"]
     command += [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in PACKAGES]
-    engine = resolve_jars("hive-engine", [f"org.apache.hive:hive-llap-common:{BUILT_IN_HIVE}"], transitive=False)
+    engine = resolve_jars("hive-engine", NOT_IN_SPARK, transitive=False)
     class_path = [directory, spark_home() / "jars" / "*", *engine, *s3a_jars()]
     command += ["-cp", os.pathsep.join(map(str, class_path)), str(SOURCE)]
     run = subprocess.run(

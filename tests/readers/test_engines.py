@@ -11,6 +11,7 @@ import duckdb
 import polars as pl
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import BinaryType
 
 from table_writer import TableWriterConfig, read_arrow
 from table_writer.model.table import NULL_PARTITION
@@ -21,6 +22,13 @@ from .tables import spelled
 from .trino import TrinoServer
 
 MICROSECOND = datetime(1883, 1, 1, 12, 0, 0, 1)  # noqa: DTZ001
+
+HIVES_OWN_WAY = {  # whoever writes the table
+    "values_booleans",  # any text of a partition is true
+    "values_padded",  # the name of null's directory is a text, and is cut to the column's length
+    "values_limited",
+}
+COUNTED = ("history_using", "whole_stored", "elsewhere")
 
 
 class Answers:
@@ -41,6 +49,12 @@ class Answers:
 
     def count(self, name: str, condition: str) -> int:
         return self._spark.table(self.tables[name]).where(condition).count()
+
+    def hive_columns(self, name: str) -> str:
+        """Name the columns for Hive, whose clients get no bytes that are no text."""
+        schema = self._spark.table(self.tables[name]).schema
+        binary = {field.name for field in schema if isinstance(field.dataType, BinaryType)}
+        return ", ".join(f"hex(`{one}`)" if one in binary else f"`{one}`" for one in schema.names)
 
     def of_hive(self, name: str, rows: Sequence[Sequence[str | None]]) -> list[list[Any]]:
         """Read Hive's texts; the name of null's directory is null."""
@@ -73,16 +87,17 @@ def test_hives_own_engine_reads_every_table_as_spark_does(
     names = [
         name for name in answers.tables if not name.startswith("old_") and name not in ("types_using", "types_stored")
     ]
-    statements = [f"SELECT * FROM {answers.tables[name]}" for name in names]
-    counted = f"SELECT count(*) FROM {answers.tables['history_using']} WHERE id > 0"  # a job of its own
-    *found, count = rows_of(lakehouse, [*statements, counted], tmp_path)
+    statements = [f"SELECT {answers.hive_columns(name)} FROM {answers.tables[name]}" for name in names]
+    jobs = [f"SELECT count(*) FROM {answers.tables[name]} WHERE id > 0" for name in COUNTED]  # not by a mere fetch
+    found = rows_of(lakehouse, [*statements, *jobs], tmp_path)
     differing: dict[str, Any] = {}
-    for name, rows in zip(names, found, strict=True):
+    for name, rows in zip(names, found, strict=False):
         differences = rows if isinstance(rows, str) else answers.differing(name, answers.of_hive(name, rows))
         if differences:
             differing[name] = differences
-    assert differing == {}
-    assert count == [[str(answers.count("history_using", "id > 0"))]]
+    assert {name: rows for name, rows in differing.items() if name not in HIVES_OWN_WAY} == {}
+    assert differing.keys() == HIVES_OWN_WAY
+    assert found[len(names) :] == [[[str(answers.count(name, "id > 0"))]] for name in COUNTED]
 
 
 def test_pyarrow_reads_every_table_as_spark_does(answers: Answers, lakehouse: Lakehouse) -> None:
