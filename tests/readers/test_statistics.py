@@ -67,7 +67,7 @@ def publish_staged(writer: TableWriter, table: str, spark: SparkSession, _: Main
 def restore(writer: TableWriter, table: str, spark: SparkSession, keeper: Maintenance) -> None:
     append(writer, table, spark, keeper)
     spark.sql(f"ALTER TABLE {table} DROP PARTITION (dt='{HOSTILE}')")
-    assert keeper.restore(table).added
+    assert keeper.restore(table).partitions
 
 
 WAYS: Final = (overwrite, append, compact, roll_back, publish_staged, restore)
