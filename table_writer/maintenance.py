@@ -215,7 +215,7 @@ class Maintenance:
         in_doubt = [record.entry.version for record in before.publishes_in_doubt]
         if dry_run:
             now = opened.metastore.get_partitions(opened.table, sorted(before.current))
-            placed = placements(opened.log.explained(before, locations(now)), now)
+            placed = placements(opened.log.explained(before, locations(now), allow_lost=bool(lost)), now)
             return RecoverReport(
                 table=str(opened.table.name),
                 settled=dict.fromkeys(in_doubt, "in doubt"),

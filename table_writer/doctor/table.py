@@ -14,9 +14,9 @@ from table_writer.log.files import is_named_by_us
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.owner import Owner, require_in_place
 from table_writer.log.registration import read_registrations
-from table_writer.log.rules import claim_is_over, is_covered
+from table_writer.log.rules import agree, claim_is_over, is_covered
 from table_writer.log.stored import small_json
-from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, LogState, agree
+from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, LogState
 from table_writer.model.location import Location
 from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, are_small_files
 from table_writer.storage.object_store import ObjectInfo, many
@@ -376,16 +376,21 @@ def _of_entries(subject: Subject, state: LogState) -> Iterable[Finding]:
     for unreadable in (one for one in answers if isinstance(one, InvalidInputError)):
         yield error(unreadable.message, "bring it back from an older version; or do what the message says")
     history = History(subject.opened.layout, [one for one in answers if isinstance(one, SlotRecord)])
+    recent = log.read_recent(allow_lost=True)
+    fold = f"{subject.opened.layout.log_prefix}folded-{recent.fold.version if recent.fold else 0:020}"
     for record in history.publishes_in_doubt:
         if is_covered(history, record.entry):
             key = subject.opened.layout.outcome_key(record.entry.version)
-            yield warning(f"{key} is lost; newer entries tell how that version ended", recover)
-    recent = log.read_recent(allow_lost=True)
+            is_folded = recent.fold is not None and record.entry.version <= recent.fold.version
+            yield warning(
+                f"{key} is lost; newer entries tell how that version ended",
+                f"delete {fold}, which knows it, then {recover}" if is_folded else recover,
+            )
     newest = min(recent.newest, history.newest)  # others may write meanwhile
-    if recent.fold is not None and not agree(recent.up_to(newest), history.up_to(newest)):
-        key = f"{subject.opened.layout.log_prefix}folded-{recent.fold.version:020}"
+    is_compared = recent.fold is not None and recent.fold.version <= newest
+    if is_compared and not agree(recent.up_to(newest), history.up_to(newest)):
         yield error(
-            f"{key} does not say what the entries say: recover and vacuum go by it",
+            f"{fold} does not say what the entries say: recover and vacuum go by it",
             f"delete it, then run {recover}; the next vacuum makes it again. Please report it",
         )
 

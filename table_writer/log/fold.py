@@ -105,11 +105,12 @@ class Oldest:
     """What a listing showed of the oldest entries before a fold."""
 
     ended: frozenset[int] = frozenset()  # those that ended longer ago than was asked
-    listed: frozenset[int] = frozenset()  # all that are there, up to the newest of them
+    listed: frozenset[int] = frozenset()  # all that are there, up to the first that has not
+    trimmed: int = 0  # up to here vacuums may have deleted entries
 
     def is_gone(self, version: int) -> bool:
         """Whether a vacuum has trimmed an entry."""
-        return version not in self.listed and version < max(self.ended, default=0)
+        return version not in self.listed and version <= self.trimmed and version < max(self.ended, default=0)
 
 
 NOTHING_LISTED: Final = Oldest()

@@ -155,13 +155,6 @@ class History:
         if self.fold is not None:
             raise LookupError(f"entries up to version {self.fold.version} were not read, and this depends on them")
 
-    @property
-    def counts_twice(self) -> bool:
-        """Whether an append in place was done again though it is folded: which of its files count, its entry tells."""
-        first = self.fold.version if self.fold else 0
-        again = (one.entry for one in self.records if (one.entry.recovers or first + 1) <= first)
-        return any(partition.added for entry in again for partition in entry.partitions)
-
     def needs_entries(self, here: Mapping[PartitionValues, str]) -> bool:
         """Whether only entries before the fold can tell how a partition came to where it is, at a place of ours.
 
@@ -393,6 +386,8 @@ class History:
         needed |= {left.left_by for left in self.left.values() if left.objects or self._is_ours(left.location)}
         needed |= self._needed_for_files()
         needed |= {self.deleted[place] for place in self.left if place in self.deleted}  # it is left, and gone
+        folded = {left.location.place for left in (self.fold.left if self.fold else ())}
+        needed |= {version for place, version in self.deleted.items() if place in folded}  # the fold says it is left
         needed |= set(self._groups().values())
         needed |= {version for version, to in self._rollbacks() if self._may_void(to, version, oldest)}
         ended = (one for one in self.records if one.outcome is not None and one.outcome_age_seconds > age_seconds)
@@ -524,7 +519,7 @@ class History:
         switched = [partition for partition in entry.partitions if partition.values not in record.superseded]
         for partition in switched:
             before = self.current.get(partition.values)
-            for text in (before.partition.new_location if before else None, partition.old_location):
+            for text in (self._left_behind(before), partition.old_location):
                 if text is not None and text != partition.new_location and data.contains(self._location(text)):
                     held = self._held.get(self._location(text).place)
                     self._leave(self._location(text), record, bytes=held.bytes if held else 0)
@@ -553,6 +548,12 @@ class History:
                 self._come_to(self._location(partition.new_location))
             else:
                 self._leave_superseded(partition, record)
+
+    def _left_behind(self, before: Placed | None) -> str | None:
+        """Return where a partition was; not what is deleted by now, since an entry that is trimmed had left it."""
+        text = before.partition.new_location if before else None
+        deleted = self.deleted.get(self._location(text).place, 0) if text else 0
+        return None if before is None or deleted > before.version else text
 
     def _leave_superseded(self, partition: EntryPartition, record: SlotRecord) -> None:
         """Note that readers never came to these files, if they are this entry's, or of one that it recovers."""

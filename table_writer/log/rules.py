@@ -270,6 +270,24 @@ def comes_before(key: str, other: str) -> bool:
     return stream != "" and stream == of_other and batch.isdecimal() and later.isdecimal() and int(batch) < int(later)
 
 
+def agree(one: History, other: History) -> bool:
+    """Whether two readings of a log say the same of partitions, and of what is left and lies there."""
+
+    def said(history: History) -> tuple[object, ...]:
+        left = {place: (found.left_by, found.objects) for place, found in history.left.items()}
+        current = {values: (placed.version, placed.partition) for values, placed in history.current.items()}
+        return current, left, history.in_use(), history.held_now(), history.newest
+
+    return said(one) == said(other)
+
+
+def counts_twice(history: History) -> bool:
+    """Whether an append in place was done again though it is folded: which of its files count, its entry tells."""
+    first = history.fold.version if history.fold else 0
+    again = (one.entry for one in history.records if (one.entry.recovers or first + 1) <= first)
+    return any(partition.added for entry in again for partition in entry.partitions)
+
+
 class Deadline:
     """The time a claimant has. It starts before the claim is sent, so it ends before anybody else thinks it does."""
 

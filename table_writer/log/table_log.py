@@ -18,7 +18,7 @@ from table_writer.errors import ConflictError, InvalidInputError, StorageError
 from table_writer.log.fold import FOLD_EVERY_VERSIONS, Fold, Oldest, key_digest
 from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
 from table_writer.log.owner import readable_owner
-from table_writer.log.rules import comes_before, published_with_key
+from table_writer.log.rules import agree, comes_before, counts_twice, published_with_key
 from table_writer.log.stored import (
     MAX_BYTES,
     MAX_MEMORY_BYTES,
@@ -36,12 +36,13 @@ from table_writer.storage.object_store import THREADS, ObjectInfo, ObjectStore, 
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_EVERY_VERSIONS: Final = 50  # a page of a listing holds 500 entries with their outcomes: this costs nothing
+MOST_FOLDS: Final = 3  # that are tried, the newest first: two are kept
 RECENT_ENTRIES: Final = 3  # among which the last write is looked for: after it come a vacuum, or a rollback
 MAX_ENTRY_BYTES: Final = MAX_BYTES
 MOST_LOST: Final = 100_000  # entries; a slot further away was never claimed by this library
 SLOT: Final = re.compile(r"([0-9]{20})\.(json|done)")
 MARK: Final = re.compile(r"(folded|id|lost|recovered|rolled-back|trimmed)-([0-9a-zA-Z]+)")
-"""A fact that every listing of the log shows at no cost: empty objects, whose names sort after all entries."""
+"""A fact that every listing of the log shows: objects whose names sort after all entries, empty but for folds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ class TableLog:
         self._ended_records: dict[int, SlotRecord] = {}  # neither an entry nor its outcome ever changes
         self._ids: frozenset[str] = frozenset()
         self._folds: dict[int, Fold] = {}  # nor does a fold
+        self._passed_over: set[int] = set()  # folds that cannot be believed
         self._expected_id = ""
 
     def expect(self, log_id: str) -> None:
@@ -252,13 +254,15 @@ class TableLog:
         history = self._history(state, fold, allowance)
         return (
             self.read_history(self.read_state(listed_after=0, allow_lost=allow_lost))
-            if history.counts_twice
+            if counts_twice(history)
             else history
         )
 
-    def explained(self, history: History, here: Mapping[PartitionValues, str]) -> History:
+    def explained(self, history: History, here: Mapping[PartitionValues, str], *, allow_lost: bool = False) -> History:
         """Return a history with all records if only they can tell how partitions came to where they are."""
-        return self.read_history() if history.needs_entries(here) else history
+        if not history.needs_entries(here):
+            return history
+        return self.read_history(self.read_state(listed_after=0, allow_lost=allow_lost))
 
     def read_recent_state(self, *, allow_lost: bool = False, allowance: Allowance | None = None) -> Recent:
         """List the log from the newest fold on, and return that too; all of it where there is none.
@@ -267,12 +271,13 @@ class TableLog:
         """
         page, more = self.store.list_page(self._layout.log_prefix)
         marks = self._marks(one.key for one in (self._list_marks() if more else page))
-        newest = max(marks["folded"], default=0)
-        fold = self._read_fold(newest, allowance or Allowance(self._memory_bytes)) if newest else None
-        if fold is not None:
-            state = self.read_state(listed_after=fold.version, allow_lost=allow_lost)
-            if state.listed_after and fold.holds(state.unverified) and fold.log_id in (state.ids or {fold.log_id}):
-                return Recent(state, fold)
+        for version in sorted(marks["folded"], reverse=True)[:MOST_FOLDS]:
+            fold = self._read_fold(version, allowance or Allowance(self._memory_bytes))
+            if fold is not None:
+                state = self.read_state(listed_after=version, allow_lost=allow_lost)
+                if state.listed_after and fold.holds(state.unverified) and fold.log_id in (state.ids or {fold.log_id}):
+                    return Recent(state, fold)
+            self._passed_over.add(version)
         return Recent(self.read_state(listed_after=0, allow_lost=allow_lost, listed=None if more else page))
 
     def _marks(self, keys: Iterable[str]) -> defaultdict[str, frozenset[int]]:
@@ -317,19 +322,15 @@ class TableLog:
         ended: set[int] = set()
         listed: set[int] = set()
         last = 0
-        for found in self.store.list(self._layout.log_prefix):
-            slot = SLOT.fullmatch(found.key.removeprefix(self._layout.log_prefix))
-            if slot is None or int(slot[1]) > fold.version:
+        for version, is_entry, found in self._list_slots(fold.version):
+            if not is_entry and (fold.read_at - found.modified_at).total_seconds() <= age_seconds:
                 break
-            version = int(slot[1])
-            if slot[2] == "done":  # sorts before its entry
-                if (fold.read_at - found.modified_at).total_seconds() <= age_seconds:
-                    break
-                last = version
-            elif last == version:
+            if is_entry and last == version:
                 ended.add(version)
+            last = last if is_entry else version
             listed.add(version)
-        return Oldest(frozenset(ended), frozenset(listed))
+        trimmed = max(self._marks(one.key for one in self._list_marks())["trimmed"], default=0)
+        return Oldest(frozenset(ended), frozenset(listed), trimmed)
 
     def save_fold(self, history: History, oldest: Oldest, trimmed: Collection[int] = ()) -> int | None:
         """Fold what has ended, if that is much more than before; returns up to which version, ``None`` if nothing.
@@ -337,27 +338,32 @@ class TableLog:
         Not where a recovery has begun since the history's marks were listed: it may have ended what the listing showed
         in doubt. If it cannot be put, others read more. The fold before stays for those who are about to read it.
         """
-        earlier, version = history.fold.version if history.fold else 0, history.foldable
-        if sum(one.entry.version <= version for one in history.records) < FOLD_EVERY_VERSIONS:
-            return None
-        if self._marks(one.key for one in self._list_marks())["recovered"]:
-            return None
-        ended = history.up_to(version)
-        body = ended.folded(self._log_id, oldest, trimmed).to_json(self._layout.root)
-        again = Fold.from_json(body, root=self._layout.root, older_seconds=0.0)
-        if not agree(History(self._layout, (), fold=again), ended):
-            logger.error("the log up to version %d was not folded: what would be read again differs", version)
-            return None
+        earlier, version = history.fold.version if history.fold else 0, self.fold_version(history)
         try:
+            if not version or self._marks(one.key for one in self._list_marks())["recovered"]:
+                return None
+            ended = history.up_to(version)
+            body = ended.folded(self._log_id, oldest, trimmed).to_json(self._layout.root)
+            again = Fold.from_json(body, root=self._layout.root, older_seconds=0.0)
+            if not agree(History(self._layout, (), fold=again), ended):
+                logger.error("the log up to version %d was not folded: what would be read again differs", version)
+                return None
             self.store.put(self._mark("folded", version), packed(body, self._memory_bytes))
             if self._read_checkpoint()[0] < version:
                 self._put_checkpoint(version)
-            names = [one.key for one in self.store.list(f"{self._layout.log_prefix}folded-")]
-            self.store.delete([one for one in names if one < self._mark("folded", earlier)])
+            folds = self._marks(one.key for one in self._list_marks())["folded"] - {version}
+            useless = sorted(one for one in folds if one < earlier or one in self._passed_over)
+            self.store.delete([self._mark("folded", one) for one in useless])
         except (StorageError, ValueError) as error:
             logger.warning("the log up to version %d was not folded: %s", version, error)
             return None
         return version
+
+    def fold_version(self, history: History) -> int:
+        """Return up to which version a vacuum folds the log now; 0 where that is not worth it."""
+        version = history.foldable
+        count = sum(one.entry.version <= version for one in history.records)
+        return version if count >= FOLD_EVERY_VERSIONS else 0
 
     def find_key(self, key: str, recent: Recent | None = None, *, in_order: bool = False) -> LogEntry | None:
         """Return the published entry with an idempotency key, ``None`` if there is none that counts.
@@ -391,7 +397,7 @@ class TableLog:
         is_back = any(one.entry.rollback_to is not None and one.outcome is Outcome.PUBLISHED for one in newer)
         if record is None or record.entry.idempotency_key != key or is_back or fold.voids(version):
             return published_with_key(self.read_history().records, key)
-        return published_with_key([record], key)
+        return record.entry if record.outcome is None else published_with_key([record], key)  # its outcome was lost
 
     def read(self, version: int) -> SlotRecord:
         """Read one entry with its outcome; ``InvalidInputError`` if it is not there, or not valid."""
@@ -498,20 +504,28 @@ class TableLog:
         First a mark says so: an entry above it that is gone is lost. An entry goes before its outcome, since an entry
         without an outcome would be in doubt.
         """
-        ordered = sorted(versions)
-        if ordered:
-            self.store.put(self._mark("trimmed", ordered[-1]), b"")
-        self.store.delete([self._layout.entry_key(version) for version in ordered])
+        wanted = set(versions)
         marks = self._marks(one.key for one in self._list_marks())
-        trims, rolled_back = marks["trimmed"], marks["rolled-back"]
-        trimmed = max(trims, default=0)
-        entries, outcomes = self._slots_up_to(trimmed)
-        orphans = sorted(outcomes - entries)  # of earlier trims, too
+        entries, outcomes = self._slots_up_to(max(wanted | marks["trimmed"], default=0))
+        if wanted:  # who trims meanwhile has put a mark before
+            marks = self._marks(one.key for one in self._list_marks())
+        ordered = sorted(wanted - marks["folded"])
+        trimmed = max(marks["trimmed"], default=0)
+        if ordered:
+            there = entries | marks["lost"]
+            lost = [version for version in range(trimmed + 1, ordered[-1]) if version not in there]
+            if lost:
+                raise InvalidInputError(self.lost_message(lost))
+            trimmed = max(trimmed, ordered[-1])
+            self.store.put(self._mark("trimmed", ordered[-1]), b"")
+            self.store.delete([self._layout.entry_key(version) for version in ordered])
+        entries -= set(ordered)
+        orphans = sorted(version for version in outcomes - entries if version <= trimmed)  # of earlier trims, too
         gone = [version for version in orphans if self.store.head(self._layout.entry_key(version)) is None]
-        undone = (one for one in rolled_back - entries if one <= trimmed)  # a later one is to come
+        undone = (one for one in marks["rolled-back"] - entries if one <= trimmed)  # a later one is to come
         useless = [
             *(self._mark("rolled-back", version) for version in sorted(undone)),
-            *(self._mark("trimmed", version) for version in sorted(trims - {trimmed})),
+            *(self._mark("trimmed", version) for version in sorted(marks["trimmed"] - {trimmed})),
         ]
         self.store.delete([*(self._layout.outcome_key(version) for version in gone), *useless])
 
@@ -519,12 +533,21 @@ class TableLog:
         """List the entries and the outcomes up to a version; also those without an entry, of earlier trims."""
         entries: set[int] = set()
         outcomes: set[int] = set()
-        for found in self.store.list(self._layout.log_prefix):
-            slot = SLOT.fullmatch(found.key.removeprefix(self._layout.log_prefix))
-            if slot is None or int(slot[1]) > last:
-                break
-            (entries if slot[2] == "json" else outcomes).add(int(slot[1]))
+        if not last:
+            return entries, outcomes
+        for version, is_entry, _ in self._list_slots(last):
+            (entries if is_entry else outcomes).add(version)
         return entries, outcomes
+
+    def _list_slots(self, last: int) -> Iterator[tuple[int, bool, ObjectInfo]]:
+        """List slots up to a version: whether it is the entry, or the outcome, which sorts before it."""
+        for found in self.store.list(self._layout.log_prefix):
+            name = found.key.removeprefix(self._layout.log_prefix)
+            slot = SLOT.fullmatch(name)
+            if name > ":" or (slot is not None and int(slot[1]) > last):
+                return
+            if slot is not None:  # else somebody else's, such as .keep
+                yield int(slot[1]), slot[2] == "json", found
 
     def claim(self, entry: LogEntry) -> bool:
         """Put an entry into its slot; exactly one of several claimants gets ``True``.
@@ -606,14 +629,3 @@ class TableLog:
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             logger.warning("the checkpoint %s cannot be read; listing the whole log", self._layout.checkpoint_key)
             return 0, ""
-
-
-def agree(one: History, other: History) -> bool:
-    """Whether two readings of a log say the same of partitions, and of what is left and lies there."""
-
-    def said(history: History) -> tuple[object, ...]:
-        left = {place: (found.left_by, found.objects) for place, found in history.left.items()}
-        current = {values: (placed.version, placed.partition) for values, placed in history.current.items()}
-        return current, left, history.in_use(), history.held_now(), history.newest
-
-    return said(one) == said(other)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -344,20 +344,23 @@ class Recovery:
         history, done = self._resolved(table)
         while history.fold is not None:
             history = self._log.read_history()
-            if history.publishes_in_doubt:
-                history, more = self._resolved(table)
+            if history.publishes_in_doubt:  # one has begun meanwhile, or has lost its outcome
+                history, more = self._resolved(table, self._log.read_history)
                 done += more
         return history, tuple(done)
 
-    def _resolved(self, table: Table) -> tuple[History, list[RecoveredEntry]]:
-        """Resolve every publish in doubt, oldest first; of the log only what is recent is read."""
+    def _resolved(
+        self, table: Table, read: Callable[[], History] | None = None
+    ) -> tuple[History, list[RecoveredEntry]]:
+        """Resolve every publish in doubt, oldest first; by default of the log only what is recent is read."""
+        read = read or self._log.read_recent
         done: list[RecoveredEntry] = []
-        history = self._log.read_recent()
+        history = read()
         while history.publishes_in_doubt:
             oldest = history.publishes_in_doubt[0].entry.version
             recovered = self.resolve(oldest, table, newest=history.newest)
             done += [recovered] if recovered else []
-            history = self._log.read_recent()
+            history = read()
         return history, done
 
     def history_for(self, table: Table, *, dry_run: bool) -> tuple[History, tuple[str, ...]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
-from table_writer.errors import LostResponseError, MetastoreError, PartitionMissingError
+from table_writer.errors import LostResponseError, MetastoreError
 from table_writer.log.open_table import OpenTable
 from table_writer.log.rules import Deadline
 from table_writer.model.column_figures import ColumnFigures
@@ -25,6 +25,9 @@ ACCURATE: Final = "COLUMN_STATS_ACCURATE"
 """Parameter by which Hive answers queries from statistics alone; a metastore sets it with every one that it takes."""
 
 SPARK_PREFIX: Final = "spark.sql.statistics.colStats."
+MOST_NAME: Final = 256 - len(SPARK_PREFIX) - len(".distinctCount")
+"""Letters of a column's name: a metastore's database keeps 256 of a parameter's, and may lose what is not ASCII."""
+
 SPARK_FORMAT: Final = "2"  # of Spark 3 and later: times are in UTC
 SPARK_BYTES: Final = {
     **dict.fromkeys(("boolean", "byte"), 1),
@@ -43,7 +46,8 @@ class Told:
     """What became of the statistics of an entry."""
 
     notes: tuple[str, ...] = ()
-    is_open: bool = False  # a call may yet be applied, or was not answered: the entry must stay in doubt
+    is_open: bool = False  # an alter was not answered, which may move partitions: the entry must stay in doubt
+    is_late: bool = False  # a call was not answered that changes statistics alone: a recovery mark must say so
 
 
 class Statistics:
@@ -54,43 +58,70 @@ class Statistics:
         self._metastore = opened.metastore
 
     def forget(self, table: Table, entry: LogEntry, present: Collection[PartitionValues], deadline: Deadline) -> Told:
-        """Remove the statistics of the rows that an entry replaces, before it does; again after it, if that failed."""
+        """Remove the statistics of the rows that an entry replaces, before it does; again after it, if that failed.
+
+        Only while there is time for the switch after it, however long a call takes.
+        """
         try:
             known = self._metastore.differing_statistics(table, {values: {} for values in present}) if present else ()
             if known:
-                self._metastore.drop_statistics(table, known, before_send=self._in_time(entry, deadline))
+                self._metastore.drop_statistics(table, known, before_send=self._in_time(entry, deadline, calls=2))
         except MetastoreError as error:
             logger.warning("write_id=%s old column statistics were not removed: %s", entry.write_id, error)
             text = (
                 f"column statistics of replaced rows may still be in the metastore ({error.message}); the next write of"
                 f" these partitions of {table.name} removes them."
             )
-            return Told((text,), is_open=isinstance(error, LostResponseError))
+            return Told((text,), is_late=isinstance(error, LostResponseError))
         return Told()
 
     def tell(self, table: Table, entry: LogEntry, deadline: Deadline) -> Told:
         """Give the metastore the statistics that an entry has, after its switch.
 
         Servers mark what they are given as accurate, and Hive would answer queries from that even after another tool
-        has added files. So the mark is taken away by a second alter, which changes nothing else.
+        has added files. So the mark is taken away by a second alter, which changes nothing else; where that is refused,
+        the statistics go again.
         """
         figures = {one.values: one.column_figures() for one in entry.partitions if one.figures}
         if not figures or not self._metastore.keeps_statistics(table):
             return Told()
-        is_set = False
+        in_time = self._in_time(entry, deadline)
+        told = Told()
         try:
             self._metastore.set_statistics(table, figures, before_send=self._in_time(entry, deadline, calls=2))
-            is_set = True
-            self._unmark(table, entry, self._in_time(entry, deadline))
-        except LostResponseError as error:
+        except LostResponseError as error:  # they may be there, with the mark
             logger.warning("write_id=%s column statistics: the answer was lost: %s", entry.write_id, error)
-            text = f"published; whether its column statistics were set is not known ({error.message})"
-            return Told((f"{text}; the next write or `table-writer recover {table.name}` resolves it.",), is_open=True)
+            told = Told(
+                (f"published; whether its column statistics were set is not known ({error.message}).",), is_late=True
+            )
         except MetastoreError as error:
-            logger.warning("write_id=%s column statistics were not set: %s", entry.write_id, error)
-            done = "are set, but marked as accurate" if is_set else "were not set"
-            return Told((f"published; its column statistics {done} ({error.message}).",))
-        return Told()
+            return _not_set(entry, error)
+        try:
+            self._unmark(table, entry, in_time)
+        except LostResponseError as error:
+            logger.warning("write_id=%s statistics are set; an alter was not answered: %s", entry.write_id, error)
+            text = f"published; the answer to the last alter was lost ({error.message}); the next write or"
+            return Told((f"{text} `table-writer recover {table.name}` resolves it.",), is_open=True)
+        except MetastoreError as error:
+            return self._taken_back(table, entry, figures, error, in_time)
+        return told
+
+    def _taken_back(
+        self,
+        table: Table,
+        entry: LogEntry,
+        values: Collection[PartitionValues],
+        error: MetastoreError,
+        in_time: Callable[[], None],
+    ) -> Told:
+        """Remove statistics again that would stay marked as accurate."""
+        try:
+            self._metastore.drop_statistics(table, tuple(values), before_send=in_time)
+        except MetastoreError as second:
+            logger.warning("write_id=%s statistics stay, marked as accurate: %s", entry.write_id, second)
+            text = f"published; its column statistics are set, but marked as accurate ({error.message})."
+            return Told((text,), is_late=isinstance(second, LostResponseError))
+        return _not_set(entry, error)
 
     def _unmark(self, table: Table, entry: LogEntry, in_time: Callable[[], None]) -> None:
         places = {one.values: one.new_location for one in entry.partitions if one.figures}
@@ -105,7 +136,9 @@ class Statistics:
             ]
             try:
                 return self._metastore.alter_partitions(table, changes, before_send=in_time) if changes else None
-            except PartitionMissingError:  # another tool has dropped one between the two calls
+            except LostResponseError:
+                raise
+            except MetastoreError:  # another tool has changed one between the two calls, or dropped it
                 if attempt == TRIES:
                     raise
         return None
@@ -118,6 +151,11 @@ class Statistics:
                 raise MetastoreError("there was no time left for them within the claim", **entry.named)
 
         return in_time
+
+
+def _not_set(entry: LogEntry, error: MetastoreError) -> Told:
+    logger.warning("write_id=%s column statistics were not set: %s", entry.write_id, error)
+    return Told((f"published; its column statistics were not set ({error.message}).",))
 
 
 def _is_at(partition: Partition, location: str | None) -> bool:
@@ -139,6 +177,7 @@ def spark_statistics(schema: str, figures: Mapping[str, ColumnFigures]) -> dict[
     return {
         f"{SPARK_PREFIX}{name}.{key}": value
         for name, one in figures.items()
+        if name.isascii() and len(name) <= MOST_NAME
         for key, value in _of_spark(one, types.get(name, "")).items()
     }
 
@@ -174,4 +213,4 @@ def _spark_bound(one: ColumnFigures, bound: float | str | None) -> str | None:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(bound))
     except OverflowError:
         return None
-    return f"{moment:%Y-%m-%d %H:%M:%S.%f}"
+    return moment.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")

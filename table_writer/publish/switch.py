@@ -316,7 +316,10 @@ class ClaimedEntries:
         doubt. ``MetastoreError`` or ``InvalidInputError``: the metastore refused; nothing changed, and the entry is on
         record as abandoned.
         """
-        forgotten = self.statistics.forget(table, entry, now, deadline)
+        try:
+            forgotten = self.statistics.forget(table, entry, now, deadline)
+        except KeyboardInterrupt as stopped:
+            raise _noted(stopped, entry) from None
         left_to_do = self.switch(table, entry, now, deadline, files)
         if left_to_do:
             return left_to_do
@@ -328,9 +331,11 @@ class ClaimedEntries:
         except KeyboardInterrupt as stopped:
             raise _noted(stopped, entry) from None
         notes = forgotten.notes + told.notes
-        if forgotten.is_open or told.is_open:
+        if told.is_open:
             return notes
         try:
+            if forgotten.is_late or told.is_late:
+                self._log.remember_recovery(entry.version)  # so that whoever comes next compares
             self._log.record_outcome(entry.version, Outcome.PUBLISHED, write_id=entry.write_id, of=entry.write_id)
         except TableWriterError as error:
             logger.warning("write_id=%s published, but its outcome was not recorded: %s", entry.write_id, error)

@@ -94,7 +94,7 @@ class Vacuum:
                 dead_writes=traces.dead_writes(self._store, history, used, ages.dead_write_seconds),
                 leftover_uploads=traces.leftover_uploads(history),
                 stale_registrations=traces.stale_registrations(history, ages.dead_write_seconds),
-                trimmed=tuple(sorted(history.trimmable(ages.history_seconds, oldest))),
+                trimmed=self._trimmable(history, ages, oldest),
                 kept=chosen.kept,
                 in_doubt=tuple(record.entry.version for record in history.publishes_in_doubt),
             )
@@ -122,6 +122,10 @@ class Vacuum:
             if not history.needs_entries({values: one.location for values, one in partitions.items()}):
                 return history, partitions, is_last_look
             read = self._log.read_history
+
+    def _trimmable(self, history: History, ages: Ages, oldest: Oldest) -> tuple[int, ...]:
+        """Return the entries to be trimmed; not the one that the next fold ends with."""
+        return tuple(sorted(history.trimmable(ages.history_seconds, oldest) - {self._log.fold_version(history)}))
 
     def give_up(self, write_id: str, *, base_version: int = 0, dry_run: bool) -> Vacuumed:
         """Delete all of one write that was never published, once a claim keeps its publishers from publishing it.

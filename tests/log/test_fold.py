@@ -116,7 +116,9 @@ def test_a_fold_of_another_log_is_passed_over(world: World) -> None:
     assert stored is not None
     version = int(key[-20:])
     world.store.put(f"{world.layout.log_prefix}folded-{version + 1:020}", stored.body)
-    assert recent(world).fold is None
+    found = recent(world).fold
+    assert found is not None
+    assert found.version == version, "the fold before counts"
 
 
 def test_a_log_that_was_put_back_to_before_its_fold_is_read_as_it_is(world: World) -> None:

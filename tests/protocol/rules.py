@@ -12,6 +12,7 @@ from table_writer.log.rules import (
     PartitionState,
     Standing,
     claim_is_over,
+    counts_twice,
     effect,
     is_covered,
     partition_state,
@@ -212,7 +213,7 @@ class Rules:
 
     def counts_twice(self, history: History) -> bool:
         """Whether the entries are asked which files count."""
-        return history.counts_twice
+        return counts_twice(history)
 
     def is_same_log(self, plan: Planned, log: Log) -> bool:
         return plan.log_id == log.marks.log_id

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import LostResponseError, MetastoreError, TableWriterError
 from table_writer.metastore.hive_statistics import Described
+from table_writer.model.column_figures import ColumnFigures
 from table_writer.model.write import WriteMode
 from table_writer.publish.recovery import Recovery
+from table_writer.publish.statistics import spark_statistics
 from tests.doubles.faults import Late
 from tests.publish.world import DeathError, Fault, World
 
@@ -162,8 +166,10 @@ def test_a_call_that_comes_after_others_have_replaced_the_rows_is_undone(
     world.metastore.on_call = late
     published = world.write(NEW)
     world.metastore.on_call = None
-    assert any("resolves it" in note for note in published.notes)
-    assert len(world.services().log.read_state().in_doubt) == 1
+    assert any("is not known" in note or "resolves it" in note for note in published.notes)
+    state = world.services().log.read_state()
+    assert len(state.in_doubt) == (call == "alter_partitions"), "an alter could move partitions when it comes"
+    assert len(state.unverified) == (call == "set_statistics"), "whoever comes next compares"
     world.wait_out_claims()
     world.keeper.recover(str(world.name))
     newest = {"2": frozenset({500}), "3": frozenset({600})}
@@ -231,3 +237,53 @@ def test_a_metastore_without_calls_for_statistics_hinders_neither_writes_nor_a_r
     world.write({"2": frozenset({77})}, plan=world.plan(WriteMode.APPEND))
     world.keeper.recover(str(world.name))
     assert world.rows()["2"] >= {77}
+
+
+@pytest.mark.parametrize("call", ["set_statistics", "drop_statistics"])
+def test_a_server_that_never_answers_calls_for_statistics_hinders_nobody(call: str) -> None:
+    world = started()
+
+    def silent(method: str, phase: str) -> None:
+        if (method, phase) == (call, "before"):
+            raise LostResponseError("no answer")
+
+    world.metastore.on_call = silent
+    for number in range(3):
+        assert world.write({"1": frozenset({number}), "2": frozenset({500 + number})}).notes
+        assert not world.services().log.read_state().in_doubt
+    world.wait_out_claims()
+    world.keeper.recover(str(world.name))
+    assert not world.services().log.read_state().in_doubt
+    assert world.rows()["2"] == frozenset({502})
+
+
+def test_statistics_that_would_stay_marked_as_accurate_go_again() -> None:
+    world = started()
+    switched = False
+
+    def refusing(method: str, phase: str) -> None:
+        nonlocal switched
+        if (method, phase) == ("alter_partitions", "before"):
+            if switched:
+                raise MetastoreError("refused")
+            switched = True
+
+    world.metastore.on_call = refusing
+    published = world.write({"1": frozenset({1}), "2": frozenset({2})})
+    assert any("were not set" in note for note in published.notes)
+    assert kept(world) == {}
+
+
+@pytest.mark.parametrize("year", [1, 999, 9999])
+def test_spark_can_read_the_bounds_of_any_year(year: int) -> None:
+    micros = int((datetime(year, 1, 1, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)) / timedelta(microseconds=1))
+    schema = '{"fields": [{"name": "at", "type": "timestamp"}]}'
+    found = spark_statistics(schema, {"at": ColumnFigures("timestamp", 0, 1, micros, micros, distinct=1)})
+    assert found["spark.sql.statistics.colStats.at.min"] == f"{year:04}-01-01 00:00:00.000000"
+
+
+def test_a_column_whose_parameters_no_database_keeps_is_left_out() -> None:
+    names = ("x" * 250, "größe", "id")
+    schema = json.dumps({"fields": [{"name": name, "type": "long"} for name in names]})
+    found = spark_statistics(schema, {name: ColumnFigures("integer", 0, 2, 1, 2, distinct=2) for name in names})
+    assert {name.split(".")[4] for name in found} == {"id"}
