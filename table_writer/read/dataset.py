@@ -17,7 +17,7 @@ from pyarrow.parquet import filters_to_expression
 
 from table_writer.checked import checked
 from table_writer.config import TableWriterConfig
-from table_writer.errors import InvalidInputError, StorageError
+from table_writer.errors import InvalidInputError
 from table_writer.log.open_table import Services, require_table
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table, TableName, shown_name
@@ -223,8 +223,6 @@ def _require_readable(table: Table, wanted: Any, fragment: Any) -> None:
     try:
         there = fragment.physical_schema
     except (pa.ArrowException, OSError) as error:
-        if isinstance(error, StorageError):
-            raise
         raise InvalidInputError(
             f"{fragment.path} of {table.name} cannot be read as the table's format: {error}", table=str(table.name)
         ) from error

@@ -239,6 +239,16 @@ def test_a_file_in_which_pyarrow_would_find_other_rows_is_refused(
     assert orders.read([("dt", "=", "2024-01-01")]).count_rows() == 2
 
 
+def test_a_store_that_fails_is_no_bad_file(orders: Orders) -> None:
+    def fail(call: str, phase: str, key: str) -> None:
+        if call == "read_range":
+            raise StorageError(f"injected at {key}")
+
+    orders.store.on_call = fail
+    with pytest.raises(StorageError, match="injected"):
+        orders.read()
+
+
 def test_hidden_files_are_passed_over_and_directories_are_refused(orders: Orders) -> None:
     orders.add(("d9",), ids(5), b"x", b"x", names=("part-0", "_SUCCESS", ".part-0.crc"))
     assert orders.read([("dt", "=", "d9")]).to_table()["id"].to_pylist() == [5]

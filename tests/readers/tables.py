@@ -98,11 +98,11 @@ class Tables:
         writer.overwrite_partitions(rows((1, "a", "d1"), (2, "b", "d2"), (3, "c", "d3"), (4, "d", "d4")), table)
         writer.overwrite_partitions(rows((20, "B", "d2"), (50, "E", "d5")), table)
         writer.append(rows((10, "appended", "d0"), (11, "appended", "d1")), table)
-        for number in range(8):
+        for number in range(3):
             writer.append(rows((60 + number, "in place", "d2")), table, carry="in_place")
         writer.overwrite_partitions(rows((0, "rolled back", "d1")), table)
         self._keeper.rollback(table, version=writer.overwrite_partitions(rows((9, "x", "d9")), table).version - 2)
-        writer.compact(table)
+        writer.compact(table, min_files=3)
         writer.stage(rows((70, "staged", "d7")), table, "append").publish()
         writer.overwrite_partitions(rows().limit(0), table, where="dt = 'd3'", if_empty="replace")
         wide = rows((80, "wide", "d8")).withColumn("more", F.lit(1.5))

@@ -32,7 +32,7 @@ def content(*gens: int, days: tuple[str, ...] = DAYS) -> Content:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_trino_sees_each_partition_whole_and_new_rows_at_once_whatever_is_done(
+def test_trino_sees_each_partition_whole_and_no_old_rows_after_a_call_has_ended(
     kind: str, spark: SparkSession, trino: TrinoServer, database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = f"{database}.watched_{kind}"
@@ -69,10 +69,7 @@ def test_trino_sees_each_partition_whole_and_new_rows_at_once_whatever_is_done(
         print(f"\n{kind}: {len(watched.answers)} queries of Trino during {len(watched.states)} calls: {dict(counts)}")
     assert watched.unexplained() == []
     assert counts["half"] == counts["stale"] == 0
-    # Of 7 partitions in one call of the metastore nearly all answers are of one moment; over Derby, one in some
-    # hundreds is not, and nobody has promised more.
-    assert counts["mixed"] <= counts["whole"] / 10
-    assert counts["whole"] > len(watched.states)
+    assert counts["whole"] >= 5, "a reader that has seen nothing proves nothing; mixed ones nobody has promised away"
 
 
 def test_what_trino_remembers_of_partitions_is_old_for_as_long_and_whole(
