@@ -461,8 +461,8 @@ class History:
         """Whether no vacuum has deleted, or may be deleting, what readers have left there."""
         self._require_entries()
         left = self.left.get(location.place)
-        is_left = left is not None and self.deleted.get(location.place, 0) < left.left_by
-        return is_left and location.place not in self.doomed
+        is_there = left is not None and self.deleted.get(location.place, 0) < left.left_by
+        return is_there and location.place not in self.doomed
 
     def outstanding(self, vacuum: LogEntry) -> tuple[Left, ...]:
         """Return what a vacuum names and has not deleted, unless readers have been there again since."""

@@ -207,7 +207,7 @@ def _condition(table: Table, columns: Sequence[Any], where: Any) -> Any:
 def _files_of(services: Services, table: Table, partition: Partition) -> Found:
     location = Location.parse(partition.location)
     store = services.store_of(location)
-    files = list(visible_files(store, location.key))
+    files = [one for one in visible_files(store, location.key) if one.size_bytes]  # to Spark, too, it has no rows
     if deeper := next((info.key for info in files if "/" in info.key.removeprefix(location.key)), None):
         raise InvalidInputError(
             f"{shown_name(table, partition.values)} of {table.name} has files in directories of its own, such as"

@@ -71,6 +71,8 @@ BLOCK: Final = re.compile(r"([0-9a-f]{32})-\d{5}-[0-9a-f]{24}")
 UNCOMMITTED: Final[Any] = SimpleNamespace(
     value="uncommitted"
 )  # the SDK compares with this, and its own constants differ
+NO_BLOCKS: Final = ("InvalidBlockList", "BlobNotFound", "InvalidBlockId", "InvalidBlobOrBlock")
+"""What Azure says of blocks that are committed by now, or were given up."""
 
 
 class AzureStore:
@@ -236,7 +238,7 @@ class AzureStore:
         try:
             self._blob(key).commit_block_list([_block(part.etag) for part in parts], validate_content=True)
         except AzureError as error:
-            if error_code(error) not in ("InvalidBlockList", "BlobNotFound", "InvalidBlockId", "InvalidBlobOrBlock"):
+            if error_code(error) not in NO_BLOCKS:
                 raise storage_error(error, self._where(key)) from error
             present = self.head(key)  # this may be the answer to a repeat of our own request
             if present is None or present.size_bytes != sum(part.size_bytes for part in parts):
@@ -372,6 +374,9 @@ class AzureStore:
             blocks = [_block(name) for name in names]
             blob.commit_block_list(blocks, metadata=dict(found.metadata or {}), content_settings=settings)
         except AzureError as error:
+            present = self.head(key) if error_code(error) in NO_BLOCKS else None
+            if present is not None and present.size_bytes == source.size_bytes:
+                return  # this was the answer to a repeat of our own request
             self._abort_quietly(key, upload_id)
             raise self._copy_error(error, source, key) from error
 
