@@ -103,17 +103,6 @@ class History:
         self.deleted.update({self._location(location).place: version for location, version in fold.deleted})
         self._held.update({self._location(str(one.new_location)).place: one for one in fold.held})
 
-    @property
-    def foldable(self) -> int:
-        """The newest version up to which all may be folded, the newest of all left out; 0 if there is none.
-
-        An entry in doubt may yet end in either way. And while calls may have come late, unseen, only the entries can
-        tell what one has done.
-        """
-        ended = min((one.entry.version for one in self.in_doubt), default=self.newest) - 1
-        versions = [] if self.unverified else [one.entry.version for one in self.records]
-        return max((one for one in versions if one <= ended), default=0)
-
     def up_to(self, version: int) -> History:
         """Return what a reading of the log would have shown when this version was the newest."""
         records = [one for one in self.records if one.entry.version <= version]

@@ -281,6 +281,17 @@ def agree(one: History, other: History) -> bool:
     return said(one) == said(other)
 
 
+def foldable(history: History) -> int:
+    """Return the newest version up to which all may be folded, the newest of all left out; 0 if there is none.
+
+    An entry in doubt may yet end in either way. And while calls may have come late, unseen, only the entries can tell
+    what one has done.
+    """
+    ended = min((one.entry.version for one in history.in_doubt), default=history.newest) - 1
+    versions = [] if history.unverified else [one.entry.version for one in history.records]
+    return max((one for one in versions if one <= ended), default=0)
+
+
 def counts_twice(history: History) -> bool:
     """Whether an append in place was done again though it is folded: which of its files count, its entry tells."""
     first = history.fold.version if history.fold else 0

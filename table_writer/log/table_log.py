@@ -18,7 +18,7 @@ from table_writer.errors import ConflictError, InvalidInputError, StorageError
 from table_writer.log.fold import FOLD_EVERY_VERSIONS, Fold, Oldest, key_digest
 from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
 from table_writer.log.owner import readable_owner
-from table_writer.log.rules import agree, comes_before, counts_twice, published_with_key
+from table_writer.log.rules import agree, comes_before, counts_twice, foldable, published_with_key
 from table_writer.log.stored import (
     MAX_BYTES,
     MAX_MEMORY_BYTES,
@@ -361,7 +361,7 @@ class TableLog:
 
     def fold_version(self, history: History) -> int:
         """Return up to which version a vacuum folds the log now; 0 where that is not worth it."""
-        version = history.foldable
+        version = foldable(history)
         count = sum(one.entry.version <= version for one in history.records)
         return version if count >= FOLD_EVERY_VERSIONS else 0
 

@@ -14,6 +14,7 @@ from table_writer.log.rules import (
     claim_is_over,
     counts_twice,
     effect,
+    foldable,
     is_covered,
     partition_state,
     published_with_key,
@@ -190,7 +191,7 @@ class Rules:
         """
         before = History(history.layout, history.records, frozenset(), history.lost)
         late = (one.entry.version for one in history.records if self.is_late(history, one))
-        newest = min([before.foldable, *(one - 1 for one in late)])
+        newest = min([foldable(before), *(one - 1 for one in late)])
         versions = (one.entry.version for one in history.records)
         return tuple(one for one in versions if one <= newest and self.holds(history, one))
 
