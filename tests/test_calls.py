@@ -31,6 +31,7 @@ from table_writer import (
     TableWriterError,
     WriteOptions,
     check,
+    read_arrow,
 )
 from table_writer.log.open_table import Services
 from table_writer.testing import lakehouse
@@ -120,6 +121,7 @@ RIGHT: Final[Mapping[str, frozenset[str]]] = {  # by annotation, what may be use
     "Mapping[str, str]": frozenset({"dict"}),
     "Mapping[str, str] | None": frozenset({"dict", "None"}),
     "object": frozenset(VALUES),
+    "Any": frozenset(VALUES),
     "DataFrame": frozenset({"frame"}),
     "DataFrame | StructType": frozenset({"frame", "schema"}),
     "StructType | str": frozenset({"schema", "text"}),
@@ -223,6 +225,7 @@ CALLS: Final[dict[str, Callable[..., Any]]] = {
     **dict(methods(StagedWrite, staged_without_spark)),
     **{function.__name__: function for function in CHECKS},
     "lakehouse": lakehouse,
+    "read_arrow": read_arrow,
     "for_each_batch's function": batch,
 }
 RESULTS: Final = {

@@ -77,8 +77,9 @@ def read_arrow(
 
     Examples
     --------
-    >>> read_arrow("mart.orders", [("dt", "=", "2024-01-01")]).count_rows()  # doctest: +SKIP
-    2
+    One day as a pandas frame, ``docs/how-to/read-with-other-engines.md`` runs more::
+
+        read_arrow("mart.orders", [("dt", "=", "2024-01-01")]).to_table().to_pandas()
     """
     services = Services.without_spark(metastore_uri, config or TableWriterConfig())
     try:

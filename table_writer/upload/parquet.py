@@ -262,7 +262,8 @@ def _look(values: Any, scale: float) -> Look:
     different = values.unique().drop_null()  # several times faster than count_distinct
     count = len(values) - values.null_count
     in_all = _distinct_in_all(count, len(different), count * scale) if count else 0.0
-    width = values.nbytes / len(values) + 4 if _is_binary(values.type) else values.type.bit_width / 8
+    is_binary = _is_binary(values.type)  # of nested values there may be none
+    width = values.nbytes / max(1, len(values)) + 4 if is_binary else values.type.bit_width / 8
     return Look(count, different, in_all, count * scale, width)
 
 

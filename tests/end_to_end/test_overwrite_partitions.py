@@ -45,18 +45,25 @@ def test_a_dataframe_may_read_the_table_it_overwrites(
     assert content(orders) == {(101, "a", "d1"), (102, "b", "d2")}
 
 
+LOOK = {"get_partitions_statistics_req": 1}  # are there statistics of the rows that go?
+
+
 @pytest.mark.parametrize(
     ("second", "changing"),
     [
-        ([(1, "a", "d1"), (2, "b", "d2")], {"alter_partitions_with_environment_context": 1}),
+        ([(1, "a", "d1"), (2, "b", "d2")], {"alter_partitions_with_environment_context": 1, **LOOK}),
         ([(1, "a", "d3")], {"add_partitions_req": 1, "get_table_req": 3}),  # none is there: is the table?
-        ([(1, "a", "d1"), (3, "c", "d3")], {"add_partitions_req": 1, "alter_partitions_with_environment_context": 1}),
+        (
+            [(1, "a", "d1"), (3, "c", "d3")],
+            {"add_partitions_req": 1, "alter_partitions_with_environment_context": 1, **LOOK},
+        ),
     ],
     ids=["replaces", "adds", "mixes"],
 )
 def test_a_write_takes_one_changing_call_or_two_and_three_requests_a_file(
-    writer: TableWriter, orders: str, rows: Rows, second: list[Any], changing: dict[str, int]
+    spark: SparkSession, orders: str, rows: Rows, second: list[Any], changing: dict[str, int]
 ) -> None:
+    writer = TableWriter(spark, config=TableWriterConfig(column_statistics="off"))
     writer.overwrite_partitions(rows((1, "a", "d1"), (2, "b", "d2")), orders)
     result = writer.overwrite_partitions(rows(*second).coalesce(1), orders)
     assert result.metastore_calls == {"get_table_req": 2, "get_partitions_by_names": 1, **changing}

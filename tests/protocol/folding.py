@@ -39,7 +39,9 @@ def _otherwise(whole: History, after: History, rules: Rules) -> str:
     trimmed, allowed = after.trimmable(0, _oldest(whole, first)), whole.trimmable(0)
     before = whole.up_to(first).trimmable(0)  # a vacuum may have trimmed these when it folded
     stays = {first, *(one.entry.version for one in whole.records if one.entry.rollback_to is not None)}
-    vacuums = (one.entry for one in whole.records if one.entry.deletes)
+    vacuums = [one.entry for one in whole.records if one.entry.deletes]
+    left = {str(one.location) for one in (after.fold.left if after.fold else ())}
+    stays |= {one.version for one in vacuums if left & {deleted.location for deleted in one.deletes}}
     stays |= {one.version for one in vacuums if stays & {deleted.replaced_by for deleted in one.deletes}}
     if not (trimmed <= allowed | before and allowed <= trimmed | stays):
         return f"the log says something else: versions {sorted(trimmed)} may be trimmed instead of {sorted(allowed)}"

@@ -22,6 +22,7 @@ def every_call(store: MemoryStore) -> dict[str, list[str]]:
     listed = store.head("d/a")
     assert listed is not None
     store.copy(listed, "d/d")
+    store.read_range(listed, 0, 1)
     store.list_page("d/")
     store.list_files("d/")
     store.list_directories("d/")

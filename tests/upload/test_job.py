@@ -53,6 +53,9 @@ def test_no_object_exists_until_the_uploads_are_completed(lakehouse, settings, s
     assert back.groupBy("dt").count().orderBy("dt").collect() == [("a", 500), ("b", 500)]
 
 
+MODULES = 20_000  # objects: PyArrow and boto3 have many more
+
+
 def test_what_a_worker_has_loaded_is_hidden_from_the_collection_that_spark_runs_before_its_next_task(
     lakehouse, settings, spec
 ):
@@ -65,7 +68,7 @@ def test_what_a_worker_has_loaded_is_hidden_from_the_collection_that_spark_runs_
     for _ in range(2):  # two workers, each of which has had a task of ours
         run_upload(rows_of(lakehouse, ["a"], tasks=4), spec(store=settings, key_prefix="test_job/hidden/w1/"))
     found = lakehouse.spark.range(0, 8, 1, 4).mapInArrow(count, "rows long, hidden long, seen long").collect()
-    assert any(row["hidden"] > row["seen"] for row in found), found  # without it none is
+    assert max(row["hidden"] for row in found) > MODULES, found  # without it nothing is
 
 
 def test_hostile_values_come_back_as_they_were(lakehouse, settings, spec):
