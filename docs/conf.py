@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]  # a checkout is enough
+sys.path.insert(0, str(ROOT))  # a checkout is enough
+sys.path.insert(0, str(Path(__file__).parent))
 
 from options import expand_options
 
@@ -54,7 +55,7 @@ def with_unreleased(_: Any, page: str, source: list[str]) -> None:
     if page != "changelog":
         return
     command = [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "Unreleased", "--date", "-"]
-    draft = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    draft = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout  # noqa: S603  # no input
     _, _, changes = draft.partition("\n")
     source[0] = source[0].replace("<!-- unreleased -->", f"## Unreleased\n{changes}" if changes.strip() else "")
 

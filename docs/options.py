@@ -22,7 +22,7 @@ DOCUMENTED_BY: Final[Mapping[type, type]] = {
     NewTableKeywords: NewTable,
 }
 MODES: Final = {mode.value for mode in WriteMode}
-LAST: Final = re.compile(r"(\w+, )*\*\*(?P<name>\w+)")  # the entry of the options, perhaps with the arguments before them
+LAST: Final = re.compile(r"(\w+, )*\*\*(?P<name>\w+)")  # the entry of the options, perhaps with arguments before
 ONLY: Final = re.compile(r"``(\w+)`` only")  # how the description of an option of one mode begins
 
 

@@ -92,7 +92,7 @@ def test_executors_need_the_sdk_of_azure_once_a_store_there_was_opened() -> None
 
 def test_the_version_is_known_where_the_package_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executors, "__version__", "1.2.3.dev4+g0a1b2c3")
-    code = f"import sys; sys.path.insert(0, {str(executors.packed())!r}); import table_writer.version as v; print(v.__version__)"
-    alone = [sys.executable, "-I", "-S", "-c", code]  # without this environment's packages
+    sent = f"import sys; sys.path.insert(0, {str(executors.packed())!r})"
+    alone = [sys.executable, "-I", "-S", "-c", f"{sent}; import table_writer; print(table_writer.__version__)"]
     done = subprocess.run(alone, capture_output=True, text=True, check=True)
     assert done.stdout == "1.2.3.dev4+g0a1b2c3\n"
