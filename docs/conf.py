@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))  # a checkout is enough
+sys.path.insert(0, str(Path(__file__).parents[1]))  # a checkout is enough
 sys.path.insert(0, str(Path(__file__).parent))
 
 from options import expand_options
 
 from table_writer import __version__
+
+ROOT = Path(__file__).parents[1]
 
 project = "table_writer"
 author = "The table_writer contributors"
