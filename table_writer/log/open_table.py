@@ -70,6 +70,19 @@ class OpenTable:
         """Who writes: the process that asks, which may be a fork of the one that opened the table."""
         return writer_identity(self.session.application_id)
 
+    @property
+    def event_facts(self) -> dict[str, Any]:
+        """What events say of the table and of who acts, by the names of :class:`TableEvent`'s fields."""
+        who = {name: self.identity[name] for name in ("user", "host", "application_id")}
+        return {
+            "table": str(self.table.name),
+            "metastore": self.metastore.uri,
+            "location": str(self.layout.root),
+            "columns": self.table.columns,
+            "partition_columns": self.table.partition_columns,
+            **who,
+        }
+
     @cached_property
     def log(self) -> TableLog:
         """What has happened to the table, and what is being done to it."""
