@@ -20,7 +20,7 @@ from table_writer.log.open_table import OpenTable, Services
 from table_writer.model.check_result import CheckResult, stored_line
 from table_writer.model.process import this_process
 from table_writer.model.staged_write import StagedRecord
-from table_writer.model.table import name_in
+from table_writer.model.table import WHOLE_TABLE, name_in
 from table_writer.model.write import WritePlan
 from table_writer.progress import Stopwatch
 
@@ -223,7 +223,7 @@ def _of_put_back(report: RollbackReport | RestoreReport) -> dict[str, Any]:
 
 def _put_back(one: PartitionDetail) -> EventPartition:
     return EventPartition(
-        name=one.name,
+        name="" if one.name == WHOLE_TABLE else one.name,
         action=one.change,
         rows=one.rows,
         files=one.files,
