@@ -230,6 +230,6 @@ class TableEvent:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON: all fields by their names, the sums, and ``format``, which is 1."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
+        plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         sums = {"rows": self.rows, "files": self.files, "bytes": self.bytes, "seconds": self.seconds}
         return {"format": FORMAT, **plain, **sums}

@@ -6,13 +6,14 @@ Needs ``pip install 'table-writer[openlineage]'``.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import re
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
-from uuid import NAMESPACE_URL, uuid4, uuid5
+from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 from table_writer.errors import InvalidInputError
 from table_writer.events.event import Source, TableEvent
@@ -44,6 +45,7 @@ except ImportError as missing:
         "OpenLineageListener needs OpenLineage's client: pip install 'table-writer[openlineage]'"
     ) from missing
 
+logger = logging.getLogger(__name__)
 PRODUCER: Final = f"https://github.com/table-writer/table_writer/tree/{__version__}"
 PARENT_VARIABLE: Final = "OPENLINEAGE_PARENT_ID"  # namespace/job/run id, as Airflow's macro lineage_parent_id says it
 ROOT_VARIABLE: Final = "OPENLINEAGE_ROOT_PARENT_ID"
@@ -197,9 +199,18 @@ def _run_facets(event: TableEvent) -> Iterator[tuple[str, Any]]:
 
 
 def _named_run(text: str) -> tuple[str, str, str] | None:
-    """Read ``namespace/job/run id``; a namespace may have slashes in it."""
-    parts = text.rsplit("/", 2)
-    return (parts[0], parts[1], parts[2]) if len(parts) == 3 and all(parts) else None
+    """Read ``namespace/job/run id``; a namespace may have slashes in it. What is none is left out, and logged."""
+    namespace, _, rest = text.rpartition("/")
+    namespace, _, name = namespace.rpartition("/")
+    try:
+        run_id = str(UUID(rest))
+    except ValueError:
+        run_id = ""
+    if namespace and name and run_id:
+        return namespace, name, run_id
+    if text:
+        logger.warning("no run of OpenLineage: %r; expected namespace/job/run id", text)
+    return None
 
 
 def _inputs(event: TableEvent) -> Iterator[InputDataset]:
@@ -343,5 +354,11 @@ def _assertion(check: CheckResult, event: TableEvent) -> data_quality_assertions
     columns = {one.name.lower(): one.name for one in (*event.columns, *event.partition_columns)}
     column = columns.get(found["column"].strip().lower()) if found else None
     return data_quality_assertions_dataset.Assertion(
-        assertion=check.name, success=check.passed, column=column, severity=check.severity, failures=check.failed_rows
+        assertion=found["kind"] if found else check.name,
+        success=check.passed,
+        column=column,
+        severity=check.severity,
+        name=check.name,
+        description=check.message,
+        actual=None if check.failed_rows is None else f"{check.failed_rows} wrong rows",
     )
