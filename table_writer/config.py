@@ -100,7 +100,7 @@ class TableWriterConfig:
         ``"auto"``: a bar in a terminal or a notebook, else the log.
     listeners
         Who is told of each call once it is over, and of entries that were resolved: functions that take a
-        :class:`~table_writer.events.TableEvent`. Nothing that they do makes a call fail.
+        :class:`~table_writer.events.TableEvent`. Nothing that they do makes a call fail. Not shown: one may hold a key.
     check_examples
         How many wrong rows the result of a failed check shows, at most 1,000; 0 for none. Messages still name
         partitions, newest values and what a function says, and Spark's own log may quote a value.
@@ -144,7 +144,7 @@ class TableWriterConfig:
     directory_name: str = "_table_writer"
     mark_success: bool | None = None
     progress: str | ProgressListener = "auto"
-    listeners: Sequence[EventListener] = ()
+    listeners: Sequence[EventListener] = field(default=(), repr=False)
     check_examples: int = MOST_EXAMPLES
     column_statistics: ColumnStatisticsChoice = "auto"
     log_memory_bytes: int = 2048 * MIB

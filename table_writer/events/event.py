@@ -13,9 +13,7 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.table import Column
 
 FORMAT: Final = 1  # of to_dict(): keys may be added under one number
-EventOperation = Literal[
-    "write", "stage", "publish", "discard", "compact", "rollback", "restore", "recover", "vacuum"
-]
+EventOperation = Literal["write", "stage", "publish", "discard", "compact", "rollback", "restore", "recover", "vacuum"]
 EventOutcome = Literal[
     "published", "nothing", "repeated", "staged", "discarded", "vacuumed", "abandoned", "failed", "unknown"
 ]
@@ -120,10 +118,11 @@ class TableEvent:
         staged write. ``"compact"``, ``"rollback"``, ``"restore"``, ``"vacuum"``. ``"recover"``: an entry that somebody
         had left in doubt was resolved, by a call of recover or on the way of any other; each entry is an event.
     outcome
-        ``"published"``: readers see it. ``"nothing"``: there was nothing to do. ``"repeated"``: it was published before,
-        as ``version``. ``"staged"``, ``"discarded"``, ``"vacuumed"``. ``"abandoned"``, of a recovery: the write never
-        takes effect. ``"failed"``: the call has raised, and readers see nothing of it. ``"unknown"``: it has raised, and
-        nobody knows yet; the recovery that finds out is another event, with this ``write_id`` as ``of_write_id``.
+        ``"published"``: readers see it. ``"nothing"``: there was nothing to do. ``"repeated"``: it was published
+        before, as ``version``. ``"staged"``, ``"discarded"``, ``"vacuumed"``. ``"abandoned"``, of a recovery: the write
+        never takes effect. ``"failed"``: the call has raised, and readers see nothing of it. ``"unknown"``: it has
+        raised, and nobody knows yet; the recovery that finds out is another event, with this ``write_id`` as
+        ``of_write_id``.
     table
         ``database.table``; as the caller spelled it if the call failed before the table was looked up.
     mode

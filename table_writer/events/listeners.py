@@ -62,7 +62,9 @@ def _named(name: str, where: str) -> EventListener:
     except TableWriterError:
         raise
     except Exception as error:  # a module raises what it likes
-        raise InvalidInputError(f"{where} names {name}, which cannot be had: {type(error).__name__}: {error}") from error
+        raise InvalidInputError(
+            f"{where} names {name}, which cannot be had: {type(error).__name__}: {error}"
+        ) from error
     if not callable(made):
         raise InvalidInputError(f"{where} names {name}, which is no function: {type(made).__name__}")
     return made
@@ -84,14 +86,18 @@ def tell(listeners: Sequence[EventListener], event: TableEvent) -> None:
         except KeyboardInterrupt as stopped:
             stopped.add_note(f"a listener was interrupted; before that: {in_short(event)}")
             raise
-        except BaseException:  # noqa: BLE001 - a SystemExit of a listener too: the call is over, and keeps its result
-            logger.exception("write_id=%s listener %r failed; nothing else is affected", event.write_id, one)
+        except BaseException:  # a SystemExit of a listener too: the call is over, and keeps its result
+            logger.exception("write_id=%s listener %s failed; nothing else is affected", event.write_id, _name(one))
         finally:
             _at_work.reset(token)
         if time.monotonic() - begun > SLOW_SECONDS:
-            logger.warning(
-                "write_id=%s listener %r took %.0f s", event.write_id, one, time.monotonic() - begun
-            )
+            logger.warning("write_id=%s listener %s took %.0f s", event.write_id, _name(one), time.monotonic() - begun)
+
+
+def _name(listener: EventListener) -> str:
+    """Name a listener without what it holds, which may be a key."""
+    named = listener if hasattr(listener, "__qualname__") else type(listener)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 def in_short(event: TableEvent) -> str:
@@ -101,7 +107,7 @@ def in_short(event: TableEvent) -> str:
 
 
 def resolved(event: TableEvent) -> None:
-    """Note that an entry in doubt was resolved: it is told of when the call is over that this thread is carrying out."""
+    """Note that an entry in doubt was resolved: that is told when the call is over that this thread is carrying out."""
     noted = _resolved.get()
     if noted is not None:
         noted.append(event)

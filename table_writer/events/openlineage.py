@@ -62,6 +62,7 @@ STATES: Final = {  # of a run, by what has become of the call
     "failed": RunState.FAIL,
     "unknown": RunState.RUNNING,  # its recovery ends the run
 }
+OF_STAGED: Final = ("publish", "discard")  # as modes: nothing of this name is staged
 OVERWRITES: Final = frozenset({"overwrite_table", "overwrite_partitions", "rollback"})
 
 
@@ -111,8 +112,8 @@ class OpenLineageListener:
 
     def __call__(self, event: TableEvent, /) -> None:
         """Send the run events of one call."""
-        if event.operation == "vacuum":
-            return
+        if event.operation == "vacuum" or (event.operation == "recover" and not event.of_write_id):
+            return  # no rows are others, or nobody knows which
         client = self._client or self._own.get()
         for one in self.run_events(event):
             client.emit(one)
@@ -130,10 +131,12 @@ class OpenLineageListener:
         )
         run_id = _run_id(event)
         state = STATES[event.outcome]
-        if event.operation == "publish" and state is RunState.FAIL:
+        if event.operation in OF_STAGED and event.mode not in OF_STAGED and state is RunState.FAIL:
             state = RunState.OTHER  # it stays staged, and may be published yet: its run is not over
 
-        def run_event(kind: RunState, at: datetime, run_facets: dict[str, Any], outputs: list[OutputDataset]) -> RunEvent:
+        def run_event(
+            kind: RunState, at: datetime, run_facets: dict[str, Any], outputs: list[OutputDataset]
+        ) -> RunEvent:
             return RunEvent(
                 eventType=kind,
                 eventTime=at.isoformat(),
@@ -161,7 +164,7 @@ def _new_client() -> OpenLineageClient:
 def _run_id(event: TableEvent) -> str:
     """Return the id of a write's run, which every process makes alike; of a call that wrote nothing a new one."""
     write_id = event.of_write_id if event.operation == "recover" else event.write_id
-    if not write_id or event.outcome == "repeated":
+    if not write_id or event.outcome == "repeated" or event.mode in OF_STAGED:
         return str(uuid4())
     return str(uuid5(NAMESPACE_URL, f"table_writer:{event.table}/{write_id}"))
 
@@ -186,9 +189,7 @@ def _run_facets(event: TableEvent) -> Iterator[tuple[str, Any]]:
             )
         yield "parent", facet
     if event.tags:
-        fields = [
-            tags_run.TagsRunFacetFields(key=key, value=value, source="USER") for key, value in event.tags.items()
-        ]
+        fields = [tags_run.TagsRunFacetFields(key=key, value=value, source="USER") for key, value in event.tags.items()]
         yield "tags", tags_run.TagsRunFacet(tags=fields, producer=PRODUCER)
     if event.error is not None:
         message = event.error.message or event.error.type

@@ -286,7 +286,7 @@ def _items(sequence: Any) -> list[Any]:
 
 
 def _sources(leaf: Any) -> list[Source]:
-    """Return what a leaf of a plan reads, if it has a name: a table of the session's catalog, of another one, or files."""
+    """Return what a leaf of a plan reads, if that has a name: a table of any catalog, or directories of files."""
     kind = str(leaf.getClass().getSimpleName())
     if kind == "HiveTableRelation":
         return [_catalog_table(leaf.tableMeta())]

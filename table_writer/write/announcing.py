@@ -197,9 +197,7 @@ def _of_write(result: WriteResult) -> dict[str, Any]:
 
 def _of_compaction(report: CompactReport) -> dict[str, Any]:
     partitions = (
-        EventPartition(
-            name=one.name, action="compacted", rows=one.rows, files=one.files_after, bytes=one.bytes_after
-        )
+        EventPartition(name=one.name, action="compacted", rows=one.rows, files=one.files_after, bytes=one.bytes_after)
         for one in report.partitions
     )
     return {

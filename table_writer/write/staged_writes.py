@@ -137,9 +137,9 @@ class StagedWrites:
     def publish(self, write_id: str, told: Announcement, by_spark: BySpark | None = None) -> WriteResult:
         """Do step 5 for staged files, exactly as they are: whoever publishes a staged write ends here.
 
-        ``told`` is what listeners learn of it. Without ``by_spark`` this process does what it can. Raises ``CheckFailedError`` if the newest result of a check
-        says that the rows are wrong, and what :meth:`find_unpublished` and every publish raise. Unless the outcome is
-        unknown, the write stays staged.
+        ``told`` is what listeners learn of it. Without ``by_spark`` this process does what it can. Raises
+        ``CheckFailedError`` if the newest result of a check says that the rows are wrong, and what
+        :meth:`find_unpublished` and every publish raise. Unless the outcome is unknown, the write stays staged.
         """
         watch = told.watch
         try:

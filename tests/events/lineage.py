@@ -51,7 +51,7 @@ def _holders(event: Any, sent: dict[str, Any]) -> Iterator[tuple[dict[str, Any],
 
 
 def require_as_published(sent: dict[str, Any], directory: Path) -> None:
-    """Validate an event, and each of its facets, against the schemas that they name, in a copy of the published ones."""
+    """Validate an event and each of its facets against the schemas that they name, of a copy of the published ones."""
     registry: Registry[Any] = Registry(retrieve=lambda uri: Resource.from_contents(_schema(uri, directory)))
     named = [(sent, sent["schemaURL"])]
     for _, facets in _holders(msgspec.convert(sent, RunEvent), sent):

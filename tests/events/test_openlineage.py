@@ -58,7 +58,11 @@ FULL = TableEvent(
     sources=(Source("mart.raw", "s3a://lake/mart/raw/"), Source("", "s3a://drop/in"), Source("db.t", "", "ice")),
 )
 FAILED = replace(
-    FULL, outcome="failed", version=None, partitions=(), error=EventError(code="storage", type="StorageError", message="it")
+    FULL,
+    outcome="failed",
+    version=None,
+    partitions=(),
+    error=EventError(code="storage", type="StorageError", message="it"),
 )
 
 
@@ -119,10 +123,7 @@ def test_the_client_reads_what_is_sent_of_each_operation(
 @pytest.mark.slow
 @pytest.mark.openlineage
 def test_what_is_sent_is_as_the_published_schemas_say(
-    world: World,
-    sent: Callable[[], list[dict[str, Any]]],
-    pytestconfig: pytest.Config,
-    monkeypatch: pytest.MonkeyPatch,
+    world: World, sent: Callable[[], list[dict[str, Any]]], pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENLINEAGE_PARENT_ID", f"airflow/daily.orders/{RUN}")
     monkeypatch.setenv("OPENLINEAGE_ROOT_PARENT_ID", f"airflow/daily/{RUN}")
@@ -163,7 +164,10 @@ def test_checks_are_assertions_with_the_columns_that_they_are_about() -> None:
     for event in (FULL, FAILED):  # those that stopped the write, too
         *_, ended = map(read_by_client, sent_of(event))
         facets: Any = (ended.outputs or [])[0].facets
-        found = [(one.name, one.assertion, one.column, one.success, one.severity) for one in facets["dataQualityAssertions"].assertions]
+        found = [
+            (one.name, one.assertion, one.column, one.success, one.severity)
+            for one in facets["dataQualityAssertions"].assertions
+        ]
         assert found == [("not_null(ID)", "not_null", "id", False, "warn"), ("total", "total", None, True, "error")]
 
 
@@ -223,7 +227,10 @@ def test_calls_that_wrote_nothing_are_runs_of_their_own() -> None:
     ],
 )
 def test_a_run_is_over_only_when_nobody_can_change_that(operation: Any, outcome: Any, state: str) -> None:
-    assert [one["eventType"] for one in sent_of(replace(FULL, operation=operation, outcome=outcome))] == ["START", state]
+    assert [one["eventType"] for one in sent_of(replace(FULL, operation=operation, outcome=outcome))] == [
+        "START",
+        state,
+    ]
 
 
 def test_the_parent_run_is_that_of_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:

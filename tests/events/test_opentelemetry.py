@@ -71,11 +71,9 @@ def test_a_call_is_a_span_and_its_steps_lie_below_it_at_their_true_times(
     assert (step.parent, call.parent) == (call.context, job.context)
     assert job.start_time <= call.start_time <= step.start_time <= step.end_time <= call.end_time <= job.end_time
     assert call.start_time == int(told[0].started_at.timestamp() * 1e6) * 1000
-    assert {name: (call.attributes or {})[name] for name in ("db.system.name", "db.namespace", "db.collection.name")} == {
-        "db.system.name": "hive",
-        "db.namespace": "mart",
-        "db.collection.name": "orders",
-    }
+    assert {
+        name: (call.attributes or {})[name] for name in ("db.system.name", "db.namespace", "db.collection.name")
+    } == {"db.system.name": "hive", "db.namespace": "mart", "db.collection.name": "orders"}
     assert (call.attributes or {})["table_writer.write_id"] == write_id
     assert (call.attributes or {})["table_writer.rows"] == 2
     assert call.status.is_unset
