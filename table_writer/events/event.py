@@ -135,7 +135,7 @@ class TableEvent:
     of_version, of_write_id
         The version that a rollback goes back to, or that a recovery has resolved, and its write.
     metastore, location
-        The metastore's address; the table's root.
+        The first address of the metastore that is configured; the table's root.
     columns, partition_columns
         As the metastore describes them, types in Hive's spelling.
     partitions
@@ -230,5 +230,11 @@ class TableEvent:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON: all fields by their names, the sums, and ``format``, which is 1."""
         plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
-        sums = {"rows": self.rows, "files": self.files, "bytes": self.bytes, "seconds": self.seconds}
+        sums = {
+            "partition_count": len(self.partitions),
+            "rows": self.rows,
+            "files": self.files,
+            "bytes": self.bytes,
+            "seconds": self.seconds,
+        }
         return {"format": FORMAT, **plain, **sums}

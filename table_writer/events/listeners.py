@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -18,6 +18,9 @@ from table_writer.events.event import TableEvent
 
 logger = logging.getLogger(__name__)
 SLOW_SECONDS: Final = 10.0  # the caller waits for listeners: one that takes so long is named in the log
+
+
+MakeEvent = Callable[[], TableEvent | None]  # once the call is over; None: there is nothing to tell
 
 
 class EventListener(Protocol):
@@ -71,7 +74,7 @@ def _named(name: str, where: str) -> EventListener:
 
 
 _at_work: Final[ContextVar[tuple[EventListener, ...]]] = ContextVar("table_writer_listeners_at_work", default=())
-_resolved: Final[ContextVar[list[TableEvent] | None]] = ContextVar("table_writer_resolved", default=None)
+_resolved: Final[ContextVar[list[MakeEvent] | None]] = ContextVar("table_writer_resolved", default=None)
 
 
 def tell(listeners: Sequence[EventListener], event: TableEvent) -> None:
@@ -106,17 +109,17 @@ def in_short(event: TableEvent) -> str:
     return f"{event.operation} of {event.table}: {event.outcome}{version}"
 
 
-def resolved(event: TableEvent) -> None:
-    """Note that an entry in doubt was resolved: that is told when the call is over that this thread is carrying out."""
+def resolved(make: MakeEvent) -> None:
+    """Note that an entry in doubt was resolved: its event is made and told when the call of this thread is over."""
     noted = _resolved.get()
     if noted is not None:
-        noted.append(event)
+        noted.append(make)
 
 
 @contextmanager
-def noting_resolved() -> Iterator[list[TableEvent]]:
-    """Collect within the block the events of entries that were resolved on the way."""
-    noted: list[TableEvent] = []
+def noting_resolved() -> Iterator[list[MakeEvent]]:
+    """Collect within the block what makes the events of entries that were resolved on the way."""
+    noted: list[MakeEvent] = []
     token = _resolved.set(noted)
     try:
         yield noted
@@ -135,6 +138,8 @@ class JsonListener:
     ----------
     logger
         Name of the logger.
+    most_partitions
+        How many partitions a line lists; ``partition_count`` says how many there are. What ships logs cuts long lines.
 
     Examples
     --------
@@ -142,8 +147,9 @@ class JsonListener:
     JsonListener('etl.tables')
     """
 
-    def __init__(self, logger: str = "table_writer.events.json") -> None:
+    def __init__(self, logger: str = "table_writer.events.json", *, most_partitions: int = 100) -> None:
         self._name = logger
+        self._most_partitions = most_partitions
 
     def __repr__(self) -> str:
         return f"JsonListener({self._name!r})"
@@ -152,4 +158,5 @@ class JsonListener:
         """Log the event."""
         level = {"failed": logging.ERROR, "unknown": logging.WARNING}.get(event.outcome, logging.INFO)
         facts = event.to_dict()
+        facts["partitions"] = facts["partitions"][: self._most_partitions]
         logging.getLogger(self._name).log(level, "%s", json.dumps(facts), extra={"table_event": facts})

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from table_writer.errors import ConflictError, MetastoreError, StorageError, counted
 from table_writer.events.event import EventPartition, TableEvent
@@ -251,9 +252,11 @@ class Recovery:
         superseded: Collection[PartitionValues] = (),
     ) -> None:
         """Let listeners know, once the call is over, what has become of an entry that was in doubt."""
-        if not self._opened.config.listeners:
-            return
-        by = claimed or original
+        resolved(partial(self._event, original, outcome, claimed or original, superseded))
+
+    def _event(
+        self, original: LogEntry, outcome: Outcome, by: LogEntry, superseded: Collection[PartitionValues]
+    ) -> TableEvent:
         kept = (one for one in by.partitions if one.values not in superseded)
         partitions = (
             EventPartition(
@@ -266,23 +269,21 @@ class Recovery:
             )
             for one in kept
         )
-        resolved(
-            TableEvent(
-                operation="recover",
-                outcome="published" if outcome is Outcome.PUBLISHED else "abandoned",
-                mode=original.mode.partition(" ")[0],  # a rollback's says to which version
-                started_at=original.created_at,
-                ended_at=datetime.now(UTC),
-                version=by.version,
-                write_id=by.write_id,
-                of_version=original.version,
-                of_write_id=original.recovered_write_id or original.write_id,
-                partitions=tuple(partitions) if outcome is Outcome.PUBLISHED else (),
-                checks=original.checks,
-                tags=original.tags,
-                idempotency_key=original.idempotency_key,
-                **self._opened.event_facts,
-            )
+        return TableEvent(
+            operation="recover",
+            outcome="published" if outcome is Outcome.PUBLISHED else "abandoned",
+            mode=original.mode.partition(" ")[0],  # a rollback's says to which version
+            started_at=original.created_at,
+            ended_at=datetime.now(UTC),
+            version=by.version,
+            write_id=by.write_id,
+            of_version=original.version,
+            of_write_id=original.recovered_write_id or original.write_id,
+            partitions=tuple(partitions) if outcome is Outcome.PUBLISHED else (),
+            checks=original.checks,
+            tags=original.tags,
+            idempotency_key=original.idempotency_key,
+            **self._opened.event_facts,
         )
 
     def resolve_all(self, table: Table) -> RecoveryResult:

@@ -15,7 +15,7 @@ from table_writer.display.staged_report import DiscardReport
 from table_writer.display.write_result import WriteResult
 from table_writer.errors import CheckFailedError, OutcomeUnknownError, TableWriterError
 from table_writer.events.event import EventError, EventOperation, EventPartition, Source, TableEvent
-from table_writer.events.listeners import EventListener, noting_resolved, tell
+from table_writer.events.listeners import EventListener, MakeEvent, noting_resolved, tell
 from table_writer.log.open_table import OpenTable, Services
 from table_writer.model.check_result import CheckResult, stored_line
 from table_writer.model.process import this_process
@@ -130,10 +130,10 @@ def announced(
             yield call
         except BaseException as error:
             if process is this_process():
-                _tell(listeners, noted, partial(call.failed, error))
+                _tell(listeners, [*noted, partial(call.failed, error)])
             raise
     if process is this_process():
-        _tell(listeners, noted, call.ended)
+        _tell(listeners, [*noted, call.ended])
 
 
 def facts_of_plan(plan: WritePlan) -> dict[str, Any]:
@@ -146,19 +146,16 @@ def facts_of_plan(plan: WritePlan) -> dict[str, Any]:
     }
 
 
-def _tell(
-    listeners: Sequence[EventListener], noted: Iterable[TableEvent], make: Callable[[], TableEvent | None]
-) -> None:
-    """Tell what was resolved on the way, then the call's own event; one that cannot be made fails no call."""
-    for event in noted:
-        tell(listeners, event)
-    try:
-        own = make()
-    except Exception:
-        logger.exception("listeners are not told of a call that is over: its event could not be made")
-        return
-    if own is not None:
-        tell(listeners, own)
+def _tell(listeners: Sequence[EventListener], makers: Iterable[MakeEvent]) -> None:
+    """Make and tell one event after the other; one that cannot be made fails no call."""
+    for make in makers:
+        try:
+            event = make()
+        except Exception:
+            logger.exception("listeners are not told of a call that is over: its event could not be made")
+            continue
+        if event is not None:
+            tell(listeners, event)
 
 
 def _stored(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:

@@ -215,11 +215,17 @@ def test_json_is_one_object_a_line_whatever_is_in_it(caplog: pytest.LogCaptureFi
     found = [json.loads(line) for line in lines]
     assert [one["outcome"] for one in found] == ["published", "failed"]
     assert found[0] == records[0].table_event  # type: ignore[attr-defined]
-    assert (
-        found[0].keys()
-        == found[1].keys()
-        == {"format", "rows", "files", "bytes", "seconds"} | set(TableEvent.__dataclass_fields__)
-    )
+    sums = {"format", "partition_count", "rows", "files", "bytes", "seconds"}
+    assert found[0].keys() == found[1].keys() == sums | set(TableEvent.__dataclass_fields__)
+
+
+def test_a_line_does_not_grow_with_the_partitions_and_says_how_many_there_are(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    world = two_versions(JsonListener("etl.tables", most_partitions=2))
+    world.write({f"d{number}": frozenset({number}) for number in range(5)})
+    world.keeper.rollback(T, version=1)
+    (line,) = [one.getMessage() for one in caplog.records if one.name == "etl.tables"]
+    assert (len(json.loads(line)["partitions"]), json.loads(line)["partition_count"]) == (2, 5)
 
 
 def test_listeners_do_not_travel_to_a_connect_server(caplog: pytest.LogCaptureFixture) -> None:

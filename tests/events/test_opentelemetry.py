@@ -131,7 +131,8 @@ def test_prometheus_shows_them_by_opentelemetrys_own_exporter(world: World) -> N
     world.keeper.publish(T, world.stage(NEW))
     lines = generate_latest(REGISTRY).decode().splitlines()
     provider.shutdown()
-    (written,) = [line for line in lines if line.startswith("table_writer_written_rows_total{")]
+    mode = 'db_operation_name="overwrite_partitions"'
+    (written,) = [line for line in lines if line.startswith("table_writer_written_rows_total{") and mode in line]
     assert 'db_collection_name="orders"' in written
     assert written.endswith(" 2.0")
     assert any(line.startswith("table_writer_operation_duration_seconds_bucket{") for line in lines)

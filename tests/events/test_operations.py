@@ -6,9 +6,11 @@ import pickle
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
+from table_writer.config import TableWriterConfig
 from table_writer.errors import CheckFailedError, LostResponseError, MetastoreError, OutcomeUnknownError
 from table_writer.events import TableEvent
 from table_writer.model.check_result import CheckResult
@@ -40,7 +42,7 @@ def test_a_rollback_is_told_with_what_it_has_put_back(world: World, told: list[T
         ("dt=d1", "replaced", 2),
         ("dt=d3", "dropped", 0),
     ]
-    assert (event.location, event.metastore) == (ROOT, world.metastore.uri)
+    assert (event.location, event.metastore) == (ROOT, "thrift://metastore:9083")
     assert ([one.name for one in event.columns], [one.name for one in event.partition_columns]) == (["id"], ["dt"])
     assert [step.name for step in event.steps] == ["publish"]
     assert event.started_at <= event.steps[0].started_at <= event.ended_at
@@ -204,3 +206,10 @@ def test_an_event_travels_to_other_processes(world: World, told: list[TableEvent
     world.write(NEW)
     world.keeper.rollback(T, version=1)
     assert pickle.loads(pickle.dumps(told[0])) == told[0]  # noqa: S301  # of this test
+
+
+def test_the_metastore_is_named_alike_whichever_address_answers_and_without_a_login(world: World) -> None:
+    several = TableWriterConfig(metastore_uris=("thrift://me:hush@one:9083", "thrift://two:9083"))
+    assert world.services(several).event_facts["metastore"] == "thrift://one:9083"
+    glue = SimpleNamespace(uri="glue://eu-west-1/1234")
+    assert replace(world.services(several), metastore=glue).event_facts["metastore"] == "glue://eu-west-1/1234"
