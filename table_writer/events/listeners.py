@@ -79,28 +79,32 @@ _resolved: Final[ContextVar[list[MakeEvent] | None]] = ContextVar("table_writer_
 
 def tell(listeners: Sequence[EventListener], event: TableEvent) -> None:
     """Tell every listener, each with an event of its own. Only Ctrl-C ends it, with a note of what had become of it."""
-    at_work = _at_work.get()
     for one in listeners:
-        if any(one is busy for busy in at_work):
-            continue
-        token, begun = _at_work.set((*at_work, one)), time.monotonic()
-        try:
-            one(replace(event))
-        except KeyboardInterrupt as stopped:
-            stopped.add_note(f"a listener was interrupted; before that: {in_short(event)}")
-            raise
-        except BaseException:  # a SystemExit of a listener too: the call is over, and keeps its result
-            logger.exception("write_id=%s listener %s failed; nothing else is affected", event.write_id, _name(one))
-        finally:
-            _at_work.reset(token)
-        if time.monotonic() - begun > SLOW_SECONDS:
-            logger.warning("write_id=%s listener %s took %.0f s", event.write_id, _name(one), time.monotonic() - begun)
+        _tell(one, event)
+
+
+def _tell(listener: EventListener, event: TableEvent) -> None:
+    at_work = _at_work.get()
+    token, begun = _at_work.set((*at_work, listener)), time.monotonic()
+    try:
+        if listener not in at_work:
+            listener(replace(event))
+    except KeyboardInterrupt as stopped:
+        stopped.add_note(f"a listener was interrupted; before that: {in_short(event)}")
+        raise
+    except BaseException:  # a SystemExit of a listener too: the call is over, and keeps its result
+        logger.exception("write_id=%s listener %s failed; nothing else is affected", event.write_id, _name(listener))
+    finally:
+        _at_work.reset(token)
+    seconds = time.monotonic() - begun
+    if seconds > SLOW_SECONDS:
+        logger.warning("write_id=%s listener %s took %.0f s", event.write_id, _name(listener), seconds)
 
 
 def _name(listener: EventListener) -> str:
     """Name a listener without what it holds, which may be a key."""
     named = listener if hasattr(listener, "__qualname__") else type(listener)
-    return f"{named.__module__}.{named.__qualname__}"
+    return f"{getattr(named, '__module__', '')}.{named.__qualname__}"
 
 
 def in_short(event: TableEvent) -> str:

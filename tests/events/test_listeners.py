@@ -104,6 +104,21 @@ def test_a_listener_that_changes_the_table_is_not_told_of_that_and_others_are() 
     assert world.rows() == {"d1": frozenset({2})}
 
 
+def test_a_method_is_the_same_listener_in_every_config() -> None:
+    class Keeper:
+        calls = 0
+
+        def put_back(self, event: TableEvent) -> None:
+            self.calls += 1
+            world.config = TableWriterConfig(listeners=[self.put_back])  # another object, the same method
+            world.keeper.rollback(T, version=2)
+
+    keeper = Keeper()
+    world = two_versions(keeper.put_back)
+    world.keeper.rollback(T, version=1)
+    assert keeper.calls == 1
+
+
 def test_a_listener_that_the_caller_waits_for_is_named(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
