@@ -53,13 +53,19 @@ def _holders(event: Any, sent: dict[str, Any]) -> Iterator[tuple[dict[str, Any],
 def require_as_published(sent: dict[str, Any], directory: Path) -> None:
     """Validate an event and each of its facets against the schemas that they name, of a copy of the published ones."""
     registry: Registry[Any] = Registry(retrieve=lambda uri: Resource.from_contents(_schema(uri, directory)))
-    named = [(sent, sent["schemaURL"])]
-    for _, facets in _holders(msgspec.convert(sent, RunEvent), sent):
-        named += [(facet, facet["_schemaURL"]) for facet in facets.values()]
+    named = [(sent, sent["schemaURL"]), *((facet, facet["_schemaURL"]) for facet in _facets(sent))]
     assert len(named) > 1
     for body, url in named:
         validator = Draft202012Validator({"$ref": url}, registry=registry, format_checker=FormatChecker())
         validator.validate(body)
+
+
+def _facets(inside: Any) -> Iterator[dict[str, Any]]:
+    """Yield everything that names a schema of its own, however deep."""
+    if isinstance(inside, dict) and "_schemaURL" in inside:
+        yield inside
+    for one in inside.values() if isinstance(inside, dict) else inside if isinstance(inside, list) else ():
+        yield from _facets(one)
 
 
 def _schema(uri: str, directory: Path) -> Any:
