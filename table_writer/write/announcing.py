@@ -66,8 +66,10 @@ class Announcement:
             return None
         return self._event(**(self._known() | _facts(self._report) | {"sources": self._read()}))
 
-    def failed(self, error: BaseException) -> TableEvent:
-        """Return the event of a call that has raised."""
+    def failed(self, error: BaseException) -> TableEvent | None:
+        """Return the event of a call that has raised; if that came after it was done, what it has done counts."""
+        if self._report is not None:
+            return self.ended()
         ours = error if isinstance(error, TableWriterError) else None
         is_over = ours is None and any(step.name == "publish" for step in self.watch.steps)
         named = {"table": ours.table, "write_id": ours.write_id} if ours else {}

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from table_writer.config import SessionSettings, TableWriterConfig
+from table_writer.display.staged_report import DiscardReport
 from table_writer.errors import InvalidInputError
 from table_writer.events import EventListener, JsonListener, TableEvent, listeners
 from table_writer.events.listeners import listeners_named
@@ -145,6 +146,15 @@ def test_an_event_that_cannot_be_made_fails_no_call(caplog: pytest.LogCaptureFix
         call.done(SimpleNamespace())
     assert told == []
     assert "its event could not be made" in caplog.text
+
+
+def test_ctrl_c_after_everything_is_done_does_not_undo_what_is_told() -> None:
+    told: list[TableEvent] = []
+    world = two_versions(told.append)
+    with pytest.raises(KeyboardInterrupt), announced(world.all_services(), "discard", T) as call:
+        call.done(DiscardReport(table=T, write_id="W", version=3))
+        raise KeyboardInterrupt
+    assert [(one.outcome, one.error) for one in told] == [("discarded", None)]
 
 
 def test_a_forked_child_tells_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
