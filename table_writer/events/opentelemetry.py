@@ -36,17 +36,17 @@ class OpenTelemetryListener:
     where the call was made, but Spark's and boto3's own spans are not below them. Metrics have table, mode, operation
     and outcome as attributes, never the write: each table is some dozens of time series.
 
-    ==================================  =========  ==================================================================
-    metric                              unit       counts
-    ==================================  =========  ==================================================================
-    ``table_writer.operations``                    calls that are over, and entries that were recovered
-    ``table_writer.operation.duration``  s         a histogram of calls
-    ``table_writer.step.duration``       s         the same of steps, with ``table_writer.step``
-    ``table_writer.written.rows``                  rows that this process has published, ``.files`` and ``.size`` too
-    ``table_writer.deleted.size``        By        what vacuums and discards have deleted
-    ``table_writer.storage.requests``              by ``table_writer.request``, executors included
-    ``table_writer.metastore.calls``               by ``table_writer.request``
-    ==================================  =========  ==================================================================
+    ===================================  ====  ===============================================================
+    metric                               unit  counts
+    ===================================  ====  ===============================================================
+    ``table_writer.operations``                calls that are over, and entries that were recovered
+    ``table_writer.operation.duration``  s     a histogram of calls
+    ``table_writer.step.duration``       s     the same of steps, with ``table_writer.step``
+    ``table_writer.written.rows``              rows that this process has published, ``.files``, ``.size`` too
+    ``table_writer.deleted.size``        By    what vacuums and discards have deleted
+    ``table_writer.storage.requests``          by ``table_writer.request``, executors included
+    ``table_writer.metastore.calls``           by ``table_writer.request``
+    ===================================  ====  ===============================================================
 
     Parameters
     ----------
