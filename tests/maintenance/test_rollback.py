@@ -151,7 +151,7 @@ def test_other_tools_files_must_be_the_ones_that_were_replaced() -> None:
     world.written_by_another_tool("d1", frozenset({7}))
     world.write({"d1": frozenset({1})})
     world.store.put("mart/orders/dt=d1/another.json", b"[8]")
-    with pytest.raises(InvalidInputError, match="instead of the 1 files that were replaced"):
+    with pytest.raises(InvalidInputError, match="instead of the 1 file that was replaced"):
         world.keeper.rollback(T, version=0)
 
 
