@@ -115,9 +115,10 @@ def failure_text(results: Sequence[CheckResult], table: str, write_id: str) -> s
     """Say which checks failed, and show some of the rows."""
     failed = sorted((one for one in results if not one.passed), key=lambda one: not one.stops)
     lines = [line for one in failed for line in _lines(one)]
+    every = counted(len(results), "check")
     return "\n".join(
         [
-            f"{len(failed)} of {counted(len(results), 'check')} of write {write_id} failed; nothing was published to {table}:",
+            f"{len(failed)} of {every} of write {write_id} failed; nothing was published to {table}:",
             *lines,
             'Correct the data and write again. A check of severity="warn" lets a write pass.',
         ]

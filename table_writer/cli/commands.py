@@ -194,7 +194,7 @@ COMMANDS: Final = (
     ),
     Command(
         name="report",
-        help="Look at a table once: versions, sizes, checks, what is in doubt, what a vacuum frees; as a page if asked.",
+        help="Look at a table once: versions, sizes, checks, what is in doubt; with --html as a page with pictures.",
         options={
             "--html": {"metavar": "FILE", "help": "write it as one page with pictures; - is stdout"},
             "--limit": {

@@ -80,8 +80,8 @@ MANUALS: Final[Mapping[str, Manual]] = {
         see_also=("show", "rollback"),
     ),
     "recover": Manual(
-        promises="Safe at any time, and running it again changes nothing. It waits for a publish whose claim is not over."
-        " Partitions that another tool has moved are left alone and named.",
+        promises="Safe at any time, and running it again changes nothing. It waits for a publish whose claim is not"
+        " over. Partitions that another tool has moved are left alone and named.",
         examples={
             "recover mart.orders --dry-run": "what is in doubt",
             "recover mart.orders": "resolve it",
@@ -90,8 +90,8 @@ MANUALS: Final[Mapping[str, Manual]] = {
         see_also=("history", "doctor"),
     ),
     "rollback": Manual(
-        promises="Readers see all of the old rows or all of the new ones. Refused, changing nothing, if a file is gone or"
-        " another tool has moved a partition. A rollback can itself be rolled back.",
+        promises="Readers see all of the old rows or all of the new ones. Refused, changing nothing, if a file is gone"
+        " or another tool has moved a partition. A rollback can itself be rolled back.",
         examples={
             "rollback mart.orders --to-version 41 --dry-run": "what would be put back",
             "rollback mart.orders --to-version 41": "do it, after a question",
@@ -100,8 +100,9 @@ MANUALS: Final[Mapping[str, Manual]] = {
         see_also=("history", "diff", "restore"),
     ),
     "vacuum": Manual(
-        promises="What readers look at, or may look at, stays, however old. Interrupted and run again, it ends the same."
-        " An age under 24 hours, or under the table's own retention, needs --force: running queries may fail then.",
+        promises="What readers look at, or may look at, stays, however old. Interrupted and run again, it ends the"
+        " same. An age under 24 hours, or under the table's own retention, needs --force: running queries may fail"
+        " then.",
         examples={
             "vacuum mart.orders --dry-run": "what would be deleted, and what stays, and why",
             "vacuum --all --yes": "all tables, from a schedule",
@@ -126,8 +127,8 @@ MANUALS: Final[Mapping[str, Manual]] = {
         see_also=("publish", "discard"),
     ),
     "publish": Manual(
-        promises="What was published already is left as it is, and the command succeeds: a job may run it again. Refused"
-        " if a check of severity error has failed, or its files are not as they were staged.",
+        promises="What was published already is left as it is, and the command succeeds: a job may run it again."
+        " Refused if a check of severity error has failed, or its files are not as they were staged.",
         examples={
             "publish mart.orders 20240102T030405-62ea350e97a31ae4 --dry-run": "whether anything is in the way",
             "publish mart.orders 20240102T030405-62ea350e97a31ae4": "do it, after a question",
@@ -140,8 +141,8 @@ MANUALS: Final[Mapping[str, Manual]] = {
         see_also=("staged", "publish"),
     ),
     "restore": Manual(
-        promises="For a metastore whose database was lost. Partitions that the metastore has stay as they are; one whose"
-        " files are not all there is named and left out.",
+        promises="For a metastore whose database was lost. Partitions that the metastore has stay as they are; one"
+        " whose files are not all there is named and left out.",
         examples={
             "restore mart.orders --dry-run": "what would be added",
             "restore mart.orders --partition dt=2024-01-30": "one partition",

@@ -152,10 +152,10 @@ class TableLog:
         whole = range(max(start - 1, trimmed) + 1, newest + 1) if entries | outcomes else range(0)
         if whole.stop - whole.start > len(entries) + len(numbers["lost"]) + MOST_LOST:
             raise InvalidInputError(
-                f"{self._layout.entry_key(newest)}, or the outcome beside it, is far beyond the {counted(len(entries), 'entry')}"
-                f" of this log. If vacuums have trimmed the log, its mark {self._layout.log_prefix}trimmed-… is lost:"
-                " bring that back from an older version of the object. If not, it is none of this log: look at it, and"
-                " move it away"
+                f"{self._layout.entry_key(newest)}, or the outcome beside it, is far beyond the"
+                f" {counted(len(entries), 'entry')} of this log. If vacuums have trimmed the log, its mark"
+                f" {self._layout.log_prefix}trimmed-… is lost: bring that back from an older version of the object. If"
+                " not, it is none of this log: look at it, and move it away"
             )
         self._ids = frozenset(ids)
         return LogState(
@@ -202,10 +202,10 @@ class TableLog:
         what = f"{counted(len(lost), 'entry')} of the log below {self._layout.root}"
         return (
             f"{what} {'is' if len(lost) == 1 else 'are'} lost (version {shown}): no vacuum has deleted"
-            f" {'it' if len(lost) == 1 else 'them'}. What was published there, and under which idempotency keys, is not known. Nothing"
-            f" was changed. Put {self._layout.entry_key(min(lost))} back from an older version of the object, or a"
-            " backup. If it is lost for good, `table-writer recover TABLE --accept-loss` goes on without it: readers"
-            " keep the partitions that they see now."
+            f" {'it' if len(lost) == 1 else 'them'}. What was published there, and under which idempotency keys, is not"
+            f" known. Nothing was changed. Put {self._layout.entry_key(min(lost))} back from an older version of the"
+            " object, or a backup. If it is lost for good, `table-writer recover TABLE --accept-loss` goes on without"
+            " it: readers keep the partitions that they see now."
         )
 
     def accept_loss(self, *, dry_run: bool = False) -> frozenset[int]:

@@ -94,7 +94,8 @@ class CommitMessage:
         for name, one in self.statistics.items():
             if not self.row_count or (one.null_count or 0) > self.row_count:
                 raise StorageError(
-                    f"task {self.task_index} read {counted(self.row_count, 'row')} but tells of column {name!r}: {one!r}"
+                    f"task {self.task_index} read {counted(self.row_count, 'row')} but tells of column {name!r}:"
+                    f" {one!r}"
                 )
 
     def to_bytes(self) -> bytes:

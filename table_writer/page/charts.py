@@ -16,7 +16,9 @@ from table_writer.errors import counted
 
 WIDTH, HEIGHT = 1000, 200  # of a picture that stretches
 TIDY: Final = (1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400, 600, 800, 1000, 1024)
-STEP, LINE = 14, 22  # pixels of a version and of a partition in the picture of generations
+LINE: Final = 22  # pixels of a partition in the picture of generations
+STEPS: Final = (14, 44)  # of a version: at least, at most
+FULL: Final = 1040  # of the picture, if there are not too few versions or too many
 EDGE: Final = 8
 MARKS: Final = {  # what happened to a partition: the class of its mark, and what it looks like in the legend
     "added": "added",
@@ -141,8 +143,9 @@ def _share(one: Share, most: float) -> str:
 
 def generations(title: str, versions: Sequence[int], rows: Sequence[tuple[str, Sequence[tuple[int, str]]]]) -> str:
     """Draw a line for each partition: a mark where a version changed it, and between marks how long its rows lived."""
-    at = {version: EDGE + STEP * number for number, version in enumerate(versions)}
-    wide, high = 2 * EDGE + STEP * len(versions), LINE * len(rows)
+    step = min(max(STEPS[0], FULL // max(1, len(versions))), STEPS[1])
+    at = {version: EDGE + step * number for number, version in enumerate(versions)}
+    wide, high = 2 * EDGE + step * len(versions), LINE * len(rows)
     drawn = "".join(
         _generation(changes, at, LINE * number + LINE // 2, wide) for number, (_, changes) in enumerate(rows)
     )
@@ -203,8 +206,8 @@ def legend_of_marks(changes: Iterable[str]) -> str:
     """Explain the marks of the generations that are there."""
     seen = set(changes)
     keys = (
-        f'<li><svg aria-hidden="true" width="14" height="14"><g class="tw-mark tw-{kind}">{_mark(change, 7, 7)}</g></svg>'
-        f"{change}</li>"
+        f'<li><svg aria-hidden="true" width="14" height="14"><g class="tw-mark tw-{kind}">{_mark(change, 7, 7)}</g>'
+        f"</svg>{change}</li>"
         for change, kind in MARKS.items()
         if change in seen
     )

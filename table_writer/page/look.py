@@ -43,6 +43,7 @@ class _Read:
     records: tuple[SlotRecord, ...]  # oldest first
     damaged: Mapping[int, str]  # by version, why its entry or its outcome cannot be read
     lost: frozenset[int]
+    newest: int  # the version that the page is of
     older_count: int
     is_whole: bool  # nothing is left out
 
@@ -67,7 +68,7 @@ def look_at(opened: OpenTable, limit: int) -> TablePage:
         table=str(opened.table.name),
         made_at=datetime.now(UTC),
         location=str(opened.layout.root),
-        version=max([look.history.newest, *read.damaged]),
+        version=read.newest,
         age_seconds=None if last is None else last.age_seconds,
         health=min((one.health for one in troubles), key=WORST_FIRST.index, default=OK),
         troubles=troubles,
@@ -117,6 +118,7 @@ def _read(opened: OpenTable, limit: int, newest: int | None) -> _Read:
         records=tuple(reversed(records)),
         damaged=damaged,
         lost=state.lost | state.given_up,
+        newest=state.newest if newest is None else newest,
         older_count=older_count,
         is_whole=not (older_count or damaged or state.lost),
     )

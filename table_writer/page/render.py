@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from table_writer.display.many_report import OK
 from table_writer.display.report import (
     IGNORED_BY_MATH,
+    LONG,
     USUAL_FIGURES,
     USUAL_STATES,
     Columns,
@@ -27,26 +26,17 @@ from table_writer.display.report import (
     tags_line,
     tone,
 )
-from table_writer.display.reports import DELETED, HISTORY_COLUMNS, LIVE, VersionSummary
+from table_writer.display.reports import DELETED, HISTORY_COLUMNS
 from table_writer.errors import counted
 from table_writer.page import charts
+from table_writer.page.pictures import pictures
 from table_writer.version import __version__
 
 if TYPE_CHECKING:
-    from table_writer.page.table_page import TablePage
+    from table_writer.page.table_page import CheckRuns, TablePage
 
-MOST_TROUBLES, MOST_BARS, MOST_CHECKS, MOST_RUNS = 12, 80, 50, 40
+MOST_TROUBLES, MOST_CHECKS, MOST_RUNS = 12, 50, 40
 MOST_VERSIONS, MOST_PARTITIONS, MOST_LOCATIONS = 100, 200, 50
-MIB: Final = 1024 * 1024
-FILE_SIZES: Final = (0, MIB, 8 * MIB, 32 * MIB, 128 * MIB, 512 * MIB)
-KINDS: Final = {  # of what a version did: the class of its bar
-    "overwrite_partitions": "c1",
-    "append": "c2",
-    "create_partitions": "c3",
-    "overwrite_table": "c4",
-    "compact": "c5",
-}
-OTHER_KIND: Final = "c6"
 Keys = Mapping[str, Callable[[Any], float | None]]
 """By heading: what a column is sorted by, where it shows figures."""
 
@@ -107,11 +97,12 @@ def document(page: TablePage) -> str:
     text = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1"><meta name="referrer" content="no-referrer">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<meta name="referrer" content="no-referrer">'
         f'<meta name="color-scheme" content="light dark"><title>{html_text(page.table)}</title>'
-        f"<style>{style}</style></head><body>"
+        f"<style>{style}</style></head><body class=tw-body>"
         '<a class="tw-skip" href="#tables">Skip the pictures</a>'
-        f'<main class="tw-page tw-whole">{_top(page)}{_pictures(page)}{_tables(page)}{_foot(page)}</main>'
+        f'<main class="tw-page tw-whole">{_top(page)}{pictures(page)}{_tables(page)}{_foot(page)}</main>'
         f"<script>{script}</script></body></html>"
     )
     return text.encode("ascii", "xmlcharrefreplace").decode()
@@ -120,7 +111,7 @@ def document(page: TablePage) -> str:
 def fragment(page: TablePage) -> str:
     """Return figures, troubles and pictures for a notebook, without tables and without a script."""
     style = _resource("page.css")
-    return f'<div class="tw-page {IGNORED_BY_MATH}"><style>{style}</style>{_top(page)}{_pictures(page)}</div>'
+    return f'<div class="tw-page {IGNORED_BY_MATH}"><style>{style}</style>{_top(page)}{pictures(page)}</div>'
 
 
 @cache
@@ -193,192 +184,37 @@ def _troubles(page: TablePage) -> str:
     return f'<section aria-label="What is in doubt"><ul class="tw-troubles">{"".join(shown)}</ul></section>'
 
 
-def _pictures(page: TablePage) -> str:
-    if not page.versions and not page.partitions:
-        return '<p class="tw-note">There is nothing to draw: this library has not written the table yet.</p>'
-    drawn = (_sizes(page), _counts(page), _written(page), _lives(page), _file_sizes(page), _ages(page))
-    return f'<section class="tw-pictures" aria-label="Pictures">{"".join(filter(None, drawn))}</section>'
-
-
-def _card(title: str, said: str, drawn: str, *, wide: bool = False) -> str:
-    kind = "tw-card tw-wide" if wide else "tw-card"
-    return f'<figure class="{kind}"><figcaption><h2>{title}</h2><p>{html_text(said)}</p></figcaption>{drawn}</figure>'
-
-
-def _published(page: TablePage) -> list[VersionSummary]:
-    """Return the versions that changed what readers see, oldest first."""
-    return [one for one in reversed(page.versions) if one.state == LIVE and one.operation != "vacuum"]
-
-
-def _ends(versions: Sequence[VersionSummary]) -> tuple[str, ...]:
-    """Return the first and the last date; the time of day where they are less than two days apart."""
-    if not versions:
-        return ()
-    first, last = versions[0].created_at, versions[-1].created_at
-    form = "%Y-%m-%d" if (last - first).days > 2 else "%m-%d %H:%M"
-    return (f"{first:{form}}", f"{last:{form}}")
-
-
-def _at(moment: datetime) -> float:
-    return moment.timestamp()
-
-
-def _sizes(page: TablePage) -> str:
-    versions = sorted(_published(page), key=lambda one: one.created_at)
-    known = [one for one in versions if one.table_bytes is not None]
-    if not known:
-        said = "Not known: it takes the whole log to tell, and this page has only its newest versions, or other tools wrote."
-        return _card("Size of the table", said, "") if versions else ""
-    said = f"After each version, now {size(known[-1].table_bytes or 0)}"
-    points = [(_at(one.created_at), one.table_bytes) for one in versions]
-    title = f"The size of the table after each of {counted(len(versions), 'version')}; the table of versions has the figures"
-    return _card("Size of the table", said, charts.steps(title, points, _ends(versions)))
-
-
-def _counts(page: TablePage) -> str:
-    versions = _published(page)
-    count, after = len(page.partitions), []
-    for one in reversed(versions):
-        after.append((_at(one.created_at), float(max(0, count))))
-        count -= one.added_count - one.dropped_count
-    if not versions or (not any(value for _, value in after)):
-        return ""
-    said = f"After each version, now {len(page.partitions):,}"
-    title = f"The number of partitions after each of {counted(len(versions), 'version')}"
-    return _card("Partitions", said, charts.steps(title, sorted(after), _ends(versions), "count"))
-
-
-def _written(page: TablePage) -> str:
-    shown = [one for one in reversed(page.versions) if one.operation != "vacuum"][-MOST_BARS:]
-    if not shown:
-        return ""
-    found = [charts.Bar(one.bytes, _drawn(one), _said(one)) for one in shown]
-    kinds = {(one.mode if one.mode in KINDS else "other"): KINDS.get(one.mode, OTHER_KIND) for one in shown}
-    kinds |= {"abandoned or in doubt": "open"} if any(one.state != LIVE for one in shown) else {}
-    title = (
-        f"Bytes written by each of the newest {counted(len(shown), 'version')}; the table of versions has the figures"
-    )
-    said = f"Bytes of each of the newest {counted(len(shown), 'version')}"
-    return _card("Written", said, charts.bars(title, found, _ends(shown)) + charts.legend(kinds))
-
-
-def _drawn(one: VersionSummary) -> str:
-    return "open" if one.state != LIVE else KINDS.get(one.mode, OTHER_KIND)
-
-
-def _said(one: VersionSummary) -> str:
-    when = f"{one.created_at:%Y-%m-%d %H:%M:%S}"
-    return f"version {one.version}: {one.mode}, {size(one.bytes)} in {counted(one.files, 'file')}, {when}, {one.state}"
-
-
-def _lives(page: TablePage) -> str:
-    if not page.generations:
-        return ""
-    rows = [(one.name, one.changes) for one in page.generations]
-    of_all = (
-        f"{len(rows):,} of {page.changed_count:,} partitions, those that"
-        if page.changed_count > len(rows)
-        else "Partitions that"
-    )
-    said = f"{of_all} changed last in the newest {counted(len(page.generation_versions), 'version')}"
-    title = "A line for each partition: a mark where a version changed it, a line for as long as readers saw those rows"
-    drawn = charts.generations(title, page.generation_versions, rows)
-    marks = charts.legend_of_marks(change for _, changes in rows for _, change in changes)
-    return _card("Which version replaced what", said, marks + drawn, wide=True)
-
-
-def _file_sizes(page: TablePage) -> str:
-    known = [one for one in page.partitions if one.files and one.bytes is not None]
-    if not known:
-        return ""
-    lines = []
-    for least, most in pairwise((*FILE_SIZES, float("inf"))):
-        here = [one for one in known if least <= one.bytes / one.files < most]
-        small = sum(one.files for one in here if one.has_small_files)
-        every = sum(one.files for one in here)
-        label = (
-            f"under {size(most)}"
-            if not least
-            else f"{size(least)} or more"
-            if most == float("inf")
-            else f"{size(least)} – {size(most)}"
-        )
-        figure = f"{every:,} in {counted(len(here), 'partition')}" if here else "-"
-        lines.append(charts.Share(label.replace(".0 ", " "), (("warn", small), ("c1", every - small)), figure))
-    small = sum(one.has_small_files for one in known)
-    said = f"By the average file of a partition; {counted(small, 'partition')} with many small files"
-    return _card("Files", said, charts.shares(lines) + charts.legend({"many small files": "warn", "other files": "c1"}))
-
-
-def _ages(page: TablePage) -> str:
-    lines = []
-    for one in page.left:
-        first, last = one.older_than_days, one.younger_than_days
-        label = f"over {counted(first, 'day')}" if last is None else f"{first} – {counted(last, 'day')}"
-        parts = (("c2", one.due_bytes), ("c5", max(0, one.bytes - one.due_bytes)))
-        lines.append(
-            charts.Share(
-                label, parts, f"{size(one.bytes)} at {counted(one.locations, 'location')}" if one.locations else "-"
-            )
-        )
-    said = (
-        "By how long ago; a vacuum was refused, so what is due is not known"
-        if page.vacuum is None
-        else "By how long ago readers left it"
-    )
-    kinds = {"a vacuum frees it now": "c2", "kept for its retention, or in use": "c5"}
-    return _card("Left by readers, and there still", said, charts.shares(lines) + charts.legend(kinds)) if lines else ""
-
-
 def _tables(page: TablePage) -> str:
     versions = page.versions[:MOST_VERSIONS]
-    partitions = sorted(page.partitions, key=lambda one: -(one.version or 0))[:MOST_PARTITIONS]
+    partitions = sorted(page.partitions, key=lambda one: -(one.version or 0))
     deleted = sorted(page.vacuum.deleted if page.vacuum else (), key=lambda one: -one.bytes)
+    kept = counted(len(page.vacuum.kept) if page.vacuum else 0, "location")
     older = f"; {page.older_count:,} older ones are in the log" if page.older_count else ""
     shown = (
+        _section("versions", "Versions", page.versions, MOST_VERSIONS, f"newest first{older}")
+        + _table(VERSIONS, versions, VERSION_KEYS),
+        _section("partitions", "Partitions", partitions, MOST_PARTITIONS, "those that changed last first")
+        + _table(PARTITIONS, partitions[:MOST_PARTITIONS], PARTITION_KEYS),
         _section(
-            "versions",
-            "Versions",
-            f"{_part(len(versions), len(page.versions))}, newest first{older}.",
-            _table(VERSIONS, versions, VERSION_KEYS),
-        ),
-        _section(
-            "partitions",
-            "Partitions",
-            f"{_part(len(partitions), len(page.partitions))}, those that changed last first.",
-            _table(PARTITIONS, partitions, PARTITION_KEYS),
-        ),
-        _section(
-            "checks",
-            "Checks",
-            f"{_part(min(MOST_CHECKS, len(page.checks)), len(page.checks))}, those that fail first; bars are runs, the newest right.",
-            _check_table(page),
+            "checks", "Checks", page.checks, MOST_CHECKS, "those that fail first; a bar is a run, the newest right"
         )
-        if page.checks
-        else "",
-        _section(
-            "vacuum",
-            "What a vacuum would delete",
-            f"{_part(min(MOST_LOCATIONS, len(deleted)), len(deleted))}, the largest first. {counted(len(page.vacuum.kept) if page.vacuum else 0, 'location')} stay.",
-            _table(DELETED, deleted[:MOST_LOCATIONS], DELETED_KEYS),
-        )
-        if deleted
-        else "",
-        _section("work", "At work", "Writes that are running, or staged.", _table(AT_WORK, page.at_work, {}))
-        if page.at_work
-        else "",
+        + _check_table(page.checks[:MOST_CHECKS]),
+        _section("vacuum", "What a vacuum would delete", deleted, MOST_LOCATIONS, f"largest first; {kept} would stay")
+        + _table(DELETED, deleted[:MOST_LOCATIONS], DELETED_KEYS),
+        _section("work", "At work", page.at_work, MOST_LOCATIONS, "writes that are running, or staged")
+        + _table(AT_WORK, page.at_work[:MOST_LOCATIONS], {}),
     )
-    return f'<div id="tables" tabindex="-1">{"".join(shown)}</div>'
+    items = (page.versions, partitions, page.checks, deleted, page.at_work)
+    there = (f"{one}</div></section>" for one, rows in zip(shown, items, strict=True) if rows)
+    return f'<div id="tables" tabindex="-1">{"".join(there)}</div>'
 
 
-def _part(shown: int, every: int) -> str:
-    return f"All {every:,}" if shown == every else f"{shown:,} of {every:,}"
-
-
-def _section(name: str, title: str, said: str, table: str) -> str:
+def _section(name: str, title: str, items: Sequence[object], most: int, said: str) -> str:
+    part = f"All {len(items):,}" if len(items) <= most else f"{most:,} of {len(items):,}"
     return (
-        f'<section class="tw-card" aria-labelledby="{name}"><h2 id="{name}">{title}</h2><p>{html_text(said)}</p>'
-        f'<div class="tw-scroll" tabindex="0" role="region" aria-labelledby="{name}">{table}</div></section>'
+        f'<section class="tw-card" aria-labelledby="{name}"><h2 id="{name}">{title}</h2>'
+        f"<p>{html_text(f'{part}, {said}')}</p>"
+        f'<div class="tw-scroll" tabindex="0" role="region" aria-labelledby="{name}">'
     )
 
 
@@ -386,40 +222,47 @@ def _table(columns: Columns, items: Sequence[object], keys: Keys) -> str:
     """Return a table whose cells are those of the text; figures carry the number that they are sorted by."""
     grid = Grid.of(columns, items)
     figures = {one for one in grid.headings if one in keys or one in USUAL_FIGURES}
-    head = "".join(
-        f"<th scope=col{' class=tw-figure' if one in figures else ''}>{html_text(one)}</th>" for one in grid.headings
-    )
     rows = (
-        "<tr>"
-        + "".join(
-            _cell(heading, cell, keys.get(heading), item, heading in figures)
+        "".join(
+            _cell(
+                _shown(cell, heading in USUAL_STATES),
+                heading in figures,
+                keys[heading](item) if heading in keys else None,
+            )
             for heading, cell in zip(grid.headings, row, strict=True)
         )
-        + "</tr>"
         for row, item in zip(grid.rows, items, strict=True)
     )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return _whole(grid.headings, figures, rows)
 
 
-def _cell(heading: str, cell: str, key: Callable[[Any], float | None] | None, item: object, is_figure: bool) -> str:
-    value = None if key is None else key(item)
-    number = "" if value is None else f" data-n={value}"
-    shown = (
-        f'<span class="tw-chip tw-{tone(cell)}">{html_text(cell)}</span>'
-        if heading in USUAL_STATES and cell
-        else html_text(cell)
+def _check_table(checks: Sequence[CheckRuns]) -> str:
+    rows = (
+        _cell(_shown(one.name))
+        + _cell(_shown(one.outcomes[-1][1], is_state=True))
+        + _cell(charts.strip(one.outcomes[-MOST_RUNS:]))
+        + _cell(f"{one.failed_count:,} of {len(one.outcomes):,}", True, one.failed_count)
+        + _cell(_shown(one.message))
+        for one in checks
     )
-    return f"<td{' class=tw-figure' if is_figure else ''}{number}>{shown}</td>"
+    return _whole(("check", "last", "runs", "failed", "found last"), {"failed"}, rows)
 
 
-def _check_table(page: TablePage) -> str:
-    rows = "".join(
-        f"<tr><td>{html_text(one.name)}</td><td><span class='tw-chip tw-{tone(one.outcomes[-1][1])}'>{html_text(one.outcomes[-1][1])}</span></td>"
-        f"<td>{charts.strip(one.outcomes[-MOST_RUNS:])}</td><td class=tw-figure data-n={one.failed_count}>{one.failed_count:,} of {len(one.outcomes):,}</td><td>{html_text(one.message)}</td></tr>"
-        for one in page.checks[:MOST_CHECKS]
-    )
-    head = "<th scope=col>check</th><th scope=col>last</th><th scope=col>runs</th><th scope=col class=tw-figure>failed</th><th scope=col>found last</th>"
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+def _whole(headings: Iterable[str], figures: Collection[str], rows: Iterable[str]) -> str:
+    kinds = ((one, " class=tw-figure" if one in figures else "") for one in headings)
+    head = "".join(f"<th scope=col{kind}>{html_text(one)}</th>" for one, kind in kinds)
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(shown: str, is_figure: bool = False, number: float | None = None) -> str:  # noqa: FBT001, FBT002 - told by name
+    return f"<td{' class=tw-figure' if is_figure else ''}{'' if number is None else f' data-n={number}'}>{shown}</td>"
+
+
+def _shown(text: str, is_state: bool = False) -> str:  # noqa: FBT001, FBT002 - as above
+    if is_state and text:
+        return f'<span class="tw-chip tw-{tone(text)}">{html_text(text)}</span>'
+    return f"<div class=tw-long>{html_text(text)}</div>" if len(text) > LONG else html_text(text)
 
 
 def _foot(page: TablePage) -> str:
@@ -429,6 +272,6 @@ def _foot(page: TablePage) -> str:
         else f"; <code>table-writer show {html_text(page.table)} {page.version}</code> has one version in full"
     )
     return (
-        f"<footer>Made <time>{page.made_at:%Y-%m-%d %H:%M:%S}</time> UTC by table_writer {html_text(__version__)}, of the"
-        f" log up to version {page.version:,}. Ages are of that moment{more}.</footer>"
+        f"<footer>Made <time>{page.made_at:%Y-%m-%d %H:%M:%S}</time> UTC by table_writer {html_text(__version__)}, of"
+        f" the log up to version {page.version:,}. Ages are of that moment{more}.</footer>"
     )

@@ -133,8 +133,8 @@ class TablePage(
     version, age_seconds
         The newest version, and how long ago it was claimed; 0 and ``None`` if nothing was ever written.
     health
-        ``"ok"``, ``"in doubt"``, ``"behind"`` or ``"failed"`` (the log is damaged, or a vacuum would be refused): the worst
-        of the ``troubles``.
+        ``"ok"``, ``"in doubt"``, ``"behind"`` or ``"failed"`` (the log is damaged, or a vacuum would be refused): the
+        worst of the ``troubles``.
     troubles
         What is in doubt, what is damaged, and what other tools have done.
     versions

@@ -196,7 +196,8 @@ class AzureStore:
         refused = dict(filter(None, many(self._delete, keys)))
         if refused:
             raise StorageError(
-                f"{len(refused)} of {counted(len(keys), 'object')} could not be deleted, first: {next(iter(refused.values()))}"
+                f"{len(refused)} of {counted(len(keys), 'object')} could not be deleted, first:"
+                f" {next(iter(refused.values()))}"
             )
 
     def copy(self, source: ObjectInfo, key: str) -> None:

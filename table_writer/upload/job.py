@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import StringType, StructField, StructType
 
-from table_writer.errors import CheckFailedError, StorageError, counted
+from table_writer.errors import CheckFailedError, StorageError
 from table_writer.log.open_table import OpenTable
 from table_writer.model.message import CommitMessage, CommitMessages
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name, partition_values
@@ -180,7 +180,7 @@ def _require_all(written: int, counted: Mapping[PartitionValues, int], plan: Wri
     read = sum(counted.values())
     if read != written:
         raise CheckFailedError(
-            f"{counted(written, 'row')} were written for {plan.table.name} and {read:,} are read back: files of {description}"
+            f"{written:,} rows were written for {plan.table.name} and {read:,} are read back: files of {description}"
             " cannot hold some of the values, usually line breaks in text, or rows of CSV with nothing but a null."
             " Nothing was published. Take them out of the DataFrame, or choose a format or options that can hold them.",
             table=str(plan.table.name),
