@@ -455,10 +455,11 @@ def build_parser() -> Parser:
         _add(shared.add_argument_group(title), options)
     for command in COMMANDS:
         manual = MANUALS[command.name]
-        text = {"description": description(command.help, manual), "epilog": epilog(manual)}
+        text: dict[str, Any] = {"description": description(command.help, manual), "epilog": epilog(manual)}
         own = Parser(prog=f"{PROGRAM} {command.name}", add_help=False)
         _add_own(own, command)
-        usage = f"{own.format_usage().removeprefix('usage: ').rstrip()} [options of every command]"
+        own.add_argument("shared", nargs="*", metavar="OPTION")  # those of every command, in a word
+        usage = own.format_usage().removeprefix("usage: ").rstrip()
         one = chosen.add_parser(command.name, help=command.help, parents=[shared], usage=usage, **text, **like)
         _add_own(one, command)
     return parser

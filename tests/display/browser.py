@@ -293,7 +293,7 @@ def _take_pictures(directory: Path) -> None:
             for host in HOSTS:
                 take_picture(page(shown, host, scheme), scheme, directory / f"{name}-{host}-{scheme}.png")
         file = directory / f"report-{scheme}.png"  # of docs/_static
-        take_picture(page(pictured(), "jupyter", scheme), scheme, file, "1130,630")
+        take_picture(page(pictured(), "jupyter", scheme), scheme, file, "1240,630")
 
 
 if __name__ == "__main__":

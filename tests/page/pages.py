@@ -38,7 +38,7 @@ def usual_page(table: str = "mart.orders", word: str = "", days: int = 45) -> Ta
         troubles=(
             Trouble(
                 health="in doubt",
-                message=f"version {versions[0].version} is in doubt: the write of {word or 'airflow'} is at work, or died",
+                message=f"version {versions[0].version} is in doubt: the write of {word or 'airflow'} is at work",
                 advice=f"table-writer recover {table}",
             ),
             Trouble(
@@ -239,6 +239,8 @@ def _take_pictures(directory: Path) -> None:
 
     shown: dict[str, Any] = {"usual": usual_page(), "hostile": hostile_page(HOSTILE_NAMES[0] + HOSTILE_NAMES[8])}
     for scheme in SCHEMES:
+        file = directory / f"page-{scheme}.png"  # of docs/_static
+        take_picture(pictured_page().to_html(), scheme, file, "1160,1010")
         for name, one in shown.items():
             for width in WIDTHS:
                 take_picture(one.to_html(), scheme, directory / f"{name}-{scheme}-{width}.png", f"{width},4600")

@@ -30,7 +30,8 @@ const against = (colour, below) => {
   return (high + .05) / (low + .05);
 };
 const shown = one => one.getClientRects().length > 0;
-const words = [...document.querySelectorAll('h1,h2,p,dt,dd,small,li,th,td,code,footer,button,label,.tw-chip,.tw-y,.tw-x')]
+const texts = 'h1,h2,p,dt,dd,small,li,th,td,code,footer,button,label,.tw-chip,.tw-y,.tw-x';
+const words = [...document.querySelectorAll(texts)]
   .filter(one => shown(one) && one.textContent.trim());
 const drawn = [...document.querySelectorAll('.tw-card :is(rect,circle,path):not(.tw-hit,.tw-rule,.tw-area,.tw-past)')];
 const seen = one => {
@@ -40,8 +41,10 @@ const seen = one => {
 const boxes = [...document.querySelectorAll('.tw-scroll')];
 return {
   sideways: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-  outside: [...document.querySelectorAll('.tw-page *')].filter(one => shown(one) && !one.closest('.tw-scroll') &&
-    one.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map(one => one.outerHTML.slice(0, 80)),
+  outside: [...document.querySelectorAll('.tw-page *')]
+    .filter(one => shown(one) && !one.closest('.tw-scroll'))
+    .filter(one => one.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+    .map(one => one.outerHTML.slice(0, 80)),
   contrast: Math.min(...words.map(one => against(getComputedStyle(one).color, ground(one)))),
   pictures: Math.min(...drawn.map(seen), 9),
   dark: light(ground(document.querySelector('.tw-page'))) < .2,
