@@ -199,13 +199,12 @@ class TableLog:
     def lost_message(self, lost: Collection[int]) -> str:
         """Say which entries are lost, and what to do."""
         shown = ", ".join(map(str, sorted(lost)[:5])) + (", …" if len(lost) > 5 else "")
-        what = f"{counted(len(lost), 'entry')} of the log below {self._layout.root}"
         return (
-            f"{what} {'is' if len(lost) == 1 else 'are'} lost (version {shown}): no vacuum has deleted"
-            f" {'it' if len(lost) == 1 else 'them'}. What was published there, and under which idempotency keys, is not"
-            f" known. Nothing was changed. Put {self._layout.entry_key(min(lost))} back from an older version of the"
-            " object, or a backup. If it is lost for good, `table-writer recover TABLE --accept-loss` goes on without"
-            " it: readers keep the partitions that they see now."
+            f"entries of the log below {self._layout.root} are lost: {len(lost)} (version {shown}). They are gone, and"
+            " no vacuum has deleted them. What they published, and under which idempotency keys, is not known. Nothing"
+            f" was changed. Put {self._layout.entry_key(min(lost))} back from an older version of the object, or a"
+            " backup. If it is lost for good, `table-writer recover TABLE --accept-loss` goes on without it: readers"
+            " keep the partitions that they see now."
         )
 
     def accept_loss(self, *, dry_run: bool = False) -> frozenset[int]:

@@ -22,7 +22,8 @@ from table_writer.log.rules import claim_is_over
 from table_writer.log.stored import Allowance, TooMuchError
 from table_writer.model.entry import EntryPartition, Outcome
 from table_writer.model.table import Partition, PartitionValues, are_small_files, shown_name
-from table_writer.page.table_page import AtWork, CheckRuns, Generations, LeftByAge, PartitionNow, TablePage, Trouble
+from table_writer.page.facts import AtWork, CheckRuns, Generations, LeftByAge, PartitionNow, Trouble
+from table_writer.page.table_page import TablePage
 from table_writer.storage.object_store import many
 from table_writer.vacuum.due import Look, look_for_traces, vacuum_ages
 from table_writer.vacuum.sweep import Vacuum, interrupted

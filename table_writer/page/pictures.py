@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from table_writer.display.report import html_text, size
 from table_writer.display.reports import LIVE, VersionSummary
 from table_writer.errors import counted
 from table_writer.page import charts
-
-if TYPE_CHECKING:
-    from table_writer.page.table_page import TablePage
+from table_writer.page.facts import TableFacts
 
 MOST_BARS: Final = 80
 MIB: Final = 1024 * 1024
@@ -29,7 +27,7 @@ OTHER_KIND: Final = "c6"
 IN_A_TABLE: Final = "The table of versions has the figures."
 
 
-def pictures(page: TablePage) -> str:
+def pictures(page: TableFacts) -> str:
     """Return all pictures of a page, each with what it shows."""
     if not page.versions and not page.partitions:
         return '<p class="tw-note">There is nothing to draw: this library has not written the table yet.</p>'
@@ -42,7 +40,7 @@ def _card(title: str, said: str, drawn: str, kind: str = "half") -> str:
     return f'<figure class="tw-card tw-{kind}">{caption}{drawn}</figure>'
 
 
-def _published(page: TablePage) -> list[VersionSummary]:
+def _published(page: TableFacts) -> list[VersionSummary]:
     """Return the versions that changed what readers see, oldest first."""
     return [one for one in reversed(page.versions) if one.state == LIVE and one.operation != "vacuum"]
 
@@ -56,7 +54,7 @@ def _ends(versions: Sequence[VersionSummary]) -> tuple[str, ...]:
     return (f"{first:{form}}", f"{last:{form}}")
 
 
-def _sizes(page: TablePage) -> str:
+def _sizes(page: TableFacts) -> str:
     versions = sorted(_published(page), key=lambda one: one.created_at)
     known = [one for one in versions if one.table_bytes is not None]
     if not known:
@@ -68,7 +66,7 @@ def _sizes(page: TablePage) -> str:
     return _card("Size of the table", said, charts.steps(title, points, _ends(versions)), "third")
 
 
-def _counts(page: TablePage) -> str:
+def _counts(page: TableFacts) -> str:
     versions = _published(page)
     count, after = len(page.partitions), []
     for one in reversed(versions):
@@ -81,7 +79,7 @@ def _counts(page: TablePage) -> str:
     return _card("Partitions", said, charts.steps(title, sorted(after), _ends(versions), "count"), "third")
 
 
-def _written(page: TablePage) -> str:
+def _written(page: TableFacts) -> str:
     shown = [one for one in reversed(page.versions) if one.operation != "vacuum"][-MOST_BARS:]
     if not shown:
         return ""
@@ -102,7 +100,7 @@ def _said(one: VersionSummary) -> str:
     return f"version {one.version}: {one.mode}, {size(one.bytes)} in {counted(one.files, 'file')}, {when}, {one.state}"
 
 
-def _lives(page: TablePage) -> str:
+def _lives(page: TableFacts) -> str:
     if not page.generations:
         return ""
     rows = [(one.name, one.changes) for one in page.generations]
@@ -115,7 +113,7 @@ def _lives(page: TablePage) -> str:
     return _card("Which version replaced what", said, marks + drawn, "wide")
 
 
-def _file_sizes(page: TablePage) -> str:
+def _file_sizes(page: TableFacts) -> str:
     known = [(one.bytes / one.files, one) for one in page.partitions if one.files and one.bytes is not None]
     if not known:
         return ""
@@ -137,7 +135,7 @@ def _between(least: float, most: float) -> str:
     return f"{first} or more" if not last else f"{first} – {last}" if least else f"under {last}"
 
 
-def _ages(page: TablePage) -> str:
+def _ages(page: TableFacts) -> str:
     if not page.left:
         return ""
     lines = []

@@ -63,11 +63,11 @@ THROTTLED: Final = frozenset({"SlowDown", "ServiceUnavailable", "Throttling", "T
 WHERE_KEYS_COME_FROM: Final = (
     "AWS_PROFILE or --profile, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or fs.s3a.access.key"
 )
-_EXPIRED: Final = (
-    "the S3 session token has expired",
+RENEW: Final = (
     "Renew it where it comes from, AWS_SESSION_TOKEN, fs.s3a.session.token or a profile (`aws sso login --profile"
-    " NAME`), or use a provider that renews by itself",
+    " NAME`), or use a provider that renews by itself"
 )
+_EXPIRED: Final = ("the S3 session token has expired", RENEW)
 _BAD_KEYS: Final = (
     "S3 does not accept the keys",
     f"Check secret and session token too, where the keys come from: {WHERE_KEYS_COME_FROM}",

@@ -17,7 +17,7 @@ from tests.cli.shell import TABLE, Shell
 
 PAGES = {"": OVERVIEW, **MANUALS}
 SECTIONS = ("options:", "examples:", "exit codes:", "environment:", "see also:")
-SECRET = "AKIAIOSFODNN7EXAMPLE"  # noqa: S105 - as of AWS's documentation
+SECRET = "AKIAIOSFODNN7EXAMPLE"
 
 
 def helped(shell: Shell, command: str) -> str:

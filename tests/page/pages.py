@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from table_writer.display.reports import DeletedPath, KeptPath, VacuumReport, VersionSummary
 from table_writer.model.check_result import CheckResult
+from table_writer.page.facts import AtWork, CheckRuns, Generations, LeftByAge, PartitionNow, Trouble
 from table_writer.page.look import DAYS
-from table_writer.page.table_page import AtWork, CheckRuns, Generations, LeftByAge, PartitionNow, TablePage, Trouble
+from table_writer.page.table_page import TablePage
 from tests.display.gallery import HOSTILE_NAMES
 
 __all__ = ["WIDTHS", "empty_page", "hostile_page", "huge_page", "pictured_page", "usual_page"]

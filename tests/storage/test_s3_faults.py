@@ -246,7 +246,11 @@ def test_a_key_that_xml_cannot_hold_is_deleted_by_itself(fake_s3: FakeS3, fake_s
 @pytest.mark.parametrize(
     ("status", "code", "expected"),
     [
-        (403, "AccessDenied", r"access denied.*need s3:GetObject and s3:ListBucket.*kms:Decrypt.*AWS_PROFILE or --profile"),
+        (
+            403,
+            "AccessDenied",
+            r"access denied.*need s3:GetObject and s3:ListBucket.*kms:Decrypt.*AWS_PROFILE or --profile",
+        ),
         (404, "NoSuchBucket", r"bucket does not exist at this endpoint"),
         (400, "ExpiredToken", r"session token has expired.*AWS_SESSION_TOKEN.*aws sso login"),
         (403, "InvalidAccessKeyId", r"does not accept the keys.*AWS_PROFILE or --profile, or AWS_ACCESS_KEY_ID"),
