@@ -198,8 +198,8 @@ class Maintenance:
         Parameters
         ----------
         limit
-            So many of the newest versions are read. The size of the table after each version takes the whole log to
-            tell: it is ``None`` where older ones are left out.
+            So many of the newest versions are read; all, where the log is damaged. The size of the table after each
+            version takes the whole log to tell: it is ``None`` where older ones are left out.
 
         Raises
         ------

@@ -55,9 +55,9 @@ class _Read:
 def look_at(opened: OpenTable, limit: int) -> TablePage:
     """Return all that is known of a table, with its newest versions."""
     look, vacuum, refusal = _dry_run(opened)
-    read = _read(opened, limit, look.history.newest if look else None)
+    read = _read(opened, limit, look.history.newest) if look else _read(opened)
     newest = read.history(opened)
-    if look is None:
+    if look is None:  # then the entries that can be read are all there is: where partitions are, is in any of them
         traces = look_for_traces(opened.store, opened.layout)
         look = Look(traces, newest, opened.metastore.get_all_partitions(opened.table))
     placed = look.placements()
@@ -70,7 +70,7 @@ def look_at(opened: OpenTable, limit: int) -> TablePage:
         made_at=datetime.now(UTC),
         location=str(opened.layout.root),
         version=read.newest,
-        age_seconds=None if last is None else last.age_seconds,
+        age_seconds=last.age_seconds if last and last.entry.version == read.newest else None,
         health=min((one.health for one in troubles), key=WORST_FIRST.index, default=OK),
         troubles=troubles,
         versions=versions,
@@ -98,7 +98,7 @@ def _dry_run(opened: OpenTable) -> tuple[Look | None, VacuumReport | None, str]:
     return vacuum.look, vacuum_report(opened.table, opened.layout, found, dry_run=True), ""
 
 
-def _read(opened: OpenTable, limit: int, newest: int | None) -> _Read:
+def _read(opened: OpenTable, limit: int | None = None, newest: int | None = None) -> _Read:
     """Read the newest entries, up to the version that the look has seen; the newest first get the memory there is."""
     state = opened.log.read_state(listed_after=0, allow_lost=True)
     there = sorted((one for one in state.versions if newest is None or one <= newest), reverse=True)
@@ -110,10 +110,11 @@ def _read(opened: OpenTable, limit: int, newest: int | None) -> _Read:
         except InvalidInputError as error:
             return error
 
-    found = dict(zip(there[:limit], many(find, there[:limit]), strict=True))
+    chosen = there[:limit]
+    found = dict(zip(chosen, many(find, chosen), strict=True))
     errors = {version: one for version, one in found.items() if isinstance(one, InvalidInputError)}
     damaged = {one: error.message for one, error in errors.items() if not isinstance(error.__cause__, TooMuchError)}
-    older_count = len(there[limit:]) + len(errors) - len(damaged)
+    older_count = len(there) - len(chosen) + len(errors) - len(damaged)
     records = [one for one in found.values() if isinstance(one, SlotRecord)]
     return _Read(
         records=tuple(reversed(records)),

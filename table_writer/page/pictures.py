@@ -29,7 +29,7 @@ IN_A_TABLE: Final = "The table of versions has the figures."
 
 def pictures(page: TableFacts) -> str:
     """Return all pictures of a page, each with what it shows."""
-    if not page.versions and not page.partitions:
+    if not page.version:
         return '<p class="tw-note">There is nothing to draw: this library has not written the table yet.</p>'
     drawn = (_sizes(page), _counts(page), _written(page), _lives(page), _file_sizes(page), _ages(page))
     return f'<section class="tw-pictures" aria-label="Pictures">{"".join(filter(None, drawn))}</section>'

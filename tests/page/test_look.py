@@ -107,18 +107,21 @@ def test_what_other_tools_have_done_is_worth_knowing_and_no_harm(world: World) -
     }
 
 
+@pytest.mark.parametrize("limit", [1_000, 1])
 @pytest.mark.parametrize(
     "body", [b"", b'{"format": 1}', b"\x1f\x8b\x00broken", None], ids=["empty", "short", "gzip", "gone"]
 )
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_a_page_is_made_of_a_damaged_log_and_says_so(world: World, version: int, body: bytes | None) -> None:
+def test_a_page_is_made_of_a_damaged_log_and_says_so(
+    world: World, version: int, body: bytes | None, limit: int
+) -> None:
     for number in range(3):
         world.write({"d1": frozenset({number}), f"d{number + 2}": frozenset({number})})
     key = world.layout.entry_key(version)
     world.store.delete([key])
     if body is not None:
         world.store.put(key, body)
-    page = looked(world)
+    page = looked(world, limit)
     assert page.health == "failed"
     assert [one.version for one in page.versions] == [one for one in (3, 2, 1) if one != version]
     assert page.version == 3
