@@ -112,7 +112,7 @@ def test_a_loss_is_accepted_where_no_listing_from_the_checkpoint_on_shows_it() -
 
 def test_of_many_lost_entries_five_are_named() -> None:
     log = Log(0).log
-    assert "5 entries" in log.lost_message(range(1, 6))
+    assert "are lost: 5 (" in log.lost_message(range(1, 6))
     assert "(version 1, 2, 3, 4, 5)" in log.lost_message(range(1, 6))
     assert "(version 1, 2, 3, 4, 5, …)" in log.lost_message(range(1, 7))
 

@@ -139,7 +139,7 @@ def test_files_that_are_gone_or_changed_are_noticed(world: World) -> None:
     old = world.services().log.read(1).entry.partitions[0].new_location
     key = next(info.key for info in world.store.list(str(old).removeprefix("s3a://lake/")))
     world.store.put(key, b"[1, 2, 3, 4, 5]")
-    with pytest.raises(InvalidInputError, match=r"holds 1 files with 15 bytes instead of"):
+    with pytest.raises(InvalidInputError, match=r"holds 1 file with 15 bytes instead of"):
         world.keeper.rollback(T, version=1)
     world.store.delete([key])
     with pytest.raises(InvalidInputError, match="are gone"):
