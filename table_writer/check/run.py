@@ -18,7 +18,7 @@ from table_writer.check.check import SPARK, Audit, Check, CountIf, Facts, Questi
 from table_writer.check.keys import KeyQuestion
 from table_writer.check.rows import RowQuestion, unfit, unreadable
 from table_writer.check.writes import PARTITION_NUMBER, function_name
-from table_writer.errors import CheckFailedError, InvalidInputError, printable
+from table_writer.errors import CheckFailedError, InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import NULL_PARTITION
 from table_writer.model.table import Column as TableColumn
@@ -115,9 +115,10 @@ def failure_text(results: Sequence[CheckResult], table: str, write_id: str) -> s
     """Say which checks failed, and show some of the rows."""
     failed = sorted((one for one in results if not one.passed), key=lambda one: not one.stops)
     lines = [line for one in failed for line in _lines(one)]
+    every = counted(len(results), "check")
     return "\n".join(
         [
-            f"{len(failed)} of {len(results)} checks of write {write_id} failed; nothing was published to {table}:",
+            f"{len(failed)} of {every} of write {write_id} failed; nothing was published to {table}:",
             *lines,
             'Correct the data and write again. A check of severity="warn" lets a write pass.',
         ]

@@ -502,7 +502,7 @@ class DoctorReport(Report, rows="findings", columns=DOCTOR_COLUMNS, derived=("he
 
     def _headline(self) -> str:
         troubled = sum(finding.status in {"warning", "error"} for finding in self.findings)
-        return f": {len(self.findings)} checks, {troubled} to look at"
+        return f": {counted(len(self.findings), 'check')}, {troubled} to look at"
 
     def _lines(self) -> Iterator[str]:
         return (f"{finding.check}: {finding.advice}" for finding in self.findings if finding.advice)

@@ -140,8 +140,8 @@ CHECKS: Final[Columns] = {
     "check": "name",
     "outcome": verdict,
     "wrong rows": lambda result: "-" if result.failed_rows is None else result.failed_rows,
-    "found": "message",
     "answered by": "answered_by",
+    "found": "message",  # last: a long one pushes nothing out of sight
 }
 
 

@@ -287,9 +287,9 @@ def _require_passed(staged: WrittenFiles) -> None:
     if failed:
         found = "".join(f"\n  {result.name}: {result.message}" for result in failed)
         raise CheckFailedError(
-            f"{len(failed)} of {len(staged.checks)} checks of staged write {staged.plan.write_id} have failed; nothing"
-            f" was published to {staged.plan.table.name}:{found}\nDiscard it and stage correct rows; or, where you know"
-            ' better, run the check again with severity="warn".',
+            f"{len(failed)} of {counted(len(staged.checks), 'check')} of staged write {staged.plan.write_id} have"
+            f" failed; nothing was published to {staged.plan.table.name}:{found}\nDiscard it and stage correct rows;"
+            ' or, where you know better, run the check again with severity="warn".',
             results=staged.checks,
             table=str(staged.plan.table.name),
             write_id=staged.plan.write_id,

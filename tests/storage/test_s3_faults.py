@@ -223,7 +223,7 @@ def test_keys_that_s3_could_not_delete_just_now_are_tried_again(fake_s3: FakeS3,
 def test_refusals_in_the_first_batch_keep_no_second_from_being_sent(fake_s3: FakeS3, fake_store: S3Store) -> None:
     fake_s3.answer(200, deleted(("0", "AccessDenied")))
     fake_s3.answer(200, deleted())
-    with pytest.raises(StorageError, match="1 of 1500"):
+    with pytest.raises(StorageError, match="1 of 1,500 objects"):
         fake_store.delete([str(number) for number in range(1_500)])
     assert [request.body.count(b"<Key>") for request in fake_s3.requests] == [1_000, 500]
 
@@ -246,10 +246,14 @@ def test_a_key_that_xml_cannot_hold_is_deleted_by_itself(fake_s3: FakeS3, fake_s
 @pytest.mark.parametrize(
     ("status", "code", "expected"),
     [
-        (403, "AccessDenied", r"access denied.*need s3:GetObject and s3:ListBucket.*kms:Decrypt"),
+        (
+            403,
+            "AccessDenied",
+            r"access denied.*need s3:GetObject and s3:ListBucket.*kms:Decrypt.*AWS_PROFILE or --profile",
+        ),
         (404, "NoSuchBucket", r"bucket does not exist at this endpoint"),
-        (400, "ExpiredToken", r"session token has expired"),
-        (403, "InvalidAccessKeyId", r"does not accept the keys"),
+        (400, "ExpiredToken", r"session token has expired.*AWS_SESSION_TOKEN.*aws sso login"),
+        (403, "InvalidAccessKeyId", r"does not accept the keys.*AWS_PROFILE or --profile, or AWS_ACCESS_KEY_ID"),
         (403, "SignatureDoesNotMatch", r"does not accept the keys"),
         (400, "AuthorizationHeaderMalformed", r"another region.*fs.s3a.endpoint.region"),
         (403, "RequestTimeTooSkewed", r"clock of this machine"),
