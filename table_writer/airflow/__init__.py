@@ -1,0 +1,17 @@
+"""Airflow: operators that look after tables, and a sensor that waits for the rows of a partition. The extra ``airflow``.
+
+Nothing here needs Spark. A task that writes is yours: it stages or publishes with a ``TableWriter`` and hands the
+``write_id`` on.
+"""
+
+from table_writer.airflow.operators import PublishOperator, RecoverOperator, RollbackOperator, VacuumOperator
+from table_writer.airflow.sensor import PartitionSensor, PartitionTrigger
+
+__all__ = [
+    "PartitionSensor",
+    "PartitionTrigger",
+    "PublishOperator",
+    "RecoverOperator",
+    "RollbackOperator",
+    "VacuumOperator",
+]
