@@ -6,7 +6,8 @@ Settings have the names of the command line's options, and are read by its rules
 from __future__ import annotations
 
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -16,7 +17,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from table_writer.checked import nearest
 from table_writer.cli.arguments import MEANINGS, SHARED, ExitCode
 from table_writer.cli.configuration import USER_INFO, is_secret, read_configuration
-from table_writer.errors import InvalidInputError
+from table_writer.errors import CheckFailedError, InvalidInputError, OutcomeUnknownError, SchemaMismatchError
 from table_writer.maintenance import Maintenance
 from table_writer.metastore.settings import PLAIN_USER
 
@@ -104,6 +105,26 @@ def failure(code: ExitCode, message: str, *, may_repeat: bool) -> AirflowExcepti
     is_retried = code in RETRIED or (code is ExitCode.UNKNOWN and may_repeat)
     kind = AirflowException if is_retried else AirflowFailException
     return kind(f"{message} [exit code {int(code)}: {MEANINGS[code]}]")
+
+
+@contextmanager
+def failing_for_good() -> Iterator[None]:
+    """In a task that writes: errors that a retry would meet again become ``AirflowFailException``.
+
+    These are a wrong call, a schema that does not fit, a failed check, and an unknown outcome, which is for ``recover``
+    to resolve. A conflict is retried, as failures of storage and metastore are: the task computes its rows again.
+
+    Examples
+    --------
+    >>> with failing_for_good():  # a task of yours
+    ...     raise InvalidInputError("no such table")
+    Traceback (most recent call last):
+    airflow.sdk.exceptions.AirflowFailException: no such table
+    """
+    try:
+        yield
+    except (InvalidInputError, SchemaMismatchError, CheckFailedError, OutcomeUnknownError) as error:
+        raise AirflowFailException(str(error)) from error
 
 
 def shortened(facts: Any) -> Any:

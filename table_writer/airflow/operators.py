@@ -47,9 +47,7 @@ class TableWriterOperator(BaseOperator):
     command: ClassVar[str]  # whose rules say what is left to look at
     may_repeat: ClassVar[bool] = False  # a second call does no harm where the first one's outcome is unknown
 
-    def __init__(
-        self, *, conn_id: str | None = None, settings: Mapping[str, Any] | None = None, **kwargs: Any
-    ) -> None:
+    def __init__(self, *, conn_id: str | None = None, settings: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.conn_id = conn_id
         self.settings = dict(settings or {})
@@ -58,7 +56,7 @@ class TableWriterOperator(BaseOperator):
         """Make the call, and return its report for XCom."""
         try:
             with open_keeper(self.conn_id, self.settings) as keeper:
-                report = self.call(keeper)
+                report = self._call(keeper)
         except TableWriterError as error:
             raise failure(exit_code_of(error), str(error), may_repeat=self.may_repeat) from error
         self.log.info("%s", report.to_text())
@@ -69,12 +67,11 @@ class TableWriterOperator(BaseOperator):
             raise failure(code, report.to_text(), may_repeat=self.may_repeat)
         return facts
 
-    def call(self, keeper: Maintenance) -> Report:
-        """Call what the operator is for."""
+    def _call(self, keeper: Maintenance) -> Report:
         raise NotImplementedError
 
     def on_kill(self) -> None:
-        """Say how it goes on: every call may be ended at any moment, and the log of the table says what it had begun."""
+        """Say how it goes on: every call may end at any moment, and the table's log says what it had begun."""
         self.log.warning(
             "%s was killed: what it had begun, the next write, a RecoverOperator or `table-writer recover` finishes or"
             " resolves",
@@ -103,7 +100,7 @@ class _TablesOperator(TableWriterOperator):
         self.all_tables = all_tables
         self.dry_run_only = dry_run  # dry_run is a method of every Airflow operator
 
-    def call(self, keeper: Maintenance) -> Report:
+    def _call(self, keeper: Maintenance) -> Report:
         tables = [self.tables] if isinstance(self.tables, str) else self.tables
         named = [bool(tables and all(tables)), bool(self.database), self.all_tables]
         if sum(named) != 1:
@@ -112,13 +109,13 @@ class _TablesOperator(TableWriterOperator):
                 " them. Nothing was done"
             )
         if tables and len(tables) == 1:
-            return self.call_one(keeper, tables[0])
-        return self.call_many(keeper, tables)
+            return self._call_one(keeper, tables[0])
+        return self._call_many(keeper, tables)
 
-    def call_one(self, keeper: Maintenance, table: str) -> Report:
+    def _call_one(self, keeper: Maintenance, table: str) -> Report:
         raise NotImplementedError
 
-    def call_many(self, keeper: Maintenance, tables: Sequence[str] | None) -> Report:
+    def _call_many(self, keeper: Maintenance, tables: Sequence[str] | None) -> Report:
         raise NotImplementedError
 
 
@@ -160,10 +157,10 @@ class VacuumOperator(_TablesOperator):
         is_read = self.older_than is None or isinstance(self.older_than, timedelta)
         return self.older_than if is_read else parsed(age, "older_than", self.older_than)
 
-    def call_one(self, keeper: Maintenance, table: str) -> Report:
+    def _call_one(self, keeper: Maintenance, table: str) -> Report:
         return keeper.vacuum(table, older_than=self._age, dry_run=self.dry_run_only, force=self.force)
 
-    def call_many(self, keeper: Maintenance, tables: Sequence[str] | None) -> Report:
+    def _call_many(self, keeper: Maintenance, tables: Sequence[str] | None) -> Report:
         return keeper.vacuum_many(
             tables, database=self.database or None, older_than=self._age, dry_run=self.dry_run_only, force=self.force
         )
@@ -191,10 +188,10 @@ class RecoverOperator(_TablesOperator):
 
     command = "recover"
 
-    def call_one(self, keeper: Maintenance, table: str) -> Report:
+    def _call_one(self, keeper: Maintenance, table: str) -> Report:
         return keeper.recover(table, dry_run=self.dry_run_only)
 
-    def call_many(self, keeper: Maintenance, tables: Sequence[str] | None) -> Report:
+    def _call_many(self, keeper: Maintenance, tables: Sequence[str] | None) -> Report:
         return keeper.recover_many(tables, database=self.database or None, dry_run=self.dry_run_only)
 
 
@@ -232,7 +229,7 @@ class PublishOperator(TableWriterOperator):
         self.write_id = write_id
         self.dry_run_only = dry_run
 
-    def call(self, keeper: Maintenance) -> Report:
+    def _call(self, keeper: Maintenance) -> Report:
         return keeper.publish(self.table, str(self.write_id), dry_run=self.dry_run_only)
 
 
@@ -284,7 +281,7 @@ class RollbackOperator(TableWriterOperator):
         self.partitions = partitions
         self.dry_run_only = dry_run
 
-    def call(self, keeper: Maintenance) -> Report:
+    def _call(self, keeper: Maintenance) -> Report:
         as_of = parsed(moment, "as_of", self.as_of) if isinstance(self.as_of, str) else self.as_of
         return keeper.rollback(
             self.table,

@@ -1,4 +1,4 @@
-"""A sensor that waits for rows of partitions, by name and version: a partition that exists may hold those of last week."""
+"""A sensor that waits for rows of partitions, by name and version: a name alone says nothing of the rows."""
 
 from __future__ import annotations
 
@@ -40,9 +40,8 @@ class WantedRows:
     @classmethod
     def of(cls, sensor: PartitionSensor) -> Self:
         """Read what templates have made of a sensor's arguments."""
-        since = sensor.since or ""
-        if not isinstance(since, datetime):
-            since = parsed(moment, "since", since) if since else None
+        given = sensor.since.isoformat() if isinstance(sensor.since, datetime) else sensor.since
+        since = parsed(moment, "since", given) if given else None
         partitions = sensor.partitions or None
         return cls(
             table=sensor.table,
@@ -67,20 +66,18 @@ class WantedRows:
             logger.info("%s: waiting, since %s", report.table, "; ".join(waiting))
             return None
         versions = [one.version for one in report.partitions if one.version is not None]
-        rows = [{**asdict(one), "published_at": one.published_at and one.published_at.isoformat()} for one in report.partitions]
-        return {"table": report.table, "version": max(versions, default=None), "partitions": rows}
+        partitions = report.to_dict()["partitions"]
+        return {"table": report.table, "version": max(versions, default=None), "partitions": partitions}
 
     def _after(self, keeper: Maintenance, partitions: Sequence[PartitionState]) -> int | None:
         """Return the version that rows must be newer than; ``None`` while the write to wait for is not published."""
         if not self.write_id or all(one.write_id == self.write_id for one in partitions):
             return self.after_version
-        versions = {one.version: one for one in keeper.history(self.table, limit=NEWEST_VERSIONS).versions}
-        done_again = {one.version: versions[one.settles].write_id for one in versions.values() if one.settles in versions}
-        own = [
-            number
-            for number, one in versions.items()
-            if one.state == PUBLISHED and self.write_id in (one.write_id, done_again.get(number))
-        ]
+        newest = {one.version: one for one in keeper.history(self.table, limit=NEWEST_VERSIONS).versions}
+        own = []
+        for one in newest.values():
+            first = newest.get(one.settles or one.version, one)  # a recovery does another's write again
+            own += [one.version] if one.state == PUBLISHED and self.write_id == first.write_id else []
         return max(min(own) - 1, self.after_version) if own else None
 
     def _missing(self, one: PartitionState, after: int | None) -> Iterator[str]:
@@ -101,7 +98,47 @@ class WantedRows:
             yield f"has {one.rows} rows, and not yet {self.min_rows}"
 
 
-class PartitionSensor(BaseSensorOperator):
+class TableWriterSensor(BaseSensorOperator):
+    """What a sensor here has beside what it waits for; see :class:`PartitionSensor`."""
+
+    template_fields: Sequence[str] = ("conn_id", "settings")
+    ui_color = "#e6f1f2"
+
+    def __init__(
+        self,
+        *,
+        conn_id: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        deferrable: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        usual = conf.getboolean("operators", "default_deferrable", fallback=False)
+        self.conn_id = conn_id
+        self.settings = dict(settings or {})
+        self.deferrable = usual if deferrable is None else deferrable
+
+    def execute(self, context: Any) -> Any:
+        """Wait here, or look once and then wait in the triggerer."""
+        if not self.deferrable:
+            return super().execute(context)
+        first = self.poke(context)
+        if first.is_done:
+            return first.xcom_value
+        return self.defer(trigger=self.trigger(), method_name="resume", timeout=timedelta(seconds=self.timeout))
+
+    def trigger(self) -> BaseTrigger:
+        """Return what waits in the triggerer."""
+        raise NotImplementedError
+
+    def resume(self, context: Any, event: Mapping[str, Any]) -> Any:  # noqa: ARG002  # Airflow's signature
+        """Go on with what the trigger has found, or raise what it met."""
+        if "found" in event:
+            return event["found"]
+        raise failure(ExitCode(event["exit_code"]), event["message"], may_repeat=True)
+
+
+class PartitionSensor(TableWriterSensor):
     """Wait until partitions hold rows of a write that is new enough, by what the log of the table says.
 
     An upstream job that publishes a partition again does not add its name again, so a sensor for the name would return
@@ -142,7 +179,8 @@ class PartitionSensor(BaseSensorOperator):
     """
 
     template_fields: Sequence[str] = (
-        *("conn_id", "settings", "table", "partitions", "after_version", "since", "write_id", "min_rows"),
+        *TableWriterSensor.template_fields,
+        *("table", "partitions", "after_version", "since", "write_id", "min_rows"),
     )
 
     def __init__(
@@ -156,10 +194,6 @@ class PartitionSensor(BaseSensorOperator):
         min_rows: int | str = 1,
         **kwargs: Any,
     ) -> None:
-        default = conf.getboolean("operators", "default_deferrable", fallback=False)
-        self.deferrable: bool = kwargs.pop("deferrable", default)
-        self.conn_id: str | None = kwargs.pop("conn_id", None)
-        self.settings: dict[str, Any] = dict(kwargs.pop("settings", None) or {})
         super().__init__(**kwargs)
         self.table = table
         self.partitions = partitions
@@ -177,30 +211,18 @@ class PartitionSensor(BaseSensorOperator):
             raise failure(exit_code_of(error), str(error), may_repeat=True) from error
         return PokeReturnValue(is_done=found is not None, xcom_value=found)
 
-    def execute(self, context: Any) -> Any:
-        """Wait here, or look once and then wait in the triggerer."""
-        if not self.deferrable:
-            return super().execute(context)
-        first = self.poke(context)
-        if first.is_done:
-            return first.xcom_value
-        trigger = PartitionTrigger(
+    def trigger(self) -> PartitionTrigger:
+        """Return what waits in the triggerer."""
+        return PartitionTrigger(
             wanted=asdict(WantedRows.of(self)),
             conn_id=self.conn_id,
             settings=self.settings,
             poke_seconds=self.poke_interval,
         )
-        self.defer(trigger=trigger, method_name="resume", timeout=timedelta(seconds=self.timeout))
-
-    def resume(self, context: Any, event: Mapping[str, Any]) -> Any:  # noqa: ARG002  # Airflow's signature
-        """Go on with what the trigger has found, or raise what it met."""
-        if "found" in event:
-            return event["found"]
-        raise failure(ExitCode(event["exit_code"]), event["message"], may_repeat=True)
 
 
 class PartitionTrigger(BaseTrigger):
-    """Waits in the triggerer for what a :class:`PartitionSensor` asks; looks in a thread, so that no other waits for it.
+    """Waits in the triggerer for what a :class:`PartitionSensor` asks; looks in a thread, and holds no other up.
 
     What it is made of is stored in Airflow's database: a connection's name and no secret of it.
 

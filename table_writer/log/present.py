@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from table_writer.log.fold import Placed
 from table_writer.log.history import History, SlotRecord
 from table_writer.log.open_table import OpenTable
 from table_writer.log.past import same_place, writes_behind
@@ -66,11 +67,9 @@ class Present:
             note = f"version {self._in_doubt[values]} is being published, or was left in doubt: `recover` resolves it"
             return PresentRows(values=values, state=IN_DOUBT, note=note)
         if seen is None or self._is_name_alone(seen):
-            gone = placed is not None and placed.partition.new_location is not None
-            dropped = "another tool has" if gone else f"version {placed.version} has" if placed else ""
-            return PresentRows(values=values, state=MISSING, note=f"{dropped} dropped it" if dropped else "never written")
+            return PresentRows(values=values, state=MISSING, note=_why_missing(placed))
         if placed is None:
-            return self._not_known(values, "another tool has written it: of which time its rows are, the log can't know")
+            return self._not_known(values, "another tool has written it, and of when its rows are, the log can't know")
         why = f"readers look elsewhere than where version {placed.version} has put it: another tool or a late call has"
         return self._not_known(values, f"{why} moved it; `recover` says which, and corrects a late call")
 
@@ -116,3 +115,8 @@ class Present:
     def _not_known(values: PartitionValues, note: str) -> PresentRows:
         return PresentRows(values=values, state=NOT_KNOWN, note=note)
 
+
+def _why_missing(placed: Placed | None) -> str:
+    if placed is None:
+        return "it was never written"
+    return f"{'another tool' if placed.partition.new_location else f'version {placed.version}'} has dropped it"
