@@ -42,7 +42,7 @@ with DAG("orders_report", schedule="@daily", start_date=datetime(2024, 1, 1), ca
         partitions="dt={{ ds }}",
         since="{{ logical_date }}",
         deferrable=True,
-        poke_interval=60,
+        poke_interval=30,
         timeout=timedelta(hours=6),
     )
 

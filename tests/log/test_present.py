@@ -1,7 +1,6 @@
-"""Which version wrote the rows that readers see in a partition: through rollbacks, compactions, crashes, other tools."""
+"""Which version wrote the rows that readers see in a partition: whatever has happened to it since."""
 
 from __future__ import annotations
-
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Airflow 3 over a real metastore and a real S3 endpoint, by `make test-airflow`: elsewhere it is not installed."""
+"""Airflow and dbt over a real metastore and a real S3 endpoint, each in an environment of its own."""
 
 from __future__ import annotations
 
@@ -10,13 +10,20 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hmsclient.genthrift.hive_metastore import ttypes
 
 from table_writer.testing import MetastoreServer, S3Server
 from table_writer.testing.jars import s3a_jars
 from tests.real.conftest import address_of, worlds
 from tests.real.real_world import Address
 
-collect_ignore_glob = [] if find_spec("airflow") else ["test_*.py"]
+NEEDS = {
+    "test_airflow_dag.py": "airflow",
+    "test_operators.py": "airflow",
+    "test_sensor.py": "airflow",
+    "test_dbt.py": "dbt",
+}
+collect_ignore = [name for name, package in NEEDS.items() if not find_spec(package)]
 HOME = TemporaryDirectory(prefix="airflow-")
 SETTINGS = {
     "AIRFLOW_HOME": HOME.name,
@@ -31,10 +38,10 @@ new_world = pytest.fixture(worlds)
 
 @pytest.hookimpl(tryfirst=True)  # before options such as -m choose by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs Airflow: `make test-airflow` runs it, and nothing else does."""
+    """Mark what needs Airflow or dbt: `make test-schedulers` runs it, and nothing else does."""
     for item in items:
         if "/tests/schedulers/" in str(item.path):
-            item.add_marker("airflow")
+            item.add_marker("schedulers")
             item.add_marker("slow")
 
 
@@ -54,6 +61,12 @@ def metastore_server(s3_server: S3Server) -> Iterator[MetastoreServer]:
 @pytest.fixture(scope="session")
 def address(s3_server: S3Server, metastore_server: MetastoreServer) -> Address:
     return address_of(s3_server, metastore_server)
+
+
+def make_database(address: Address, name: str) -> None:
+    with address.metastore() as metastore:
+        database = ttypes.Database(name, "", f"s3a://{address.bucket}/{name}", {})
+        metastore._connection.change("create_database", database, table=name)
 
 
 @pytest.fixture(scope="session")
