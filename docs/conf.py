@@ -24,6 +24,7 @@ html_theme = "furo"
 html_title = f"table_writer {release}"
 html_static_path = ["_static"]
 
+autodoc_mock_imports = ["airflow", "asgiref"]  # installed by `make test-airflow` alone
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False

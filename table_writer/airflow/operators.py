@@ -154,8 +154,8 @@ class VacuumOperator(_TablesOperator):
 
     @property
     def _age(self) -> timedelta | None:
-        is_read = self.older_than is None or isinstance(self.older_than, timedelta)
-        return self.older_than if is_read else parsed(age, "older_than", self.older_than)
+        given = self.older_than or None  # a template may render to nothing
+        return parsed(age, "older_than", given) if isinstance(given, str) else given
 
     def _call_one(self, keeper: Maintenance, table: str) -> Report:
         return keeper.vacuum(table, older_than=self._age, dry_run=self.dry_run_only, force=self.force)

@@ -223,9 +223,9 @@ def partition_states(table: Table, found: Iterable[PresentRows]) -> tuple[Partit
         PartitionState(
             name=shown_name(table, one.values),
             state=one.state,
-            version=one.wrote and one.wrote.entry.version,
-            write_id=one.wrote and (one.wrote.entry.recovered_write_id or one.wrote.entry.write_id),
-            published_at=one.wrote and one.wrote.entry.created_at,
+            version=one.wrote.version if one.wrote else None,
+            write_id=one.write_id,
+            published_at=one.wrote.created_at if one.wrote else None,
             rows=one.rows,
             note=one.note,
         )

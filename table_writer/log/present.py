@@ -16,7 +16,7 @@ from table_writer.log.fold import Placed
 from table_writer.log.history import History, SlotRecord
 from table_writer.log.open_table import OpenTable
 from table_writer.log.past import same_place, writes_behind
-from table_writer.model.entry import Operation
+from table_writer.model.entry import LogEntry, Operation
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues
 
@@ -33,8 +33,13 @@ class PresentRows:
     values: PartitionValues
     state: str
     note: str = ""
-    wrote: SlotRecord | None = None  # the newest entry of which readers see rows
+    wrote: LogEntry | None = None  # the newest entry of which readers see rows
     rows: int | None = None
+
+    @property
+    def write_id(self) -> str | None:
+        """Of the write whose rows they are, also where a recovery has published it."""
+        return None if self.wrote is None else self.wrote.recovered_write_id or self.wrote.write_id
 
 
 class Present:
@@ -92,7 +97,7 @@ class Present:
         is_write = newest is not None and newest.entry.operation is Operation.WRITE
         wrote = newest if is_write else self._writer_of(values, placed.version)
         if wrote is not None:
-            return PresentRows(values=values, state=PUBLISHED, wrote=wrote, rows=rows)
+            return PresentRows(values=values, state=PUBLISHED, wrote=wrote.entry, rows=rows)
         if self._opened.layout.write_id_of(Location.parse(str(placed.partition.new_location))) is None:
             return self._not_known(values, f"version {placed.version} has put back the rows of another tool")
         note = f"its rows are older than version {placed.version}: a vacuum has trimmed the entry that wrote them"

@@ -38,7 +38,7 @@ new_world = pytest.fixture(worlds)
 
 @pytest.hookimpl(tryfirst=True)  # before options such as -m choose by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs Airflow or dbt: `make test-schedulers` runs it, and nothing else does."""
+    """Mark what needs Airflow or dbt: `make test-airflow` and `make test-dbt` run it, and nothing else does."""
     for item in items:
         if "/tests/schedulers/" in str(item.path):
             item.add_marker("schedulers")
