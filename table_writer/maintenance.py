@@ -205,8 +205,8 @@ class Maintenance:
 
         Examples
         --------
-        >>> [(one.name, one.state, one.version, one.rows) for one in keeper.partitions("mart.orders").partitions]
-        [('dt=2024-01-01', 'published', 1, 2)]
+        >>> [(one.name, one.state, one.rows) for one in keeper.partitions("mart.orders").partitions]
+        [('dt=2024-01-01', 'published', 2)]
         """
         opened = self._open(table)
         found = Present(opened, opened.partition_values(partitions))

@@ -42,11 +42,11 @@ def open_keeper(conn_id: str | None, settings: Mapping[str, Any]) -> Maintenance
     they are part of the DAG, and Airflow stores and shows them.
     """
     hadoop = dict(settings.get("conf") or {})
-    for name, value in hadoop.items():
-        if is_secret(name) or USER_INFO.search(str(value)):
+    for name, value in {**settings, **hadoop}.items():
+        if is_secret(name) or (isinstance(value, str) and USER_INFO.search(value)):
             raise InvalidInputError(
-                f"conf of a task has the secret {name}, which every reader of the DAG would see: put it into the extra"
-                " of an Airflow connection (conn_id)"
+                f"settings of a task have a secret, {name}, which every reader of the DAG would see: put it into the"
+                " extra of an Airflow connection (conn_id)"
             )
     connection = Connection.get(conn_id) if conn_id else None
     given = {**_of_connection(connection), **settings} if connection else dict(settings)
@@ -92,7 +92,7 @@ def parsed(read: Callable[[str], Value], name: str, value: object) -> Value:
     """Read a value as the command line reads its option: templates make texts of everything."""
     try:
         return read(str(value))
-    except ArgumentTypeError as error:
+    except (ArgumentTypeError, ValueError) as error:
         raise InvalidInputError(f"{name}: {error}") from None
 
 

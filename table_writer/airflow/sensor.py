@@ -39,17 +39,20 @@ class WantedRows:
 
     @classmethod
     def of(cls, sensor: PartitionSensor) -> Self:
-        """Read what templates have made of a sensor's arguments."""
+        """Read what templates have made of a sensor's arguments; one that is empty by then would wait for less."""
+        for name in ("partitions", "since", "write_id"):
+            if getattr(sensor, name) is not None and not getattr(sensor, name):
+                raise InvalidInputError(f"{name} of the sensor for {sensor.table} is empty: its template found nothing")
         given = sensor.since.isoformat() if isinstance(sensor.since, datetime) else sensor.since
         since = parsed(moment, "since", given) if given else None
-        partitions = sensor.partitions or None
+        named = (sensor.partitions,) if isinstance(sensor.partitions, str) else sensor.partitions
         return cls(
             table=sensor.table,
-            partitions=(partitions,) if isinstance(partitions, str) else partitions and tuple(partitions),
+            partitions=None if named is None else tuple(named),
             after_version=parsed(version_number, "after_version", sensor.after_version),
             since=since.isoformat() if since else "",
             write_id=sensor.write_id or "",
-            min_rows=int(sensor.min_rows),
+            min_rows=parsed(int, "min_rows", sensor.min_rows),
         )
 
     def found(self, keeper: Maintenance) -> dict[str, Any] | None:

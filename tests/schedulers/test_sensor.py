@@ -114,6 +114,14 @@ def test_an_unpartitioned_table_needs_no_name_and_a_partitioned_one_does(
     assert poked(whole, lake, partitions=None) is not None
 
 
+@pytest.mark.parametrize("empty", [{"since": ""}, {"write_id": ""}, {"partitions": []}, {"min_rows": "x"}], ids=str)
+def test_a_template_that_found_nothing_does_not_wait_for_less(
+    world: RealWorld, lake: str, empty: dict[str, Any]
+) -> None:
+    with pytest.raises(AirflowFailException, match=min(empty)):
+        poked(world, lake, **empty)
+
+
 def deferred(world: RealWorld, lake: str, **arguments: Any) -> tuple[PartitionSensor, TaskDeferred]:
     sensor = PartitionSensor(
         task_id="rows",
