@@ -371,8 +371,10 @@ class CompactOptions:
         Size of the files to write, in bytes; at least 1 MiB. Files of three quarters of it and more stay as they are.
     min_files
         A partition with fewer small files is left alone; at least 2.
-    distribution, sort_by
+    distribution
         As for writes. ``"auto"`` gives each task the rows of one file.
+    sort_by
+        As for writes.
     tags
         As for writes.
 

@@ -154,7 +154,7 @@ class VacuumOperator(_TablesOperator):
 
     @property
     def _age(self) -> timedelta | None:
-        given = self.older_than or None  # a template may render to nothing
+        given = self.older_than
         return parsed(age, "older_than", given) if isinstance(given, str) else given
 
     def _call_one(self, keeper: Maintenance, table: str) -> Report:
