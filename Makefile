@@ -7,7 +7,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale bench-small docs clean chromium versitygw test-readers test-connect bench-connect test-azure test-azure-matrix azurite test-airflow test-dbt dist
+.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-openlineage test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale bench-small docs clean chromium versitygw test-readers test-connect bench-connect test-azure test-azure-matrix azurite dist test-airflow test-dbt
 
 help:  ## Show this list
 	@echo 'Every day:'
@@ -42,7 +42,7 @@ test-slow:  ## The slow matrices
 	$(MAKE) --no-print-directory -j2 test-slow-servers test-slow-doubles
 
 test-slow-servers: $(VENV)/.ready versitygw
-	$(PYTEST) -m "slow and not moto and not other_hive and not databases and not kerberos and not readers and not only_connect and not azure and not dist and not schedulers" $(addprefix --ignore=,$(DOUBLES))
+	$(PYTEST) -m "slow and not moto and not other_hive and not databases and not kerberos and not readers and not only_connect and not openlineage and not azure and not dist and not schedulers" $(addprefix --ignore=,$(DOUBLES))
 	$(PYTEST) -m moto --lakehouse-s3=moto tests/security
 
 test-slow-doubles: $(VENV)/.ready versitygw chromium
@@ -172,6 +172,9 @@ test-hive-%: $(VENV)/.ready versitygw
 
 # The same contract on the databases of production, SIGKILL of database and metastore, and what a database loses.
 DATABASE_HIVES ?= 2.3.10 4.0.1
+test-openlineage: $(VENV)/.ready  ## events against OpenLineage's published schemas: OPENLINEAGE_SPEC=DIR, website/static/spec of its repository
+	$(PYTEST) --openlineage-spec="$(OPENLINEAGE_SPEC)" -m openlineage tests/events
+
 test-databases: $(VENV)/.ready versitygw  ## PostgreSQL and MariaDB behind the metastore: DATABASE_HIVES="2.3.10 4.0.1"
 	$(MAKE) --no-print-directory -j2 $(addprefix test-databases-,$(DATABASE_HIVES))
 

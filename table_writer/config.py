@@ -10,6 +10,7 @@ from typing import Final, Literal, TypedDict
 
 from table_writer.checked import checked, require_age
 from table_writer.errors import InvalidInputError
+from table_writer.events.listeners import EventListener, require_listeners
 from table_writer.metastore.sasl import Token
 from table_writer.metastore.settings import GLUE_SCHEME, GlueSettings
 from table_writer.model.entry import WRITE_ID
@@ -97,6 +98,9 @@ class TableWriterConfig:
         How a write of more than a second shows how far it is: ``"bar"``, ``"log"`` (lines of level INFO to the logger
         ``table_writer``), ``"off"``, or who is to be told, a :class:`~table_writer.progress.ProgressListener`.
         ``"auto"``: a bar in a terminal or a notebook, else the log.
+    listeners
+        Who is told of each call once it is over, and of entries that were resolved: functions that take a
+        :class:`~table_writer.events.TableEvent`. Nothing that they do makes a call fail. Not shown: one may hold a key.
     check_examples
         How many wrong rows the result of a failed check shows, at most 1,000; 0 for none. Messages still name
         partitions, newest values and what a function says, and Spark's own log may quote a value.
@@ -140,6 +144,7 @@ class TableWriterConfig:
     directory_name: str = "_table_writer"
     mark_success: bool | None = None
     progress: str | ProgressListener = "auto"
+    listeners: Sequence[EventListener] = field(default=(), repr=False)
     check_examples: int = MOST_EXAMPLES
     column_statistics: ColumnStatisticsChoice = "auto"
     log_memory_bytes: int = 2048 * MIB
@@ -190,6 +195,8 @@ class TableWriterConfig:
             "check_examples": (0 <= self.check_examples <= 1000, "0 to 1,000"),
         }
         _require(self, rules)
+        require_listeners(self.listeners)
+        object.__setattr__(self, "listeners", tuple(self.listeners))
         require_age("retention", self.retention)
         if self.metastore and self.metastore_uris:
             rule = all(uri.startswith(GLUE_SCHEME) for uri in self.metastore_uris) == (self.metastore == "glue")
