@@ -32,7 +32,7 @@ from table_writer.spark.executors import prepare_executors
 from table_writer.spark.files import ClassicFiles, missing_jar
 from table_writer.spark.gateway import HADOOP_PREFIXES, Analyzed, Answer, Counted, Item, hive_session_required, tasks
 from table_writer.spark.past import PastRows
-from table_writer.spark.sql import SPARK_ERRORS, spark_reason, translated, unlogged
+from table_writer.spark.sql import SPARK_ERRORS, spark_reason, translated, unlogged, without_query_log
 
 AZURE_SECRETS: Final = re.compile(r"fs\.azure\.(account\.key|account\.oauth2\.client\.secret|sas\.fixed\.token)(\..*)?")
 SECRETS: Final = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
@@ -302,7 +302,8 @@ def run_interruptibly(
         try:
             context.addJobTag(tag)
             context.addJobTag(own_tag)
-            outcome.set_result(work())
+            with without_query_log():
+                outcome.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised again on the caller's thread
             outcome.set_exception(error)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -18,10 +18,9 @@ from table_writer.complete import Completer
 from table_writer.config import CompactOptions, WriteOptions
 from table_writer.display.compact_report import CompactReport
 from table_writer.display.listeners import showing
-from table_writer.display.write_result import WriteResult
+from table_writer.display.write_result import CheckResults, WriteResult
 from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.log.open_table import OpenTable, RepeatedError
-from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import LogEntry
 from table_writer.model.staged_write import RecordedScope, StagedRecord
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles
@@ -34,11 +33,11 @@ from table_writer.publish.publisher import GaveWayError, Publisher
 from table_writer.spark import open_gateway
 from table_writer.spark.create_table import create_table
 from table_writer.spark.executors import Executors
-from table_writer.spark.sql import SPARK_ERRORS
+from table_writer.spark.sql import SPARK_ERRORS, without_query_log
 from table_writer.upload.job import refusing, run_upload, write_by_spark
 from table_writer.write.compaction import Compaction
 from table_writer.write.results import finished, nothing_written, repeated_result
-from table_writer.write.running_write import RunningWrite
+from table_writer.write.running_write import RunningWrite, unharmed
 from table_writer.write.session_services import SessionServices, audit_of, staged_frame
 from table_writer.write.staged_writes import BySpark, StagedWrites
 
@@ -162,29 +161,36 @@ class Steps:
 
     def check(
         self, files: WrittenFiles, opened: OpenTable, checks: Sequence[Check], watch: Stopwatch
-    ) -> tuple[CheckResult, ...]:
+    ) -> CheckResults:
         """Do step 4: judge exactly the files that would be published; :func:`require_passed` raises for what failed."""
         if not checks:
-            return ()
+            return CheckResults()
         with watch.step("check"):
             audit = audit_of(self._spark, opened, self._with_scope(files, opened))
             require_valid(checks, self._spark, audit.schema, audit.table, audit.partition_columns)
-            return run_checks(checks, audit)
+            return CheckResults(run_checks(checks, audit))
 
-    def watched(self, table: str, mode: str, write_id: str = "") -> AbstractContextManager[None]:
-        """Show how far a call is, where it takes longer than a second."""
+    @contextmanager
+    def watched(self, table: str, mode: str, write_id: str = "") -> Iterator[None]:
+        """Show how far a call is, where it takes longer than a second, and errors of queries once: as they are raised.
+
+        PySpark would log each of them before.
+        """
         spark_has_bar = self._spark.conf.get("spark.ui.showConsoleProgress", "false") == "true"
         choice = self._services.config.progress
-        return showing(choice, table=table, mode=mode, write_id=write_id, spark_has_bar=spark_has_bar)
+        shown = showing(choice, table=table, mode=mode, write_id=write_id, spark_has_bar=spark_has_bar)
+        with shown, without_query_log():
+            yield
 
     def _plan(self, df: DataFrame, table: str, call: Call, watch: Stopwatch) -> tuple[OpenTable, Planned]:
         """Do step 1: open the table, and fix everything that the write needs; ``RepeatedError`` if its key is known."""
-        opened = self._open(df, table, call, watch)
-        seen = opened.require_new_key(call.options.idempotency_key, in_order=call.is_batch)
-        planned = Planner(opened).plan(df, call.mode, call.options, seen)
-        name = str(opened.table.name)
-        require_valid(call.checks, self._spark, planned.fitted.schema, name, opened.table.partition_columns)
-        return opened, planned
+        with unharmed(table):
+            opened = self._open(df, table, call, watch)
+            seen = opened.require_new_key(call.options.idempotency_key, in_order=call.is_batch)
+            planned = Planner(opened).plan(df, call.mode, call.options, seen)
+            name = str(opened.table.name)
+            require_valid(call.checks, self._spark, planned.fitted.schema, name, opened.table.partition_columns)
+            return opened, planned
 
     def _open(self, df: DataFrame, table: str, call: Call, watch: Stopwatch) -> OpenTable:
         """Open the table; make it first where the call describes a new one."""

@@ -196,7 +196,7 @@ def test_the_error_shows_every_failed_check_and_keeps_all_results() -> None:
 
 
 def test_warnings_let_a_write_pass() -> None:
-    require_passed([result("old", severity="warn"), result("good", passed=True)], "mart.orders", "w1")
+    require_passed((result("old", severity="warn"), result("good", passed=True)), "mart.orders", "w1")
 
 
 def test_a_sentence_of_a_megabyte_is_cut() -> None:

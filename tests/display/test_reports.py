@@ -46,7 +46,7 @@ def test_a_result_shows_its_checks_failed_ones_first_and_example_rows() -> None:
     shown = lines(SHOWN["result"])
     start = shown.index("checks:")
     assert shown[start + 1 : start + 5] == [
-        "check outcome wrong rows found answered by",
+        "check outcome wrong rows answered by found",
         "not_null(nightly load) failed (error) 3 3 of 4,817,244 rows have no nightly load spark",
         "in_range(amount) failed (warn) 120,004 120,004 of 4,817,244 rows lie outside of 0 … 10,000 spark",
         "row_count(at_least=1) passed - 4,817,244 rows metadata",
