@@ -19,6 +19,7 @@ logger = logging.getLogger("table_writer")
 LOG_SECONDS: Final = 30.0  # between two lines
 COUNTED: Final = "{desc} {percentage:3.0f}%|{bar}| {unit} [{elapsed}]"
 UNCOUNTED: Final = {False: "{desc} [{elapsed}]", True: "{desc} {bar} [{elapsed}]"}  # a widget without its gauge moves
+CLEAR_LINE: Final = "\r\x1b[K"
 FIRST_PROCESS: Final = this_process()
 _drawing: Final = PerProcess(threading.RLock)
 
@@ -47,19 +48,26 @@ def listener(choice: str | ProgressListener, *, spark_has_bar: bool = False) -> 
 
 
 class LogListener:
-    """Tells a log: at most every 30 seconds, and how it ended."""
+    """Tells a log: of each step, every 30 seconds of a long one, and how it ended.
+
+    A program that has configured no logging has nowhere to read that: there it tells standard error.
+    """
 
     def __init__(self, seconds: float = LOG_SECONDS) -> None:
         self._seconds = seconds
         self._next = 0.0
+        self._step = ""
 
     def __call__(self, progress: Progress, /) -> None:
         now = time.monotonic()
-        if progress.state == "running" and now < self._next:
+        if progress.state == "running" and progress.step == self._step and now < self._next:
             return
-        self._next = now + self._seconds
-        of_write = "" if progress.unit == "tables" else f"write_id={progress.write_id or '(not planned yet)'} "
-        logger.info("%s%s", of_write, progress)
+        self._next, self._step = now + self._seconds, progress.step
+        if logger.hasHandlers():
+            logger.info("%s%s", f"write_id={progress.write_id} " if progress.write_id else "", progress)
+        elif sys.stderr is not None:
+            start = CLEAR_LINE if _is_terminal(sys.stderr) else ""  # Spark's bar may be there
+            print(f"{start}{progress}", file=sys.stderr, flush=True)
 
 
 class BarListener:

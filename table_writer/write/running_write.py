@@ -39,8 +39,6 @@ def _say_unharmed(error: BaseException | None, table: str, write_id: str = "") -
     if error is None or isinstance(error, TableWriterError | RepeatedError):
         return
     said = f"nothing was published to {table}: its readers see the rows that they saw before"
-    if said in getattr(error, "__notes__", ()):
-        return
     logger.warning("write_id=%s ended by %s: %s", write_id or "(not planned yet)", type(error).__name__, said)
     error.add_note(said)
 
