@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Literal, TypedDict
 
-from table_writer.checked import checked, require_age
+from table_writer.checked import checked, nearest, require_age
 from table_writer.errors import InvalidInputError
 from table_writer.metastore.sasl import Token
 from table_writer.metastore.settings import GLUE_SCHEME, GlueSettings
@@ -408,7 +408,8 @@ def write_mode(name: str) -> WriteMode:
         return WriteMode(name)
     except ValueError as error:
         modes = ", ".join(mode.value for mode in WriteMode)
-        raise InvalidInputError(f"mode={name!r}: expected one of {modes}") from error
+        meant = nearest(name, [mode.value for mode in WriteMode])
+        raise InvalidInputError(f"mode={name!r}: expected one of {modes}{meant}") from error
 
 
 def _require(settings: object, rules: Mapping[str, tuple[bool, str]]) -> None:

@@ -230,6 +230,32 @@ def test_a_log_tells_at_most_every_some_seconds_and_how_it_ended(caplog: pytest.
     ]
 
 
+def test_a_log_has_a_line_for_each_step(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "table_writer")
+    log = LogListener(seconds=1000)
+    for step in ("plan", "plan", "upload", "upload", "publish"):
+        log(now(step=step))
+    assert [one.getMessage() for one in caplog.records] == [
+        f"mart.orders: {step}, 3 s" for step in ("plan", "upload", "publish")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stream", "shown"),
+    [(io.StringIO(), "mart.orders: upload, 3 s\n"), (Terminal(), "\r\x1b[Kmart.orders: upload, 3 s\n"), (None, "")],
+    ids=["file", "terminal", "none"],
+)
+def test_where_nobody_has_configured_logging_the_lines_go_to_standard_error(
+    stream: io.StringIO | None, shown: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "table_writer")
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(logging.getLogger("table_writer"), "hasHandlers", lambda: False)
+    LogListener()(now())
+    assert (stream.getvalue() if stream else "") == shown
+    assert caplog.records == []
+
+
 def test_names_in_a_line_hide_nothing() -> None:
     assert str(now(table=HOSTILE)) == "db.\\x1b[2J\\u202e{n}%|x\\nname: upload, 3 s"
 

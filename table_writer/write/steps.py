@@ -198,6 +198,7 @@ class Steps:
         if new is not None and self._services.metastore.get_table(name) is None:
             require_batch(df, name)
             require_mode(call.mode, call.options, name, partitioned=bool(new.partition_by))
+            self._services.require_new(name, new)
             create_table(self._spark, df, name, new, if_not_exists=True)
         opened = self._services.open_to_write(table)
         watch.follow(opened.store)
