@@ -96,7 +96,8 @@ class TableWriterConfig:
     progress
         How a write of more than a second shows how far it is: ``"bar"``, ``"log"`` (lines of level INFO to the logger
         ``table_writer``), ``"off"``, or who is to be told, a :class:`~table_writer.progress.ProgressListener`.
-        ``"auto"``: a bar in a terminal or a notebook, else the log.
+        ``"auto"``: what the variable ``TABLE_WRITER_PROGRESS`` says, else a bar in a terminal or a notebook, else the
+        log, or standard error where no logging is configured.
     check_examples
         How many wrong rows the result of a failed check shows, at most 1,000; 0 for none. Messages still name
         partitions, newest values and what a function says, and Spark's own log may quote a value.

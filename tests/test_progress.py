@@ -347,6 +347,17 @@ def test_in_a_terminal_and_in_a_notebook_a_bar_is_drawn(terminal: Terminal, monk
     assert chosen._widget
 
 
+@pytest.mark.parametrize("choice", ["off", "log", "bar"])
+def test_the_environment_says_it_for_programs_that_do_not(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABLE_WRITER_PROGRESS", choice)
+    chosen = listener("auto")
+    assert type(chosen) is {"off": type(None), "log": LogListener, "bar": BarListener}[choice]
+    assert isinstance(listener("bar"), BarListener)
+    monkeypatch.setenv("TABLE_WRITER_PROGRESS", "quiet")
+    with pytest.raises(InvalidInputError, match="TABLE_WRITER_PROGRESS='quiet': expected one of auto, bar, log, off"):
+        listener("auto")
+
+
 def test_where_spark_draws_a_bar_in_the_terminal_a_log_is_told_unless_a_bar_was_asked_for(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import shutil
 import sys
 import threading
@@ -11,14 +12,15 @@ import time
 from contextlib import AbstractContextManager
 from typing import Any, Final, TextIO
 
-from table_writer.errors import printable
+from table_writer.errors import InvalidInputError, printable
 from table_writer.model.process import PerProcess, this_process
-from table_writer.progress import Progress, ProgressListener, WriteProgress, reported
+from table_writer.progress import PROGRESS_CHOICES, Progress, ProgressListener, WriteProgress, reported
 
 logger = logging.getLogger("table_writer")
 LOG_SECONDS: Final = 30.0  # between two lines
 COUNTED: Final = "{desc} {percentage:3.0f}%|{bar}| {unit} [{elapsed}]"
 UNCOUNTED: Final = {False: "{desc} [{elapsed}]", True: "{desc} {bar} [{elapsed}]"}  # a widget without its gauge moves
+VARIABLE: Final = "TABLE_WRITER_PROGRESS"  # of the environment, for programs that say nothing of progress themselves
 CLEAR_LINE: Final = "\r\x1b[K"
 FIRST_PROCESS: Final = this_process()
 _drawing: Final = PerProcess(threading.RLock)
@@ -39,6 +41,9 @@ def listener(choice: str | ProgressListener, *, spark_has_bar: bool = False) -> 
     """Return the listener of one write; ``None`` for none."""
     if not isinstance(choice, str):
         return choice
+    choice = os.environ.get(VARIABLE, choice) if choice == "auto" else choice
+    if choice not in PROGRESS_CHOICES:
+        raise InvalidInputError(f"{VARIABLE}={choice!r}: expected one of {', '.join(PROGRESS_CHOICES)}")
     notebook = _in_notebook()
     if choice == "auto":
         choice = "bar" if notebook or (_is_terminal(sys.stderr) and not spark_has_bar) else "log"
@@ -67,7 +72,8 @@ class LogListener:
             logger.info("%s%s", f"write_id={progress.write_id} " if progress.write_id else "", progress)
         elif sys.stderr is not None:
             start = CLEAR_LINE if _is_terminal(sys.stderr) else ""  # Spark's bar may be there
-            print(f"{start}{progress}", file=sys.stderr, flush=True)
+            sys.stderr.write(f"{start}{progress}\n")
+            sys.stderr.flush()
 
 
 class BarListener:

@@ -97,7 +97,7 @@ class Wire(Stream):
         tls: ssl.SSLContext | None,
         connect_timeout_seconds: float,
         timeout_seconds: float,
-        on_silence: Callable[[float], None] = lambda timeout_seconds: None,
+        on_silence: Callable[[float], None] = lambda _: None,
     ) -> Wire:
         """Open a connection; any failure is an ``OSError``.
 

@@ -149,11 +149,9 @@ def require_writable(table: Table | None, name: TableName, metastore_uri: str, m
     ``meant`` says which table may be meant by the name of one that is not there.
     """
     if table is None:
-        raise InvalidInputError(
-            f"table {name} does not exist in the metastore at {metastore_uri}{meant}{'' if meant.endswith('?') else '.'}"
-            " To make it: create_table, or if_missing=NewTable(...)",
-            table=str(name),
-        )
+        said = f"table {name} does not exist in the metastore at {metastore_uri}{meant}"
+        how = "To make it: create_table, or if_missing=NewTable(...)"
+        raise InvalidInputError(f"{said}{'' if meant.endswith('?') else '.'} {how}", table=str(name))
     for refuses, reason in REFUSALS:
         if refuses(table):
             raise _refusal(table, reason)

@@ -90,9 +90,9 @@ def read_arrow(
 
 def open_dataset(services: Services, name: TableName, where: Any = None) -> Any:
     """Return the dataset of a table's chosen partitions, as :func:`read_arrow` does."""
-    found = services.metastore.get_table(name)
-    meant = "" if found else meant_instead(services.metastore, name)
-    table = require_table(found, name, services.metastore.uri, meant)
+    known = services.metastore.get_table(name)
+    meant = "" if known else meant_instead(services.metastore, name)
+    table = require_table(known, name, services.metastore.uri, meant)
     format_name = _format_of(table)
     file_format = FORMATS[format_name]()
     schema = arrow_schema(table, has_instants=format_name == "parquet")

@@ -69,8 +69,10 @@ class ClassicSpark:
             raise InvalidInputError(
                 f"{type(spark).__module__}.{type(spark).__name__} is no Spark session: SparkSession.builder makes one"
             )
+        if spark.sparkContext._jsc is None:  # noqa: SLF001 - PySpark has no public way to any of this
+            raise InvalidInputError("this Spark session was stopped: make a new one, and a new TableWriter with it")
         self._spark = spark
-        self._session: Any = spark._jsparkSession  # noqa: SLF001 - PySpark has no public way to any of this
+        self._session: Any = spark._jsparkSession  # noqa: SLF001 - the same
         self._java: Any = spark.sparkContext._jvm  # noqa: SLF001 - the same
 
     def settings(self, overrides: Mapping[str, str]) -> SessionSettings:

@@ -28,6 +28,7 @@ else:
     SPARK_ERRORS = (PySparkException, Py4JError)
 """What a call of Spark raises; some errors of Java have no class of their own in PySpark."""
 
+
 def _query_loggers() -> tuple[logging.Logger, ...]:
     try:
         from pyspark.logger import PySparkLogger  # noqa: PLC0415 - from Spark 4 on
@@ -213,7 +214,7 @@ def unlogged(*loggers: logging.Logger) -> Iterator[None]:
 
 
 def without_query_log() -> AbstractContextManager[None]:
-    """Keep this thread's failing queries out of PySpark's log: each error is raised, with all that the log would say."""
+    """Keep this thread's failing queries out of PySpark's log: each error is raised, and says as much."""
     return unlogged(*QUERY_LOGGERS)
 
 

@@ -36,7 +36,6 @@ MEGABYTES: Final = {"s3a": 13, "hive-3.1.3": 26, "hive-4.0.1": 73, "hive-4.0.1-a
 """About what a bar counts to, by the jars' name; others show the time alone."""
 
 
-
 def _with_sdk_2(hadoop: str, sdk: str, accelerator: str) -> tuple[str, ...]:
     parts = ("s3", "s3-transfer-manager", "sts", "apache-client")  # of the bundle of 686 MB
     return (

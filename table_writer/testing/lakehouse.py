@@ -47,7 +47,6 @@ API_MODE: Final = "spark.api.mode"
 URIS: Final = "spark.hadoop.hive.metastore.uris"
 SPARK_LOG_NAME: Final = "spark.log"
 Storage = Literal["s3", "file"]
-ProgressChoice = Literal["auto", "bar", "log", "off"]
 START_TIMEOUT_SECONDS: Final = 120
 GATEWAY_NAME: Final = "gateway"  # file in which Spark's Java says how to reach it
 MAX_SOCKET_DIRECTORY_LENGTH: Final = 60  # Unix: 104 to 108 characters with the name, for which Spark takes 42
@@ -141,9 +140,11 @@ def lakehouse(
     metastore_directory: str | Path | None = None,
     spark_conf: Mapping[str, str] | None = None,
     master: str = "local[2]",
-    progress: ProgressChoice = "auto",
 ) -> Lakehouse:
     """Start a real metastore, an S3 endpoint and a Spark session, for the length of a ``with`` block.
+
+    The start shows what it does, as a write does: a bar in a terminal or a notebook, else a line for each step. The
+    variable ``TABLE_WRITER_PROGRESS=off`` silences both.
 
     All of it is gone afterwards, whatever ends the block. Without ``with`` (notebooks) it runs until
     :meth:`Lakehouse.stop` or the end of the interpreter. There can be one at a time in a Python process, and no other
@@ -167,9 +168,6 @@ def lakehouse(
         ``AWS_SECRET_ACCESS_KEY``.
     master
         Spark's master; ``local-cluster[2,1,1024]`` runs executors in processes of their own.
-    progress
-        How the start shows what it does, as of a write: ``"bar"``, ``"log"``, ``"off"``, or ``"auto"``: a bar in a
-        terminal or a notebook, else a line for each step, on standard error where no logging is configured.
 
     Raises
     ------
@@ -185,10 +183,9 @@ def lakehouse(
     """
     _refuse_second_spark()
     find_java()  # else Spark's own error is the first to show
-    with ExitStack() as undo, showing(progress, table="lakehouse", mode="start"):
+    with ExitStack() as undo, showing("auto", table="lakehouse", mode="start"):
         scratch = ScratchDirectory("lakehouse")
         undo.callback(scratch.remove)
-        current().begin("looking for jars")
         s3 = S3Server(s3_server) if storage == "s3" else None
         jars = s3a_jars() if s3 else ()
         warehouse = f"s3a://{s3.bucket}/warehouse" if s3 else (scratch.path / "warehouse").as_uri()
@@ -202,15 +199,12 @@ def lakehouse(
         settings = _spark_settings(master, warehouse, jars + (committer_jars() if s3 else ()), hadoop, scratch.path)
         settings |= hive_client_settings(hive) | dict(spark_conf or {})
         # each start below goes on while the next ones begin
-        current().begin("starting the S3 server")
         started = _launch_spark(scratch.path, settings, s3, undo)
         if s3:
             s3.wait_until_ready()  # the metastore makes its warehouse there
         undo.callback(metastore.stop)
         metastore.launch()
-        current().begin(f"starting Spark {pyspark.__version__}")
         spark, server = started(metastore.uri)
-        current().begin("starting the Hive metastore")
         metastore.wait_until_ready()
         client = undo.enter_context(closing(s3.client())) if s3 else None
         lake = Lakehouse(
@@ -306,6 +300,7 @@ def _link_spark_home(home: Path, links: Path) -> Path:
 
 
 def _start_spark(java: ChildProcess, directory: Path, metastore_uri: str, undo: ExitStack) -> SparkSession:
+    current().begin(f"starting Spark {pyspark.__version__}")
     connection = directory / GATEWAY_NAME
     java.wait_until_ready(connection.is_file, timeout_seconds=START_TIMEOUT_SECONDS)
     with connection.open("rb") as file:

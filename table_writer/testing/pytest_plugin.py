@@ -55,7 +55,7 @@ def _lakehouse(request: pytest.FixtureRequest) -> Iterator[Lakehouse]:
     s3, hive = chosen(request.config, "s3"), chosen(request.config, "hive")
     conf = {"spark.api.mode": chosen(request.config, "spark")}
     where: dict[str, Any] = {"storage": "file"} if s3 == "none" else {"s3_server": s3}
-    with start_lakehouse(**where, hive=hive, spark_conf=conf, progress="off") as lake:
+    with start_lakehouse(**where, hive=hive, spark_conf=conf) as lake:
         yield lake
 
 

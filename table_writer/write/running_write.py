@@ -39,7 +39,7 @@ def _say_unharmed(error: BaseException | None, table: str, write_id: str = "") -
     if error is None or isinstance(error, TableWriterError | RepeatedError):
         return
     said = f"nothing was published to {table}: its readers see the rows that they saw before"
-    logger.warning("write_id=%s ended by %s: %s", write_id or "(not planned yet)", type(error).__name__, said)
+    logger.warning("%s ended by %s: %s", f"write_id={write_id}" if write_id else "a plan", type(error).__name__, said)
     error.add_note(said)
 
 

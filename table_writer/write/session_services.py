@@ -77,7 +77,9 @@ class SessionServices(Services):
                 conf = self._spark.conf
                 file_options(draft, lambda key, default: conf.get(key, default) or default, "", "")
             if new.location:
-                every = (one for database in self.metastore.get_databases() for one in self.metastore.get_tables(database))
+                every = (
+                    one for database in self.metastore.get_databases() for one in self.metastore.get_tables(database)
+                )
                 opened.store.get(opened.layout.owner_key)  # a bucket that is not there, or not open to us, fails now
                 refuse_nested_roots(opened.store, opened.layout, draft, every)
         except InvalidInputError as error:
@@ -86,7 +88,7 @@ class SessionServices(Services):
             ) from error
 
     def _database_location(self, database: str) -> str:
-        """Return where tables of a database are made; empty if there is none, which Spark says when it makes a table."""
+        """Return where tables of a database are made; empty without such a database, which Spark says by itself."""
         try:
             with without_query_log():
                 return str(self._spark.catalog.getDatabase(quoted(database)).locationUri)

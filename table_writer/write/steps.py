@@ -159,9 +159,7 @@ class Steps:
             )
             return StagedWrites(opened).publish(plan.write_id, watch, by_spark)
 
-    def check(
-        self, files: WrittenFiles, opened: OpenTable, checks: Sequence[Check], watch: Stopwatch
-    ) -> CheckResults:
+    def check(self, files: WrittenFiles, opened: OpenTable, checks: Sequence[Check], watch: Stopwatch) -> CheckResults:
         """Do step 4: judge exactly the files that would be published; :func:`require_passed` raises for what failed."""
         if not checks:
             return CheckResults()
@@ -176,6 +174,7 @@ class Steps:
 
         PySpark would log each of them before.
         """
+        open_gateway(self._spark)  # which refuses a session that was stopped
         spark_has_bar = self._spark.conf.get("spark.ui.showConsoleProgress", "false") == "true"
         choice = self._services.config.progress
         shown = showing(choice, table=table, mode=mode, write_id=write_id, spark_has_bar=spark_has_bar)

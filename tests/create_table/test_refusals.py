@@ -261,7 +261,9 @@ def test_a_database_on_a_store_that_is_not_supported_is_refused_before_a_table_i
         lambda: writer.create_table(ID, f"{twins.database}.made"),
         lambda: writer.append(twins.spark.range(1), f"{twins.database}.made", if_missing=NewTable()),
     ):
-        with pytest.raises(InvalidInputError, match=r"made was not made, since no write could use it: hdfs://namenode/"):
+        with pytest.raises(
+            InvalidInputError, match=r"made was not made, since no write could use it: hdfs://namenode/"
+        ):
             make()
     assert not twins.exists()
 

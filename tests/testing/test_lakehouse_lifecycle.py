@@ -33,7 +33,7 @@ class Script:
         name, _, value = self.mark.partition("=")
         paths = os.pathsep.join(filter(None, sys.path))
         environment = os.environ | {name: value, "TMPDIR": str(self.temporary), "PYTHONPATH": paths}
-        header = "import time\nfrom table_writer.testing import LakehouseError, lakehouse\n"
+        header = "import os, time\nfrom table_writer.testing import LakehouseError, lakehouse\n"
         self.process = subprocess.Popen(
             [sys.executable, "-c", header + code],
             cwd=self.directory,
@@ -78,7 +78,8 @@ def test_a_lakehouse_leaves_no_trace_and_the_next_one_in_the_same_process_is_ind
 with lakehouse() as lake:
     {TABLE}
     first = lake.spark.sparkContext
-with lakehouse(storage="file", progress="off", spark_conf={{"spark.sql.session.timeZone": "Asia/Tokyo"}}) as lake:
+os.environ["TABLE_WRITER_PROGRESS"] = "off"
+with lakehouse(storage="file", spark_conf={{"spark.sql.session.timeZone": "Asia/Tokyo"}}) as lake:
     {TABLE}
     assert lake.spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
     assert lake.warehouse.startswith("file:///")
