@@ -253,7 +253,8 @@ def _named(kind: type) -> str:
     """Name a class, with its library where that is another one: DataFrames there are of several kinds."""
     library = kind.__module__.partition(".")[0]
     foreign = library not in {__name__.partition(".")[0], "builtins"}
-    return f"a {library} {kind.__name__}" if foreign else f"a {kind.__name__}"
+    maker = ", which spark.createDataFrame(...) makes" if kind.__name__ == "DataFrame" else ""
+    return f"a {library} {kind.__name__}{maker}" if foreign else f"a {kind.__name__}"
 
 
 def _of(inside: tuple[Any, ...]) -> str:

@@ -183,7 +183,8 @@ def _more_than_once(names: Sequence[str]) -> list[str]:
 
 
 def _refused(name: TableName, reason: str) -> InvalidInputError:
-    return InvalidInputError(f"table {name} cannot be made: {reason}. Nothing was made.", table=str(name))
+    end = "" if reason.endswith("?") else "."
+    return InvalidInputError(f"table {name} cannot be made: {reason}{end} Nothing was made.", table=str(name))
 
 
 def _translated(said: str, name: TableName) -> InvalidInputError | MetastoreError:
