@@ -348,8 +348,8 @@ def test_a_message_is_in_the_words_of_the_caller() -> None:
             lambda: TableWriterConfig(metastore_uris="thrift://a:1")  # type: ignore[arg-type]
         ),
         "df: expected a pyspark DataFrame, which spark.createDataFrame(...) makes, got a list": lambda: (
-            writer_without_spark().append([1], T)
-        ),  # type: ignore[arg-type]
+            writer_without_spark().append([1], T)  # type: ignore[arg-type]
+        ),
         "TableWriter needs spark: a pyspark SparkSession": TableWriter,  # type: ignore[call-arg]
     }
     for message, attempt in said.items():

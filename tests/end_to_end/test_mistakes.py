@@ -109,7 +109,7 @@ MISTAKES: Final[dict[str, tuple[Callable[[World], object], type[Exception], str]
     "an ACID table": (
         lambda w: w.writer.create_table(w.df, f"{w.database}.new", properties={"transactional": "true"}),
         InvalidInputError,
-        r"table {db}\.new was not made.*is a Hive ACID table .*: only Hive can write it; use a table with transactional=f",
+        r"table {db}\.new was not made.*is a Hive ACID table .*: only Hive can write it; use a table with",
     ),
     "an engine that cannot write the format": (
         lambda w: w.write(
