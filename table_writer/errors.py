@@ -123,6 +123,10 @@ class StorageError(TableWriterError, code="storage"):
     """Storage failed; nothing of this write is visible. Retry."""
 
 
+class WideRowError(StorageError):
+    """A row is wider than a job was made for; the job is run again, with other limits. No caller ever gets it."""
+
+
 class MetastoreError(TableWriterError, code="metastore"):
     """The metastore failed or refused; nothing of this write is visible. Retry."""
 

@@ -103,6 +103,7 @@ class UploadSpec:
     row_group_bytes: int = 128 * MIB
     target_file_bytes: int | None = None
     batch_rows: int = 0  # that Spark sends in one Arrow batch without weighing them; 0: as its own limits let it
+    max_row_bytes: int = 0  # a wider row ends such a job, which is run again with batches that are weighed; 0: no limit
     most_figures: int = 0  # partitions x columns of which a task counts figures for optimizers; it has more: none
     existing: Container[PartitionValues] = field(default=frozenset(), repr=False)
     """Partitions that must not get a row, with values as Spark spells them: the task that meets one fails."""

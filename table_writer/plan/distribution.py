@@ -12,6 +12,7 @@ from pyspark.sql import types as T  # noqa: N812 - as Spark documents it
 
 from table_writer.errors import InvalidInputError
 from table_writer.spark.sql import all_types, quoted
+from table_writer.spark.widths import fixed_row_bytes, is_measurable
 
 SORT_ITEM: Final = re.compile(
     r"(?P<name>.+?)(?:\s+(?P<order>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE
@@ -23,21 +24,8 @@ BATCH_BYTES: Final = 64 * 1024 * 1024  # Spark's own limit of a batch, kept here
 SPARK_BATCH_ROWS: Final = 10_000
 SEEN_ROWS: Final = 2_000  # where rows may become wider than those seen: no slower, and five times the room
 LEAST_ROWS: Final = 1_000  # smaller batches cost more than the weighing
+UNSEEN_ROWS: Final = 500  # of a first write: no slower than larger batches
 WIDER_THAN_SEEN: Final = 32  # how many times as wide as the rows of an earlier write those of a batch may be
-
-FIXED_WIDTHS: Final[dict[type[T.DataType], int]] = {
-    kind: width
-    for width, kinds in {
-        0: (T.NullType,),
-        1: (T.BooleanType, T.ByteType),
-        2: (T.ShortType,),
-        4: (T.IntegerType, T.DateType, T.FloatType, T.YearMonthIntervalType),
-        8: (T.LongType, T.DoubleType, T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType),
-        16: (T.DecimalType,),
-    }.items()
-    for kind in kinds
-}
-"""Bytes of a value in Arrow."""
 
 
 def laid_out(
@@ -86,26 +74,17 @@ def _plain(name: str) -> str:
     return stripped[1:-1].replace("``", "`") if re.fullmatch("`.+`", stripped) else stripped
 
 
-def fixed_row_bytes(schema: T.StructType) -> int | None:
-    """Return how many bytes each row takes in Arrow; ``None`` where that depends on the row."""
-    widths = [
-        fixed_row_bytes(field.dataType)
-        if isinstance(field.dataType, T.StructType)
-        else FIXED_WIDTHS.get(type(field.dataType))
-        for field in schema
-    ]
-    known = [width + 1 for width in widths if width is not None]  # and whether it is null
-    return sum(known) if len(known) == len(widths) else None
-
-
-def batch_rows(schema: T.StructType, seen_row_bytes: int) -> int:
-    """Return how many rows stay below 64 MiB; 0 where only weighing tells, or would cost less.
+def batch_limits(schema: T.StructType, seen_row_bytes: int) -> tuple[int, int]:
+    """Return how many rows stay below 64 MiB, and how wide none of them may be for that: 0 where they cannot be wider.
 
     Spark ends an Arrow batch at 10,000 rows or 64 MiB, and since 4.0 computes the size of what it has after each row:
-    more than half of what the transfer to Python costs. Where rows cannot be that wide, their number does the same.
-    ``seen_row_bytes`` is the width at the widest place of an earlier write to the table; 0 where that is not known.
+    more than half of what the transfer to Python costs. Where rows cannot be that wide, their number does the same. No
+    rows, 0, where weighing costs less. ``seen_row_bytes`` is the width at the widest place of an earlier write to the
+    table, 0 where that is not known: then the job itself has to look at each row.
     """
     fixed = fixed_row_bytes(schema)
+    if fixed is None and not seen_row_bytes:
+        return (UNSEEN_ROWS, BATCH_BYTES // UNSEEN_ROWS) if is_measurable(schema) else (0, 0)
     width, most = (seen_row_bytes * WIDER_THAN_SEEN, SEEN_ROWS) if fixed is None else (fixed, SPARK_BATCH_ROWS)
-    rows = min(most, BATCH_BYTES // width) if width else 0
-    return rows if rows >= LEAST_ROWS else 0
+    rows = min(most, BATCH_BYTES // max(1, width))
+    return (rows if rows >= LEAST_ROWS else 0), 0

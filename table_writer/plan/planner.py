@@ -41,12 +41,13 @@ from table_writer.model.write import (
     new_write_id,
     no_partition,
 )
-from table_writer.plan.distribution import batch_rows, fixed_row_bytes, laid_out
+from table_writer.plan.distribution import batch_limits, laid_out
 from table_writer.plan.file_options import engine_of, file_options
 from table_writer.plan.fit import Fitted, fit, require_spellable
 from table_writer.plan.types import exact_type, partition_schema, table_schema
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, quoted, spark_reason
+from table_writer.spark.widths import fixed_row_bytes
 from table_writer.storage.hadoop import part_bytes, why_renamed
 from table_writer.storage.object_store import ObjectStore
 
@@ -101,7 +102,8 @@ class Planner:
         notes, log_id, state = self._own_root(reading, seen)
         notes += self._renames() if spec is None else ()
         if spec is not None:
-            spec = replace(spec, batch_rows=self._batch_rows(rows, data_schema, state))
+            row_count, max_row_bytes = self._batch_limits(rows, data_schema, state)
+            spec = replace(spec, batch_rows=row_count, max_row_bytes=max_row_bytes)
         plan = WritePlan(
             write_id=write_id,
             mode=mode,
@@ -126,11 +128,11 @@ class Planner:
         taken = existing if mode is WriteMode.CREATE_PARTITIONS else ()
         return Planned(plan=plan, df=df, fitted=fitted, rows=rows, spec=spec, existing=taken)
 
-    def _batch_rows(self, rows: DataFrame, data_schema: StructType, state: LogState) -> int:
+    def _batch_limits(self, rows: DataFrame, data_schema: StructType, state: LogState) -> tuple[int, int]:
         if open_gateway(rows.sparkSession).runs_other_python(rows):
-            return 0
+            return 0, 0
         is_fixed = fixed_row_bytes(rows.schema) is not None
-        return batch_rows(rows.schema, 0 if is_fixed else self._opened.log.seen_row_bytes(state, data_schema.json()))
+        return batch_limits(rows.schema, 0 if is_fixed else self._opened.log.seen_row_bytes(state, data_schema.json()))
 
     def prepare(
         self, fitted: Fitted, options: WriteOptions, write_id: str, existing: Container[PartitionValues] = frozenset()

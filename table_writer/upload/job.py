@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from operator import and_, itemgetter
 from typing import Final
@@ -13,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import StringType, StructField, StructType
 
-from table_writer.errors import CheckFailedError, StorageError
+from table_writer.errors import CheckFailedError, StorageError, WideRowError
 from table_writer.log.open_table import OpenTable
 from table_writer.model.message import CommitMessage, CommitMessages
 from table_writer.model.table import NULL_PARTITION, PartitionValues, partition_name, partition_values
@@ -21,7 +22,9 @@ from table_writer.model.upload_spec import UploadSpec
 from table_writer.model.write import WritePlan, WrittenFiles, WrittenPartition
 from table_writer.progress import current
 from table_writer.spark import open_gateway
+from table_writer.spark.gateway import SparkGateway
 from table_writer.spark.sql import quoted
+from table_writer.spark.widths import refusing_wide
 from table_writer.storage.hadoop import why_renamed
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, is_hidden
 from table_writer.upload.task import MESSAGE_COLUMN, MESSAGE_SCHEMA, map_function
@@ -38,6 +41,8 @@ def run_upload(rows: DataFrame, spec: UploadSpec) -> CommitMessages:
     per task, from exactly one attempt of it, in the order of the tasks. Raises what an executor raised, a
     ``StorageError`` for messages that contradict each other, and lets failures of the DataFrame's own code pass
     through. Uploads may be left under ``spec.key_prefix``.
+
+    Where a row is wider than ``spec.max_row_bytes``, a second job uploads all of them again, with weighed batches.
     """
     current().name(spec.write_id)
     spark = open_gateway(rows.sparkSession)
@@ -45,6 +50,16 @@ def run_upload(rows: DataFrame, spec: UploadSpec) -> CommitMessages:
     rows = spark.pinned(rows)
     if not all(map(PLAIN_NAME.fullmatch, rows.columns)):
         rows = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
+    if not spec.max_row_bytes:
+        return _messages(spark, rows, spec)
+    try:
+        return _messages(spark, refusing_wide(rows, spec.max_row_bytes), spec)
+    except WideRowError as error:
+        logger.info("write_id=%s is uploaded again, in batches that Spark weighs: %s", spec.write_id, error.message)
+    return _messages(spark, rows, replace(spec, batch_rows=0, max_row_bytes=0))
+
+
+def _messages(spark: SparkGateway, rows: DataFrame, spec: UploadSpec) -> CommitMessages:
     job = rows.mapInArrow(map_function(spec), MESSAGE_SCHEMA)
 
     def collect() -> list[Row]:

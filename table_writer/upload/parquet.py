@@ -255,7 +255,9 @@ def _spread(count: int, step: int) -> Sequence[int]:
     """
     if step == 1:
         return range(count)
-    return [min(count - 1, first + (first * SCATTER >> 16) % step) for first in range(0, count, step)]
+    whole = count - count % step
+    spread = [first + (first * SCATTER >> 16) % step for first in range(0, whole, step)]
+    return spread if whole == count else [*spread, count - 1]
 
 
 def _look(values: Any, scale: float) -> Look:
@@ -316,6 +318,7 @@ def _distinct_in_all(sampled: int, distinct: int, total: float) -> float:
     return min(high, total)
 
 
+@lru_cache(maxsize=8)  # a task's files have one schema
 def file_schema(schema: Any, options: ParquetOptions) -> Any:
     """Return the schema of a file: every column and everything in it may be null, as in Spark's files."""
     fields = []

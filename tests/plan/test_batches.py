@@ -6,19 +6,28 @@ import pytest
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_type
 
-from table_writer.plan.distribution import BATCH_BYTES, FIXED_WIDTHS, WIDER_THAN_SEEN, batch_rows, fixed_row_bytes
+from table_writer.plan.distribution import BATCH_BYTES, WIDER_THAN_SEEN, batch_limits
+from table_writer.spark.widths import FIXED_WIDTHS, fixed_row_bytes
 
 STRING = T.StructType().add("name", "string")
 
 
+def batch_rows(schema, seen_row_bytes):
+    return batch_limits(schema, seen_row_bytes)[0]
+
+
 @pytest.mark.parametrize("kind", [T.StringType(), T.BinaryType(), T.ArrayType(T.LongType()), T.VariantType()], ids=str)
-def test_rows_of_any_width_are_weighed_until_a_write_has_shown_how_wide_they_are(kind):
+def test_until_a_write_has_shown_how_wide_rows_are_the_job_looks_or_spark_weighs(kind):
     schema = T.StructType().add("id", "long").add("x", kind)
     nested = T.StructType().add("s", T.StructType().add("t", schema))
     for rows in (schema, nested):
         assert fixed_row_bytes(rows) is None
-        assert batch_rows(rows, 0) == 0
-        assert batch_rows(rows, 50) == 2_000
+        row_count, max_row_bytes = batch_limits(rows, 0)
+        assert (row_count, row_count * max_row_bytes > BATCH_BYTES * 0.99) == (
+            (0, False) if kind == T.VariantType() else (500, True)
+        )
+        assert row_count * max_row_bytes <= BATCH_BYTES
+        assert batch_limits(rows, 50) == (2_000, 0)
 
 
 def test_rows_of_fixed_width_count_a_byte_for_null_at_every_depth() -> None:
@@ -33,7 +42,7 @@ def test_a_batch_stays_small_though_its_rows_are_many_times_as_wide_as_those_see
 
 
 def test_the_number_of_rows_follows_the_width_that_was_seen() -> None:
-    assert [batch_rows(STRING, seen) for seen in (0, 100, 1_000, 10_000)] == [0, 2_000, 2_000, 0]
+    assert [batch_rows(STRING, seen) for seen in (100, 1_000, 10_000)] == [2_000, 2_000, 0]
 
 
 @pytest.mark.parametrize("seen_row_bytes", [2_098, 10_000, 10_000_000])

@@ -138,3 +138,44 @@ def test_ctrl_c_ends_the_tasks_before_it_returns(lakehouse, caplog):
     assert list(context.statusTracker().getActiveStageIds()) == []
     assert caplog.text == ""
     assert lakehouse.spark.range(5).count() == 5
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        lambda value: value,
+        lambda value: value.cast("binary"),
+        lambda value: F.array(F.lit("x"), value, F.lit(None)),
+        lambda value: F.create_map(value, F.lit(1)),
+        lambda value: F.create_map(F.lit(1), F.array(value)),
+        lambda value: F.struct(F.struct(value.alias("a b")).alias("c")),
+        lambda value: F.array(F.struct(value.alias("a"), F.lit(1).alias("b"))),
+        lambda value: F.array_repeat(F.lit(1), F.length(value)),
+    ],
+    ids=["text", "binary", "array", "key", "value", "struct", "array of structs", "numbers"],
+)
+def test_a_row_that_is_wider_than_the_batches_are_made_for_ends_the_job_and_all_are_uploaded_by_another(
+    lakehouse, settings, spec, column, caplog
+):
+    def written(count, name):
+        wide = column(F.repeat(F.lit("ä"), 40_000))  # 80,000 bytes
+        first = F.when(F.col("id") < count, wide).otherwise(column(F.lit("x")))
+        rows = lakehouse.spark.range(0, 1_000, 1, 2).select("id", first.alias("name"), F.lit("d").alias("dt"))
+        with_null = rows.withColumn("name", F.when(F.col("id") != 500, F.col("name")))
+        chosen = spec(store=settings, key_prefix=f"test_job/{name}/w1/", batch_rows=500, max_row_bytes=70_000)
+        messages = run_upload(with_null, chosen)
+        return sum(message.row_count for message in messages)
+
+    with caplog.at_level("INFO", logger="table_writer"):
+        assert written(0, "narrow") == 1_000
+        assert "uploaded again" not in caplog.text
+        assert written(1, "wide") == 1_000
+    assert "a row has over 70,000 bytes" in caplog.text
+
+
+def test_rows_that_are_narrow_together_pass(lakehouse, settings, spec, caplog):
+    rows = rows_of(lakehouse, ["d"]).withColumn("name", F.repeat(F.lit("x"), 69_000))
+    chosen = spec(store=settings, key_prefix="test_job/together/w1/", batch_rows=500, max_row_bytes=70_000)
+    with caplog.at_level("INFO", logger="table_writer"):
+        assert sum(message.row_count for message in run_upload(rows, chosen)) == 1_000
+    assert "uploaded again" not in caplog.text
