@@ -7,7 +7,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale bench-small docs clean chromium versitygw test-readers test-connect bench-connect test-azure test-azure-matrix azurite
+.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-openlineage test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale bench-small docs clean chromium versitygw test-readers test-connect bench-connect test-azure test-azure-matrix azurite dist
 
 help:  ## Show this list
 	@echo 'Every day:'
@@ -42,17 +42,24 @@ test-slow:  ## The slow matrices
 	$(MAKE) --no-print-directory -j2 test-slow-servers test-slow-doubles
 
 test-slow-servers: $(VENV)/.ready versitygw
-	$(PYTEST) -m "slow and not moto and not other_hive and not databases and not kerberos and not readers and not only_connect and not azure" $(addprefix --ignore=,$(DOUBLES))
+	$(PYTEST) -m "slow and not moto and not other_hive and not databases and not kerberos and not readers and not only_connect and not openlineage and not azure and not dist" $(addprefix --ignore=,$(DOUBLES))
 	$(PYTEST) -m moto --lakehouse-s3=moto tests/security
 
 test-slow-doubles: $(VENV)/.ready versitygw chromium
 	$(PYTEST) -m "slow and not azure" $(DOUBLES)
 
-check: $(VENV)/.ready  ##* Lint, types, import contracts
+check: $(VENV)/.ready  ##* Lint, types, import contracts, change fragments
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --config setup.cfg
+	$(BIN)/towncrier build --draft --version unreleased >/dev/null
+
+dist: $(VENV)/.ready  ## sdist and wheel, checked; the wheel writes a table in an empty environment
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
+	$(PYTEST) -m dist tests/release
 
 $(VENV)-bench/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-bench
@@ -165,6 +172,9 @@ test-hive-%: $(VENV)/.ready versitygw
 
 # The same contract on the databases of production, SIGKILL of database and metastore, and what a database loses.
 DATABASE_HIVES ?= 2.3.10 4.0.1
+test-openlineage: $(VENV)/.ready  ## events against OpenLineage's published schemas: OPENLINEAGE_SPEC=DIR, website/static/spec of its repository
+	$(PYTEST) --openlineage-spec="$(OPENLINEAGE_SPEC)" -m openlineage tests/events
+
 test-databases: $(VENV)/.ready versitygw  ## PostgreSQL and MariaDB behind the metastore: DATABASE_HIVES="2.3.10 4.0.1"
 	$(MAKE) --no-print-directory -j2 $(addprefix test-databases-,$(DATABASE_HIVES))
 

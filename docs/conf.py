@@ -3,16 +3,23 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # a checkout is enough
+sys.path.insert(0, str(Path(__file__).parent))
+
+from options import expand_options
 
 from table_writer import __version__
 
+ROOT = Path(__file__).parents[1]
+
 project = "table_writer"
-author = "The table_writer developers"
-copyright = "the table_writer developers, Apache License 2.0"  # noqa: A001  # Sphinx's name
+author = "The table_writer contributors"
+copyright = "the table_writer contributors, Apache License 2.0"  # noqa: A001  # Sphinx's name
 release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
@@ -23,8 +30,38 @@ nitpicky = False
 html_theme = "furo"
 html_title = f"table_writer {release}"
 html_static_path = ["_static"]
+html_css_files = ["wide.css"]
+html_theme_options = {
+    "source_repository": "https://github.com/table-writer/table_writer/",
+    "source_branch": "main",
+    "source_directory": "docs/",
+    "footer_icons": [
+        {
+            "name": "Repository",
+            "url": "https://github.com/table-writer/table_writer",
+            "html": "Repository",
+            "class": "repository",
+        }
+    ],
+}
 
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
+
+
+def with_unreleased(_: Any, page: str, source: list[str]) -> None:
+    """Put what the next release will say into the changelog; a fragment that towncrier refuses is an error here."""
+    if page != "changelog":
+        return
+    command = [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "Unreleased", "--date", "-"]
+    draft = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout  # noqa: S603  # no input
+    _, _, changes = draft.partition("\n")
+    source[0] = source[0].replace("<!-- unreleased -->", f"## Unreleased\n{changes}" if changes.strip() else "")
+
+
+def setup(app: Any) -> None:
+    """Register what is made while the site is built."""
+    app.connect("autodoc-process-docstring", expand_options, priority=400)  # before numpydoc, at 500
+    app.connect("source-read", with_unreleased)

@@ -10,6 +10,7 @@ from typing import Final, Literal, TypedDict
 
 from table_writer.checked import checked, nearest, require_age
 from table_writer.errors import InvalidInputError
+from table_writer.events.listeners import EventListener, require_listeners
 from table_writer.metastore.sasl import Token
 from table_writer.metastore.settings import GLUE_SCHEME, GlueSettings
 from table_writer.model.entry import WRITE_ID
@@ -98,6 +99,9 @@ class TableWriterConfig:
         ``table_writer``), ``"off"``, or who is to be told, a :class:`~table_writer.progress.ProgressListener`.
         ``"auto"``: what the variable ``TABLE_WRITER_PROGRESS`` says, else a bar in a terminal or a notebook, else the
         log, or standard error where no logging is configured.
+    listeners
+        Who is told of each call once it is over, and of entries that were resolved: functions that take a
+        :class:`~table_writer.events.TableEvent`. Nothing that they do makes a call fail. Not shown: one may hold a key.
     check_examples
         How many wrong rows the result of a failed check shows, at most 1,000; 0 for none. Messages still name
         partitions, newest values and what a function says, and Spark's own log may quote a value.
@@ -141,6 +145,7 @@ class TableWriterConfig:
     directory_name: str = "_table_writer"
     mark_success: bool | None = None
     progress: str | ProgressListener = "auto"
+    listeners: Sequence[EventListener] = field(default=(), repr=False)
     check_examples: int = MOST_EXAMPLES
     column_statistics: ColumnStatisticsChoice = "auto"
     log_memory_bytes: int = 2048 * MIB
@@ -191,6 +196,8 @@ class TableWriterConfig:
             "check_examples": (0 <= self.check_examples <= 1000, "0 to 1,000"),
         }
         _require(self, rules)
+        require_listeners(self.listeners)
+        object.__setattr__(self, "listeners", tuple(self.listeners))
         require_age("retention", self.retention)
         if self.metastore and self.metastore_uris:
             rule = all(uri.startswith(GLUE_SCHEME) for uri in self.metastore_uris) == (self.metastore == "glue")
@@ -372,8 +379,10 @@ class CompactOptions:
         Size of the files to write, in bytes; at least 1 MiB. Files of three quarters of it and more stay as they are.
     min_files
         A partition with fewer small files is left alone; at least 2.
-    distribution, sort_by
+    distribution
         As for writes. ``"auto"`` gives each task the rows of one file.
+    sort_by
+        As for writes.
     tags
         As for writes.
 

@@ -49,7 +49,6 @@ from table_writer.log.past import changes_between, require_one_name, version_mea
 from table_writer.many.round import WORKERS, ChosenTable, Round, choose
 from table_writer.many.visit import TableVisit
 from table_writer.model.table import PartitionValues, TableName
-from table_writer.progress import Stopwatch
 from table_writer.publish.entry import Republished
 from table_writer.publish.recovery import Recovery, placements
 from table_writer.publish.restore import adopt, restore_partitions
@@ -57,6 +56,7 @@ from table_writer.publish.rollback import roll_back
 from table_writer.publish.switch import locations
 from table_writer.vacuum.due import SAFE_AGE, Ages, look_for_traces, require_safe, vacuum_ages
 from table_writer.vacuum.sweep import Vacuum, interrupted
+from table_writer.write.announcing import Announcement, announced
 from table_writer.write.results import repeated_result
 from table_writer.write.staged_writes import StagedWrites
 
@@ -207,7 +207,12 @@ class Maintenance:
         MetastoreError, StorageError, OutcomeUnknownError
             It could not be resolved yet; call again.
         """
-        opened = self._services.open_table(TableName.parse(table))
+        with announced(self._services, "recover", table, dry_run=dry_run) as told:
+            opened = self._services.open_table(TableName.parse(table))
+            told.opened(opened)
+            return self._recover(opened, dry_run=dry_run, accept_loss=accept_loss)
+
+    def _recover(self, opened: OpenTable, *, dry_run: bool, accept_loss: bool) -> RecoverReport:
         is_of_earlier_table(opened.store, opened.layout, opened.owner)  # refuses those of another name
         lost = opened.log.accept_loss(dry_run=dry_run) if accept_loss else frozenset()
         opened.require_owner()  # after that: a table that was created again adopts no log of which entries are lost
@@ -315,7 +320,9 @@ class Maintenance:
         chosen = Round(self._services, choose(self._services.metastore, tables, database), workers)
 
         def visit(services: Services, one: ChosenTable) -> VacuumReport | None:
-            return TableVisit(services, one).vacuum(older_than, force=force, dry_run=dry_run)
+            with announced(services, "vacuum", str(one.name), dry_run=dry_run) as told, told.watch.step("vacuum"):
+                found = TableVisit(services, one, told.opened).vacuum(older_than, force=force, dry_run=dry_run)
+                return told.done(found)
 
         return chosen.run("vacuum", visit, many_report)
 
@@ -379,18 +386,21 @@ class Maintenance:
             Somebody else published one of the partitions meanwhile; nothing changed.
         """
         require_one_name(version, as_of, write_id)
-        opened = self._open(table)
-        if version is None:
-            version = version_meant(opened.log.read_history(), opened.table, write_id=write_id, as_of=as_of)
-        done = roll_back(opened, version, opened.partition_values(partitions), dry_run=dry_run)
-        return RollbackReport(
-            table=str(opened.table.name),
-            to_version=version,
-            version=done.version,
-            partitions=partition_details(opened.table, opened.layout, done.partitions),
-            notes=done.notes,
-            dry_run=dry_run,
-        )
+        with announced(self._services, "rollback", table, dry_run=dry_run) as told:
+            opened = self._open(table, told)
+            if version is None:
+                version = version_meant(opened.log.read_history(), opened.table, write_id=write_id, as_of=as_of)
+            with told.watch.step("publish"):
+                done = roll_back(opened, version, opened.partition_values(partitions), dry_run=dry_run)
+            report = RollbackReport(
+                table=str(opened.table.name),
+                to_version=version,
+                version=done.version,
+                partitions=partition_details(opened.table, opened.layout, done.partitions),
+                notes=done.notes,
+                dry_run=dry_run,
+            )
+            return told.done(report, write_id=done.write_id)
 
     def vacuum(
         self, table: str, *, older_than: timedelta | None = None, dry_run: bool = False, force: bool = False
@@ -420,10 +430,12 @@ class Maintenance:
         InvalidInputError
             The age is too low and ``force`` was not given.
         """
-        opened = self._open(table)
-        ages = vacuum_ages(opened, older_than, force=force)
-        found = Vacuum(opened).run(ages, dry_run=dry_run)
-        return vacuum_report(opened.table, opened.layout, found, dry_run=dry_run)
+        with announced(self._services, "vacuum", table, dry_run=dry_run) as told:
+            opened = self._open(table, told)
+            ages = vacuum_ages(opened, older_than, force=force)
+            with told.watch.step("vacuum"):
+                found = Vacuum(opened).run(ages, dry_run=dry_run)
+            return told.done(vacuum_report(opened.table, opened.layout, found, dry_run=dry_run))
 
     def uploads(
         self,
@@ -447,10 +459,14 @@ class Maintenance:
             Allow an age under 24 hours.
         """
         require_age("older_than", older_than)
-        opened = self._open(table)
-        if abort:
-            require_safe(str(opened.table.name), older_than, SAFE_AGE, force=force)
-        seconds = older_than.total_seconds()
+        with announced(self._services, "vacuum", table, dry_run=dry_run or not abort) as told:
+            opened = self._open(table, told)
+            if abort:
+                require_safe(str(opened.table.name), older_than, SAFE_AGE, force=force)
+            seconds = older_than.total_seconds()
+            return told.done(self._uploads(opened, seconds, abort=abort, dry_run=dry_run))
+
+    def _uploads(self, opened: OpenTable, seconds: float, *, abort: bool, dry_run: bool) -> UploadsReport:
         traces = look_for_traces(opened.store, opened.layout)
         uploads = tuple(opened.store.list_uploads(opened.layout.root.key))
         listed = upload_details(uploads, traces, opened.log.read_history(), seconds)
@@ -476,11 +492,18 @@ class Maintenance:
         partitions
             Names such as ``"dt=2024-01-01"``; by default all.
         """
-        opened = self._services.open_table(TableName.parse(table))
-        chosen = opened.partition_values(partitions)
+        with announced(self._services, "restore", table, dry_run=dry_run) as told:
+            opened = self._services.open_table(TableName.parse(table))
+            told.opened(opened)
+            return self._restore(opened, opened.partition_values(partitions), told, dry_run=dry_run)
+
+    def _restore(
+        self, opened: OpenTable, chosen: Collection[PartitionValues] | None, told: Announcement, *, dry_run: bool
+    ) -> RestoreReport:
         is_new = is_of_earlier_table(opened.store, opened.layout, opened.owner)
         require_in_place(opened.store, opened.layout, opened.table)
-        done = restore_partitions(opened, chosen, dry_run=dry_run)
+        with told.watch.step("publish"):
+            done = restore_partitions(opened, chosen, dry_run=dry_run)
         notes = done.notes
         if is_new and not dry_run and (missing := self._missing(opened, done, chosen)):
             notes = (*notes, missing)
@@ -489,7 +512,7 @@ class Maintenance:
                 adopt_root(opened.store, opened.layout, opened.owner)
             except StorageError as error:  # readers see the rows: an error would promise that they do not
                 notes = (*notes, f"the files still belong to the earlier table, run it again: {error.message}")
-        return RestoreReport(
+        report = RestoreReport(
             table=str(opened.table.name),
             version=done.version,
             partitions=partition_details(opened.table, opened.layout, done.partitions),
@@ -498,6 +521,7 @@ class Maintenance:
             notes=notes,
             dry_run=dry_run,
         )
+        return told.done(report, write_id=done.write_id)
 
     def _missing(self, opened: OpenTable, done: Republished, chosen: Collection[PartitionValues] | None) -> str:
         """Say which partitions of a table that was created again are not back yet, whose rows a write would forget."""
@@ -601,16 +625,16 @@ class Maintenance:
         StorageError, MetastoreError, OutcomeUnknownError
             As of every write. Unless the outcome is unknown, it stays staged.
         """
-        opened = self._open(table)
-        watch = Stopwatch(opened.metastore)
-        watch.follow(opened.store)
-        if not dry_run:
-            return StagedWrites(opened).publish(write_id, watch)
-        try:
-            found = StagedWrites(opened).find_unpublished(write_id, dry_run=True)
-            StagedWrites(opened).examine(found.record)
-        except RepeatedError as repeated:
-            return repeated_result(repeated.entry, watch, write_id=write_id)
+        with announced(self._services, "publish", table, dry_run=dry_run) as told:
+            opened = self._open(table, told)
+            told.about(opened, write_id=write_id)
+            if not dry_run:
+                return StagedWrites(opened).publish(write_id, told)
+            try:
+                found = StagedWrites(opened).find_unpublished(write_id, dry_run=True)
+                StagedWrites(opened).examine(found.record)
+            except RepeatedError as repeated:
+                return repeated_result(repeated.entry, told.watch, write_id=write_id)
         return staged_detail(found, notes=(NOTHING_IN_THE_WAY,))
 
     def discard(self, table: str, write_id: str, *, dry_run: bool = False) -> DiscardReport:
@@ -623,11 +647,15 @@ class Maintenance:
         ConflictError
             Another process has published it, or is about to.
         """
-        opened = self._open(table)
-        done = StagedWrites(opened).discard(write_id, dry_run=dry_run)
-        return discard_report(opened.table, opened.layout, write_id, done, dry_run=dry_run)
+        with announced(self._services, "discard", table, dry_run=dry_run) as told:
+            opened = self._open(table, told)
+            told.about(opened, write_id=write_id)
+            done = StagedWrites(opened).discard(write_id, dry_run=dry_run)
+            return told.done(discard_report(opened.table, opened.layout, write_id, done, dry_run=dry_run))
 
-    def _open(self, table: str) -> OpenTable:
+    def _open(self, table: str, told: Announcement | None = None) -> OpenTable:
         opened = self._services.open_table(TableName.parse(table))
+        if told is not None:
+            told.opened(opened)
         opened.require_owner()
         return opened

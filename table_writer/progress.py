@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, Protocol
 
 from table_writer.errors import printable
+from table_writer.events.event import StepTime
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.process import PerProcess, this_process
 from table_writer.storage.object_store import ObjectStore
@@ -233,6 +235,7 @@ class Stopwatch:
         self._requests_before: Counter[str] = Counter()
         self._executor_requests: Counter[str] = Counter()
         self.seconds: dict[str, float] = {}
+        self.steps: list[StepTime] = []
 
     def follow(self, store: ObjectStore) -> None:
         """Count the driver's requests to this store from now on."""
@@ -243,11 +246,13 @@ class Stopwatch:
     def step(self, name: str) -> Iterator[None]:
         """Time one step, and show that it is this one."""
         current().begin(name)
-        start = time.perf_counter()
+        begun, start = datetime.now(UTC), time.perf_counter()
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+            seconds = time.perf_counter() - start
+            self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+            self.steps.append(StepTime(name=name, started_at=begun, seconds=seconds))
 
     def add_requests(self, counts: Mapping[str, int]) -> None:
         """Add what executors sent, by kind."""

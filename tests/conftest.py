@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,6 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--metastore-database", choices=("postgresql", "mariadb"), help="what the contract's metastore runs on"
     )
+    parser.addoption("--openlineage-spec", type=Path, help="directory of OpenLineage's published schemas")
 
 
 def pytest_configure() -> None:

@@ -115,6 +115,7 @@ RIGHT: Final[Mapping[str, frozenset[str]]] = {  # by annotation, what may be use
     "Sequence[str]": LISTS,
     "tuple[str, ...] | None": frozenset({"None"}) | LISTS,
     "Sequence[object]": LISTS | {"list of None"},
+    "Sequence[EventListener]": frozenset({"list"}),
     "Collection[object]": LISTS | {"list of None"},
     "Partitions": LISTS | {"text", "dict", "dict of ints"},
     "Partitions | None": LISTS | {"text", "dict", "dict of ints", "None"},

@@ -13,10 +13,12 @@ from xml.parsers.expat import ErrorString
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError
+from table_writer.events.listeners import listeners_named
 from table_writer.metastore.settings import GLUE_SCHEME, PLAIN_USER, GlueSettings, as_hive_2
 from table_writer.storage.hadoop import S3Overrides
 
 METASTORE_VARIABLE: Final = "TABLE_WRITER_METASTORE_URI"
+LISTENERS_VARIABLE: Final = "TABLE_WRITER_LISTENERS"  # module:object, several separated by commas
 PASSWORD_VARIABLE: Final = "TABLE_WRITER_METASTORE_PASSWORD"  # noqa: S105 - a name
 DIRECTORY_VARIABLES: Final = ("HADOOP_CONF_DIR", "HIVE_CONF_DIR", "SPARK_CONF_DIR")
 SITE_FILES: Final = ("core-site.xml", "hdfs-site.xml", "hive-site.xml")  # a later one wins, as in Hive's client
@@ -46,6 +48,7 @@ def read_configuration(arguments: Namespace) -> tuple[str, TableWriterConfig]:
         metastore_timeout_seconds=timeout,
         publish_timeout_seconds=max(PUBLISH_TIMEOUT_SECONDS, 2 * timeout + 5),  # what the config demands
         directory_name=arguments.directory_name,
+        listeners=listeners_named(os.environ.get(LISTENERS_VARIABLE, ""), where=LISTENERS_VARIABLE),
         glue=GlueSettings(region=arguments.region or "", profile=arguments.profile or ""),
         s3=S3Overrides(
             endpoint_url=arguments.endpoint_url,

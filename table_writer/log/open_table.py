@@ -22,9 +22,9 @@ from table_writer.log.table_log import LogState, TableLog
 from table_writer.metastore.glue import GlueMetastore
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.protocol import Metastore
-from table_writer.metastore.settings import Credentials, GlueSettings, MetastoreSettings
+from table_writer.metastore.settings import GLUE_SCHEME, Credentials, GlueSettings, MetastoreSettings, as_hive_2
 from table_writer.model.entry import LogEntry, Operation
-from table_writer.model.location import Location
+from table_writer.model.location import Location, without_login
 from table_writer.model.table import (
     HOURS_PROPERTIES,
     RETENTION_PROPERTY,
@@ -71,6 +71,25 @@ class OpenTable:
     def identity(self) -> dict[str, str]:
         """Who writes: the process that asks, which may be a fork of the one that opened the table."""
         return writer_identity(self.session.application_id)
+
+    @property
+    def event_facts(self) -> dict[str, Any]:
+        """What events say of the table and of who acts, by the names of :class:`TableEvent`'s fields."""
+        who = {name: self.identity[name] for name in ("user", "host", "application_id")}
+        return {
+            "table": str(self.table.name),
+            "metastore": self._first_address(),
+            "location": str(self.layout.root),
+            "columns": self.table.columns,
+            "partition_columns": self.table.partition_columns,
+            **who,
+        }
+
+    def _first_address(self) -> str:
+        """Return the same address in every process, whichever of several was chosen or is answering now."""
+        named = self.config.metastore_uris or as_hive_2(self.session.hadoop).get("hive.metastore.uris", "").split(",")
+        is_glue = self.metastore.uri.startswith(GLUE_SCHEME)
+        return self.metastore.uri if is_glue else without_login(named[0].strip()) or self.metastore.uri
 
     @cached_property
     def log(self) -> TableLog:

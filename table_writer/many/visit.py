@@ -29,12 +29,16 @@ class TableVisit:
 
     services: Services
     chosen: ChosenTable
+    on_open: Callable[[OpenTable], object] = id  # told of the table
 
     def opened(self) -> OpenTable:
         """Open the table as its database listed it, or look it up if the caller has named it."""
         if self.chosen.found is not None:
-            return self.services.opened(self.chosen.found)
+            opened = self.services.opened(self.chosen.found)
+            self.on_open(opened)
+            return opened
         opened = self.services.open_table(self.chosen.name)
+        self.on_open(opened)
         others = format_of_others(opened.table)
         if others:
             raise InvalidInputError(

@@ -218,6 +218,7 @@ class Republished:
     not_there: Mapping[PartitionValues, str] = field(default_factory=dict)  # why a restore has not added a partition
     present_count: int = 0  # partitions of the log that the metastore has had before a restore
     notes: tuple[str, ...] = ()
+    write_id: str = ""  # of its own entry
 
 
 def require_known(chosen: Collection[PartitionValues], history: History, table: Table) -> None:

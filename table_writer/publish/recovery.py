@@ -7,17 +7,21 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from table_writer.errors import ConflictError, MetastoreError, StorageError, counted
+from table_writer.events.event import EventPartition, TableEvent
+from table_writer.events.listeners import resolved
 from table_writer.log import rules
 from table_writer.log.files import listed_sources, missing_files, written_placeholders
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.open_table import OpenTable
+from table_writer.log.past import is_append
 from table_writer.log.rules import Deadline, Effect, PartitionState
 from table_writer.log.table_log import LogState
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location
-from table_writer.model.table import Partition, PartitionValues, Table
+from table_writer.model.table import Partition, PartitionValues, Table, name_in
 from table_writer.model.write import new_write_id
 from table_writer.publish.entry import NotThereError, check_each, require_not_fewer
 from table_writer.publish.switch import ClaimedEntries, PartitionsNow, locations, states
@@ -70,6 +74,7 @@ class Recovery:
                 by = record.entry.write_id
                 outcome = self._log.record_outcome(version, Outcome.PUBLISHED, write_id=by, of=by)
                 logger.warning("version=%d was in doubt, and readers see it: %s", version, outcome.value)
+                self._tell(record.entry, outcome)
                 return RecoveredEntry(version=version, outcome=outcome)
             if wait == FIRST_WAIT_SECONDS:
                 logger.warning(
@@ -103,6 +108,7 @@ class Recovery:
             entry.version, outcome, write_id=recorded_by or entry.write_id, superseded=superseded, of=entry.write_id
         )
         logger.warning("version=%d had lost its outcome; newer entries show: %s", entry.version, outcome.value)
+        self._tell(entry, outcome, superseded=superseded)
         return RecoveredEntry(version=entry.version, outcome=outcome, superseded=tuple(sorted(superseded)))
 
     def _has_taken_effect(self, entry: LogEntry, table: Table) -> bool:
@@ -234,7 +240,51 @@ class Recovery:
                 entry.version, outcome, write_id=claimed.write_id, superseded=superseded, of=entry.write_id
             )
         logger.warning("version=%d recovered as version=%d: %s", original.version, claimed.version, outcome.value)
+        self._tell(original, outcome, claimed=claimed, superseded=superseded)
         return RecoveredEntry(version=original.version, outcome=outcome, partitions=switched, superseded=superseded)
+
+    def _tell(
+        self,
+        original: LogEntry,
+        outcome: Outcome,
+        *,
+        claimed: LogEntry | None = None,
+        superseded: Collection[PartitionValues] = (),
+    ) -> None:
+        """Let listeners know, once the call is over, what has become of an entry that was in doubt."""
+        resolved(partial(self._event, original, outcome, claimed or original, superseded))
+
+    def _event(
+        self, original: LogEntry, outcome: Outcome, by: LogEntry, superseded: Collection[PartitionValues]
+    ) -> TableEvent:
+        kept = (one for one in by.partitions if one.values not in superseded)
+        partitions = (
+            EventPartition(
+                name=name_in(self._opened.table, one.values),
+                action=_action(one, original),
+                rows=one.rows,
+                files=one.files,
+                bytes=one.bytes,
+                location=one.new_location or "",
+            )
+            for one in kept
+        )
+        return TableEvent(
+            operation="recover",
+            outcome="published" if outcome is Outcome.PUBLISHED else "abandoned",
+            mode=original.mode.partition(" ")[0],  # a rollback's says to which version
+            started_at=original.created_at,
+            ended_at=datetime.now(UTC),
+            version=by.version,
+            write_id=by.write_id,
+            of_version=original.version,
+            of_write_id=original.recovered_write_id or original.write_id,
+            partitions=tuple(partitions) if outcome is Outcome.PUBLISHED else (),
+            checks=original.checks,
+            tags=original.tags,
+            idempotency_key=original.idempotency_key,
+            **self._opened.event_facts,
+        )
 
     def resolve_all(self, table: Table) -> RecoveryResult:
         """Resolve what is in doubt, and correct what the metastore has applied late, until nothing is left."""
@@ -448,6 +498,16 @@ def placements(history: History, now: PartitionsNow) -> dict[PartitionValues, Pl
     """Compare every partition of the log with the metastore."""
     here = locations(now)
     return {values: history.placement(values, here.get(values)) for values in history.current}
+
+
+def _action(partition: EntryPartition, entry: LogEntry) -> str:
+    if partition.new_location is None:
+        return "dropped"
+    if entry.is_compaction:
+        return "compacted"
+    if partition.old_location is None:
+        return "added"
+    return "appended" if is_append(entry) else "replaced"
 
 
 def _is_copied(history: History, partition: EntryPartition, missing: Collection[str]) -> bool | None:

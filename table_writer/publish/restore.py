@@ -78,7 +78,7 @@ def restore_partitions(opened: OpenTable, chosen: Collection[PartitionValues] | 
         deadline = Deadline(opened.config.publish_timeout_seconds)
         if claimed.claim(entry):
             notes = claimed.carry_out(table, entry, lost, deadline)
-            return replace(found, version=entry.version, notes=resolved + notes)
+            return replace(found, version=entry.version, notes=resolved + notes, write_id=entry.write_id)
 
 
 def _check(

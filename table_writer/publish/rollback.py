@@ -74,7 +74,7 @@ def roll_back(
         deadline = Deadline(opened.config.publish_timeout_seconds)
         if claimed.claim(entry):
             notes = resolved + copied + claimed.carry_out(table, entry, now, deadline)
-            return Republished(version=entry.version, partitions=partitions, notes=notes)
+            return Republished(version=entry.version, partitions=partitions, notes=notes, write_id=entry.write_id)
 
 
 def _separated(

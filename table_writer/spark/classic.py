@@ -21,11 +21,13 @@ from pyspark.util import InheritableThread
 
 from table_writer.config import SessionSettings
 from table_writer.errors import InvalidInputError
+from table_writer.events.event import Source
 from table_writer.log.open_table import OpenTable
 from table_writer.metastore.sasl import Token
 from table_writer.metastore.settings import PLAIN_USER, PRINCIPAL, SASL, as_hive_2, is_kerberized
 from table_writer.metastore.wire import LoginError
-from table_writer.model.table import PastPartition, Table
+from table_writer.model.location import without_s3_login
+from table_writer.model.table import ROOT_PARAMETER, PastPartition, Table
 from table_writer.model.write import WritePlan
 from table_writer.progress import current
 from table_writer.spark.executors import prepare_executors
@@ -55,6 +57,7 @@ LAST_TASKS_SECONDS: Final = 15.0  # Spark kills a Python worker 2 s after its ta
 POLL_SECONDS: Final = 0.05
 MAX_ROWS_SETTING: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 MAX_BYTES_SETTING: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+MOST_PATHS: Final = 100  # of one relation: a query may read as many files as it likes by their paths
 UNWEIGHED: Final = 2**31 - 1  # the one value with which Spark does not compute the size of a batch after each row
 logger = logging.getLogger(__name__)
 
@@ -138,6 +141,12 @@ class ClassicSpark:
             has_subquery=plan.subqueriesAll().size() > 0,
             is_deterministic=bool(plan.deterministic()),
         )
+
+    def sources(self, rows: DataFrame) -> tuple[Source, ...]:
+        plan = _plan(rows)
+        plans = [plan, *_items(plan.subqueriesAll())]
+        leaves = (leaf for one in plans for leaf in _items(one.collectLeaves()))
+        return tuple(dict.fromkeys(source for leaf in leaves for source in _sources(leaf)))
 
     def runs_other_python(self, rows: DataFrame) -> bool:
         plan = _plan(rows)
@@ -272,6 +281,38 @@ class SessionToken:
 
 def _plan(rows: DataFrame) -> Any:
     return rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no public way to the plan
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(position) for position in range(sequence.size())]
+
+
+def _sources(leaf: Any) -> list[Source]:
+    """Return what a leaf of a plan reads, if that has a name: a table of any catalog, or directories of files."""
+    kind = str(leaf.getClass().getSimpleName())
+    if kind == "HiveTableRelation":
+        return [_catalog_table(leaf.tableMeta())]
+    if kind == "LogicalRelation":
+        if leaf.catalogTable().isDefined():
+            return [_catalog_table(leaf.catalogTable().get())]
+        relation = leaf.relation()
+        is_of_files = str(relation.getClass().getSimpleName()) == "HadoopFsRelation"
+        paths = _items(relation.location().rootPaths())[:MOST_PATHS] if is_of_files else []
+        return [Source("", without_s3_login(str(path))) for path in paths]
+    if kind == "DataSourceV2Relation":
+        catalog = str(leaf.catalog().get().name()) if leaf.catalog().isDefined() else ""
+        location = leaf.table().properties().get("location")
+        return [Source(str(leaf.table().name()), without_s3_login(str(location or "")), catalog)] if catalog else []
+    return []
+
+
+def _catalog_table(table: Any) -> Source:
+    """Return a table of the session's catalog; an unpartitioned one of this library is where its root is."""
+    name, where, root = table.identifier(), table.storage().locationUri(), table.properties().get(ROOT_PARAMETER)
+    database = f"{name.database().get()}." if name.database().isDefined() else ""
+    moves = root.isDefined() and table.partitionColumnNames().size() == 0
+    location = root.get() if moves else where.get() if where.isDefined() else ""
+    return Source(f"{database}{name.table()}", without_s3_login(str(location)))
 
 
 def _inner_nodes(plan: Any) -> Iterator[Any]:

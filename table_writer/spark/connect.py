@@ -168,6 +168,9 @@ class ConnectSpark:
         nested = more.select(F.array(F.expr(sql)))  # a name that the expression gives itself does not hide it there
         return _refusal(nested) != "" or OTHER in nested.columns[0]
 
+    def sources(self, rows: DataFrame) -> None:  # noqa: ARG002  # there is no analyzed plan
+        return None
+
     def runs_other_python(self, rows: DataFrame) -> bool:  # noqa: ARG002  # nobody can tell
         return True
 

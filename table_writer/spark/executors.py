@@ -27,6 +27,7 @@ from table_writer.spark.gateway import Answer, Item, SparkGateway
 from table_writer.spark.sql import SPARK_ERRORS, spark_sentence
 from table_writer.storage.object_store import ObjectInfo, SourceChangedError
 from table_writer.storage.worker import completer, copier
+from table_writer.version import DISTRIBUTION, __version__
 
 if TYPE_CHECKING:
     from pyspark import SparkContext  # which a PySpark of Spark Connect alone does not have
@@ -90,7 +91,10 @@ def _own_zip() -> Path:
 
 
 def packed() -> Path | None:
-    """Pack this package; ``None`` where it was imported from a zip: it came with --py-files, as theirs does."""
+    """Pack this package; ``None`` where it was imported from a zip: it came with --py-files, as theirs does.
+
+    The version goes along as an installation would tell it: a stream's process beside a server writes log entries.
+    """
     package = Path(table_writer.__file__).parent
     if not package.is_dir():
         return None
@@ -100,6 +104,8 @@ def packed() -> Path | None:
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for source in sorted(package.rglob("*.py")):
             file.write(source, source.relative_to(package.parent))
+        metadata = f"Metadata-Version: 2.1\nName: {DISTRIBUTION}\nVersion: {__version__}\n"
+        file.writestr(f"table_writer-{__version__}.dist-info/METADATA", metadata)
     return archive
 
 

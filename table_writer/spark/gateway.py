@@ -16,6 +16,7 @@ from pyspark.sql.types import DataType, StructType
 
 from table_writer.config import SessionSettings
 from table_writer.errors import InvalidInputError
+from table_writer.events.event import Source
 from table_writer.log.open_table import OpenTable
 from table_writer.model.table import PartitionValues, PastPartition, Table
 from table_writer.model.write import WritePlan
@@ -131,6 +132,12 @@ class SparkGateway(Protocol):
 
     def analyzed(self, frame: DataFrame, sql: str) -> Analyzed:
         """Let Spark analyze an expression over a frame's columns; no job is run. Bad SQL raises one of SPARK_ERRORS."""
+
+    def sources(self, rows: DataFrame) -> tuple[Source, ...] | None:
+        """Return the tables and files that a query reads, each once; ``None`` where the session does not show it.
+
+        What comes from an RDD, a stream or the driver has no name, and is left out.
+        """
 
     def runs_other_python(self, rows: DataFrame) -> bool:
         """Whether Python code of the user's own may run in the jobs that compute these rows, or nobody can tell.

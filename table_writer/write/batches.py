@@ -73,8 +73,10 @@ class Travelling:
         config = self.services.config
         settings = {**self.services.session.hadoop, **config.hadoop}
         progress = config.progress if isinstance(config.progress, str) else "log"  # who listens is here
+        if config.listeners:
+            logger.warning("listeners stay in this process: batches are written beside the server, which tells nobody")
         dumps: Any = cloudpickle.dumps  # without annotations
-        state = dumps((replace(config, hadoop=settings, progress=progress), self.call))
+        state = dumps((replace(config, hadoop=settings, progress=progress, listeners=()), self.call))
         archive = packed()  # none where it came from a zip, which the server has then too
         return _loader(), (archive.read_bytes() if archive else b"", state)
 

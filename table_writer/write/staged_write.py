@@ -206,10 +206,7 @@ class StagedWrite:
         """
         if self._is_over:
             return
-        try:
-            self._staged_writes.discard(self.write_id)
-        except InvalidInputError:
-            self._staged_writes.require_discarded(self.write_id)  # else another process has discarded it
+        self._steps.discard(self._record, self._opened)
         self._is_over = True
 
     def __enter__(self) -> Self:

@@ -28,11 +28,11 @@ from table_writer.model.partition_value import Spellings, has_spellings
 from table_writer.model.staged_write import FoundStaged, StagedRecord
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import WritePlan, WrittenFiles, written_ids
-from table_writer.progress import Stopwatch
 from table_writer.publish.append import CopyFiles, require_as_staged
 from table_writer.publish.publisher import Published, Publisher
 from table_writer.publish.recovery import Recovery
 from table_writer.vacuum.sweep import Vacuum, Vacuumed
+from table_writer.write.announcing import Announcement, facts_of_plan
 from table_writer.write.results import Refresh, finished, repeated_result
 from table_writer.write.running_write import Claiming
 
@@ -134,20 +134,23 @@ class StagedWrites:
                 write_id=record.plan.write_id,
             )
 
-    def publish(self, write_id: str, watch: Stopwatch, by_spark: BySpark | None = None) -> WriteResult:
+    def publish(self, write_id: str, told: Announcement, by_spark: BySpark | None = None) -> WriteResult:
         """Do step 5 for staged files, exactly as they are: whoever publishes a staged write ends here.
 
-        Without ``by_spark`` this process does what it can. Raises ``CheckFailedError`` if the newest result of a check
-        says that the rows are wrong, and what :meth:`find_unpublished` and every publish raise. Unless the outcome is
-        unknown, the write stays staged.
+        ``told`` is what listeners learn of it. Without ``by_spark`` this process does what it can. Raises
+        ``CheckFailedError`` if the newest result of a check says that the rows are wrong, and what
+        :meth:`find_unpublished` and every publish raise. Unless the outcome is unknown, the write stays staged.
         """
+        watch = told.watch
         try:
             with watch.step("publish"):
                 record = self.find_unpublished(write_id).record
+                told.about(self._opened, **facts_of_plan(record.plan))
                 files, published = self._publish(record, by_spark)
         except RepeatedError as repeated:
-            return repeated_result(repeated.entry, watch, write_id=write_id)
-        return finished(self._opened, files, published, watch, by_spark.refresh if by_spark else None)
+            return told.done(repeated_result(repeated.entry, watch, write_id=write_id))
+        result = finished(self._opened, files, published, watch, by_spark.refresh if by_spark else None)
+        return told.done(result, columns=files.plan.table.columns)
 
     def _publish(self, record: StagedRecord, by_spark: BySpark | None) -> tuple[WrittenFiles, Published]:
         publisher = self._publisher(by_spark)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -18,8 +18,10 @@ from table_writer.complete import Completer
 from table_writer.config import CompactOptions, WriteOptions
 from table_writer.display.compact_report import CompactReport
 from table_writer.display.listeners import showing
+from table_writer.display.staged_report import discard_report
 from table_writer.display.write_result import CheckResults, WriteResult
 from table_writer.errors import ConflictError, InvalidInputError
+from table_writer.events.event import EventOperation
 from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.model.entry import LogEntry
 from table_writer.model.staged_write import RecordedScope, StagedRecord
@@ -35,6 +37,7 @@ from table_writer.spark.create_table import create_table
 from table_writer.spark.executors import Executors
 from table_writer.spark.sql import SPARK_ERRORS, without_query_log
 from table_writer.upload.job import refusing, run_upload, write_by_spark
+from table_writer.write.announcing import Announcement, announced, facts_of_plan
 from table_writer.write.compaction import Compaction
 from table_writer.write.results import finished, nothing_written, repeated_result
 from table_writer.write.running_write import RunningWrite, unharmed
@@ -64,15 +67,15 @@ class Steps:
 
     def write(self, df: DataFrame, table: str, call: Call) -> WriteResult:
         """Do steps 1 to 5. Readers switch in the last line of the inner ``with`` block, or never."""
-        with self.watched(table, call.mode.value):
-            watch = Stopwatch(self._services.metastore)
+        with self._announced("write", df, table, call) as told, self.watched(table, call.mode.value):
+            watch = told.watch
             try:
                 with watch.step("plan"):
-                    opened, planned = self._plan(df, table, call, watch)  # 1
+                    opened, planned = self._plan(df, table, call, told)  # 1
                 with RunningWrite(opened, planned.plan) as write:
                     files = self._write_files(planned, opened, write, watch)  # 2 and 3
                     if files.row_count == 0 and call.options.if_empty != "replace":
-                        return nothing_written(planned.plan, call.options.if_empty, watch)
+                        return told.done(nothing_written(planned.plan, call.options.if_empty, watch))
                     results = self.check(files, opened, call.checks, watch)  # 4
                     require_passed(results, str(opened.table.name), planned.plan.write_id)
                     with watch.step("publish"):
@@ -80,20 +83,20 @@ class Steps:
                         publisher = Publisher(opened, self._copy_files(opened, planned.plan.write_id, watch))
                         published = publisher.publish(files, write.claiming)  # 5
             except RepeatedError as repeated:
-                return repeated_result(repeated.entry, watch)
+                return told.done(repeated_result(repeated.entry, watch))
             result = finished(opened, files, published, watch, partial(self._refresh, opened, df.sparkSession))
-            return replace(result, checks=results)
+            return told.done(replace(result, checks=results), columns=files.plan.table.columns)
 
     def stage(self, df: DataFrame, table: str, call: Call, *, expires_in: timedelta) -> tuple[OpenTable, StagedRecord]:
         """Do steps 1 to 4, and leave the files to be published or discarded by any process.
 
         ``InvalidInputError`` also says that there is nothing to stage: no rows, or a key that was published before.
         """
-        with self.watched(table, call.mode.value):
-            watch = Stopwatch(self._services.metastore)
+        with self._announced("stage", df, table, call) as told, self.watched(table, call.mode.value):
+            watch = told.watch
             try:
                 with watch.step("plan"):
-                    opened, planned = self._plan(df, table, call, watch)  # 1
+                    opened, planned = self._plan(df, table, call, told)  # 1
             except RepeatedError as repeated:
                 raise _published_before(repeated.entry) from None
             with RunningWrite(opened, planned.plan) as write:
@@ -109,22 +112,23 @@ class Steps:
                     writer=opened.identity,
                 )
                 write.stage(record)
-            return opened, record
+            return opened, told.done(record)
 
     def compact(self, table: str, options: CompactOptions, *, dry_run: bool) -> CompactReport:
         """Write the rows of small files anew, in fewer, and point readers at them: steps 1 to 5 with rows of the table.
 
         Raises ``CheckFailedError`` if the rows that were written are not those that were read; nothing is published.
         """
-        with self.watched(table, "compact"):
-            watch = Stopwatch(self._services.metastore)
+        announcing = announced(self._services, "compact", table, dry_run=dry_run)
+        with announcing as told, self.watched(table, "compact"):
+            watch = told.watch
             with watch.step("plan"):
                 opened = self._services.open_to_write(table)
-                watch.follow(opened.store)
+                told.opened(opened, tags=options.tags)
                 opened.require_owner()
                 compaction = Compaction(self._spark, opened, options)
                 if dry_run or not compaction.chosen:
-                    return replace(compaction.report(watch), dry_run=dry_run)
+                    return told.done(replace(compaction.report(watch), dry_run=dry_run))
                 df, layout = compaction.rows()
                 planned = Planner(opened).plan(df, WriteMode.APPEND, layout)
                 plan = replace(planned.plan, compacted=compaction.compacted, max_copied_bytes=None)
@@ -135,29 +139,42 @@ class Steps:
                     compaction.require_same(staged_frame(self._spark, opened, files), files)
                 if not files.partitions:
                     write.discard()
-                    return compaction.report(watch)
+                    return told.done(compaction.report(watch))
                 with watch.step("publish"):
                     publisher = Publisher(opened, self._copy_files(opened, plan.write_id, watch))
                     try:
                         published = publisher.publish(files, write.claiming)
                     except GaveWayError:
                         write.discard()
-                        return compaction.report(watch, given_up=compaction.compacted)
+                        return told.done(compaction.report(watch, given_up=compaction.compacted))
             result = finished(opened, files, published, watch, partial(self._refresh, opened, self._spark))
-            return compaction.report(watch, result, published.given_up)
+            return told.done(compaction.report(watch, result, published.given_up))
 
     def publish(self, record: StagedRecord, opened: OpenTable) -> WriteResult:
         """Do step 5 for a staged write, as it is stored now."""
         plan = record.plan
-        with self.watched(str(plan.table.name), plan.mode.value, plan.write_id):
-            watch = Stopwatch(self._services.metastore)
-            watch.follow(opened.store)
+        name, mode = str(plan.table.name), plan.mode.value
+        announcing = announced(self._services, "publish", name, mode)
+        with announcing as told, self.watched(name, mode, plan.write_id):
+            told.opened(opened, write_id=plan.write_id)
             by_spark = BySpark(
                 prepare=partial(self._prepare, opened),
-                copy_files=self._copy_files(opened, plan.write_id, watch),
+                copy_files=self._copy_files(opened, plan.write_id, told.watch),
                 refresh=partial(self._refresh, opened, self._spark),
             )
-            return StagedWrites(opened).publish(plan.write_id, watch, by_spark)
+            return StagedWrites(opened).publish(plan.write_id, told, by_spark)
+
+    def discard(self, record: StagedRecord, opened: OpenTable) -> None:
+        """Delete a staged write; that another process has done so is no error, that it was published is one."""
+        write_id, staged_writes = record.plan.write_id, StagedWrites(opened)
+        with announced(self._services, "discard", str(opened.table.name), record.plan.mode.value) as told:
+            told.opened(opened, **facts_of_plan(record.plan))
+            try:
+                done = staged_writes.discard(write_id)
+            except InvalidInputError:
+                staged_writes.require_discarded(write_id)
+            else:
+                told.done(discard_report(opened.table, opened.layout, write_id, done, dry_run=False))
 
     def check(self, files: WrittenFiles, opened: OpenTable, checks: Sequence[Check], watch: Stopwatch) -> CheckResults:
         """Do step 4: judge exactly the files that would be published; :func:`require_passed` raises for what failed."""
@@ -181,17 +198,26 @@ class Steps:
         with shown, without_query_log():
             yield
 
-    def _plan(self, df: DataFrame, table: str, call: Call, watch: Stopwatch) -> tuple[OpenTable, Planned]:
+    def _announced(
+        self, operation: EventOperation, df: DataFrame, table: str, call: Call
+    ) -> AbstractContextManager[Announcement]:
+        """Tell listeners how a call has ended, and what its rows are read from."""
+        sources = partial(open_gateway(self._spark).sources, df)
+        return announced(self._services, operation, table, call.mode.value, sources=sources)
+
+    def _plan(self, df: DataFrame, table: str, call: Call, told: Announcement) -> tuple[OpenTable, Planned]:
         """Do step 1: open the table, and fix everything that the write needs; ``RepeatedError`` if its key is known."""
         with unharmed(table):
-            opened = self._open(df, table, call, watch)
+            opened = self._open(df, table, call)
+            told.opened(opened, tags=call.options.tags, idempotency_key=call.options.idempotency_key)
             seen = opened.require_new_key(call.options.idempotency_key, in_order=call.is_batch)
             planned = Planner(opened).plan(df, call.mode, call.options, seen)
             name = str(opened.table.name)
             require_valid(call.checks, self._spark, planned.fitted.schema, name, opened.table.partition_columns)
+            told.about(opened, write_id=planned.plan.write_id)
             return opened, planned
 
-    def _open(self, df: DataFrame, table: str, call: Call, watch: Stopwatch) -> OpenTable:
+    def _open(self, df: DataFrame, table: str, call: Call) -> OpenTable:
         """Open the table; make it first where the call describes a new one."""
         name, new = self._services.table_name(table), call.options.if_missing
         if new is not None and self._services.metastore.get_table(name) is None:
@@ -199,9 +225,7 @@ class Steps:
             require_mode(call.mode, call.options, name, partitioned=bool(new.partition_by))
             self._services.require_new(name, new)
             create_table(self._spark, df, name, new, if_not_exists=True)
-        opened = self._services.open_to_write(table)
-        watch.follow(opened.store)
-        return opened
+        return self._services.open_to_write(table)
 
     def _write_files(self, planned: Planned, opened: OpenTable, write: RunningWrite, watch: Stopwatch) -> WrittenFiles:
         """Do steps 2 and 3: files of all rows, that no table points at."""

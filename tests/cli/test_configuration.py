@@ -47,6 +47,16 @@ def test_the_metastore_is_that_of_the_option_then_of_the_environment_then_of_the
     assert [uri for uri, _ in shell.made] == ["thrift://file:1", "thrift://environment:1", URI]
 
 
+def test_listeners_are_those_that_the_environment_names(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABLE_WRITER_LISTENERS", "table_writer.events:JsonListener")
+    shell.run("history", TABLE)
+    assert list(map(repr, shell.made[-1][1].listeners)) == ["JsonListener('table_writer.events.json')"]
+    monkeypatch.setenv("TABLE_WRITER_LISTENERS", "table_writer.events:NoSuchListener")
+    ran = shell.run("history", TABLE)
+    assert ran.code == 2
+    assert "TABLE_WRITER_LISTENERS names table_writer.events:NoSuchListener, which cannot be had" in ran.err
+
+
 def test_no_metastore_is_a_wrong_call_that_says_where_to_name_one(shell: Shell) -> None:
     ran = shell.run_raw("history", TABLE)
     assert ran.code == 2

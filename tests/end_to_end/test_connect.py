@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from table_writer import InvalidInputError, StorageError, TableWriter, TableWriterConfig
 from table_writer.check import expression
+from table_writer.events import TableEvent
 from table_writer.progress import Progress
 from table_writer.spark import open_gateway
 from table_writer.spark.connect import ConnectSpark
@@ -204,3 +205,11 @@ def test_errors_of_the_data_are_the_failure_of_one_check(writer: TableWriter, or
     result = writer.append(rows((1, "a", "d1")), orders, checks=[bad, expression("id > 0")])
     assert [one.passed for one in result.checks] == [False, True]
     assert "[CAST_INVALID_INPUT]" in result.checks[0].message
+
+
+def test_a_listener_is_told_and_nobody_knows_what_the_rows_are_read_from(
+    spark: SparkSession, orders: str, rows: Rows
+) -> None:
+    told: list[TableEvent] = []
+    TableWriter(spark, config=TableWriterConfig(listeners=[told.append])).append(rows((1, "a", "d1")), orders)
+    assert [(one.outcome, one.rows, one.sources) for one in told] == [("published", 1, None)]

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from table_writer.spark import executors
 from table_writer.spark.executors import REQUIRED, workers_are_like_us
 
 ROOT = Path(__file__).parents[2]
@@ -87,3 +88,11 @@ def test_executors_need_the_sdk_of_azure_once_a_store_there_was_opened() -> None
     )
     said = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
     assert said.splitlines() == ["['pyarrow', 'boto3']", "['pyarrow', 'boto3', 'azure.storage.blob']"]
+
+
+def test_the_version_is_known_where_the_package_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "__version__", "1.2.3.dev4+g0a1b2c3")
+    sent = f"import sys; sys.path.insert(0, {str(executors.packed())!r})"
+    alone = [sys.executable, "-I", "-S", "-c", f"{sent}; import table_writer; print(table_writer.__version__)"]
+    done = subprocess.run(alone, capture_output=True, text=True, check=True)
+    assert done.stdout == "1.2.3.dev4+g0a1b2c3\n"

@@ -1,0 +1,19 @@
+"""Events: what listeners are told of a call that is over.
+
+=================  ====================================================================================
+``event``          the event, a plain frozen object
+``listeners``      who is told, the one place that tells, and the listener that logs JSON
+``openlineage``    the listener that sends lineage, an extra: ``pip install 'table-writer[openlineage]'``
+``opentelemetry``  the listener that makes traces and metrics, an extra: ``table-writer[opentelemetry]``
+=================  ====================================================================================
+
+Listeners are given as ``TableWriterConfig(listeners=[...])``. Steps note what they do on an announcement
+(``write/announcing.py``), and nobody is told before the call is over.
+"""
+
+from __future__ import annotations
+
+from table_writer.events.event import EventError, EventPartition, Source, StepTime, TableEvent
+from table_writer.events.listeners import EventListener, JsonListener
+
+__all__ = ["EventError", "EventListener", "EventPartition", "JsonListener", "Source", "StepTime", "TableEvent"]

@@ -1,0 +1,166 @@
+"""Who is told of events, and the one place that tells them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from importlib import import_module
+from inspect import iscoroutinefunction
+from typing import Any, Final, Protocol
+
+from table_writer.errors import InvalidInputError, TableWriterError
+from table_writer.events.event import TableEvent
+
+logger = logging.getLogger(__name__)
+SLOW_SECONDS: Final = 10.0  # the caller waits for listeners: one that takes so long is named in the log
+
+
+MakeEvent = Callable[[], TableEvent | None]  # once the call is over; None: there is nothing to tell
+
+
+class EventListener(Protocol):
+    """Told of each call on a table once it is over: in the process and the thread that made it, after readers switched.
+
+    The call returns when all listeners have returned. Calls in several threads tell it at the same time. What it raises
+    is logged and changes nothing; after Ctrl-C within it the call raises ``KeyboardInterrupt``, which says what had
+    become of the call. It is not told of what it does itself.
+    """
+
+    def __call__(self, event: TableEvent, /) -> None:
+        """Do something with it."""
+
+
+def require_listeners(listeners: Sequence[object]) -> None:
+    """Refuse what could never be told; ``InvalidInputError`` says what to write instead."""
+    for position, one in enumerate(listeners):
+        where, kind = f"listeners[{position}]", type(one).__name__
+        if isinstance(one, type):
+            raise InvalidInputError(f"{where} is the class {one.__name__}: make one of it, {one.__name__}()")
+        if iscoroutinefunction(one) or iscoroutinefunction(getattr(one, "__call__", None)):  # noqa: B004 - not whether
+            raise InvalidInputError(f"{where} is a coroutine function, which nobody would await: {kind}")
+
+
+def listeners_named(names: str, *, where: str) -> tuple[EventListener, ...]:
+    """Import listeners, each named ``module:object``, separated by commas; a class is called without arguments.
+
+    ``InvalidInputError`` says which cannot be had; ``where`` names the setting.
+    """
+    return tuple(_named(name.strip(), where) for name in names.split(",") if name.strip())
+
+
+def _named(name: str, where: str) -> EventListener:
+    module, colon, path = name.partition(":")
+    if not (module and colon and path):
+        raise InvalidInputError(f"{where} names {name!r}: expected module:object, several separated by commas")
+    try:
+        found: Any = import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+        made: EventListener = found() if isinstance(found, type) else found
+    except TableWriterError:
+        raise
+    except Exception as error:  # a module raises what it likes
+        raise InvalidInputError(
+            f"{where} names {name}, which cannot be had: {type(error).__name__}: {error}"
+        ) from error
+    if not callable(made):
+        raise InvalidInputError(f"{where} names {name}, which is no function: {type(made).__name__}")
+    return made
+
+
+_at_work: Final[ContextVar[tuple[EventListener, ...]]] = ContextVar("table_writer_listeners_at_work", default=())
+_resolved: Final[ContextVar[list[MakeEvent] | None]] = ContextVar("table_writer_resolved", default=None)
+
+
+def tell(listeners: Sequence[EventListener], event: TableEvent) -> None:
+    """Tell every listener, each with an event of its own. Only Ctrl-C ends it, with a note of what had become of it."""
+    for one in listeners:
+        _tell(one, event)
+
+
+def _tell(listener: EventListener, event: TableEvent) -> None:
+    at_work = _at_work.get()
+    token, begun = _at_work.set((*at_work, listener)), time.monotonic()
+    try:
+        if listener not in at_work:
+            listener(replace(event))
+    except KeyboardInterrupt as stopped:
+        stopped.add_note(f"a listener was interrupted; before that: {in_short(event)}")
+        raise
+    except BaseException:  # a SystemExit of a listener too: the call is over, and keeps its result
+        logger.exception("write_id=%s listener %s failed; nothing else is affected", event.write_id, _name(listener))
+    finally:
+        _at_work.reset(token)
+    seconds = time.monotonic() - begun
+    if seconds > SLOW_SECONDS:
+        logger.warning("write_id=%s listener %s took %.0f s", event.write_id, _name(listener), seconds)
+
+
+def _name(listener: EventListener) -> str:
+    """Name a listener without what it holds, which may be a key."""
+    named = listener if hasattr(listener, "__qualname__") else type(listener)
+    return f"{getattr(named, '__module__', '')}.{named.__qualname__}"
+
+
+def in_short(event: TableEvent) -> str:
+    """Say in one line what has happened."""
+    version = f", version {event.version}" if event.version is not None else ""
+    return f"{event.operation} of {event.table}: {event.outcome}{version}"
+
+
+def resolved(make: MakeEvent) -> None:
+    """Note that an entry in doubt was resolved: its event is made and told when the call of this thread is over."""
+    noted = _resolved.get()
+    if noted is not None:
+        noted.append(make)
+
+
+@contextmanager
+def noting_resolved() -> Iterator[list[MakeEvent]]:
+    """Collect within the block what makes the events of entries that were resolved on the way."""
+    noted: list[MakeEvent] = []
+    token = _resolved.set(noted)
+    try:
+        yield noted
+    finally:
+        _resolved.reset(token)
+
+
+class JsonListener:
+    """Logs each event as one JSON object in one line.
+
+    It logs, and writes no file of its own, so that handlers, rotation and shipping are those that you have: with the
+    format ``%(message)s`` a line is an object. Levels are ``ERROR`` for what failed, ``WARNING`` where the outcome is
+    unknown, else ``INFO``. The record has the event's object as its attribute ``table_event``.
+
+    Parameters
+    ----------
+    logger
+        Name of the logger.
+    most_partitions
+        How many partitions a line lists; ``partition_count`` says how many there are. What ships logs cuts long lines.
+
+    Examples
+    --------
+    >>> JsonListener("etl.tables")
+    JsonListener('etl.tables')
+    """
+
+    def __init__(self, logger: str = "table_writer.events.json", *, most_partitions: int = 100) -> None:
+        self._name = logger
+        self._most_partitions = most_partitions
+
+    def __repr__(self) -> str:
+        return f"JsonListener({self._name!r})"
+
+    def __call__(self, event: TableEvent, /) -> None:
+        """Log the event."""
+        level = {"failed": logging.ERROR, "unknown": logging.WARNING}.get(event.outcome, logging.INFO)
+        facts = event.to_dict()
+        facts["partitions"] = facts["partitions"][: self._most_partitions]
+        logging.getLogger(self._name).log(level, "%s", json.dumps(facts), extra={"table_event": facts})

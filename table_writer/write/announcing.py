@@ -1,0 +1,294 @@
+"""What listeners are told of a call: gathered while it runs, told once it is over, whatever has become of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from table_writer.display.compact_report import CompactReport
+from table_writer.display.reports import PartitionDetail, RestoreReport, RollbackReport, UploadsReport, VacuumReport
+from table_writer.display.staged_report import DiscardReport
+from table_writer.display.write_result import WriteResult
+from table_writer.errors import CheckFailedError, OutcomeUnknownError, TableWriterError
+from table_writer.events.event import EventError, EventOperation, EventPartition, Source, TableEvent
+from table_writer.events.listeners import EventListener, MakeEvent, noting_resolved, tell
+from table_writer.log.open_table import OpenTable, Services
+from table_writer.model.check_result import CheckResult, stored_line
+from table_writer.model.process import this_process
+from table_writer.model.staged_write import StagedRecord
+from table_writer.model.table import WHOLE_TABLE, name_in
+from table_writer.model.write import WritePlan
+from table_writer.progress import Stopwatch
+
+logger = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
+AskSources = Callable[[], tuple[Source, ...] | None]
+
+
+class Announcement:
+    """What is known so far of one call. Its stopwatch is the call's own."""
+
+    def __init__(
+        self, services: Services, operation: EventOperation, table: str, mode: str, sources: AskSources | None = None
+    ) -> None:
+        self.watch = Stopwatch(services.metastore)
+        self._operation = operation
+        self._called = {"table": table, "mode": mode}
+        self._facts: dict[str, Any] = {}
+        self._begun = datetime.now(UTC)
+        self._sources = sources
+        self._opened: OpenTable | None = None
+        self._report: object = None
+
+    def opened(self, opened: OpenTable, **facts: Any) -> None:
+        """Say which table was just opened, whose store's requests count from now on, and what else is known."""
+        self.watch.follow(opened.store)
+        self.about(opened, **facts)
+
+    def about(self, opened: OpenTable, **facts: Any) -> None:
+        """Say which table it is, and what else is known, by the names of the event's fields."""
+        self._opened = opened
+        self._facts |= facts
+
+    def done(self, report: Answer, **facts: Any) -> Answer:
+        """Say what the call returns, and what is known beside it."""
+        self._report = report
+        self._facts |= facts
+        return report
+
+    def ended(self) -> TableEvent | None:
+        """Return the event of a call that has returned; ``None`` if it has nothing to tell of itself."""
+        if self._report is None:
+            return None
+        return self._event(**(self._known() | _facts(self._report) | {"sources": self._read()}))
+
+    def failed(self, error: BaseException) -> TableEvent | None:
+        """Return the event of a call that has raised; if that came after it was done, what it has done counts."""
+        if self._report is not None:
+            return self.ended()
+        ours = error if isinstance(error, TableWriterError) else None
+        is_over = ours is None and any(step.name == "publish" for step in self.watch.steps)
+        named = {"table": ours.table, "write_id": ours.write_id} if ours else {}
+        code = ours.code if ours else "interrupted" if isinstance(error, KeyboardInterrupt) else "other"
+        facts: dict[str, Any] = {
+            "outcome": "unknown" if is_over or isinstance(error, OutcomeUnknownError) else "failed",
+            "error": EventError(
+                code=code, type=type(error).__name__, message=stored_line(ours.message) if ours else ""
+            ),
+            "sources": self._read() if isinstance(error, Exception) else None,
+        }
+        if isinstance(error, CheckFailedError):
+            facts["checks"] = _stored(one for one in error.results if isinstance(one, CheckResult))
+        return self._event(**(self._known() | {name: text for name, text in named.items() if text} | facts))
+
+    def _known(self) -> dict[str, Any]:
+        return {**self._called, **(self._opened.event_facts if self._opened else {}), **self._facts}
+
+    def _event(self, **facts: Any) -> TableEvent:
+        return TableEvent(
+            operation=self._operation,
+            started_at=self._begun,
+            ended_at=datetime.now(UTC),
+            steps=tuple(self.watch.steps),
+            storage_requests=self.watch.storage_requests(),
+            metastore_calls=self.watch.metastore_calls(),
+            **facts,
+        )
+
+    def _read(self) -> tuple[Source, ...] | None:
+        try:
+            return self._sources() if self._sources else None
+        except Exception:  # Spark raises what it likes, and the call is over
+            logger.warning("what the rows of %s are read from cannot be told", self._called["table"], exc_info=True)
+            return None
+
+
+@contextmanager
+def announced(
+    services: Services,
+    operation: EventOperation,
+    table: str,
+    mode: str = "",
+    *,
+    sources: AskSources | None = None,
+    dry_run: bool = False,
+) -> Iterator[Announcement]:
+    """Tell listeners of the call within the block once it is over, and first of the entries that it has resolved.
+
+    ``sources`` finds out what its rows are read from, and is asked once the call is over. A dry run is no event, nor is
+    what a forked child of the block's process does.
+    """
+    call, process = Announcement(services, operation, table, mode or operation, sources), this_process()
+    listeners = services.config.listeners
+    if dry_run or not listeners:
+        yield call
+        return
+    with noting_resolved() as noted:
+        try:
+            yield call
+        except BaseException as error:
+            if process is this_process():
+                _tell(listeners, [*noted, partial(call.failed, error)])
+            raise
+    if process is this_process():
+        _tell(listeners, [*noted, call.ended])
+
+
+def facts_of_plan(plan: WritePlan) -> dict[str, Any]:
+    """Return what the plan of a staged write says, by the names of the event's fields."""
+    return {
+        "mode": plan.mode.value,
+        "write_id": plan.write_id,
+        "tags": plan.tags,
+        "idempotency_key": plan.idempotency_key,
+    }
+
+
+def _tell(listeners: Sequence[EventListener], makers: Iterable[MakeEvent]) -> None:
+    """Make and tell one event after the other; one that cannot be made fails no call."""
+    for make in makers:
+        try:
+            event = make()
+        except Exception:
+            logger.exception("listeners are not told of a call that is over: its event could not be made")
+            continue
+        if event is not None:
+            tell(listeners, event)
+
+
+def _stored(results: Iterable[CheckResult]) -> tuple[CheckResult, ...]:
+    """Return what checks found without rows of the data."""
+    return tuple(result.without_examples() for result in results)
+
+
+def _facts(report: object) -> dict[str, Any]:
+    """Return what a call's answer says, by the names of the event's fields."""
+    return next(facts(report) for kind, facts in FACTS.items() if isinstance(report, kind))
+
+
+def _of_write(result: WriteResult) -> dict[str, Any]:
+    outcome = "repeated" if result.repeated else "nothing" if result.version is None else "published"
+    partitions = (
+        EventPartition(
+            name=one.name,
+            action=one.action if one.location else "dropped",
+            rows=one.rows,
+            files=one.files,
+            bytes=one.bytes,
+            location=one.location,
+        )
+        for one in result.partitions
+    )
+    return {
+        "outcome": outcome,
+        "mode": result.mode,
+        "version": result.version,
+        "write_id": result.write_id,
+        "partitions": tuple(partitions),
+        "checks": _stored(result.checks),
+        "notes": result.notes,
+    }
+
+
+def _of_compaction(report: CompactReport) -> dict[str, Any]:
+    partitions = (
+        EventPartition(name=one.name, action="compacted", rows=one.rows, files=one.files_after, bytes=one.bytes_after)
+        for one in report.partitions
+    )
+    return {
+        "outcome": "nothing" if report.version is None else "published",
+        "version": report.version,
+        "write_id": report.write_id,
+        "partitions": tuple(partitions),
+        "notes": report.notes,
+    }
+
+
+def _of_put_back(report: RollbackReport | RestoreReport) -> dict[str, Any]:
+    published = report.version is not None
+    return {
+        "outcome": "published" if published else "nothing",
+        "version": report.version,
+        "partitions": tuple(map(_put_back, report.partitions)) if published else (),
+        "notes": report.notes,
+    }
+
+
+def _put_back(one: PartitionDetail) -> EventPartition:
+    return EventPartition(
+        name="" if one.name == WHOLE_TABLE else one.name,
+        action=one.change,
+        rows=one.rows,
+        files=one.files,
+        bytes=one.bytes,
+        location=one.new_location or "",
+    )
+
+
+def _of_rollback(report: RollbackReport) -> dict[str, Any]:
+    return {"of_version": report.to_version, **_of_put_back(report)}
+
+
+def _of_restore(report: RestoreReport) -> dict[str, Any]:
+    missing = (f"not added {name}: {reason}" for name, reason in report.not_there.items())
+    facts = _of_put_back(report)
+    return {**facts, "notes": (*facts["notes"], *missing)}
+
+
+def _of_vacuum(report: VacuumReport | UploadsReport) -> dict[str, Any]:
+    more = (report.removed_registrations, report.trimmed_versions) if isinstance(report, VacuumReport) else ()
+    has_done = any((report.deleted, report.aborted, *more))
+    return {
+        "outcome": "vacuumed" if has_done else "nothing",
+        "version": report.version if isinstance(report, VacuumReport) else None,
+        "deleted_files": sum(len(one.keys) for one in report.deleted),
+        "deleted_bytes": sum(one.bytes for one in report.deleted),
+        "notes": report.failures,
+    }
+
+
+def _of_discard(report: DiscardReport) -> dict[str, Any]:
+    return {
+        "outcome": "discarded",
+        "version": report.version,
+        "write_id": report.write_id,
+        "deleted_files": sum(len(one.keys) for one in report.deleted),
+        "deleted_bytes": sum(one.bytes for one in report.deleted),
+        "notes": report.failures,
+    }
+
+
+def _of_stage(record: StagedRecord) -> dict[str, Any]:
+    files, table = record.files, record.plan.table
+    partitions = (
+        EventPartition(
+            name=name_in(table, files.plan.spelled(one.values)),
+            action="staged",
+            rows=one.rows,
+            files=len(one.keys),
+            bytes=one.bytes,
+        )
+        for one in files.partitions
+    )
+    return {
+        "outcome": "staged",
+        "write_id": record.plan.write_id,
+        "partitions": tuple(partitions),
+        "checks": _stored(files.checks),
+    }
+
+
+FACTS: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
+    WriteResult: _of_write,
+    CompactReport: _of_compaction,
+    StagedRecord: _of_stage,
+    DiscardReport: _of_discard,
+    RollbackReport: _of_rollback,
+    RestoreReport: _of_restore,
+    VacuumReport: _of_vacuum,
+    UploadsReport: _of_vacuum,
+}

@@ -1,0 +1,84 @@
+"""The page on versions says of no version that it is run which CI does not run, and leaves out none that it runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from .markdown_blocks import ROOT
+
+PAGE = ROOT / "docs" / "reference" / "compatibility.md"
+WORDS = {"run", "run by hand", "expected", "known not"}
+TARGET = re.compile(r"`make ([a-z0-9.-]+)`")
+PINNED = re.compile(r"`([^`]*(?:==|>=|:=)[^`]*)`")  # what the page quotes from pyproject.toml or the Makefile
+
+
+class Row(NamedTuple):
+    what: str
+    version: str
+    word: str
+    why: str
+
+
+def rows() -> list[Row]:
+    lines = re.findall(r"^\| (.*) \|$", PAGE.read_text(), flags=re.MULTILINE)
+    found = (re.split(r"\s*\|\s*", line) for line in lines)
+    return [Row(*cells) for cells in found if len(cells) == 4 and cells[2] in WORDS]
+
+
+def needed(target: str, rules: dict[str, str]) -> Iterator[str]:
+    """Yield a target and those that it makes, also by calling make."""
+    yield target
+    first, *commands = rules.get(target, "").splitlines() or [""]
+    for line in (first.partition("#")[0], *(one for one in commands if "$(MAKE)" in one)):
+        for word in line.split():
+            if word in rules:
+                yield from needed(word, rules)
+
+
+def run_by_ci() -> set[str]:
+    text = (ROOT / "Makefile").read_text()
+    rules = dict(re.findall(r"^([a-z0-9-]+):(?!=)(.*(?:\n\t.*)*)", text, flags=re.MULTILINE))
+    commands = re.findall(r"^make (.*)$", (ROOT / ".ci" / "run").read_text(), flags=re.MULTILINE)
+    named = [word for command in commands for word in command.split() if not word.startswith("--")]
+    return {target for name in named for target in needed(name, rules)}
+
+
+RUN, BY_HAND = ([row for row in rows() if row.word == word] for word in ("run", "run by hand"))
+
+
+@pytest.mark.parametrize("row", RUN, ids=lambda row: f"{row.what} {row.version}")
+def test_what_is_run_names_a_target_of_ci(row: Row) -> None:
+    targets = set(TARGET.findall(row.why))
+    assert targets
+    assert targets <= run_by_ci()
+
+
+@pytest.mark.parametrize("row", BY_HAND, ids=lambda row: f"{row.what} {row.version}")
+def test_what_is_run_by_hand_is_not_claimed_for_ci_and_can_be_run(row: Row) -> None:
+    assert not set(TARGET.findall(row.why)) & run_by_ci()
+    scripts = re.findall(r"`(tests/[\w/.]+)`", row.why)
+    text = (ROOT / "Makefile").read_text()
+    made = [target for target in TARGET.findall(row.why) if re.search(rf"^{stem(target)}:", text, re.MULTILINE)]
+    assert made or all((ROOT / script).exists() for script in scripts or ["nothing"])
+
+
+def stem(target: str) -> str:
+    """Return how the Makefile names a target that has a version in its name."""
+    return re.escape(re.sub(r"\d+\.\d+\.\d+$", "%", target))
+
+
+def test_each_version_that_ci_runs_has_a_row() -> None:
+    versions = {target for target in run_by_ci() if re.search(r"\d", target)}
+    assert versions
+    assert versions <= {target for row in RUN for target in TARGET.findall(row.why)}
+
+
+def test_quoted_requirements_are_those_of_this_project() -> None:
+    project = (ROOT / "pyproject.toml").read_text() + (ROOT / "Makefile").read_text()
+    quoted = [text for row in rows() for text in PINNED.findall(row.why)]
+    assert len(quoted) > 5
+    assert [text for text in quoted if text not in project] == []

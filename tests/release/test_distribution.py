@@ -1,0 +1,92 @@
+"""What `make dist` has built is what users get: nothing is left out, and nothing else need be installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MADE_BY_THE_BUILD = ("PKG-INFO", "table_writer.egg-info/")
+OF_EXTRAS = (  # modules that say which extra they need, or are imported by what needs it
+    "table_writer.airflow",
+    "table_writer.dbt",
+    "table_writer.events.openlineage",
+    "table_writer.events.opentelemetry",
+    "table_writer.storage.azure",
+    "table_writer.testing.pytest_plugin",
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.dist]
+
+
+def built(pattern: str) -> Path:
+    """Return the one file that was built; `make dist` removes those of earlier builds."""
+    (file,) = (ROOT / "dist").glob(pattern)
+    return file
+
+
+def tracked(*paths: str) -> set[str]:
+    listed = subprocess.run(["git", "ls-files", "-z", *paths], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(listed.stdout.split("\0")) - {""}
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of the programs of an environment that has the wheel, and what it requires."""
+    environment = tmp_path_factory.mktemp("empty") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
+    programs = environment / "bin"
+    run(programs / "python", "-m", "pip", "install", "--quiet", built("*.whl"))
+    return programs
+
+
+def run(*command: str | Path) -> str:
+    outside = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYSPARK"))}
+    done = subprocess.run(command, cwd="/", env=outside, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def first_use(environment: Path) -> dict[str, Any]:
+    *_, last = run(environment / "python", ROOT / "tests" / "release" / "first_use.py").splitlines()
+    found: dict[str, Any] = json.loads(last)
+    return found
+
+
+def test_the_sdist_has_every_file_of_the_repository_and_no_other() -> None:
+    with tarfile.open(built("*.tar.gz")) as archive:
+        files = {file.name.partition("/")[2] for file in archive if file.isfile()}
+    assert {file for file in files if not file.startswith(MADE_BY_THE_BUILD)} == tracked()
+
+
+def test_the_wheel_has_every_file_of_the_package_and_no_other() -> None:
+    files = set(zipfile.ZipFile(built("*.whl")).namelist())
+    assert {file for file in files if ".dist-info/" not in file} == tracked("table_writer")
+    assert any(file.endswith(".dist-info/licenses/LICENSE") for file in files)
+
+
+def test_the_command_says_the_version_that_was_built(environment: Path) -> None:
+    _, version, *_ = built("*.whl").name.split("-")
+    assert run(environment / "table-writer", "--version").split() == ["table-writer", version]
+
+
+def test_every_requirement_is_met(environment: Path) -> None:
+    assert run(environment / "python", "-m", "pip", "check") == "No broken requirements found.\n"
+
+
+def test_only_modules_of_extras_need_more_than_is_required(first_use: dict[str, Any]) -> None:
+    lacking = {module: name for module, name in first_use["missing"].items() if not module.startswith(OF_EXTRAS)}
+    assert lacking == {}
+
+
+def test_a_table_is_written_where_nothing_else_is_installed(first_use: dict[str, Any]) -> None:
+    assert first_use["rows"] == 2
