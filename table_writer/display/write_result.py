@@ -177,7 +177,7 @@ CHECKS: Final[Columns] = {
     "outcome": verdict,
     "wrong rows": lambda result: "-" if result.failed_rows is None else result.failed_rows,
     "answered by": "answered_by",
-    "found": "message",  # the one that may be long comes last: what stands behind it would be out of sight
+    "found": "message",  # last: a long one pushes nothing out of sight
 }
 
 

@@ -293,7 +293,7 @@ MISTAKES: Final[dict[str, tuple[Callable[[World], object], type[Exception], str]
     "a vacuum of everything": (
         lambda w: w.keeper.vacuum(w.orders, older_than=timedelta(0)),
         InvalidInputError,
-        r"an age of 0:00:00 is less than 1 day.* If none is left of {orders}, force it: force=True, or --force",
+        r"an age of 0:00:00 is less than 1 day.* If none is left of {orders}: force=True, or --force",
     ),
     "publishing twice": (
         World.publish_twice,
