@@ -20,7 +20,7 @@ from table_writer.display.report import (
     tags_line,
     who,
 )
-from table_writer.display.write_result import check_grids, checks_in_short
+from table_writer.display.write_result import CheckResults, check_grids, checks_in_short
 from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.location import Location
@@ -251,9 +251,9 @@ class VersionReport(
     deletes: tuple[str, ...] = ()
 
     @property
-    def checks(self) -> tuple[CheckResult, ...]:
+    def checks(self) -> CheckResults:
         """What its checks found, without example rows."""
-        return self.summary.checks
+        return CheckResults(self.summary.checks)
 
     def _headline(self) -> str:
         return f" version {self.summary.version}: {self.summary.mode}, {self.summary.state}"
