@@ -89,6 +89,33 @@ class ChangedPartition:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PartitionState:
+    """What readers find in one partition now.
+
+    Parameters
+    ----------
+    state
+        ``"published"``: rows that a version of the log wrote. ``"missing"``: no such partition. ``"in doubt"``: a
+        publish is going on, or was left in doubt. ``"not known"``: another tool has written or moved it.
+    version, write_id, published_at
+        Of the newest write whose rows are there, and when it claimed its version, by its own clock: a rollback brings
+        those of an earlier one back, and a compaction changes none. ``None`` if not known.
+    rows
+        ``None`` if not known.
+    note
+        Why it is so, for a person.
+    """
+
+    name: str
+    state: str
+    version: int | None = None
+    write_id: str | None = None
+    published_at: datetime | None = None
+    rows: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeletedPath:
     """A location that a vacuum deletes, with every object in it."""
 
@@ -346,6 +373,26 @@ class RollbackReport(Report, rows="partitions", columns=PARTITIONS, lines=NOTES)
         what = "would be put back" if self.dry_run else "put back"
         own = f" (as version {self.version})" if self.version else ""
         return f": {counted(len(self.partitions), 'partition')} {what} to version {self.to_version}{own}"
+
+
+PRESENT_COLUMNS: Final[Columns] = {
+    "partition": "name",
+    "state": "state",
+    "version": lambda one: "-" if one.version is None else str(one.version),
+    "published (UTC)": lambda one: one.published_at or "-",
+    "rows": "rows",
+    "note": "note",
+}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PartitionsReport(Report, rows="partitions", columns=PRESENT_COLUMNS):
+    """Partitions of a table as readers see them now, with the versions that wrote their rows."""
+
+    partitions: tuple[PartitionState, ...] = ()
+
+    def _headline(self) -> str:
+        return f": {counted(len(self.partitions), 'partition')}"
 
 
 CHANGED_COLUMNS: Final[Columns] = {
