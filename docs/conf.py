@@ -28,7 +28,7 @@ myst_heading_anchors = 3
 nitpicky = False
 
 html_theme = "furo"
-html_title = f"table_writer {release}"
+html_title = f"table_writer {release.partition('+')[0]}"  # without the commit
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
 html_theme_options = {

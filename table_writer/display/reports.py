@@ -20,7 +20,7 @@ from table_writer.display.report import (
     tags_line,
     who,
 )
-from table_writer.display.write_result import check_grids, checks_in_short
+from table_writer.display.write_result import CheckResults, check_grids, checks_in_short
 from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.location import Location
@@ -278,9 +278,9 @@ class VersionReport(
     deletes: tuple[str, ...] = ()
 
     @property
-    def checks(self) -> tuple[CheckResult, ...]:
+    def checks(self) -> CheckResults:
         """What its checks found, without example rows."""
-        return self.summary.checks
+        return CheckResults(self.summary.checks)
 
     def _headline(self) -> str:
         return f" version {self.summary.version}: {self.summary.mode}, {self.summary.state}"
@@ -549,7 +549,7 @@ class DoctorReport(Report, rows="findings", columns=DOCTOR_COLUMNS, derived=("he
 
     def _headline(self) -> str:
         troubled = sum(finding.status in {"warning", "error"} for finding in self.findings)
-        return f": {len(self.findings)} checks, {troubled} to look at"
+        return f": {counted(len(self.findings), 'check')}, {troubled} to look at"
 
     def _lines(self) -> Iterator[str]:
         return (f"{finding.check}: {finding.advice}" for finding in self.findings if finding.advice)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, counted
 from table_writer.log.files import files_read_at
 from table_writer.log.history import History, Placement, SlotRecord, StateThen
 from table_writer.log.open_table import OpenTable
@@ -132,7 +132,7 @@ def require_version(history: History, version: int, table: Table) -> None:
     if not known_state:
         known = ", ".join(str(one) for one in sorted(by_version)[-5:])
         raise InvalidInputError(
-            f"{table.name} has no version {version}: the log holds {len(by_version)} entries, the newest"
+            f"{table.name} has no version {version}: the log holds {counted(len(by_version), 'entry')}, the newest"
             f" {known or 'none'}; older ones may have been trimmed by a vacuum",
             table=str(table.name),
         )
