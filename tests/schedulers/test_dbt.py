@@ -23,7 +23,9 @@ from .conftest import make_database
 PROJECT = ROOT / "docs" / "how-to" / "dbt-project"
 BROKEN = "{{ config(materialized='table_writer') }} SELECT dt, orders, 'much' AS amount FROM {{ this }}"
 TEXT = 'it\'s "ü" 🙂 \\ {end}'
-CHOSEN = "{{ config(materialized='table_writer', partition_by='day', meta={'table_writer': {'where': \"day = 'd1'\"}}) }}"
+CHOSEN = (
+    "{{ config(materialized='table_writer', partition_by='day', meta={'table_writer': {'where': \"day = 'd1'\"}}) }}"
+)
 TEXTS = CHOSEN + " SELECT 'it\\'s \"ü\" 🙂 \\\\ {end}' AS text, 'd1' AS day"
 
 

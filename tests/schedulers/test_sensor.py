@@ -120,7 +120,9 @@ def test_an_unpartitioned_table_needs_no_name_and_a_partitioned_one_does(
     assert poked(whole, lake, partitions=None) is not None
 
 
-@pytest.mark.parametrize("empty", [{"since": ""}, {"write_id": ""}, {"write_id": "None"}, {"partitions": []}, {"min_rows": "x"}], ids=str)
+@pytest.mark.parametrize(
+    "empty", [{"since": ""}, {"write_id": ""}, {"write_id": "None"}, {"partitions": []}, {"min_rows": "x"}], ids=str
+)
 def test_a_template_that_found_nothing_does_not_wait_for_less(
     world: RealWorld, lake: str, empty: dict[str, Any]
 ) -> None:
