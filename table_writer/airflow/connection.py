@@ -39,9 +39,9 @@ def open_keeper(conn_id: str | None, settings: Mapping[str, Any]) -> Maintenance
     """Return what looks after tables; ``settings`` win over the connection, it over environment and Hadoop's files.
 
     Raises ``InvalidInputError`` for an unknown or unreadable setting, for one whose template found nothing, since the
-    environment would then say which metastore is meant, and what :func:`refuse_secrets` does.
+    environment would then say which metastore is meant, and for a secret.
     """
-    refuse_secrets(settings)
+    _refuse_secrets(settings)
     for name, value in {"conn_id": conn_id, **settings}.items():
         if value in ("", "None"):
             raise InvalidInputError(f"{name} of the task is {value!r}: its template found nothing. Nothing was done")
@@ -56,7 +56,17 @@ def open_keeper(conn_id: str | None, settings: Mapping[str, Any]) -> Maintenance
     return Maintenance(uri, config=replace(config, progress="log"))  # a bar would fill a task's log
 
 
-def refuse_secrets(settings: Mapping[str, Any]) -> None:
+def as_declared(settings: Any) -> Any:
+    """Return what a DAG says of a task's settings, which may be a template, or what another task will return.
+
+    Raises ``InvalidInputError`` for a secret that is there already: before Airflow stores the DAG.
+    """
+    if isinstance(settings, Mapping):
+        _refuse_secrets(settings)
+    return {} if settings is None else settings
+
+
+def _refuse_secrets(settings: Mapping[str, Any]) -> None:
     """Raise ``InvalidInputError`` for a secret in a task's settings: Airflow stores and shows them with the DAG."""
     given = _mapping("settings", settings)
     for name, value in {**given, **_mapping("conf of settings", given.get("conf"))}.items():

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 from airflow.sdk import BaseOperator
 
-from table_writer.airflow.connection import failure, open_keeper, parsed, refuse_secrets, shortened
+from table_writer.airflow.connection import as_declared, failure, open_keeper, parsed, shortened
 from table_writer.cli.arguments import ExitCode, age, exit_code_of, moment, version_number
 from table_writer.cli.commands import BY_NAME, exit_code
 from table_writer.display.report import Report
@@ -50,9 +50,7 @@ class TableWriterOperator(BaseOperator):
     def __init__(self, *, conn_id: str | None = None, settings: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.conn_id = conn_id
-        self.settings = {} if settings is None else settings  # as it is: it may be what another task returns
-        if isinstance(settings, Mapping):
-            refuse_secrets(settings)  # before Airflow stores the DAG
+        self.settings = as_declared(settings)
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Make the call, and return its report for XCom."""

@@ -14,7 +14,7 @@ from airflow.sdk.configuration import conf
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
-from table_writer.airflow.connection import failure, open_keeper, parsed, refuse_secrets
+from table_writer.airflow.connection import as_declared, failure, open_keeper, parsed
 from table_writer.cli.arguments import ExitCode, exit_code_of, moment, version_number
 from table_writer.display.reports import PartitionState
 from table_writer.errors import InvalidInputError, TableWriterError
@@ -129,9 +129,7 @@ class TableWriterSensor(BaseSensorOperator):
         super().__init__(**kwargs)
         usual = conf.getboolean("operators", "default_deferrable", fallback=False)
         self.conn_id = conn_id
-        self.settings = {} if settings is None else settings  # as it is: it may be what another task returns
-        if isinstance(settings, Mapping):
-            refuse_secrets(settings)  # before Airflow stores the DAG
+        self.settings = as_declared(settings)
         self.deferrable = usual if deferrable is None else deferrable
 
     def execute(self, context: Any) -> Any:
