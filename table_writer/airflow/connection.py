@@ -69,7 +69,8 @@ def as_declared(settings: Any) -> Any:
 def _refuse_secrets(settings: Mapping[str, Any]) -> None:
     """Raise ``InvalidInputError`` for a secret in a task's settings: Airflow stores and shows them with the DAG."""
     given = _mapping("settings", settings)
-    for name, value in {**given, **_mapping("conf of settings", given.get("conf"))}.items():
+    hadoop = given["conf"] if isinstance(given.get("conf"), Mapping) else {}
+    for name, value in {**given, **hadoop}.items():
         if is_secret(name) or (isinstance(value, str) and USER_INFO.search(value)):
             raise InvalidInputError(
                 f"settings of a task have a secret, {name}, which every reader of the DAG would see: put it into the"
