@@ -120,7 +120,7 @@ class Present:
             place = named.new_location
             came = [one for one, other in history.published_of(values) if same_place(other.new_location, place)]
             wrote = next((one for one in reversed(came) if one.entry.version <= wrote.entry.version), wrote)
-        if wrote.entry.mode not in WRITE_MODES:
+        if wrote.entry.mode.partition(" ")[0] not in WRITE_MODES:  # a predicate follows, or a rollback's version
             return None  # a rollback, a restore or a compaction is the oldest that is left
         present = {record.entry.version for record in history.records}
         first = wrote.entry.recovers or wrote.entry.version  # a correction shows again what that entry had published

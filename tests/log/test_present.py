@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from table_writer.display.reports import PartitionState
@@ -75,6 +77,9 @@ def test_a_compaction_changes_no_rows(world: World) -> None:
     world.compact("d1")
     assert world.history().newest == 3
     assert told(world) == ("published", 2, 2)
+    world.write({"d1": frozenset({5, 6, 7})}, plan=replace(world.plan(), where="dt = 'd1'"))
+    world.compact("d1")
+    assert told(world) == ("published", 4, 3)
 
 
 @pytest.mark.parametrize("fault", [DIED, LOST], ids=["not-applied", "applied"])
