@@ -76,6 +76,8 @@ def test_a_publish_in_doubt_is_named_with_the_command_that_resolves_it(world: Wo
     health, words = health_and_words(looked(world))
     assert health == "in doubt"
     assert "version 2 is in doubt: the write of" in words
+    assert "another tool" not in words
+    assert {one.name: one.state for one in looked(world).partitions} == {"dt=d1": "in doubt", "dt=d2": "in doubt"}
     assert f"table-writer recover {T}" in words
 
 
@@ -105,6 +107,7 @@ def test_what_other_tools_have_done_is_worth_knowing_and_no_harm(world: World) -
         "dt=d2": ("missing", None),
         "dt=d9": ("not in the log", None),
     }
+    assert page.partition_count == 2, "what readers find"
 
 
 @pytest.mark.parametrize("limit", [1_000, 1])
