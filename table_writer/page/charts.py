@@ -18,7 +18,7 @@ WIDTH, HEIGHT = 1000, 200  # of a picture that stretches
 TIDY: Final = (1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400, 600, 800, 1000, 1024)
 LINE: Final = 22  # pixels of a partition in the picture of generations
 STEPS: Final = (14, 44)  # of a version: at least, at most
-FULL: Final = 1040  # of the picture, if there are not too few versions or too many
+FULL: Final = 920  # of the picture, if there are not too few versions or too many
 EDGE: Final = 8
 MARKS: Final = {  # what happened to a partition: the class of its mark, and what it looks like in the legend
     "added": "added",
