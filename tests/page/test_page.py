@@ -8,6 +8,7 @@ import re
 import threading
 from base64 import b64encode
 from dataclasses import fields, replace
+from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -109,6 +110,13 @@ def test_partitions_that_somebody_asks_about_are_shown_first() -> None:
     shown = page.to_html()
     assert "200 of 300, those not in place first" in shown
     assert f"<td>{last.name}</td>" in shown
+
+
+def test_a_writer_whose_clock_is_late_does_not_change_which_size_is_the_newest() -> None:
+    usual = usual_page()
+    newest, *others = (one for one in usual.versions if one.state == "published")
+    late = replace(newest, created_at=others[-1].created_at - timedelta(days=1), table_bytes=7 * 1024)
+    assert "After each version, now 7.0 KiB" in replace(usual, versions=(late, *others)).to_html()
 
 
 def test_what_other_tools_wrote_is_not_said_to_have_no_rows() -> None:
