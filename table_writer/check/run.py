@@ -104,11 +104,11 @@ def run_checks(checks: Sequence[Check], audit: Audit) -> tuple[CheckResult, ...]
     return tuple(replace(found[number], examples=found[number].examples[: audit.examples]) for number in questions)
 
 
-def require_passed(results: Sequence[CheckResult], table: str, write_id: str) -> None:
+def require_passed(results: tuple[CheckResult, ...], table: str, write_id: str) -> None:
     """Raise ``CheckFailedError``, with example rows, if a check of severity ``"error"`` failed."""
     if any(result.stops for result in results):
         text = failure_text(results, table, write_id)
-        raise CheckFailedError(text, table=table, write_id=write_id, results=tuple(results))
+        raise CheckFailedError(text, table=table, write_id=write_id, results=results)
 
 
 def failure_text(results: Sequence[CheckResult], table: str, write_id: str) -> str:

@@ -220,6 +220,12 @@ COMMANDS: Final = (
         run=lambda keeper, given: keeper.show(given.table, given.version),
     ),
     Command(
+        name="partitions",
+        help="Say which version wrote the rows that readers find in partitions now.",
+        options={"--partition": {**PARTITIONS["--partition"], "help": "also one that is not there yet (default: all)"}},
+        run=lambda keeper, given: keeper.partitions(given.table, given.partition),
+    ),
+    Command(
         name="diff",
         help="List the partitions that two versions differ in, with rows before and after.",
         options={

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from botocore.exceptions import (
     NoCredentialsError,
     ProfileNotFound,
     ProxyConnectionError,
+    ReadTimeoutError,
     SSLError,
     SSOError,
     TokenRetrievalError,
@@ -34,6 +36,7 @@ from botocore.exceptions import (
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.storage.settings import AssumedRole, CredentialSource, Profile, Provider, S3Settings, StaticKeys
 
+logger = logging.getLogger(__name__)
 MACHINE_METHODS: Final = frozenset({"iam-role", "container-role"})
 COPY_PERMISSIONS: Final = "s3:PutObject (and s3:GetObject on the file that is copied)"
 PERMISSIONS: Final = {
@@ -101,6 +104,11 @@ UNANSWERED: Final[tuple[tuple[tuple[type[BotoCoreError], ...], str, str], ...]] 
     ((ProxyConnectionError,), "the proxy can't be reached", "Check fs.s3a.proxy.host and fs.s3a.proxy.port"),
     ((SSLError,), "TLS failed", "Check the certificate, or set verify_tls to a CA bundle"),
     ((EndpointConnectionError, ConnectTimeoutError), "S3 can't be reached", "Check fs.s3a.endpoint and the network"),
+    (
+        (ReadTimeoutError,),
+        "S3 has not answered",
+        "Check the endpoint and the network; it may take fs.s3a.connection.timeout, fs.s3a.attempts.maximum times",
+    ),
     ((BotoCoreError,), "S3 failed", "Retry"),
 )
 
@@ -131,6 +139,7 @@ def make_client(settings: S3Settings) -> S3Client:
     except (BotoCoreError, ValueError) as error:
         check = ". Check AWS_PROFILE, or name a profile: --profile NAME" if isinstance(error, ProfileNotFound) else ""
         raise InvalidInputError(f"no S3 client for bucket {settings.bucket}: {error}{check}") from error
+    client.meta.events.register("needs-retry.s3", functools.partial(_say_unanswered, settings))
     if settings.checksum is None:
         client.meta.events.register("before-sign.s3.DeleteObjects", _sign_with_md5)
     return client
@@ -169,6 +178,21 @@ def _config(settings: S3Settings, *, anonymous: bool) -> Config:
         user_agent_extra="table_writer",
         **options,
     )
+
+
+def _say_unanswered(
+    settings: S3Settings, *, operation: Any, caught_exception: Exception | None, attempts: int, **_: object
+) -> None:
+    """Give a sign of life while a store does not answer: botocore tries again for minutes without a word."""
+    if isinstance(caught_exception, ReadTimeoutError | ConnectTimeoutError) and attempts < settings.max_attempts:
+        logger.warning(
+            "S3 did not answer %s on bucket %s, attempt %d of %d: %s",
+            operation.name,
+            settings.bucket,
+            attempts,
+            settings.max_attempts,
+            caught_exception,
+        )
 
 
 def _sign_with_md5(request: AWSRequest, **_: object) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from table_writer.complete import Completer
-from table_writer.display.write_result import WriteResult
+from table_writer.display.write_result import CheckResults, WriteResult
 from table_writer.errors import CheckFailedError, ConflictError, InvalidInputError, StorageError, counted
 from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable, RepeatedError
@@ -290,7 +290,7 @@ def _require_passed(staged: WrittenFiles) -> None:
             f"{len(failed)} of {counted(len(staged.checks), 'check')} of staged write {staged.plan.write_id} have"
             f" failed; nothing was published to {staged.plan.table.name}:{found}\nDiscard it and stage correct rows;"
             ' or, where you know better, run the check again with severity="warn".',
-            results=staged.checks,
+            results=CheckResults(staged.checks),
             table=str(staged.plan.table.name),
             write_id=staged.plan.write_id,
         )

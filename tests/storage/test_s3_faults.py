@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import re
+import socket
 import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -283,6 +284,18 @@ def test_an_endpoint_that_is_not_there_is_named(fake_settings: S3Settings) -> No
     store = S3Store(replace(fake_settings, endpoint_url="http://127.0.0.1:1"))
     with pytest.raises(StorageError, match=r"can't be reached.*127.0.0.1:1.*fs.s3a.endpoint"):
         store.head("a")
+
+
+def test_an_endpoint_that_never_answers_is_told_of_while_it_is_waited_for(
+    fake_settings: S3Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the system takes connections, and nobody reads them
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        store = two_attempts(fake_settings, endpoint_url=url, read_timeout_seconds=0.2)
+        with pytest.raises(StorageError, match=r"S3 has not answered.*fs\.s3a\.connection\.timeout"):
+            store.head("a")
+    [line] = [one.getMessage() for one in caplog.records if one.name.startswith("table_writer")]
+    assert line.startswith("S3 did not answer HeadObject on bucket mart, attempt 1 of 2: Read timeout on endpoint URL")
 
 
 def test_no_secret_is_in_any_text(fake_settings: S3Settings) -> None:
