@@ -92,6 +92,27 @@ def test_partitions_that_a_late_call_has_put_back_are_behind(world: World) -> No
     assert {one.name: one.state for one in page.partitions} == {"dt=d1": "behind", "dt=d2": "in place"}
 
 
+@pytest.mark.parametrize("meanwhile", ["rollback", "write"])
+def test_what_is_published_between_a_look_at_the_log_and_one_at_the_metastore_is_no_harm(
+    world: World, meanwhile: str
+) -> None:
+    world.write(BOTH)
+    world.write(BOTH)
+    act = {"rollback": lambda: world.keeper.rollback(T, version=1), "write": lambda: world.write(BOTH)}[meanwhile]
+    looks: list[str] = []
+
+    def called(call: str, phase: str) -> None:
+        if (call, phase) == ("get_partition_names", "before"):
+            looks.append(call)
+            if len(looks) == 1:
+                act()
+
+    with world._hooked(lambda *_: None, called):
+        page = looked(world)
+    assert (page.version, page.health, page.troubles) == (3, "ok", ())
+    assert {one.state for one in page.partitions} == {"in place"}
+
+
 def test_what_other_tools_have_done_is_worth_knowing_and_no_harm(world: World) -> None:
     world.write(BOTH)
     world.written_by_another_tool("d1", frozenset({7}))
