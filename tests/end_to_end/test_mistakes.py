@@ -278,7 +278,7 @@ MISTAKES: Final[dict[str, tuple[Callable[[World], object], type[Exception], str]
     "rows that a check refuses": (
         lambda w: w.write(checks=[in_range("id", min=5)]),
         CheckFailedError,
-        r"1 of 1 checks of write .* failed; nothing was published to {orders}",
+        r"1 of 1 check of write .* failed; nothing was published to {orders}",
     ),
     "a version that is not there": (
         lambda w: w.keeper.rollback(w.orders, version=77),
