@@ -7,7 +7,7 @@ VERSITYGW := $(or $(shell command -v versitygw 2>/dev/null),$(wildcard $(HOME)/g
 GO = $(or $(shell command -v go 2>/dev/null),$(BIN)/go)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-openlineage test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale bench-small docs clean chromium versitygw test-readers test-connect bench-connect test-azure test-azure-matrix azurite dist
+.PHONY: help demo test test-on-spark test-others test-slow test-slow-servers test-slow-doubles test-spark35 test-spark41 test-hive test-databases test-openlineage test-kerberos mutants check bench bench-append bench-budget bench-formats bench-memory bench-scale bench-small docs clean chromium versitygw test-readers test-connect bench-connect test-azure test-azure-matrix azurite dist test-airflow test-dbt
 
 help:  ## Show this list
 	@echo 'Every day:'
@@ -26,7 +26,7 @@ demo: $(VENV)/.ready  ##* First load and an overwrite of real flights, while a r
 
 # Two processes at once, a core each: of the fast tests those on Spark, and all others; of the slow ones doubles
 # and pages, and servers.
-DOUBLES := $(addprefix tests/,display docs doubles fuzz log maintenance model protocol publish test_calls.py test_complete.py test_run_all.py test_scale.py)
+DOUBLES := $(addprefix tests/,display docs doubles fuzz log maintenance model page protocol publish test_calls.py test_complete.py test_run_all.py test_scale.py)
 PYTEST := $(BIN)/python -u -m pytest
 
 test: $(VENV)/.ready versitygw  ##* All tests but the slow matrices
@@ -42,7 +42,7 @@ test-slow:  ## The slow matrices
 	$(MAKE) --no-print-directory -j2 test-slow-servers test-slow-doubles
 
 test-slow-servers: $(VENV)/.ready versitygw
-	$(PYTEST) -m "slow and not moto and not other_hive and not databases and not kerberos and not readers and not only_connect and not openlineage and not azure and not dist" $(addprefix --ignore=,$(DOUBLES))
+	$(PYTEST) -m "slow and not moto and not other_hive and not databases and not kerberos and not readers and not only_connect and not openlineage and not azure and not dist and not schedulers" $(addprefix --ignore=,$(DOUBLES))
 	$(PYTEST) -m moto --lakehouse-s3=moto tests/security
 
 test-slow-doubles: $(VENV)/.ready versitygw chromium
@@ -187,6 +187,25 @@ test-readers: $(VENV)/.ready versitygw  ## Trino and Hive read what is written; 
 	$(BIN)/python -m tests.readers.trino
 	$(PYTEST) -m readers tests/readers
 
+$(VENV)-airflow/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-airflow
+	$(VENV)-airflow/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-airflow/bin/python -m pip install --quiet --editable '.[testing,airflow]'
+	touch $@
+
+test-airflow: $(VENV)-airflow/.ready versitygw  ## Operators and sensor in a real Airflow, and the DAGs of the docs
+	$(VENV)-airflow/bin/python -u -m pytest -m schedulers tests/schedulers
+
+# dbt-core 1.12 has a dependency that pip builds from a download of its own, which a package index alone cannot serve.
+$(VENV)-dbt/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-dbt
+	$(VENV)-dbt/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-dbt/bin/python -m pip install --quiet --editable '.[testing,dbt]' 'dbt-core<1.12'
+	touch $@
+
+test-dbt: $(VENV)-dbt/.ready versitygw  ## The dbt project of the docs, by real dbt
+	$(VENV)-dbt/bin/python -u -m pytest -m schedulers tests/schedulers
+
 test-kerberos: $(VENV)/.ready  ## Logins with a real KDC: fetches Debian packages, without root
 	$(BIN)/python -m tests.metastore.kdc
 	$(PYTEST) -m kerberos tests/metastore
@@ -201,4 +220,4 @@ mutants: $(VENV)-mutants/.ready  ## Does a test notice a wrong line of the proto
 	$(VENV)-mutants/bin/python tests/mutants/run.py $(MUTANTS)
 
 clean:  ##* Remove what the targets above made
-	rm -rf $(VENV) $(VENV)-spark35 $(VENV)-spark41 $(VENV)-bench $(VENV)-mutants mutants docs/_build build dist *.egg-info
+	rm -rf $(VENV) $(VENV)-spark35 $(VENV)-spark41 $(VENV)-bench $(VENV)-mutants $(VENV)-airflow $(VENV)-dbt mutants docs/_build build dist *.egg-info

@@ -29,7 +29,7 @@ __all__ = ["corrected", "load_flights", "main"]
 
 TABLE: Final = "demo.flights"
 COPY: Final = "demo.flights_by_spark"
-OVERWRITING_SECONDS: Final = 15.0
+OVERWRITING_SECONDS: Final = 10.0
 MAX_OVERWRITING_SECONDS: Final = 60.0
 MIN_QUERIES: Final = 10
 SHOWN_NAMES: Final = 4

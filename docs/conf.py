@@ -28,7 +28,7 @@ myst_heading_anchors = 3
 nitpicky = False
 
 html_theme = "furo"
-html_title = f"table_writer {release}"
+html_title = f"table_writer {release.partition('+')[0]}"  # without the commit
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
 html_theme_options = {
@@ -45,6 +45,7 @@ html_theme_options = {
     ],
 }
 
+autodoc_mock_imports = ["airflow", "asgiref"]  # installed by `make test-airflow` alone
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False

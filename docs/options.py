@@ -46,7 +46,7 @@ def options_of(keywords: type, call: str, not_taken: set[str]) -> Iterator[str]:
     for entry in NumpyDocString(inspect.getdoc(documented_by) or "")["Parameters"]:
         only = ONLY.match(" ".join(entry.desc))
         if entry.name in taken and not (only and call in MODES - {only[1]}):
-            yield f"{entry.name} : {written(types[entry.name])}, default {default(given[entry.name])}"
+            yield f"{entry.name} : ``{written(types[entry.name])}``, default ``{default(given[entry.name])}``"
             yield from textwrap.indent("\n".join(entry.desc), "    ").splitlines()
 
 

@@ -171,9 +171,12 @@ class _Fault:
         shown = None if is_secret else _shown(self.value)
         if shown is None:
             return f"{self.where}: expected {words}, got {_kind(self.value)}"
+        if not isinstance(self.value, str):
+            return f"{self.where}={shown}: expected {words}"
         wants_several = any((get_origin(one) or one) in SEVERAL for one in _alternatives(self.hint))
-        write = f": write {self.where}=[{shown}]" if wants_several and isinstance(self.value, str) else ""
-        return f"{self.where}={shown}: expected {words}{write}"
+        write = f": write {self.where}=[{shown}]" if wants_several else ""
+        choices = [one for kind in _alternatives(self.hint) if get_origin(kind) is Literal for one in get_args(kind)]
+        return f"{self.where}={shown}: expected {words}{write}{nearest(self.value, map(str, choices))}"
 
 
 def _fault(where: str, value: object, hint: Any) -> _Fault | None:
@@ -250,7 +253,8 @@ def _named(kind: type) -> str:
     """Name a class, with its library where that is another one: DataFrames there are of several kinds."""
     library = kind.__module__.partition(".")[0]
     foreign = library not in {__name__.partition(".")[0], "builtins"}
-    return f"a {library} {kind.__name__}" if foreign else f"a {kind.__name__}"
+    maker = ", which spark.createDataFrame(...) makes" if kind.__name__ == "DataFrame" else ""
+    return f"a {library} {kind.__name__}{maker}" if foreign else f"a {kind.__name__}"
 
 
 def _of(inside: tuple[Any, ...]) -> str:

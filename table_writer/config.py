@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Literal, TypedDict
 
-from table_writer.checked import checked, require_age
+from table_writer.checked import checked, nearest, require_age
 from table_writer.errors import InvalidInputError
 from table_writer.events.listeners import EventListener, require_listeners
 from table_writer.metastore.sasl import Token
@@ -97,7 +97,8 @@ class TableWriterConfig:
     progress
         How a write of more than a second shows how far it is: ``"bar"``, ``"log"`` (lines of level INFO to the logger
         ``table_writer``), ``"off"``, or who is to be told, a :class:`~table_writer.progress.ProgressListener`.
-        ``"auto"``: a bar in a terminal or a notebook, else the log.
+        ``"auto"``: what the variable ``TABLE_WRITER_PROGRESS`` says, else a bar in a terminal or a notebook, else the
+        log, or standard error where no logging is configured.
     listeners
         Who is told of each call once it is over, and of entries that were resolved: functions that take a
         :class:`~table_writer.events.TableEvent`. No error of theirs makes a call fail. Not shown: one may hold a key.
@@ -417,7 +418,8 @@ def write_mode(name: str) -> WriteMode:
         return WriteMode(name)
     except ValueError as error:
         modes = ", ".join(mode.value for mode in WriteMode)
-        raise InvalidInputError(f"mode={name!r}: expected one of {modes}") from error
+        meant = nearest(name, [mode.value for mode in WriteMode])
+        raise InvalidInputError(f"mode={name!r}: expected one of {modes}{meant}") from error
 
 
 def _require(settings: object, rules: Mapping[str, tuple[bool, str]]) -> None:

@@ -159,11 +159,12 @@ def printable(text: str) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Count things whose plural ends in ``s``.
+    """Count things whose plural ends in ``s``, or in ``ries``.
 
     Examples
     --------
-    >>> counted(1, "file"), counted(1200, "file")
-    ('1 file', '1,200 files')
+    >>> counted(1, "file"), counted(1200, "file"), counted(2, "entry")
+    ('1 file', '1,200 files', '2 entries')
     """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    plural = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"

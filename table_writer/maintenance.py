@@ -15,6 +15,7 @@ from table_writer.display.reports import (
     ChangesReport,
     DoctorReport,
     HistoryReport,
+    PartitionsReport,
     RecoverReport,
     RestoreReport,
     RollbackReport,
@@ -33,6 +34,7 @@ from table_writer.display.staged_report import (
 from table_writer.display.versions import (
     changed_partitions,
     partition_details,
+    partition_states,
     small_files_notes,
     summaries,
     summarised,
@@ -46,9 +48,12 @@ from table_writer.log.history import Placement
 from table_writer.log.open_table import OpenTable, RepeatedError, Services
 from table_writer.log.owner import adopt_root, is_of_earlier_table, require_in_place
 from table_writer.log.past import changes_between, require_one_name, version_meant
+from table_writer.log.present import Present
 from table_writer.many.round import WORKERS, ChosenTable, Round, choose
 from table_writer.many.visit import TableVisit
 from table_writer.model.table import PartitionValues, TableName
+from table_writer.page.look import NEWEST_VERSIONS, look_at
+from table_writer.page.table_page import TablePage
 from table_writer.publish.entry import Republished
 from table_writer.publish.recovery import Recovery, placements
 from table_writer.publish.restore import adopt, restore_partitions
@@ -185,6 +190,57 @@ class Maintenance:
             to_version=to_version,
             partitions=changed_partitions(opened.table, changed),
         )
+
+    def report(self, table: str, *, limit: int = NEWEST_VERSIONS) -> TablePage:
+        """Look at a table once, and return all that shows: versions, partitions, sizes, checks, what is in doubt.
+
+        Reads only: log and metastore, and what a dry run of :meth:`vacuum` lists. Entries that cannot be read are named
+        and do not keep it from saying what the others say. It shows itself in notebooks, with pictures; ``save`` makes
+        it one HTML file.
+
+        Parameters
+        ----------
+        limit
+            So many of the newest versions are read; all, where the log is damaged. The size of the table after each
+            version takes the whole log to tell: it is ``None`` where older ones are left out.
+
+        Raises
+        ------
+        InvalidInputError
+            The files below the table's root are another table's, or the log was deleted.
+
+        Examples
+        --------
+        >>> page = keeper.report("mart.orders")
+        >>> page.health, len(page.partitions), page.to_html().startswith("<!doctype html>")
+        ('ok', 1, True)
+        """
+        if limit < 1:
+            raise InvalidInputError(f"limit={limit}: expected 1 or more")
+        return look_at(self._open(table), limit)
+
+    def partitions(self, table: str, partitions: Collection[str] | None = None) -> PartitionsReport:
+        """Say which version wrote the rows that readers find in partitions now; the name alone says nothing of rows.
+
+        Parameters
+        ----------
+        partitions
+            Names such as ``"dt=2024-01-01"``, also of partitions that do not exist yet; by default all. An
+            unpartitioned table is one partition of itself, without a name.
+
+        Raises
+        ------
+        InvalidInputError
+            A name is none of this table's partitions, or the log cannot be read.
+
+        Examples
+        --------
+        >>> [(one.name, one.state, one.rows) for one in keeper.partitions("mart.orders").partitions]
+        [('dt=2024-01-01', 'published', 2)]
+        """
+        opened = self._open(table)
+        found = Present(opened, opened.partition_values(partitions))
+        return PartitionsReport(table=str(opened.table.name), partitions=partition_states(opened.table, found))
 
     def recover(self, table: str, *, dry_run: bool = False, accept_loss: bool = False) -> RecoverReport:
         """Resolve every publish that was left in doubt, and correct what the metastore applied late.

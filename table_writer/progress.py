@@ -75,7 +75,7 @@ class Progress:
         return {"running": self.step, "done": "done", "failed": f"failed in {self.step}"}[self.state]
 
     def __str__(self) -> str:
-        counted = self.total is not None and self.state == "running"
+        counted = bool(self.total) and self.state == "running"
         count = f", {self.done:,} of {self.total:,} {self.unit}" if counted else ""
         return f"{printable(self.table)}: {self.activity}{count}, {self.seconds:.0f} s"
 

@@ -294,7 +294,8 @@ class TableWriter:
         Raises
         ------
         InvalidInputError
-            The table exists, or cannot be made like this.
+            The table exists, cannot be made like this, or no write would take it: a store or a property that is not
+            supported, a place that contains another table's. Nothing was made.
 
         Examples
         --------
@@ -302,9 +303,10 @@ class TableWriter:
         >>> spark.table("mart.returns").count()
         0
         """
-        create_table(
-            self._spark, schema, self._services.table_name(table), NewTable(**new), if_not_exists=if_not_exists
-        )
+        name, described = self._services.table_name(table), NewTable(**new)
+        if self._services.metastore.get_table(name) is None:
+            self._services.require_new(name, described)
+        create_table(self._spark, schema, name, described, if_not_exists=if_not_exists)
 
     def plan(
         self,
@@ -341,8 +343,8 @@ class TableWriter:
         [('dt=2024-01-01', 'replace')]
         """
         chosen, given = write_mode(mode), WriteOptions(**options)
-        opened = self._services.open_to_write(table)
-        return Preview(opened, df, chosen, given).report()
+        with self._steps.watched(table, mode):
+            return Preview(self._services.open_to_write(table), df, chosen, given).report()
 
     def stage(
         self,

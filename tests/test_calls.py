@@ -348,7 +348,9 @@ def test_a_message_is_in_the_words_of_the_caller() -> None:
         "metastore_uris='thrift://a:1': expected a list of texts, or None: write metastore_uris=['thrift://a:1']": (
             lambda: TableWriterConfig(metastore_uris="thrift://a:1")  # type: ignore[arg-type]
         ),
-        "df: expected a pyspark DataFrame, got a list": lambda: writer_without_spark().append([1], T),  # type: ignore[arg-type]
+        "df: expected a pyspark DataFrame, which spark.createDataFrame(...) makes, got a list": lambda: (
+            writer_without_spark().append([1], T)  # type: ignore[arg-type]
+        ),
         "TableWriter needs spark: a pyspark SparkSession": TableWriter,  # type: ignore[call-arg]
     }
     for message, attempt in said.items():

@@ -230,6 +230,32 @@ def test_a_log_tells_at_most_every_some_seconds_and_how_it_ended(caplog: pytest.
     ]
 
 
+def test_a_log_has_a_line_for_each_step(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "table_writer")
+    log = LogListener(seconds=1000)
+    for step in ("plan", "plan", "upload", "upload", "publish"):
+        log(now(step=step))
+    assert [one.getMessage() for one in caplog.records] == [
+        f"mart.orders: {step}, 3 s" for step in ("plan", "upload", "publish")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stream", "shown"),
+    [(io.StringIO(), "mart.orders: upload, 3 s\n"), (Terminal(), "\r\x1b[Kmart.orders: upload, 3 s\n"), (None, "")],
+    ids=["file", "terminal", "none"],
+)
+def test_where_nobody_has_configured_logging_the_lines_go_to_standard_error(
+    stream: io.StringIO | None, shown: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "table_writer")
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(logging.getLogger("table_writer"), "hasHandlers", lambda: False)
+    LogListener()(now())
+    assert (stream.getvalue() if stream else "") == shown
+    assert caplog.records == []
+
+
 def test_names_in_a_line_hide_nothing() -> None:
     assert str(now(table=HOSTILE)) == "db.\\x1b[2J\\u202e{n}%|x\\nname: upload, 3 s"
 
@@ -319,6 +345,17 @@ def test_in_a_terminal_and_in_a_notebook_a_bar_is_drawn(terminal: Terminal, monk
     chosen = listener("auto", spark_has_bar=True)
     assert isinstance(chosen, BarListener)
     assert chosen._widget
+
+
+@pytest.mark.parametrize("choice", ["off", "log", "bar"])
+def test_the_environment_says_it_for_programs_that_do_not(choice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABLE_WRITER_PROGRESS", choice)
+    chosen = listener("auto")
+    assert type(chosen) is {"off": type(None), "log": LogListener, "bar": BarListener}[choice]
+    assert isinstance(listener("bar"), BarListener)
+    monkeypatch.setenv("TABLE_WRITER_PROGRESS", "quiet")
+    with pytest.raises(InvalidInputError, match="TABLE_WRITER_PROGRESS='quiet': expected one of auto, bar, log, off"):
+        listener("auto")
 
 
 def test_where_spark_draws_a_bar_in_the_terminal_a_log_is_told_unless_a_bar_was_asked_for(

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import CharType, DataType, StringType, StructField, StructType, VarcharType
 
+from table_writer.checked import nearest
 from table_writer.config import MOST_EXAMPLES
 from table_writer.errors import InvalidInputError, printable
 from table_writer.model.check_result import ERROR, LONGEST_LINE, CheckResult, stored_line
@@ -87,7 +88,8 @@ class Target:
         fields = self._walk([name]) or self._walk(_parts(name))
         if not fields:
             known = listed((repr(one) for one in self.schema.names), KNOWN)
-            raise InvalidInputError(f"{self.table} has no column {shown(name)}; it has {known}", table=self.table)
+            meant = nearest(name, self.schema.names) or "."
+            raise InvalidInputError(f"{self.table} has no column {shown(name)}{meant} It has {known}", table=self.table)
         partitions = {one.lower() for one in self.partition_columns or ()}  # the metastore has lower case only
         return ColumnPath(
             path=tuple(field.name for field in fields),

@@ -18,7 +18,7 @@ from table_writer.check.check import SPARK, Audit, Check, CountIf, Facts, Questi
 from table_writer.check.keys import KeyQuestion
 from table_writer.check.rows import RowQuestion, unfit, unreadable
 from table_writer.check.writes import PARTITION_NUMBER, function_name
-from table_writer.errors import CheckFailedError, InvalidInputError, printable
+from table_writer.errors import CheckFailedError, InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import NULL_PARTITION
 from table_writer.model.table import Column as TableColumn
@@ -104,20 +104,21 @@ def run_checks(checks: Sequence[Check], audit: Audit) -> tuple[CheckResult, ...]
     return tuple(replace(found[number], examples=found[number].examples[: audit.examples]) for number in questions)
 
 
-def require_passed(results: Sequence[CheckResult], table: str, write_id: str) -> None:
+def require_passed(results: tuple[CheckResult, ...], table: str, write_id: str) -> None:
     """Raise ``CheckFailedError``, with example rows, if a check of severity ``"error"`` failed."""
     if any(result.stops for result in results):
         text = failure_text(results, table, write_id)
-        raise CheckFailedError(text, table=table, write_id=write_id, results=tuple(results))
+        raise CheckFailedError(text, table=table, write_id=write_id, results=results)
 
 
 def failure_text(results: Sequence[CheckResult], table: str, write_id: str) -> str:
     """Say which checks failed, and show some of the rows."""
     failed = sorted((one for one in results if not one.passed), key=lambda one: not one.stops)
     lines = [line for one in failed for line in _lines(one)]
+    every = counted(len(results), "check")
     return "\n".join(
         [
-            f"{len(failed)} of {len(results)} checks of write {write_id} failed; nothing was published to {table}:",
+            f"{len(failed)} of {every} of write {write_id} failed; nothing was published to {table}:",
             *lines,
             'Correct the data and write again. A check of severity="warn" lets a write pass.',
         ]

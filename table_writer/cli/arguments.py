@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from argparse import ArgumentParser, ArgumentTypeError  # no click, no typer: no dependency for a layer this thin
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any, Final, NoReturn
 
@@ -46,11 +47,29 @@ class UsageError(Exception):
         self.usage = usage
 
 
+CHOICE: Final = re.compile(r"invalid choice: '?(.*?)'? \(choose from (.*)\)", re.DOTALL)
+
+
 class Parser(ArgumentParser):
     """Raises instead of ending the process, and repeats nothing that may be a secret typed at the wrong place."""
 
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.color = False  # else Python 3.14 colours what is escaped before it is shown
+
     def error(self, message: str) -> NoReturn:
-        raise UsageError(re.sub(r"invalid choice: .*? \(", "not a choice (", message), self.format_usage())
+        found = CHOICE.search(message)
+        if found is not None:
+            choices = re.findall(r"[\w-]+", found[2])
+            said = f"not a choice{did_you_mean(found[1], choices)} (choose from {', '.join(choices)})"
+            message = f"{message[: found.start()]}{said}"
+        raise UsageError(message, self.format_usage())
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a question that names the nearest known word; empty if none is near. What was typed is not repeated."""
+    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f", did you mean {near[0]}?" if near else ""
 
 
 def age(text: str) -> timedelta:
@@ -166,8 +185,8 @@ SHARED: Final[Mapping[str, Options]] = {
     },
     "S3, where Hadoop's settings do not say it": {
         "--endpoint-url": {"type": _endpoint, "metavar": "URL", "help": "for stores other than AWS"},
-        "--region": {"metavar": "NAME"},
-        "--profile": {"metavar": "NAME", "help": "a profile of the AWS configuration files"},
+        "--region": {"metavar": "NAME", "help": "of the bucket, and of AWS Glue (default: AWS_REGION)"},
+        "--profile": {"metavar": "NAME", "help": "a profile of the AWS configuration files (default: AWS_PROFILE)"},
         "--path-style": {**switch("the bucket in the path, not in the host"), "default": None},
     },
 }
@@ -223,8 +242,3 @@ def exit_code_named(code: str) -> ExitCode:
             return exit_code_of(kind(""))
         kinds += kind.__subclasses__()
     return ExitCode.INTERRUPTED if code == "interrupted" else ExitCode.UNKNOWN
-
-
-def exit_codes_text() -> str:
-    """Return the list that ``--help`` ends with."""
-    return "\n".join(["exit codes:", *(f"  {code.value:>3}  {MEANINGS[code]}" for code in ExitCode)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Namespace, RawDescriptionHelpFormatter, _ActionsContainer
+from argparse import Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter, _ActionsContainer
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -14,23 +14,48 @@ from table_writer.cli.arguments import (
     ExitCode,
     Options,
     Parser,
+    UsageError,
     age,
+    did_you_mean,
     exit_code_named,
     exit_code_of,
-    exit_codes_text,
     moment,
     switch,
     version_number,
 )
 from table_writer.cli.configuration import read_spark_conf
+from table_writer.cli.manual import MANUALS, OVERVIEW, description, epilog
 from table_writer.display.many_report import ManyReport, TableResult, TablesReport
 from table_writer.display.report import Report
 from table_writer.display.reports import RecoverReport
+from table_writer.errors import printable
 from table_writer.maintenance import Maintenance
 from table_writer.many.round import WORKERS
 from table_writer.model.table import TableName
+from table_writer.page.look import NEWEST_VERSIONS
+from table_writer.page.table_page import TablePage
 from table_writer.vacuum.due import SAFE_AGE
 from table_writer.version import __version__
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPage:
+    """Report on a page that was written to a file, or that is the output itself."""
+
+    page: TablePage
+    path: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.page.to_dict(), "html": self.path}
+
+    def to_text(self, *, all_rows: bool = False) -> str:
+        if self.path == STDOUT:
+            return self.page.to_html()
+        return f"{self.page.to_text(all_rows=all_rows)}\n  page written to {printable(self.path)}"
+
+    @property
+    def healthy(self) -> bool:
+        return self.page.healthy
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +69,10 @@ class Adopted:
 
     def to_text(self, *, all_rows: bool = False) -> str:  # noqa: ARG002  # as of every report
         return f"{self.table}: the files below its root are adopted; log and data stay as they are"
+
+
+STDOUT: Final = "-"
+SHELLS: Final = ("bash", "zsh", "fish", "tcsh")
 
 
 class Takes(Enum):
@@ -62,7 +91,7 @@ class Command:
     help: str
     options: Options = field(default_factory=dict)  # those that only this command has
     either: Options = field(default_factory=dict)  # exactly one of these must be given
-    run: Callable[[Maintenance, Namespace], Report | Adopted]
+    run: Callable[[Maintenance, Namespace], Report | Adopted | SavedPage]
     left: Callable[[Any], bool] = lambda _: False  # the report names something to look at: exit code 1
     takes: Takes = Takes.ONE
     run_many: Callable[[Maintenance, Namespace], Report] | None = None  # where it takes several tables
@@ -73,6 +102,15 @@ def _staged(keeper: Maintenance, arguments: Namespace) -> Report:
     if arguments.write_id is None:
         return keeper.staged(arguments.table)
     return keeper.staged_write(arguments.table, arguments.write_id)
+
+
+def _report(keeper: Maintenance, arguments: Namespace) -> TablePage | SavedPage:
+    page = keeper.report(arguments.table, limit=arguments.limit)
+    if arguments.html is None:
+        return page
+    if arguments.html != STDOUT:
+        page.save(arguments.html)
+    return SavedPage(page, arguments.html)
 
 
 def _adopt(keeper: Maintenance, arguments: Namespace) -> Adopted:
@@ -155,6 +193,21 @@ COMMANDS: Final = (
         run=lambda keeper, given: keeper.tables(given.database, workers=given.workers),
     ),
     Command(
+        name="report",
+        help="Look at a table once: versions, sizes, checks, what is in doubt; with --html as a page with pictures.",
+        options={
+            "--html": {"metavar": "FILE", "help": "write it as one page with pictures; - is stdout"},
+            "--limit": {
+                "type": int,
+                "metavar": "N",
+                "default": NEWEST_VERSIONS,
+                "help": "read so many of the newest versions (default: %(default)s)",
+            },
+        },
+        run=_report,
+        left=lambda report: not report.healthy,
+    ),
+    Command(
         name="history",
         help="List the versions of a table, newest first.",
         options={"--limit": {"type": int, "metavar": "N", "help": "only so many of the newest"}},
@@ -165,6 +218,12 @@ COMMANDS: Final = (
         help="Show one version, partition by partition.",
         options={"version": {"type": version_number, "metavar": "VERSION", "help": "its number in the history"}},
         run=lambda keeper, given: keeper.show(given.table, given.version),
+    ),
+    Command(
+        name="partitions",
+        help="Say which version wrote the rows that readers find in partitions now.",
+        options={"--partition": {**PARTITIONS["--partition"], "help": "also one that is not there yet (default: all)"}},
+        run=lambda keeper, given: keeper.partitions(given.table, given.partition),
     ),
     Command(
         name="diff",
@@ -318,12 +377,28 @@ BY_NAME: Final = {command.name: command for command in COMMANDS}
 def parse(argv: Sequence[str]) -> Namespace:
     """Read the arguments; ``UsageError`` if they make no command."""
     parser = build_parser()
-    arguments, unknown = parser.parse_known_args(argv)
+    commands = _parsers(parser)
+    try:
+        arguments, unknown = parser.parse_known_args(argv)
+    except UsageError as error:  # what is missing may be there, misspelled
+        meant = next((one for one in argv if one in commands), "")
+        raise UsageError(f"{error.message}{_nearest(argv, commands.get(meant, parser))}", error.usage) from None
     if unknown:
         options = ", ".join(word.partition("=")[0] for word in unknown if word.startswith("-"))
-        parser.error(f"not known here: {options or 'a further word'}; `{PROGRAM} {arguments.command} --help` lists all")
+        near = _nearest(unknown, commands[arguments.command])
+        lists = f"`{PROGRAM} {arguments.command} --help` lists all"
+        parser.error(f"not known here: {options or 'a further word'}{near or ';'} {lists}")
+    if getattr(arguments, "html", None) == STDOUT and arguments.json:
+        parser.error("--html - and --json both want stdout: write the page to a file")
     _settle_tables(parser, arguments, BY_NAME[arguments.command].takes)
     return arguments
+
+
+def _nearest(words: Sequence[str], parser: ArgumentParser) -> str:
+    """Ask whether a known option was meant by one that is not known."""
+    known = [option for action in parser._actions for option in action.option_strings]  # noqa: SLF001  # of our own class
+    given = (word.partition("=")[0] for word in words if word.startswith("--"))
+    return next((near for one in given if one not in known and (near := did_you_mean(one, known))), "")
 
 
 def _settle_tables(parser: Parser, arguments: Namespace, takes: Takes) -> None:
@@ -346,32 +421,66 @@ def _settle_tables(parser: Parser, arguments: Namespace, takes: Takes) -> None:
         parser.error("--accept-loss is for one TABLE at a time")
 
 
+class _PrintCompletion(Action):
+    """Prints a script for a shell, made by shtab, and ends."""
+
+    def __call__(self, parser: ArgumentParser, _: Namespace, shell: Any, option_string: str | None = None) -> None:  # noqa: ARG002
+        try:
+            import shtab  # noqa: PLC0415 - an extra
+        except ImportError:
+            parser.error(
+                "completion scripts are made by shtab, which is not installed: pip install 'table-writer[completion]'"
+            )
+        kinds = {"FILE": shtab.FILE, "PEM": shtab.FILE, "DIR": shtab.DIRECTORY}
+        for action in (action for one in _parsers(parser).values() for action in one._actions):  # noqa: SLF001
+            if action.metavar in kinds:
+                action.complete = kinds[str(action.metavar)]  # type: ignore[attr-defined]
+        print(shtab.complete(parser, shell=shell))  # noqa: T201
+        parser.exit()
+
+
+def _parsers(parser: ArgumentParser) -> dict[str, ArgumentParser]:
+    """Return the parser of each command."""
+    return next(dict(action.choices) for action in parser._actions if isinstance(action.choices, dict))  # noqa: SLF001
+
+
 def build_parser() -> Parser:
-    like: dict[str, Any] = {
-        "epilog": exit_codes_text(),
-        "formatter_class": RawDescriptionHelpFormatter,
-        "allow_abbrev": False,
-    }
-    text = "Looks after tables that table_writer writes: without Spark, safe while writers are at work."
-    parser = Parser(prog=PROGRAM, description=text, **like)
+    like: dict[str, Any] = {"formatter_class": RawDescriptionHelpFormatter, "allow_abbrev": False}
+    parser = Parser(prog=PROGRAM, description=description("", OVERVIEW), epilog=epilog(OVERVIEW), **like)
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    parser.add_argument(
+        "--print-completion",
+        action=_PrintCompletion,
+        choices=SHELLS,
+        metavar="SHELL",
+        help=f"print a script that lets a shell complete commands and options: {', '.join(SHELLS)}",
+    )
     chosen = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
     shared = Parser(add_help=False, allow_abbrev=False)
     for title, options in SHARED.items():
         _add(shared.add_argument_group(title), options)
     for command in COMMANDS:
-        one = chosen.add_parser(command.name, help=command.help, description=command.help, parents=[shared], **like)
-        if command.takes is Takes.ONE:
-            _add(one, {"table": {"metavar": "TABLE", "help": "database.table"}})
-        elif command.takes is Takes.SEVERAL:
-            _add(
-                one,
-                {"table": {"nargs": "*", "metavar": "TABLE", "help": "database.table; several, or none with --all"}},
-            )
-        if command.either:
-            _add(one.add_mutually_exclusive_group(required=True), command.either)
-        _add(one, command.options)
+        manual = MANUALS[command.name]
+        text: dict[str, Any] = {"description": description(command.help, manual), "epilog": epilog(manual)}
+        own = Parser(prog=f"{PROGRAM} {command.name}", add_help=False)
+        _add_own(own, command)
+        own.add_argument("shared", nargs="*", metavar="OPTION")  # those of every command, in a word
+        usage = own.format_usage().removeprefix("usage: ").rstrip()
+        one = chosen.add_parser(command.name, help=command.help, parents=[shared], usage=usage, **text, **like)
+        _add_own(one, command)
     return parser
+
+
+def _add_own(parser: Parser, command: Command) -> None:
+    """Add what only this command takes."""
+    if command.takes is Takes.ONE:
+        _add(parser, {"table": {"metavar": "TABLE", "help": "database.table"}})
+    elif command.takes is Takes.SEVERAL:
+        several = "database.table; several, or none with --all"
+        _add(parser, {"table": {"nargs": "*", "metavar": "TABLE", "help": several}})
+    if command.either:
+        _add(parser.add_mutually_exclusive_group(required=True), command.either)
+    _add(parser, command.options)
 
 
 def _add(parser: _ActionsContainer, options: Options) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import shutil
 import sys
 import threading
@@ -11,14 +12,16 @@ import time
 from contextlib import AbstractContextManager
 from typing import Any, Final, TextIO
 
-from table_writer.errors import printable
+from table_writer.errors import InvalidInputError, printable
 from table_writer.model.process import PerProcess, this_process
-from table_writer.progress import Progress, ProgressListener, WriteProgress, reported
+from table_writer.progress import PROGRESS_CHOICES, Progress, ProgressListener, WriteProgress, reported
 
 logger = logging.getLogger("table_writer")
 LOG_SECONDS: Final = 30.0  # between two lines
 COUNTED: Final = "{desc} {percentage:3.0f}%|{bar}| {unit} [{elapsed}]"
 UNCOUNTED: Final = {False: "{desc} [{elapsed}]", True: "{desc} {bar} [{elapsed}]"}  # a widget without its gauge moves
+VARIABLE: Final = "TABLE_WRITER_PROGRESS"  # of the environment, for programs that say nothing of progress themselves
+CLEAR_LINE: Final = "\r\x1b[K"
 FIRST_PROCESS: Final = this_process()
 _drawing: Final = PerProcess(threading.RLock)
 
@@ -38,6 +41,9 @@ def listener(choice: str | ProgressListener, *, spark_has_bar: bool = False) -> 
     """Return the listener of one write; ``None`` for none."""
     if not isinstance(choice, str):
         return choice
+    choice = os.environ.get(VARIABLE, choice) if choice == "auto" else choice
+    if choice not in PROGRESS_CHOICES:
+        raise InvalidInputError(f"{VARIABLE}={choice!r}: expected one of {', '.join(PROGRESS_CHOICES)}")
     notebook = _in_notebook()
     if choice == "auto":
         choice = "bar" if notebook or (_is_terminal(sys.stderr) and not spark_has_bar) else "log"
@@ -47,19 +53,27 @@ def listener(choice: str | ProgressListener, *, spark_has_bar: bool = False) -> 
 
 
 class LogListener:
-    """Tells a log: at most every 30 seconds, and how it ended."""
+    """Tells a log: of each step, every 30 seconds of a long one, and how it ended.
+
+    A program that has configured no logging has nowhere to read that: there it tells standard error.
+    """
 
     def __init__(self, seconds: float = LOG_SECONDS) -> None:
         self._seconds = seconds
         self._next = 0.0
+        self._step = ""
 
     def __call__(self, progress: Progress, /) -> None:
         now = time.monotonic()
-        if progress.state == "running" and now < self._next:
+        if progress.state == "running" and progress.step == self._step and now < self._next:
             return
-        self._next = now + self._seconds
-        of_write = "" if progress.unit == "tables" else f"write_id={progress.write_id or '(not planned yet)'} "
-        logger.info("%s%s", of_write, progress)
+        self._next, self._step = now + self._seconds, progress.step
+        if logger.hasHandlers():
+            logger.info("%s%s", f"write_id={progress.write_id} " if progress.write_id else "", progress)
+        elif sys.stderr is not None:
+            start = CLEAR_LINE if _is_terminal(sys.stderr) else ""  # Spark's bar may be there
+            sys.stderr.write(f"{start}{progress}\n")
+            sys.stderr.flush()
 
 
 class BarListener:

@@ -296,7 +296,7 @@ def _plain(value: Any) -> Any:
 def summary_html(summary: Summary) -> str:
     """Render for notebooks: readable in light and dark, no script, no network."""
     subject, rest = summary.subject, summary.headline.removeprefix(summary.subject)
-    head = f'<p class="tw-head"><bdi>{_text(subject)}</bdi>{_text(rest)}</p>'
+    head = f'<p class="tw-head"><bdi>{html_text(subject)}</bdi>{html_text(rest)}</p>'
     parts = (head, *map(_grid, summary.tables), *map(_line, summary.lines))
     return f'<div class="table-writer {IGNORED_BY_MATH}"><style>{STYLE}</style>{"".join(parts)}</div>'
 
@@ -306,7 +306,7 @@ def _grid(grid: Grid) -> str:
     sides = ["right" if heading in grid.figures else "left" for heading in grid.headings]
 
     def state(word: str) -> str:
-        return f'<span class="tw-state tw-{tone(word)}">{_text(word)}</span>'
+        return f'<span class="tw-state tw-{tone(word)}">{html_text(word)}</span>'
 
     shows = [state if heading in grid.states else _cell for heading in grid.headings]
     head = _row("th", map(_cell, grid.headings), sides)
@@ -322,15 +322,16 @@ def _row(tag: str, cells: Iterable[str], sides: Sequence[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    return f'<div class="tw-long">{_text(text)}</div>' if len(text) > LONG else _text(text)
+    return f'<div class="tw-long">{html_text(text)}</div>' if len(text) > LONG else html_text(text)
 
 
 def _line(text: str) -> str:
     trouble = " tw-trouble" if text.startswith(TROUBLES) else ""
-    return f'<p class="tw-line{trouble}">{_text(text)}</p>'
+    return f'<p class="tw-line{trouble}">{html_text(text)}</p>'
 
 
-def _text(text: str) -> str:
+def html_text(text: str) -> str:
+    """Escape the words of others: what control characters and markup would do is seen, and not done."""
     return escape(printable(text))
 
 

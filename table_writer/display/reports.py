@@ -20,7 +20,7 @@ from table_writer.display.report import (
     tags_line,
     who,
 )
-from table_writer.display.write_result import check_grids, checks_in_short
+from table_writer.display.write_result import CheckResults, check_grids, checks_in_short
 from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.location import Location
@@ -86,6 +86,33 @@ class ChangedPartition:
     change: str  # added, replaced, appended, dropped
     rows_before: int | None
     rows_after: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionState:
+    """What readers find in one partition now.
+
+    Parameters
+    ----------
+    state
+        ``"published"``: rows that a version of the log wrote. ``"missing"``: no such partition. ``"in doubt"``: a
+        publish is going on, or was left in doubt. ``"not known"``: another tool has written or moved it.
+    version, write_id, published_at
+        Of the newest write whose rows are there, and when it claimed its version, by its own clock: a rollback brings
+        those of an earlier one back, and a compaction changes none. ``None`` if not known.
+    rows
+        ``None`` if not known.
+    note
+        Why it is so, for a person.
+    """
+
+    name: str
+    state: str
+    version: int | None = None
+    write_id: str | None = None
+    published_at: datetime | None = None
+    rows: int | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,9 +278,9 @@ class VersionReport(
     deletes: tuple[str, ...] = ()
 
     @property
-    def checks(self) -> tuple[CheckResult, ...]:
+    def checks(self) -> CheckResults:
         """What its checks found, without example rows."""
-        return self.summary.checks
+        return CheckResults(self.summary.checks)
 
     def _headline(self) -> str:
         return f" version {self.summary.version}: {self.summary.mode}, {self.summary.state}"
@@ -346,6 +373,26 @@ class RollbackReport(Report, rows="partitions", columns=PARTITIONS, lines=NOTES)
         what = "would be put back" if self.dry_run else "put back"
         own = f" (as version {self.version})" if self.version else ""
         return f": {counted(len(self.partitions), 'partition')} {what} to version {self.to_version}{own}"
+
+
+PRESENT_COLUMNS: Final[Columns] = {
+    "partition": "name",
+    "state": "state",
+    "version": lambda one: "-" if one.version is None else str(one.version),
+    "published (UTC)": lambda one: one.published_at or "-",
+    "rows": "rows",
+    "note": "note",
+}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PartitionsReport(Report, rows="partitions", columns=PRESENT_COLUMNS):
+    """Partitions of a table as readers see them now, with the versions that wrote their rows."""
+
+    partitions: tuple[PartitionState, ...] = ()
+
+    def _headline(self) -> str:
+        return f": {counted(len(self.partitions), 'partition')}"
 
 
 CHANGED_COLUMNS: Final[Columns] = {
@@ -502,7 +549,7 @@ class DoctorReport(Report, rows="findings", columns=DOCTOR_COLUMNS, derived=("he
 
     def _headline(self) -> str:
         troubled = sum(finding.status in {"warning", "error"} for finding in self.findings)
-        return f": {len(self.findings)} checks, {troubled} to look at"
+        return f": {counted(len(self.findings), 'check')}, {troubled} to look at"
 
     def _lines(self) -> Iterator[str]:
         return (f"{finding.check}: {finding.advice}" for finding in self.findings if finding.advice)

@@ -9,7 +9,7 @@ from typing import Final
 
 from table_writer.display.report import Columns, Grid, Report, columns_of_partitions, size, size_of, tags_line, who
 from table_writer.display.reports import DELETED, DeletedPath
-from table_writer.display.write_result import check_grids, checks_in_short
+from table_writer.display.write_result import CheckResults, check_grids, checks_in_short
 from table_writer.errors import counted
 from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
@@ -135,9 +135,9 @@ class StagedDetail(Report, rows="partitions", columns=columns_of_partitions()):
     notes: tuple[str, ...] = ()
 
     @property
-    def checks(self) -> tuple[CheckResult, ...]:
+    def checks(self) -> CheckResults:
         """Newest result of each check."""
-        return self.summary.checks
+        return CheckResults(self.summary.checks)
 
     def _headline(self) -> str:
         one = self.summary

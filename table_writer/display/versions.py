@@ -12,12 +12,14 @@ from table_writer.display.reports import (
     DeletedPath,
     KeptPath,
     PartitionDetail,
+    PartitionState,
     UploadDetail,
     VacuumReport,
     VersionSummary,
 )
 from table_writer.log.history import History, SlotRecord
 from table_writer.log.past import Changed, change_of
+from table_writer.log.present import PresentRows
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, are_small_files, shown_name
@@ -213,4 +215,19 @@ def changed_partitions(table: Table, changed: Iterable[Changed]) -> tuple[Change
             rows_after=0 if one.after is None else one.after.rows,
         )
         for one in changed
+    )
+
+
+def partition_states(table: Table, found: Iterable[PresentRows]) -> tuple[PartitionState, ...]:
+    return tuple(
+        PartitionState(
+            name=shown_name(table, one.values),
+            state=one.state,
+            version=one.wrote.version if one.wrote else None,
+            write_id=one.write_id,
+            published_at=one.wrote.created_at if one.wrote else None,
+            rows=one.rows,
+            note=one.note,
+        )
+        for one in found
     )

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from table_writer.display.report import Columns, Grid, ReportOfPartitions, columns_of_partitions, size
+from table_writer.display.report import (
+    Columns,
+    Grid,
+    ReportOfPartitions,
+    Summary,
+    columns_of_partitions,
+    size,
+    summary_html,
+    summary_text,
+)
 from table_writer.errors import counted
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import PartitionValues
@@ -84,6 +93,9 @@ class WriteResult(
     notes: tuple[str, ...] = ()
     checks: tuple[CheckResult, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "checks", CheckResults(self.checks))
+
     @property
     def bytes(self) -> int:
         """Bytes of the files written."""
@@ -120,6 +132,30 @@ class WriteResult(
         yield from (f"note: {note}" for note in self.notes)
 
 
+class CheckResults(tuple[CheckResult, ...]):
+    """Results of checks: a tuple that shows as a table, in text and in notebooks, failed ones first.
+
+    Examples
+    --------
+    >>> CheckResults([CheckResult(name="unique(id)", severity="error", passed=True, message="none of 2 rows repeats")])
+    1 check passed
+      checks:
+      check       outcome  wrong rows  answered by  found
+      unique(id)  passed            -  spark        none of 2 rows repeats
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return summary_text(self._summary())
+
+    def _repr_html_(self) -> str:
+        return summary_html(self._summary())
+
+    def _summary(self) -> Summary:
+        return Summary(headline=checks_in_short(self) if self else "no checks", grids=check_grids(self))
+
+
 def verdict(result: CheckResult) -> str:
     """Say how one check ended, and of which severity it is if it failed."""
     return "passed" if result.passed else f"failed ({result.severity})"
@@ -140,8 +176,8 @@ CHECKS: Final[Columns] = {
     "check": "name",
     "outcome": verdict,
     "wrong rows": lambda result: "-" if result.failed_rows is None else result.failed_rows,
-    "found": "message",
     "answered by": "answered_by",
+    "found": "message",  # last: a long one pushes nothing out of sight
 }
 
 

@@ -93,12 +93,12 @@ def checkpoint(subject: Subject) -> Iterable[Finding]:
         or len(planned.in_doubt) > CHECKPOINT_EVERY_VERSIONS
     ):
         yield warning(
-            f"every plan lists {len(planned.versions):,} entries, since {opened.layout.checkpoint_key} is old",
+            f"every plan lists {counted(len(planned.versions), 'entry')}, since {opened.layout.checkpoint_key} is old",
             f"allow s3:PutObject on it; the next write makes it anew. Entries in doubt hold it back: table-writer"
             f" recover {subject.name}",
         )
     else:
-        yield ok(f"a plan lists {len(planned.versions):,} of {len(listed.versions):,} entries")
+        yield ok(f"a plan lists {len(planned.versions):,} of {counted(len(listed.versions), 'entry')}")
 
 
 def properties(subject: Subject) -> Iterable[Finding]:
@@ -273,7 +273,7 @@ def files(subject: Subject) -> Iterable[Finding]:
             " whose files are still there, or write them again; look for a lifecycle expiration or a TRUNCATE",
         )
     if len(newest) < len(ours):
-        yield note(f"only the {len(newest):,} newest of {len(ours):,} partitions were listed")
+        yield note(f"only the {len(newest):,} newest of {counted(len(ours), 'partition')} were listed")
     elif not (mixed or lost):
         yield ok(f"exactly the files that were published: {counted(len(newest), 'partition')}")
 

@@ -9,9 +9,10 @@ from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache, cached_property, partial
+from itertools import islice
 from typing import Any, Final
 
-from table_writer.checked import LONGEST_AGE
+from table_writer.checked import LONGEST_AGE, nearest
 from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, MetastoreError, counted
 from table_writer.log.history import History, Placement
@@ -42,6 +43,7 @@ from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.settings import StoreSettings
 
 logger = logging.getLogger(__name__)
+MOST_COMPARED: Final = 1_000  # tables whose names are compared with one that is not there
 
 
 class RepeatedError(Exception):
@@ -236,13 +238,29 @@ class OpenTable:
         return hours
 
 
-def require_table(table: Table | None, name: TableName, metastore_uri: str) -> Table:
-    """Return the table; refuse one that is not there or has no files of its own."""
+def require_table(table: Table | None, name: TableName, metastore_uri: str, meant: str = "") -> Table:
+    """Return the table; refuse one that is not there or has no files of its own.
+
+    ``meant`` is what :func:`meant_instead` says of one that is not there.
+    """
     if table is None:
-        raise InvalidInputError(f"there is no table {name} in the metastore at {metastore_uri}", table=str(name))
+        raise InvalidInputError(f"there is no table {name} in the metastore at {metastore_uri}{meant}", table=str(name))
     if not table.location or "VIEW" in table.kind:
         raise InvalidInputError(f"{name} is a view ({table.kind}): it has no log of its own", table=str(name))
     return table
+
+
+def meant_instead(metastore: Metastore, name: TableName) -> str:
+    """Say of a table that is not there which database is not, or which table may be meant; empty if nobody knows."""
+    try:
+        databases = metastore.get_databases()
+        if name.database not in databases:
+            return f", which has no database {name.database}{nearest(name.database, databases)}"
+        tables = islice(metastore.get_tables(name.database), MOST_COMPARED)
+        return nearest(name.name, [one.name.name for one in tables])
+    except MetastoreError as error:
+        logger.info("not known what %s may mean: %s", name, error)
+        return ""
 
 
 AnySettings = MetastoreSettings | GlueSettings
@@ -302,10 +320,12 @@ class Services:
         return cls(SessionSettings(hadoop=hadoop), config)
 
     def open_table(
-        self, name: TableName, require: Callable[[Table | None, TableName, str], Table] = require_table
+        self, name: TableName, require: Callable[[Table | None, TableName, str, str], Table] = require_table
     ) -> OpenTable:
         """Look a table up and open its store; raises what ``require`` raises, and for a store that is not supported."""
-        return self.opened(require(self.metastore.get_table(name), name, self.metastore.uri))
+        found = self.metastore.get_table(name)
+        meant = "" if found else meant_instead(self.metastore, name)
+        return self.opened(require(found, name, self.metastore.uri, meant))
 
     def beside(self) -> Services:
         """Return the same with a connection to the metastore of its own, and the same stores."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, counted
 from table_writer.log.files import files_read_at
 from table_writer.log.history import History, Placement, SlotRecord, StateThen
 from table_writer.log.open_table import OpenTable
@@ -133,7 +133,7 @@ def require_version(history: History, version: int, table: Table) -> None:
     if not known_state:
         known = ", ".join(str(one) for one in sorted(by_version)[-5:])
         raise InvalidInputError(
-            f"{table.name} has no version {version}: the log holds {len(by_version)} entries, the newest"
+            f"{table.name} has no version {version}: the log holds {counted(len(by_version), 'entry')}, the newest"
             f" {known or 'none'}; older ones may have been trimmed by a vacuum",
             table=str(table.name),
         )
@@ -394,35 +394,48 @@ def changes_between(history: History, first: int, last: int, table: Table) -> It
             )
 
 
-def _content(history: History, values: PartitionValues, version: int) -> tuple[Place | None, frozenset[str]]:
-    """Return what tells the rows of a partition after a version from others: a location, and what was added to it.
+def writes_behind(
+    history: History, values: PartitionValues, version: int
+) -> Iterator[tuple[SlotRecord, EntryPartition]]:
+    """Yield the entries that wrote the rows of a partition after a version: appends in place, then what they add to.
 
-    A rollback has the rows of the version that it goes back to, and a compaction those from before it.
+    A rollback has the rows of the version that it goes back to, a compaction those from before it, and so have a
+    restore and a recovery where an older entry has put the partition to the same place. Nothing more is yielded
+    where rows of other tools, or of entries that are gone, are behind it.
     """
-    added: set[str] = set()
-    earliest: EntryPartition | None = None
-    put_back: str | None = None  # where an entry has put the partition again: the one before it says what is there
-    for record, earliest in history.published_of(values):
-        entry, named = record.entry, earliest
+    put_back: tuple[SlotRecord, EntryPartition] | None = None  # the entry before it says what is there, if any does
+    for record, named in history.published_of(values):
+        entry = record.entry
         if entry.version > version:
             continue
-        if put_back is not None and not same_place(named.new_location, put_back):
+        if put_back is not None and not same_place(named.new_location, put_back[1].new_location):
             break
         put_back = None
         if entry.rollback_to is not None:
             version = entry.rollback_to
         elif named.added:
-            added.update(named.targets())
+            yield record, named
             version = entry.version - 1
         elif entry.is_compaction:
             version = entry.version - 1
         elif entry.operation is Operation.RESTORE or entry.recovers is not None:
-            put_back, version = named.new_location, entry.version - 1
+            put_back, version = (record, named), entry.version - 1
         else:
-            return _place(history, named.new_location), frozenset(added)
+            yield record, named
+            return
     if put_back is not None:
-        return _place(history, put_back), frozenset(added)
-    return _place(history, earliest.old_location if earliest else None), frozenset(added)
+        yield put_back
+
+
+def _content(history: History, values: PartitionValues, version: int) -> tuple[Place | None, frozenset[str]]:
+    """Return what tells the rows of a partition after a version from others: a location, and what was added to it."""
+    added: set[str] = set()
+    for _, named in writes_behind(history, values, version):
+        if not named.added:
+            return _place(history, named.new_location), frozenset(added)
+        added.update(named.targets())
+    oldest = [named for _, named in history.published_of(values)][-1:]
+    return _place(history, oldest[0].old_location if oldest else None), frozenset(added)
 
 
 def _place(history: History, location: str | None) -> Place | None:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from table_writer.errors import ConflictError, InvalidInputError, StorageError
+from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted
 from table_writer.log.fold import FOLD_EVERY_VERSIONS, Fold, Oldest, key_digest
 from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
 from table_writer.log.owner import readable_owner
@@ -152,10 +152,10 @@ class TableLog:
         whole = range(max(start - 1, trimmed) + 1, newest + 1) if entries | outcomes else range(0)
         if whole.stop - whole.start > len(entries) + len(numbers["lost"]) + MOST_LOST:
             raise InvalidInputError(
-                f"{self._layout.entry_key(newest)}, or the outcome beside it, is far beyond the {len(entries)} entries"
-                f" of this log. If vacuums have trimmed the log, its mark {self._layout.log_prefix}trimmed-… is lost:"
-                " bring that back from an older version of the object. If not, it is none of this log: look at it, and"
-                " move it away"
+                f"{self._layout.entry_key(newest)}, or the outcome beside it, is far beyond the"
+                f" {counted(len(entries), 'entry')} of this log. If vacuums have trimmed the log, its mark"
+                f" {self._layout.log_prefix}trimmed-… is lost: bring that back from an older version of the object. If"
+                " not, it is none of this log: look at it, and move it away"
             )
         self._ids = frozenset(ids)
         return LogState(
@@ -200,7 +200,7 @@ class TableLog:
         """Say which entries are lost, and what to do."""
         shown = ", ".join(map(str, sorted(lost)[:5])) + (", …" if len(lost) > 5 else "")
         return (
-            f"{len(lost)} entries of the log below {self._layout.root} are lost (version {shown}): they are gone, and"
+            f"entries of the log below {self._layout.root} are lost: {len(lost)} (version {shown}). They are gone, and"
             " no vacuum has deleted them. What they published, and under which idempotency keys, is not known. Nothing"
             f" was changed. Put {self._layout.entry_key(min(lost))} back from an older version of the object, or a"
             " backup. If it is lost for good, `table-writer recover TABLE --accept-loss` goes on without it: readers"

@@ -26,10 +26,11 @@ from table_writer.metastore.http_wire import HttpRequest, HttpWire, TurnedAwayEr
 from table_writer.metastore.protocol import nothing
 from table_writer.metastore.sasl import SaslWire
 from table_writer.metastore.settings import MetastoreSettings
-from table_writer.metastore.wire import LoginError, Stream, Wire
+from table_writer.metastore.wire import SILENT_SECONDS, LoginError, Stream, Wire
 from table_writer.model.location import without_s3_logins
 from table_writer.model.process import PerProcess
 
+SETTING: Final = "metastore_timeout_seconds of the TableWriterConfig"  # how long an answer may take
 MAX_REASON_CHARACTERS: Final = 300  # Hive quotes whole partitions, with all their columns, in its messages
 logger = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class _Line:
         self.lock = threading.Lock()
         self.wire: Stream | None = None
         self.client: Any = None
+        self.asked = "the login"  # what an answer is waited for
 
     def __del__(self) -> None:
         self.hang_up()
@@ -160,6 +162,7 @@ class Connection:
         wire = line.wire
         assert wire is not None  # noqa: S101 - callers connect first
         self._counts[method] += 1
+        line.asked = method
         wire.sent = False
         whole_answer = False
         try:
@@ -174,7 +177,9 @@ class Connection:
                 message = f"metastore at {self.uri} turned {method} away: {error}; nothing was changed"
                 raise MetastoreError(message, table=table) from error
             hint = wire.hint() if wire.sent and not isinstance(error, TimeoutError) else ""
-            raise _NoAnswerError(_describe(error) + hint, sent=wire.sent) from error
+            late = f"no answer within {self._settings.timeout_seconds:g} s, which is {SETTING}"
+            said = late if isinstance(error, TimeoutError) else _describe(error)
+            raise _NoAnswerError(said + hint, sent=wire.sent) from error
         finally:  # also for KeyboardInterrupt: half an answer must not be read as the next call's
             if not whole_answer:
                 line.hang_up()
@@ -233,7 +238,9 @@ class Connection:
             tls=ssl.create_default_context(cafile=settings.ca_file) if settings.tls else None,
             connect_timeout_seconds=settings.connect_timeout_seconds,
             timeout_seconds=settings.timeout_seconds,
+            on_silence=lambda timeout_seconds: _say_silent(uri, line.asked, timeout_seconds),
         )
+        line.asked = "the login"
         try:
             if login is None:
                 line.wire = wire
@@ -261,6 +268,16 @@ def _lost(what: str, table: str) -> LostResponseError:
     return LostResponseError(
         f"metastore at {what}; the change may or may not have been applied, read it back before doing anything else",
         table=table,
+    )
+
+
+def _say_silent(uri: str, asked: str, timeout_seconds: float) -> None:
+    logger.warning(
+        "still waiting: the metastore at %s has not answered %s for %.0f s; an error follows after %.0f s",
+        uri,
+        asked,
+        SILENT_SECONDS,
+        timeout_seconds,
     )
 
 

@@ -83,10 +83,11 @@ NOT_SENT: Final = (
 )
 """Errors before a request is sent; a proxy's is none, since a lost answer looks like one."""
 
+KEYS: Final = "AWS_PROFILE or --profile, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN"
 ADVICE: Final[Mapping[str, str]] = {
     "AccessDeniedException": "allow this call on the catalog, the database and the table, in IAM and Lake Formation",
-    "ExpiredTokenException": "renew the session token",
-    "UnrecognizedClientException": "check the AWS credentials",
+    "ExpiredTokenException": f"renew the session token: {KEYS}",
+    "UnrecognizedClientException": f"check the keys: {KEYS}",
     "ResourceNumberLimitExceededException": "raise the account's quota of partitions or table versions",
     **dict.fromkeys(BUSY, "run it again when fewer others use this catalog"),
 }
@@ -518,7 +519,7 @@ class GlueMetastore:
                 return None
             said = f"{code}: {text}; {ADVICE.get(code, 'retry')}"
         except BotoCoreError as error:
-            said = f"{error}; check the region, the endpoint and the AWS credentials"
+            said = f"{error}; check the region, the endpoint and the AWS credentials: {KEYS}"
         else:
             return answer
         raise MetastoreError(f"{operation} of {table or 'the catalog'} at {self.uri} failed: {said}", table=table)

@@ -7,10 +7,11 @@ import socket
 import ssl
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+SILENT_SECONDS: Final = 10.0  # after which somebody is told that an answer is still being waited for
 THRIFT: Final = b"\x80\x01"  # how an answer begins
 SASL_REFUSALS: Final = (b"\3", b"\4")  # how the frame of a failed handshake begins
 BEGINNING_BYTES: Final = 5
@@ -80,17 +81,28 @@ class Wire(Stream):
     copies what is left of a big message at each send, and does not say whether it began to send.
     """
 
-    def __init__(self, handle: socket.socket) -> None:
+    def __init__(self, handle: socket.socket, on_silence: Callable[[float], None]) -> None:
         self._socket = handle
+        self._on_silence = on_silence
         self._used_at_seconds = time.monotonic()
         self.beginning = b""  # of all that was received
         self.sent = False
 
     @classmethod
     def connect(
-        cls, host: str, port: int, *, tls: ssl.SSLContext | None, connect_timeout_seconds: float, timeout_seconds: float
+        cls,
+        host: str,
+        port: int,
+        *,
+        tls: ssl.SSLContext | None,
+        connect_timeout_seconds: float,
+        timeout_seconds: float,
+        on_silence: Callable[[float], None] = lambda _: None,
     ) -> Wire:
-        """Open a connection; any failure is an ``OSError``."""
+        """Open a connection; any failure is an ``OSError``.
+
+        ``on_silence`` is called with the whole timeout once an answer has not come for ten seconds.
+        """
         handle = socket.create_connection((host, port), timeout=connect_timeout_seconds)
         try:
             handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -101,7 +113,7 @@ class Wire(Stream):
         except BaseException:  # Ctrl-C as well: no socket stays open
             handle.close()
             raise
-        return cls(handle)
+        return cls(handle, on_silence)
 
     @contextmanager
     def waiting(self, seconds: float) -> Iterator[None]:
@@ -136,13 +148,28 @@ class Wire(Stream):
         return time.monotonic() - self._used_at_seconds
 
     def read(self, size: int) -> bytes:
-        data = self._socket.recv(min(size, 1 << 20))
+        data = self._received(min(size, 1 << 20))
         if not data:
             raise ClosedError("the server closed the connection")
         if len(self.beginning) < BEGINNING_BYTES:
             self.beginning += data[:BEGINNING_BYTES]
         self._used_at_seconds = time.monotonic()
         return data
+
+    def _received(self, size: int) -> bytes:
+        """Wait as long as the timeout says, and tell of it after the first seconds of silence."""
+        timeout = self._socket.gettimeout()
+        if timeout is None or timeout <= SILENT_SECONDS:
+            return self._socket.recv(size)
+        try:
+            self._socket.settimeout(SILENT_SECONDS)
+            return self._socket.recv(size)
+        except TimeoutError:
+            self._on_silence(timeout)
+            self._socket.settimeout(timeout - SILENT_SECONDS)
+            return self._socket.recv(size)
+        finally:
+            self._socket.settimeout(timeout)
 
     def write(self, data: bytes) -> None:
         """Send all bytes; the timeout is for each piece that the system takes."""

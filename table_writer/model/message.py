@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from table_writer.errors import StorageError
+from table_writer.errors import StorageError, counted
 from table_writer.model.column_statistics import TEXTS, ColumnStatistics
 from table_writer.model.table import PartitionValues
 
@@ -86,13 +86,16 @@ class CommitMessage:
                 raise StorageError(f"{upload.key} is not named as files of task {self.task_index} are: {start}…")
         written = sum(upload.row_count for upload in self.uploads)
         if written != self.row_count:
-            raise StorageError(f"task {self.task_index} read {self.row_count} rows but its files hold {written}")
+            raise StorageError(
+                f"task {self.task_index} read {counted(self.row_count, 'row')} but its files hold {written}"
+            )
         if len({upload.key for upload in self.uploads}) != len(self.uploads):
             raise StorageError(f"task {self.task_index} wrote two files under one key")
         for name, one in self.statistics.items():
             if not self.row_count or (one.null_count or 0) > self.row_count:
                 raise StorageError(
-                    f"task {self.task_index} read {self.row_count} rows but tells of column {name!r}: {one!r}"
+                    f"task {self.task_index} read {counted(self.row_count, 'row')} but tells of column {name!r}:"
+                    f" {one!r}"
                 )
 
     def to_bytes(self) -> bytes:

@@ -11,6 +11,7 @@ from table_writer.model.table import Table, TableName
 from table_writer.model.upload_spec import ParquetOptions
 
 Conf = Callable[[str, str], str]
+PROVIDER_PARAMETER: Final = "spark.sql.sources.provider"
 
 PARQUET_SERDES: Final = frozenset(
     {"org.apache.hadoop.hive.ql.io.parquet.serde.parquethiveserde", "parquet.hive.serde.parquethiveserde"}
@@ -67,7 +68,7 @@ def _named(parameters: Mapping[str, str]) -> dict[str, str]:
 
 def provider_of(table: Table) -> str:
     """Return Spark's data source of the table, ``hive`` for one that was not made with ``USING``."""
-    return table.parameters.get("spark.sql.sources.provider", "hive").lower()
+    return table.parameters.get(PROVIDER_PARAMETER, "hive").lower()
 
 
 def _is_parquet(table: Table) -> bool:
@@ -142,13 +143,15 @@ def engine_of(table: Table, options: WriteOptions) -> str:
     return engine
 
 
-def require_writable(table: Table | None, name: TableName, metastore_uri: str) -> Table:
-    """Return the table if it can be written; else ``InvalidInputError`` says why not, and what would do."""
+def require_writable(table: Table | None, name: TableName, metastore_uri: str, meant: str = "") -> Table:
+    """Return the table if it can be written; else ``InvalidInputError`` says why not, and what would do.
+
+    ``meant`` says which table may be meant by the name of one that is not there.
+    """
     if table is None:
-        raise InvalidInputError(
-            f"table {name} does not exist in the metastore at {metastore_uri}: create it first, or check the database",
-            table=str(name),
-        )
+        said = f"table {name} does not exist in the metastore at {metastore_uri}{meant}"
+        how = "To make it: create_table, or if_missing=NewTable(...)"
+        raise InvalidInputError(f"{said}{'' if meant.endswith('?') else '.'} {how}", table=str(name))
     for refuses, reason in REFUSALS:
         if refuses(table):
             raise _refusal(table, reason)

@@ -411,7 +411,7 @@ def require_inside(staged: WrittenFiles) -> None:
     outside = [partition for partition in staged.partitions if partition.values not in inside]
     if outside:
         columns = [column.name for column in plan.table.partition_columns]
-        shown = ", ".join(f"{partition_name(columns, one.values)} ({one.rows:,} rows)" for one in outside[:3])
+        shown = ", ".join(f"{partition_name(columns, one.values)} ({counted(one.rows, 'row')})" for one in outside[:3])
         raise InvalidInputError(
             f"the DataFrame has rows in {counted(len(outside), 'partition')} of {plan.table.name} that"
             f" where={plan.where!r} does not select: {shown}{', …' if len(outside) > 3 else ''}. Nothing was"

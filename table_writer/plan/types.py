@@ -201,7 +201,7 @@ def match_values(given: T.DataType, wanted: T.DataType, path: str) -> Match:
     return Match(convert=lambda column: column.cast(wanted)) if widens else _refused(given, wanted, path)
 
 
-def _refused(given: T.DataType, wanted: T.DataType, path: str, advice: str = "") -> Match:
+def _refused(given: T.DataType, wanted: T.DataType, path: str, advice: str = "; cast it") -> Match:
     pair = f"column {path} is {given.simpleString()} in the DataFrame and {wanted.simpleString()} in the table"
     return Match(problems=(pair + advice,))
 

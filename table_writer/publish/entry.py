@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final, TypeVar
 
-from table_writer.errors import InvalidInputError, StorageError, TableWriterError
+from table_writer.errors import InvalidInputError, StorageError, TableWriterError, counted
 from table_writer.log.files import files_at, files_read_at, is_named_by_us
 from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable
@@ -281,7 +281,9 @@ def files_there(
     found = [one for one in listed_now if one.key not in later]
     if known is not None and ours:
         if (len(found), sum(one.size_bytes for one in found)) != (known.files, known.bytes):
-            raise NotThereError(_difference(location, found, f"{known.files} files with {known.bytes:,} bytes"))
+            raise NotThereError(
+                _difference(location, found, f"{counted(known.files, 'file')} with {known.bytes:,} bytes")
+            )
         return FilesThere(known, tuple(found), is_all=not later)
     left = history.left.get(location.place)
     if ours or (left is None and not later):
@@ -291,7 +293,13 @@ def files_there(
     if left is not None:  # else readers look there still: what other tools have done since stays
         listed = {one.key: one for one in left.objects if one.key not in later}
         if {one.key for one in found} != listed.keys() or any(not _same(one, listed[one.key]) for one in found):
-            raise NotThereError(_difference(location, found, f"the {len(listed)} files that were replaced"))
+            raise NotThereError(
+                _difference(
+                    location,
+                    found,
+                    f"the {counted(len(listed), 'file')} that {'was' if len(listed) == 1 else 'were'} replaced",
+                )
+            )
     return FilesThere(_as_listed(values, location, found), tuple(found), is_all=not later)
 
 
@@ -344,7 +352,7 @@ def require_not_fewer(store: ObjectStore, layout: TableLayout, named: EntryParti
     found = list(files_read_at(store, layout, location))
     is_fewer = len(found) < named.files or sum(one.size_bytes for one in found) < named.bytes
     if is_fewer and all(is_named_by_us(one.key, location, layout) for one in found):
-        raise NotThereError(_difference(location, found, f"{named.files} files with {named.bytes:,} bytes"))
+        raise NotThereError(_difference(location, found, f"{counted(named.files, 'file')} with {named.bytes:,} bytes"))
     return named
 
 
@@ -358,4 +366,4 @@ def _difference(location: Location, found: list[ObjectInfo], expected: str) -> s
     if not found:
         return f"its files at {location} are gone"
     size = sum(one.size_bytes for one in found)
-    return f"{location} holds {len(found)} files with {size:,} bytes instead of {expected}"
+    return f"{location} holds {counted(len(found), 'file')} with {size:,} bytes instead of {expected}"

@@ -235,7 +235,8 @@ def _require_proof(opened: OpenTable, history: History, table: Table, newest: En
     size = sum(one.size_bytes for one in found)
     if len(found) < newest.files or size < newest.bytes:
         raise NotThereError(
-            f"of {newest.files} files with {newest.bytes:,} bytes at {target} {len(found)} with {size:,} are left"
+            f"of {counted(newest.files, 'file')} with {newest.bytes:,} bytes at {target} {len(found)} with {size:,} are"
+            " left"
         )
     for place in map(Location.parse, filter(None, (table.location, table.hive_location))):
         if not place.same_place(target) and not history.layout.own.contains(place):

@@ -18,7 +18,7 @@ from pyarrow.parquet import filters_to_expression
 from table_writer.checked import checked
 from table_writer.config import TableWriterConfig
 from table_writer.errors import InvalidInputError
-from table_writer.log.open_table import Services, require_table
+from table_writer.log.open_table import Services, meant_instead, require_table
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table, TableName, shown_name
 from table_writer.read.types import arrow_schema, partition_value
@@ -90,7 +90,9 @@ def read_arrow(
 
 def open_dataset(services: Services, name: TableName, where: Any = None) -> Any:
     """Return the dataset of a table's chosen partitions, as :func:`read_arrow` does."""
-    table = require_table(services.metastore.get_table(name), name, services.metastore.uri)
+    known = services.metastore.get_table(name)
+    meant = "" if known else meant_instead(services.metastore, name)
+    table = require_table(known, name, services.metastore.uri, meant)
     format_name = _format_of(table)
     file_format = FORMATS[format_name]()
     schema = arrow_schema(table, has_instants=format_name == "parquet")

@@ -35,7 +35,7 @@ from table_writer.spark.executors import prepare_executors
 from table_writer.spark.files import ClassicFiles, missing_jar
 from table_writer.spark.gateway import HADOOP_PREFIXES, Analyzed, Answer, Counted, Item, hive_session_required, tasks
 from table_writer.spark.past import PastRows
-from table_writer.spark.sql import SPARK_ERRORS, spark_reason, translated, unlogged
+from table_writer.spark.sql import SPARK_ERRORS, spark_reason, translated, unlogged, without_query_log
 
 AZURE_SECRETS: Final = re.compile(r"fs\.azure\.(account\.key|account\.oauth2\.client\.secret|sas\.fixed\.token)(\..*)?")
 SECRETS: Final = ("access.key", "secret.key", "session.token", "encryption.key", "server-side-encryption.key")
@@ -74,8 +74,10 @@ class ClassicSpark:
             raise InvalidInputError(
                 f"{type(spark).__module__}.{type(spark).__name__} is no Spark session: SparkSession.builder makes one"
             )
+        if spark.sparkContext._jsc is None:  # noqa: SLF001 - PySpark has no public way to any of this
+            raise InvalidInputError("this Spark session was stopped: make a new one, and a new TableWriter with it")
         self._spark = spark
-        self._session: Any = spark._jsparkSession  # noqa: SLF001 - PySpark has no public way to any of this
+        self._session: Any = spark._jsparkSession  # noqa: SLF001 - the same
         self._java: Any = spark.sparkContext._jvm  # noqa: SLF001 - the same
 
     def settings(self, overrides: Mapping[str, str]) -> SessionSettings:
@@ -347,7 +349,8 @@ def run_interruptibly(
         try:
             context.addJobTag(tag)
             context.addJobTag(own_tag)
-            outcome.set_result(work())
+            with without_query_log():
+                outcome.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised again on the caller's thread
             outcome.set_exception(error)
 

@@ -19,7 +19,6 @@ from operator import itemgetter
 from typing import Any, Final
 
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import StringType, StructField, StructType
@@ -50,7 +49,7 @@ from table_writer.spark.sql import (
     spark_reason,
     spark_sentence,
     translated,
-    unlogged,
+    without_query_log,
 )
 from table_writer.storage.hadoop import with_environment
 
@@ -73,7 +72,6 @@ HIGHER_ORDER: Final = "UNSUPPORTED_SUBQUERY_EXPRESSION_CATEGORY.HIGHER_ORDER_FUN
 GENERATOR: Final = "UNSUPPORTED_GENERATOR"
 AGGREGATE_IN_WHERE: Final = "INVALID_WHERE_CONDITION"
 BAD_PATTERN: Final = "INVALID_PARAMETER_VALUE"
-QUERY_LOGGER: Final = PySparkLogger.getLogger("SQLQueryContextLogger")  # of each query that is refused
 NOT_IN_A_JOIN: Final = "UNSUPPORTED_EXPR_FOR_OPERATOR"  # aggregates and windows
 PLAIN_COLLATION: Final = " collate UTF8_BINARY"  # which some texts name, and others have unnamed
 OTHER: Final = "__table_writer_other"
@@ -190,7 +188,7 @@ class ConnectSpark:
 
     def is_pattern(self, text: str) -> bool:
         try:
-            with unlogged(QUERY_LOGGER):
+            with without_query_log():
                 self._spark.sql("SELECT 1").select(F.lit("").rlike(text)).collect()  # folded: no job is run
         except PySparkException as error:
             if not str(error.getCondition()).startswith(BAD_PATTERN):
@@ -329,7 +327,7 @@ def _needs_classic(table: Table, what: str) -> InvalidInputError:
 def _refusal(frame: DataFrame) -> str:
     """Return the name of the reason for which Spark does not take a query; empty where it does."""
     try:
-        with unlogged(QUERY_LOGGER):
+        with without_query_log():
             analyzed_now(frame)
     except AnalysisException as error:
         return str(error.getCondition() or spark_reason(error))
@@ -368,7 +366,8 @@ def run_interruptibly(spark: Any, work: Callable[[], Answer], *, tag: str, count
         try:
             for one in tags:
                 spark.addTag(one)  # of this thread alone
-            outcome.set_result(work())
+            with without_query_log():
+                outcome.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised again on the caller's thread
             outcome.set_exception(error)
         finally:

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
 
+from table_writer.checked import nearest
 from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.new_table import HIVE_COMPRESSION, NewTable
@@ -25,6 +26,7 @@ from table_writer.spark.sql import (
     rebuilt,
     spark_reason,
     type_of_ddl,
+    without_query_log,
 )
 
 DEFAULT_VALUE: Final = "CURRENT_DEFAULT"  # Spark's metadata key: the column's default, as SQL
@@ -47,7 +49,8 @@ def create_table(
     if why := garbled(statement, spark.conf.get):
         raise _refused(name, why)
     try:
-        spark.sql(statement)
+        with without_query_log():
+            spark.sql(statement)
     except SPARK_ERRORS as error:
         said = str(error)
         if EXISTS.search(said) and if_not_exists:
@@ -101,7 +104,7 @@ def _faults(schema: T.StructType, new: NewTable) -> Iterator[str]:
     if twice := _more_than_once(new.partition_by):
         yield f"partition_by names columns more than once: {twice}"
     if unknown := [column for column in new.partition_by if column.lower() not in spelled]:
-        yield f"partition_by names {unknown}, and the columns are {schema.names}"
+        yield f"partition_by names {unknown}, and the columns are {schema.names}{nearest(unknown[0], schema.names)}"
     elif schema.fields and set(chosen) == set(spelled):
         yield "every column is a partition column: at least one must be left for the files"
     for column in (spelled[one] for one in chosen if one in spelled):
@@ -140,7 +143,8 @@ def _require_defaults(spark: SparkSession, schema: T.StructType, name: TableName
         if "--" in default or "/*" in default:
             raise _refused(name, f"the default of column {column.name!r} must be an expression without comments")
         try:
-            analyzed_now(spark.range(0).selectExpr(default))
+            with without_query_log():
+                analyzed_now(spark.range(0).selectExpr(default))
         except PySparkException as error:
             raise _refused(name, f"the default of column {column.name!r} is no expression: {default!r}") from error
 
@@ -179,7 +183,8 @@ def _more_than_once(names: Sequence[str]) -> list[str]:
 
 
 def _refused(name: TableName, reason: str) -> InvalidInputError:
-    return InvalidInputError(f"table {name} cannot be made: {reason}. Nothing was made.", table=str(name))
+    end = "" if reason.endswith("?") else "."
+    return InvalidInputError(f"table {name} cannot be made: {reason}{end} Nothing was made.", table=str(name))
 
 
 def _translated(said: str, name: TableName) -> InvalidInputError | MetastoreError:

@@ -7,7 +7,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,6 +27,18 @@ except ImportError:  # a PySpark of Spark Connect alone has no JVM that could ra
 else:
     SPARK_ERRORS = (PySparkException, Py4JError)
 """What a call of Spark raises; some errors of Java have no class of their own in PySpark."""
+
+
+def _query_loggers() -> tuple[logging.Logger, ...]:
+    try:
+        from pyspark.logger import PySparkLogger  # noqa: PLC0415 - from Spark 4 on
+    except ImportError:
+        return ()
+    return tuple(map(PySparkLogger.getLogger, ("SQLQueryContextLogger", "DataFrameQueryContextLogger")))
+
+
+QUERY_LOGGERS: Final = _query_loggers()
+"""To these PySpark tells each error of a query, in kilobytes of JSON on standard error, before it is raised."""
 
 TRAPS: Final = (
     ("spark.sql.variable.substitute", "${", "would take '${' in a name or a default for a variable"),
@@ -199,6 +211,11 @@ def unlogged(*loggers: logging.Logger) -> Iterator[None]:
     finally:
         for one in loggers:
             one.removeFilter(is_other)
+
+
+def without_query_log() -> AbstractContextManager[None]:
+    """Keep this thread's failing queries out of PySpark's log: each error is raised, and says as much."""
+    return unlogged(*QUERY_LOGGERS)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ResourceModifiedError, ResourceNotFoundError
 from azure.storage.blob import BlobBlock, BlobClient, BlobPrefix, BlobProperties, ContainerClient, ContentSettings
 
-from table_writer.errors import InvalidInputError, StorageError
+from table_writer.errors import InvalidInputError, StorageError, counted
 from table_writer.model.message import UploadedPart
 from table_writer.model.process import PerProcess
 from table_writer.storage.azure_client import (
@@ -196,7 +196,8 @@ class AzureStore:
         refused = dict(filter(None, many(self._delete, keys)))
         if refused:
             raise StorageError(
-                f"{len(refused)} of {len(keys)} objects could not be deleted, first: {next(iter(refused.values()))}"
+                f"{len(refused)} of {counted(len(keys), 'object')} could not be deleted, first:"
+                f" {next(iter(refused.values()))}"
             )
 
     def copy(self, source: ObjectInfo, key: str) -> None:

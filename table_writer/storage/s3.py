@@ -21,7 +21,7 @@ from urllib.parse import unquote_plus
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from table_writer.errors import InvalidInputError, StorageError
+from table_writer.errors import InvalidInputError, StorageError, counted
 from table_writer.model.message import UploadedPart
 from table_writer.model.process import PerProcess
 from table_writer.storage.object_store import (
@@ -356,7 +356,9 @@ def delete_objects(
         key, reason = next(iter(refused.items()))
         hint = "; the credentials need s3:DeleteObject there" if reason.startswith("AccessDenied") else ""
         first = f"s3://{bucket['Bucket']}/{key}"
-        raise StorageError(f"{len(refused)} of {len(keys)} objects could not be deleted, first {first}: {reason}{hint}")
+        raise StorageError(
+            f"{len(refused)} of {counted(len(keys), 'object')} could not be deleted, first {first}: {reason}{hint}"
+        )
 
 
 def _delete_batch(

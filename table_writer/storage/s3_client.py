@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,13 +25,18 @@ from botocore.exceptions import (
     EndpointConnectionError,
     MetadataRetrievalError,
     NoCredentialsError,
+    ProfileNotFound,
     ProxyConnectionError,
+    ReadTimeoutError,
     SSLError,
+    SSOError,
+    TokenRetrievalError,
 )
 
 from table_writer.errors import InvalidInputError, StorageError
 from table_writer.storage.settings import AssumedRole, CredentialSource, Profile, Provider, S3Settings, StaticKeys
 
+logger = logging.getLogger(__name__)
 MACHINE_METHODS: Final = frozenset({"iam-role", "container-role"})
 COPY_PERMISSIONS: Final = "s3:PutObject (and s3:GetObject on the file that is copied)"
 PERMISSIONS: Final = {
@@ -57,8 +63,18 @@ USES_KEYS: Final = frozenset(
 
 DENIED: Final = frozenset({"AccessDenied", "AllAccessDisabled", "AccountProblem", "Forbidden", "403"})
 THROTTLED: Final = frozenset({"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "503", "429"})
-_EXPIRED: Final = ("the S3 session token has expired", "Renew it, or use a provider that renews by itself")
-_BAD_KEYS: Final = ("S3 does not accept the keys", "Check fs.s3a.access.key, secret.key and session.token")
+WHERE_KEYS_COME_FROM: Final = (
+    "AWS_PROFILE or --profile, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or fs.s3a.access.key"
+)
+RENEW: Final = (
+    "Renew it where it comes from, AWS_SESSION_TOKEN, fs.s3a.session.token or a profile (`aws sso login --profile"
+    " NAME`), or use a provider that renews by itself"
+)
+_EXPIRED: Final = ("the S3 session token has expired", RENEW)
+_BAD_KEYS: Final = (
+    "S3 does not accept the keys",
+    f"Check secret and session token too, where the keys come from: {WHERE_KEYS_COME_FROM}",
+)
 _BAD_REGION: Final = ("the bucket is in another region", "Set fs.s3a.endpoint.region")
 ADVICE: Final = {  # S3's error code: what it means, what to do
     "NoSuchBucket": ("the bucket does not exist at this endpoint", "Check the location and fs.s3a.endpoint"),
@@ -80,12 +96,19 @@ NO_KEYS: Final = (
     "Set fs.s3a.access.key and fs.s3a.secret.key, or a provider; a Spark Connect session hides keys, so there set"
     " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give access_key and secret_key in the writer's config"
 )
+LOGIN: Final = "Log in again (`aws sso login --profile NAME`), or name another profile: AWS_PROFILE, or --profile NAME"
 UNANSWERED: Final[tuple[tuple[tuple[type[BotoCoreError], ...], str, str], ...]] = (  # first match wins
     ((NoCredentialsError,), "no S3 credentials", NO_KEYS),
+    ((SSOError, TokenRetrievalError), "the login of AWS has expired", LOGIN),
     ((CredentialRetrievalError, MetadataRetrievalError), "credentials were not renewed", "Check the provider"),
     ((ProxyConnectionError,), "the proxy can't be reached", "Check fs.s3a.proxy.host and fs.s3a.proxy.port"),
     ((SSLError,), "TLS failed", "Check the certificate, or set verify_tls to a CA bundle"),
     ((EndpointConnectionError, ConnectTimeoutError), "S3 can't be reached", "Check fs.s3a.endpoint and the network"),
+    (
+        (ReadTimeoutError,),
+        "S3 has not answered",
+        "Check the endpoint and the network; it may take fs.s3a.connection.timeout, fs.s3a.attempts.maximum times",
+    ),
     ((BotoCoreError,), "S3 failed", "Retry"),
 )
 
@@ -114,7 +137,9 @@ def make_client(settings: S3Settings) -> S3Client:
     except InvalidInputError:
         raise
     except (BotoCoreError, ValueError) as error:
-        raise InvalidInputError(f"no S3 client for bucket {settings.bucket}: {error}") from error
+        check = ". Check AWS_PROFILE, or name a profile: --profile NAME" if isinstance(error, ProfileNotFound) else ""
+        raise InvalidInputError(f"no S3 client for bucket {settings.bucket}: {error}{check}") from error
+    client.meta.events.register("needs-retry.s3", functools.partial(_say_unanswered, settings))
     if settings.checksum is None:
         client.meta.events.register("before-sign.s3.DeleteObjects", _sign_with_md5)
     return client
@@ -155,6 +180,21 @@ def _config(settings: S3Settings, *, anonymous: bool) -> Config:
     )
 
 
+def _say_unanswered(
+    settings: S3Settings, *, operation: Any, caught_exception: Exception | None, attempts: int, **_: object
+) -> None:
+    """Give a sign of life while a store does not answer: botocore tries again for minutes without a word."""
+    if isinstance(caught_exception, ReadTimeoutError | ConnectTimeoutError) and attempts < settings.max_attempts:
+        logger.warning(
+            "S3 did not answer %s on bucket %s, attempt %d of %d: %s",
+            operation.name,
+            settings.bucket,
+            attempts,
+            settings.max_attempts,
+            caught_exception,
+        )
+
+
 def _sign_with_md5(request: AWSRequest, **_: object) -> None:
     """Send ``Content-MD5`` with a batch delete, as stores want it that know no CRC32."""
     for name in list(request.headers):
@@ -185,7 +225,8 @@ def resolve(sources: Sequence[CredentialSource], *, bucket: str, region: str) ->
     raise InvalidInputError(
         f"no S3 credentials for bucket {bucket} (tried {'; '.join(tried)}). Set fs.s3a.access.key and "
         "fs.s3a.secret.key, or fs.s3a.aws.credentials.provider, or give access_key and "
-        "secret_key, or profile, in the writer's config."
+        "secret_key, or profile, in the writer's config. Without Spark also: AWS_PROFILE, or --profile NAME of the"
+        " command, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
     )
 
 
@@ -285,7 +326,7 @@ def _meaning(error: ClientError) -> tuple[str, str]:
     if code in DENIED:
         allowed = PERMISSIONS.get(operation, operation)
         kms = KMS_HINT if operation in USES_KEYS else ""
-        return "access denied", f"The credentials need {allowed} there{kms}"
+        return "access denied", f"The credentials need {allowed} there{kms}. Others come from {WHERE_KEYS_COME_FROM}"
     if code in THROTTLED or http_status(error) in {429, 503}:
         return "S3 asks to slow down, also after retries", "Use fewer threads or tasks, or retry later"
     if http_status(error) >= 500:

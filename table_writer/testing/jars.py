@@ -22,6 +22,7 @@ from xml.sax.saxutils import quoteattr
 import pyspark
 from pyspark.find_spark_home import _find_spark_home
 
+from table_writer.progress import current
 from table_writer.testing.processes import LakehouseError
 
 _logger = logging.getLogger(__name__)
@@ -30,6 +31,9 @@ MIN_JAVA_VERSION: Final = 17  # both Spark 4 and the metastore run on it
 FOR_SHORT_RUNS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 OF_A_CLUSTER: Final = ("CLASSPATH", "HADOOP_CONF_DIR", "HIVE_CONF_DIR", "YARN_CONF_DIR")  # this host may belong to it
 RESOLVE_TIMEOUT_SECONDS: Final = 600
+MEGABYTE: Final = 1_000_000
+MEGABYTES: Final = {"s3a": 13, "hive-3.1.3": 26, "hive-4.0.1": 73, "hive-4.0.1-alone": 7, "hive-exec": 80}
+"""About what a bar counts to, by the jars' name; others show the time alone."""
 
 
 def _with_sdk_2(hadoop: str, sdk: str, accelerator: str) -> tuple[str, ...]:
@@ -281,9 +285,11 @@ def _resolve(module: str, first: str, directory: Path, *, with_poms: bool) -> No
             command += ["-settings", str(work / "settings.xml")]
         command += ["-confs", "default", "-types", "jar", "bundle", "zip", "-warn"]
         command += ["-retrieve", str(work / "jars" / "[organisation]_[artifact]-[revision].[ext]")]
-        run = subprocess.run(
-            command, cwd=work, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT_SECONDS, check=False
-        )
+        current().begin(f"downloading the {name} jars")
+        with current().asking(lambda: _downloaded(work / "cache", name)):
+            run = subprocess.run(
+                command, cwd=work, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT_SECONDS, check=False
+            )
         if run.returncode != 0 or not any((work / "jars").glob(f"*{first.split(':')[1]}-*")):
             raise LakehouseError(
                 f"Ivy could not download the {name} jars; with no network, copy {directory.name}/ from another machine "
@@ -292,6 +298,15 @@ def _resolve(module: str, first: str, directory: Path, *, with_poms: bool) -> No
         (work / "jars").rename(directory)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _downloaded(cache: Path, name: str) -> tuple[int, int, str]:
+    """Return how many megabytes of jars are there, how many are expected, and their unit."""
+    size = 0
+    for one in cache.rglob("*.jar*"):  # those that are on their way end in .part
+        with suppress(FileNotFoundError):  # it has its own name meanwhile
+            size += one.stat().st_size
+    return round(size / MEGABYTE), MEGABYTES.get(name, 0), "MB"
 
 
 def _ivy_module(coordinates: Sequence[str], excludes: Sequence[str] | None) -> str:

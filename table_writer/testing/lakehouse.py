@@ -23,6 +23,8 @@ from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 from table_writer.checked import checked
+from table_writer.display.listeners import showing
+from table_writer.progress import current
 from table_writer.testing.connect import ConnectServer, write_spark_conf
 from table_writer.testing.jars import (
     BUILT_IN_HIVE,
@@ -141,6 +143,9 @@ def lakehouse(
 ) -> Lakehouse:
     """Start a real metastore, an S3 endpoint and a Spark session, for the length of a ``with`` block.
 
+    The start shows what it does, as a write does: a bar in a terminal or a notebook, else a line for each step. The
+    variable ``TABLE_WRITER_PROGRESS=off`` silences both.
+
     All of it is gone afterwards, whatever ends the block. Without ``with`` (notebooks) it runs until
     :meth:`Lakehouse.stop` or the end of the interpreter. There can be one at a time in a Python process, and no other
     Spark session beside it.
@@ -178,7 +183,7 @@ def lakehouse(
     """
     _refuse_second_spark()
     find_java()  # else Spark's own error is the first to show
-    with ExitStack() as undo:
+    with ExitStack() as undo, showing("auto", table="lakehouse", mode="start"):
         scratch = ScratchDirectory("lakehouse")
         undo.callback(scratch.remove)
         s3 = S3Server(s3_server) if storage == "s3" else None
@@ -295,6 +300,7 @@ def _link_spark_home(home: Path, links: Path) -> Path:
 
 
 def _start_spark(java: ChildProcess, directory: Path, metastore_uri: str, undo: ExitStack) -> SparkSession:
+    current().begin(f"starting Spark {pyspark.__version__}")
     connection = directory / GATEWAY_NAME
     java.wait_until_ready(connection.is_file, timeout_seconds=START_TIMEOUT_SECONDS)
     with connection.open("rb") as file:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Self, TypeAlias
 
 from table_writer.model.process import PerProcess
+from table_writer.progress import current
 
 LOCALHOST: Final = "127.0.0.1"
 LOG_TAIL_LINES: Final = 30
@@ -219,6 +220,7 @@ class ServerProcess(ABC):
     def wait_until_ready(self) -> None:
         """Return when the server answers; stop it and raise if that takes too long."""
         process = self._required_process()
+        current().begin(f"starting the {self._name}")
         try:
             process.wait_until_ready(self._answers, timeout_seconds=self.START_TIMEOUT_SECONDS)
         except BaseException:  # Ctrl-C as well: no server stays behind

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table_writer.errors import StorageError
+from table_writer.errors import StorageError, counted
 from table_writer.model.column_statistics import ColumnStatistics, MergedStatistics
 from table_writer.model.message import PendingUpload, names_of_task
 from table_writer.model.upload_spec import UploadSpec
@@ -135,7 +135,7 @@ class PartitionFile:
         row_count, raw_size_bytes = self._encoder.close()
         if row_count != self._row_count:
             raise StorageError(
-                f"{self._sink.key} got {self._row_count} rows and holds {row_count}; run the write again"
+                f"{self._sink.key} got {counted(self._row_count, 'row')} and holds {row_count}; run the write again"
             )
         self._sink.finish()
         file = FinishedFile(self._sink, self._partition_id, row_count, raw_size_bytes, self._encoder.figures())

@@ -77,7 +77,8 @@ def require_safe(table: str, age: timedelta, least: timedelta, *, force: bool) -
     if age < least and not force:
         raise InvalidInputError(
             f"an age of {age} is less than {least}: running queries, and calls that the metastore has not applied yet,"
-            f" could lose their files. If none is left of {table or 'the tables'}, force it.",
+            f" could lose their files. If none is left of {table or 'the tables'}: force=True, or --force of the"
+            " command",
             table=table,
         )
 

@@ -16,7 +16,7 @@ from pyspark.sql.types import ArrayType, DataType, FractionalType, MapType, Stri
 from table_writer.config import CompactOptions, Distribution, WriteOptions
 from table_writer.display.compact_report import CompactedPartition, CompactReport
 from table_writer.display.write_result import PartitionResult, WriteResult
-from table_writer.errors import CheckFailedError
+from table_writer.errors import CheckFailedError, counted
 from table_writer.log.files import files_read_at, why_not_copied
 from table_writer.log.open_table import OpenTable
 from table_writer.model.entry import ReplacedLocation, ReplacedObject
@@ -143,8 +143,8 @@ class Compaction:
         self._checksum = str(after["hashes"])
         if (before["rows"], before["hashes"]) != (after["rows"], after["hashes"]):
             raise CheckFailedError(
-                f"a compaction of {self._opened.table.name} has read {before['rows']:,} rows with checksum"
-                f" {before['hashes']}, and of what it has written {after['rows']:,} rows with checksum"
+                f"a compaction of {self._opened.table.name} has read {counted(before['rows'], 'row')} with checksum"
+                f" {before['hashes']}, and of what it has written {counted(after['rows'], 'row')} with checksum"
                 f" {after['hashes']} are read back. Nothing was published: readers keep the files they have. Please"
                 " report this, with the table's types and its file format.",
                 table=str(self._opened.table.name),

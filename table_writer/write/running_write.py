@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Self
 
 from table_writer.complete import Completer, Spread
-from table_writer.errors import ConflictError, StorageError
-from table_writer.log.open_table import OpenTable
+from table_writer.errors import ConflictError, StorageError, TableWriterError
+from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.log.registration import put_staged, used_before
 from table_writer.model.entry import LogEntry
 from table_writer.model.location import Location
@@ -22,6 +22,25 @@ from table_writer.model.staged_write import StagedRecord
 from table_writer.model.write import OWN_WRITE_ID, WritePlan, new_write_id, written_ids
 
 logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def unharmed(table: str) -> Iterator[None]:
+    """Say of what ends a block, in which nothing can be published, that it has done readers no harm."""
+    try:
+        yield
+    except BaseException as error:  # Ctrl-C as well
+        _say_unharmed(error, table)
+        raise
+
+
+def _say_unharmed(error: BaseException | None, table: str, write_id: str = "") -> None:
+    """Say it before an error that does not say it by itself, for it may be long, and after it."""
+    if error is None or isinstance(error, TableWriterError | RepeatedError):
+        return
+    said = f"nothing was published to {table}: its readers see the rows that they saw before"
+    logger.warning("%s ended by %s: %s", f"write_id={write_id}" if write_id else "a plan", type(error).__name__, said)
+    error.add_note(said)
 
 
 class Claiming:
@@ -163,7 +182,8 @@ class RunningWrite:
         """Delete the files of a write that is not to be published; its claim was never sent."""
         self._completer.discard(self._plan.data_location.key)
 
-    def _discard(self, kind: type[BaseException] | None, *_: object) -> None:
+    def _discard(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if kind is not None and not (self.claiming.is_sent or self._is_handed_over):
+            _say_unharmed(error, str(self._plan.table.name), self._plan.write_id)
             logger.info("write_id=%s failed before its claim; discarding its files", self._plan.write_id)
             self._completer.discard(self._plan.data_location.key)

@@ -16,15 +16,17 @@ from table_writer.config import SessionSettings, TableWriterConfig
 from table_writer.errors import InvalidInputError
 from table_writer.log.files import written_placeholders
 from table_writer.log.open_table import AnySettings, OpenTable, Services, open_metastore
+from table_writer.log.owner import refuse_nested_roots
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import GlueSettings
 from table_writer.model.location import Location
-from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, TableName
+from table_writer.model.new_table import NewTable
+from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, Table, TableName
 from table_writer.model.write import WriteMode, WrittenFiles
-from table_writer.plan.file_options import require_writable
+from table_writer.plan.file_options import PROVIDER_PARAMETER, file_options, is_arrows, require_writable
 from table_writer.plan.types import partition_schema
 from table_writer.spark import open_gateway
-from table_writer.spark.sql import in_partitions, quoted
+from table_writer.spark.sql import SPARK_ERRORS, in_partitions, quoted, without_query_log
 from table_writer.storage import open_store
 from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.settings import StoreSettings
@@ -47,7 +49,51 @@ class SessionServices(Services):
         super().__init__(session, config, open_metastore=open_metastore, open_object_store=open_object_store)
 
     def table_name(self, text: str) -> TableName:
+        """Read a table's name; only one without a database asks Spark, which waits long for a metastore."""
+        if "." in text:
+            return TableName.parse(text)
         return TableName.parse(text, default_database=self._spark.catalog.currentDatabase())
+
+    def require_new(self, name: TableName, new: NewTable) -> None:
+        """Refuse a table that Spark would make, and that no write would take: its place, its properties, its codec.
+
+        What lies at the place from an earlier table is not looked at: a table is made over it to get its rows back.
+        """
+        draft = Table(
+            name=name,
+            kind="EXTERNAL_TABLE" if new.location else "MANAGED_TABLE",
+            location=new.location or self._database_location(name.database),
+            columns=(),
+            partition_columns=(),
+            parameters={**new.table_properties, PROVIDER_PARAMETER: new.provider},
+            serde_parameters=new.table_options,
+        )
+        if not draft.location:
+            return
+        try:
+            opened = self.opened(require_writable(draft, name, self.metastore.uri))
+            opened.require_properties()
+            if is_arrows(draft):
+                conf = self._spark.conf
+                file_options(draft, lambda key, default: conf.get(key, default) or default, "", "")
+            if new.location:
+                every = (
+                    one for database in self.metastore.get_databases() for one in self.metastore.get_tables(database)
+                )
+                opened.store.get(opened.layout.owner_key)  # a bucket that is not there, or not open to us, fails now
+                refuse_nested_roots(opened.store, opened.layout, draft, every)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"table {name} was not made, since no write could use it: {error.message}", table=str(name)
+            ) from error
+
+    def _database_location(self, database: str) -> str:
+        """Return where tables of a database are made; empty without such a database, which Spark says by itself."""
+        try:
+            with without_query_log():
+                return str(self._spark.catalog.getDatabase(quoted(database)).locationUri)
+        except SPARK_ERRORS:
+            return ""
 
     def open_to_write(self, text: str) -> OpenTable:
         """Look a table up that is to be written, and open its store.

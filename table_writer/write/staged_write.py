@@ -13,10 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from table_writer.check.run import as_checks, require_passed
 from table_writer.checked import checked
 from table_writer.display.staged_report import StagedDetail, StagedPartitionDetail, staged_detail, staged_partitions
-from table_writer.display.write_result import WriteResult
+from table_writer.display.write_result import CheckResults, WriteResult
 from table_writer.errors import InvalidInputError, TableWriterError
 from table_writer.log.open_table import OpenTable
-from table_writer.model.check_result import CheckResult
 from table_writer.model.column_statistics import ColumnStatistics
 from table_writer.model.location import Location
 from table_writer.model.staged_write import FoundStaged, StagedRecord
@@ -145,9 +144,9 @@ class StagedWrite:
         return self._record.files.statistics
 
     @property
-    def checks(self) -> tuple[CheckResult, ...]:
+    def checks(self) -> CheckResults:
         """Results so far, the newest of each check, without example rows."""
-        return self._record.files.checks
+        return CheckResults(self._record.files.checks)
 
     def dataframe(self) -> DataFrame:
         """Return the staged rows as the table's readers would see them: its columns and types, and nothing else.
@@ -157,7 +156,7 @@ class StagedWrite:
         self._require_open()
         return staged_frame(self._spark, self._opened, self._record.files)
 
-    def check(self, *checks: object) -> tuple[CheckResult, ...]:
+    def check(self, *checks: object) -> CheckResults:
         """Run data-quality checks on the staged files, and keep the results with them.
 
         Parameters
@@ -168,8 +167,8 @@ class StagedWrite:
 
         Returns
         -------
-        tuple of CheckResult
-            In the order of the checks.
+        CheckResults
+            A tuple of each ``CheckResult``, in the order of the checks; it shows as a table.
 
         Raises
         ------

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from table_writer.complete import Completer
-from table_writer.display.write_result import WriteResult
+from table_writer.display.write_result import CheckResults, WriteResult
 from table_writer.errors import CheckFailedError, ConflictError, InvalidInputError, StorageError, counted
 from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable, RepeatedError
@@ -291,10 +291,10 @@ def _require_passed(staged: WrittenFiles) -> None:
     if failed:
         found = "".join(f"\n  {result.name}: {result.message}" for result in failed)
         raise CheckFailedError(
-            f"{len(failed)} of {len(staged.checks)} checks of staged write {staged.plan.write_id} have failed; nothing"
-            f" was published to {staged.plan.table.name}:{found}\nDiscard it and stage correct rows; or, where you know"
-            ' better, run the check again with severity="warn".',
-            results=staged.checks,
+            f"{len(failed)} of {counted(len(staged.checks), 'check')} of staged write {staged.plan.write_id} have"
+            f" failed; nothing was published to {staged.plan.table.name}:{found}\nDiscard it and stage correct rows;"
+            ' or, where you know better, run the check again with severity="warn".',
+            results=CheckResults(staged.checks),
             table=str(staged.plan.table.name),
             write_id=staged.plan.write_id,
         )

@@ -19,11 +19,10 @@ from table_writer.config import CompactOptions, WriteOptions
 from table_writer.display.compact_report import CompactReport
 from table_writer.display.listeners import showing
 from table_writer.display.staged_report import discard_report
-from table_writer.display.write_result import WriteResult
+from table_writer.display.write_result import CheckResults, WriteResult
 from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.events.event import EventOperation
 from table_writer.log.open_table import OpenTable, RepeatedError
-from table_writer.model.check_result import CheckResult
 from table_writer.model.entry import LogEntry
 from table_writer.model.staged_write import RecordedScope, StagedRecord
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles
@@ -36,12 +35,12 @@ from table_writer.publish.publisher import GaveWayError, Publisher
 from table_writer.spark import open_gateway
 from table_writer.spark.create_table import create_table
 from table_writer.spark.executors import Executors
-from table_writer.spark.sql import SPARK_ERRORS
+from table_writer.spark.sql import SPARK_ERRORS, without_query_log
 from table_writer.upload.job import refusing, run_upload, write_by_spark
 from table_writer.write.announcing import Announcement, announced, facts_of_plan
 from table_writer.write.compaction import Compaction
 from table_writer.write.results import finished, nothing_written, repeated_result
-from table_writer.write.running_write import RunningWrite
+from table_writer.write.running_write import RunningWrite, unharmed
 from table_writer.write.session_services import SessionServices, audit_of, staged_frame
 from table_writer.write.staged_writes import BySpark, StagedWrites
 
@@ -178,22 +177,27 @@ class Steps:
             else:
                 told.done(discard_report(opened.table, opened.layout, write_id, done, dry_run=False))
 
-    def check(
-        self, files: WrittenFiles, opened: OpenTable, checks: Sequence[Check], watch: Stopwatch
-    ) -> tuple[CheckResult, ...]:
+    def check(self, files: WrittenFiles, opened: OpenTable, checks: Sequence[Check], watch: Stopwatch) -> CheckResults:
         """Do step 4: judge exactly the files that would be published; :func:`require_passed` raises for what failed."""
         if not checks:
-            return ()
+            return CheckResults()
         with watch.step("check"):
             audit = audit_of(self._spark, opened, self._with_scope(files, opened))
             require_valid(checks, self._spark, audit.schema, audit.table, audit.partition_columns)
-            return run_checks(checks, audit)
+            return CheckResults(run_checks(checks, audit))
 
-    def watched(self, table: str, mode: str, write_id: str = "") -> AbstractContextManager[None]:
-        """Show how far a call is, where it takes longer than a second."""
+    @contextmanager
+    def watched(self, table: str, mode: str, write_id: str = "") -> Iterator[None]:
+        """Show how far a call is, where it takes longer than a second, and errors of queries once: as they are raised.
+
+        PySpark would log each of them before.
+        """
+        open_gateway(self._spark)  # which refuses a session that was stopped
         spark_has_bar = self._spark.conf.get("spark.ui.showConsoleProgress", "false") == "true"
         choice = self._services.config.progress
-        return showing(choice, table=table, mode=mode, write_id=write_id, spark_has_bar=spark_has_bar)
+        shown = showing(choice, table=table, mode=mode, write_id=write_id, spark_has_bar=spark_has_bar)
+        with shown, without_query_log():
+            yield
 
     def _announced(
         self, operation: EventOperation, df: DataFrame, table: str, call: Call
@@ -204,14 +208,15 @@ class Steps:
 
     def _plan(self, df: DataFrame, table: str, call: Call, told: Announcement) -> tuple[OpenTable, Planned]:
         """Do step 1: open the table, and fix everything that the write needs; ``RepeatedError`` if its key is known."""
-        opened = self._open(df, table, call)
-        told.opened(opened, tags=call.options.tags, idempotency_key=call.options.idempotency_key)
-        seen = opened.require_new_key(call.options.idempotency_key, in_order=call.is_batch)
-        planned = Planner(opened).plan(df, call.mode, call.options, seen)
-        name = str(opened.table.name)
-        require_valid(call.checks, self._spark, planned.fitted.schema, name, opened.table.partition_columns)
-        told.about(opened, write_id=planned.plan.write_id)
-        return opened, planned
+        with unharmed(table):
+            opened = self._open(df, table, call)
+            told.opened(opened, tags=call.options.tags, idempotency_key=call.options.idempotency_key)
+            seen = opened.require_new_key(call.options.idempotency_key, in_order=call.is_batch)
+            planned = Planner(opened).plan(df, call.mode, call.options, seen)
+            name = str(opened.table.name)
+            require_valid(call.checks, self._spark, planned.fitted.schema, name, opened.table.partition_columns)
+            told.about(opened, write_id=planned.plan.write_id)
+            return opened, planned
 
     def _open(self, df: DataFrame, table: str, call: Call) -> OpenTable:
         """Open the table; make it first where the call describes a new one."""
@@ -219,6 +224,7 @@ class Steps:
         if new is not None and self._services.metastore.get_table(name) is None:
             require_batch(df, name)
             require_mode(call.mode, call.options, name, partitioned=bool(new.partition_by))
+            self._services.require_new(name, new)
             create_table(self._spark, df, name, new, if_not_exists=True)
         return self._services.open_to_write(table)
 

@@ -173,12 +173,12 @@ def result(name: str, **more: Any) -> CheckResult:
 
 def test_the_error_shows_every_failed_check_and_keeps_all_results() -> None:
     rows = ({"id": "null", "note": "a\nb\x1b[31m\u202e", "long": "x" * 1000}, {"id": "22", "note": "", "long": ""})
-    results = [
+    results = (
         result("row_count(min=1)", passed=True, message="5 rows"),
         result("old", severity="warn", message="too old"),
         result("not_null(id)", message="2 of 5 rows have no id", failed_rows=2, examples=rows),
         result("wide", failed_rows=1, examples=({f"column_{at:03}": "1" for at in range(100)},)),
-    ]
+    )
     with pytest.raises(CheckFailedError) as raised:
         require_passed(results, "mart.orders", "w1")
     text = str(raised.value)
@@ -192,11 +192,11 @@ def test_the_error_shows_every_failed_check_and_keeps_all_results() -> None:
     assert "  old (warning): too old" in text
     assert "more columns" in text
     again = pickle.loads(pickle.dumps(raised.value))  # noqa: S301  # our own
-    assert (str(again), again.results, again.table, again.code) == (text, tuple(results), "mart.orders", "check_failed")
+    assert (str(again), again.results, again.table, again.code) == (text, results, "mart.orders", "check_failed")
 
 
 def test_warnings_let_a_write_pass() -> None:
-    require_passed([result("old", severity="warn"), result("good", passed=True)], "mart.orders", "w1")
+    require_passed((result("old", severity="warn"), result("good", passed=True)), "mart.orders", "w1")
 
 
 def test_a_sentence_of_a_megabyte_is_cut() -> None:

@@ -37,7 +37,7 @@ def test_a_failure_shows_its_rows_aligned_below_it() -> None:
         examples=({"id": "null", "note": "a"},),
     )
     assert failure_text([wrong], "mart.orders", "w1").splitlines() == [
-        "1 of 1 checks of write w1 failed; nothing was published to mart.orders:",
+        "1 of 1 check of write w1 failed; nothing was published to mart.orders:",
         "  not_null(id): 1 of 2 rows have no id",
         "      id    note",
         "      null  a",

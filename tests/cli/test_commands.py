@@ -67,6 +67,14 @@ def test_history_lists_the_newest_first(shell: Shell) -> None:
     assert [(one["version"], one["state"], one["rows"]) for one in facts["versions"]] == [(2, "published", 2)]
 
 
+def test_partitions_are_told_with_the_version_of_their_rows(shell: Shell) -> None:
+    facts = shell.run("partitions", TABLE, "--partition", "dt=d1", "--partition", "dt=none", "--json").json
+    found = {one["name"]: (one["state"], one["version"]) for one in facts["partitions"]}
+    assert found["dt=none"] == ("missing", None)
+    assert found["dt=d1"] == ("published", 2)
+    assert "it was never written" in shell.run("partitions", TABLE, "--partition", "dt=none").out
+
+
 @pytest.mark.parametrize(("words", "shown"), [((), 13), (("--all",), 15)])
 def test_all_shows_the_rows_that_are_left_out_otherwise(world: World, shell: Shell, words: Any, shown: int) -> None:
     for number in range(13):

@@ -27,6 +27,7 @@ from table_writer.errors import InvalidInputError, MetastoreError, TableWriterEr
 from table_writer.model.new_table import NewTable
 from table_writer.model.table import TableName
 from table_writer.spark.create_table import create_table, create_table_statement
+from table_writer.writer import TableWriter
 
 from .conftest import Twins
 
@@ -249,3 +250,28 @@ def test_of_many_who_make_it_at_once_one_does(if_not_exists: bool, winners: int,
     with ThreadPoolExecutor(4) as pool:
         assert sum(pool.map(attempt, range(4))) == winners
     assert twins.spark.table(f"{twins.database}.made").columns == ["id", "dt"]
+
+
+def test_a_database_on_a_store_that_is_not_supported_is_refused_before_a_table_is_made(
+    twins: Twins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = TableWriter(twins.spark)
+    monkeypatch.setattr(writer._services, "_database_location", lambda _: "hdfs://namenode/warehouse/mart.db")
+    for make in (
+        lambda: writer.create_table(ID, f"{twins.database}.made"),
+        lambda: writer.append(twins.spark.range(1), f"{twins.database}.made", if_missing=NewTable()),
+    ):
+        with pytest.raises(
+            InvalidInputError, match=r"made was not made, since no write could use it: hdfs://namenode/"
+        ):
+            make()
+    assert not twins.exists()
+
+
+def test_a_table_that_exists_is_left_alone_wherever_the_database_is(
+    twins: Twins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    twins.make(TWO, NewTable(partition_by=["dt"]))
+    writer = TableWriter(twins.spark)
+    monkeypatch.setattr(writer._services, "_database_location", lambda _: "hdfs://namenode/warehouse/mart.db")
+    writer.create_table(ID, f"{twins.database}.made", if_not_exists=True)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import json
 import os
 import shutil
@@ -13,13 +15,17 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final, Literal
 
-__all__ = ["HOSTS", "SCHEMES", "Scheme", "chromium", "facts", "page", "take_picture"]
+from tornado.websocket import WebSocketClientConnection, websocket_connect
+
+__all__ = ["HOSTS", "SCHEMES", "Scheme", "chromium", "facts", "page", "steered", "take_picture"]
 
 Scheme = Literal["light", "dark"]
 
@@ -129,13 +135,90 @@ def facts(content: str, scheme: Scheme, script: str) -> tuple[Any, list[str]]:
 
 
 def take_picture(content: str, scheme: Scheme, file: Path, size: str = "1250,4200") -> None:
-    """Take a picture of a page."""
+    """Take a picture of a page, of this width and at most of this height."""
+    width, height = map(int, size.split(","))
+    with steered(content, scheme, width) as tab:
+        shown = tab.run("return document.documentElement.scrollHeight")
+        clip = {"x": 0, "y": 0, "width": width, "height": min(height, shown), "scale": 1}
+        picture = tab.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
+        file.write_bytes(base64.b64decode(picture["data"]))
+
+
+class Tab:
+    """A page in the browser, steered by the browser's own protocol."""
+
+    def __init__(self, address: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._socket = self._loop.run_until_complete(_connected(address))
+        self._number = 0
+
+    def call(self, method: str, **named: Any) -> Any:
+        """Call one method of the protocol, and wait for its answer."""
+        return self._loop.run_until_complete(self._call(method, named))
+
+    async def _call(self, method: str, named: dict[str, Any]) -> Any:
+        self._number += 1
+        await self._socket.write_message(json.dumps({"id": self._number, "method": method, "params": named}))
+        while True:
+            answer = json.loads(await self._socket.read_message() or "{}")
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer
+                return answer["result"]
+
+    def run(self, script: str) -> Any:
+        """Return what a script returns in the page."""
+        found = self.call("Runtime.evaluate", expression=f"(()=>{{{script}}})()", returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    def press(self, key: str, code: int, text: str = "") -> None:
+        """Press a key of the keyboard, as a person does."""
+        for kind in ("keyDown", "keyUp"):
+            typed = {"text": text} if text and kind == "keyDown" else {}
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code, **typed)
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._closed())
+        self._loop.close()
+
+    async def _closed(self) -> None:
+        self._socket.close()
+
+
+async def _connected(address: str) -> WebSocketClientConnection:
+    return await websocket_connect(address, max_message_size=2**28)
+
+
+@contextmanager
+def steered(content: str, scheme: Scheme, width: int) -> Iterator[Tab]:
+    """Open a page of this width, as it is, and steer it."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         html = Path(directory, "page.html")
         html.write_text(content, encoding="utf-8", errors="surrogatepass")
-        picture = (f"--screenshot={file}", f"--window-size={size}")
-        command = [chromium(), *FLAGS, *_settings(directory, scheme), *picture, html.as_uri()]
-        subprocess.run(command, env=_environment(), capture_output=True, timeout=SECONDS, check=True)
+        with _browsing(scheme, html.as_uri(), Path(directory, "profile")):
+            tab = Tab(_address(Path(directory, "profile", "DevToolsActivePort")))
+            tab.call(
+                "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600
+            )
+            while not tab.run("return location.protocol === 'file:' && document.readyState === 'complete'"):
+                time.sleep(0.02)
+            try:
+                yield tab
+            finally:
+                tab.close()
+
+
+def _address(file: Path) -> str:
+    """Wait until the browser has said where it listens, and return the address of its page."""
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        with suppress(OSError, IndexError, StopIteration):
+            port = int(file.read_text().splitlines()[0])
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/json") as answer:
+                pages = (one for one in json.load(answer) if one["type"] == "page")
+                return str(next(pages)["webSocketDebuggerUrl"])
+        time.sleep(0.05)
+    raise AssertionError(f"the browser did not answer in {SECONDS} s")
 
 
 class _Served:
@@ -189,19 +272,17 @@ def _served(content: str) -> Iterator[_Served]:
 
 
 @contextmanager
-def _browsing(scheme: Scheme, url: str) -> Iterator[subprocess.Popen[bytes]]:
+def _browsing(scheme: Scheme, url: str, profile: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-        command = [chromium(), *FLAGS, *_settings(directory, scheme), "--remote-debugging-port=0", url]
+        settings = f"--blink-settings=preferredColorScheme={PREFERRED[scheme]}"
+        user_data = f"--user-data-dir={profile or Path(directory, 'profile')}"
+        command = [chromium(), *FLAGS, user_data, settings, "--remote-debugging-port=0", url]
         null = subprocess.DEVNULL
         with subprocess.Popen(command, env=_environment(), stdout=null, stderr=null, start_new_session=True) as browser:
             try:
                 yield browser
             finally:
                 os.killpg(browser.pid, signal.SIGKILL)
-
-
-def _settings(directory: str, scheme: Scheme) -> tuple[str, str]:
-    return f"--user-data-dir={directory}/profile", f"--blink-settings=preferredColorScheme={PREFERRED[scheme]}"
 
 
 def _take_pictures(directory: Path) -> None:
@@ -212,7 +293,7 @@ def _take_pictures(directory: Path) -> None:
             for host in HOSTS:
                 take_picture(page(shown, host, scheme), scheme, directory / f"{name}-{host}-{scheme}.png")
         file = directory / f"report-{scheme}.png"  # of docs/_static
-        take_picture(page(pictured(), "jupyter", scheme), scheme, file, "1130,630")
+        take_picture(page(pictured(), "jupyter", scheme), scheme, file, "1240,630")
 
 
 if __name__ == "__main__":

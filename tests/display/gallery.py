@@ -80,7 +80,13 @@ def pictured() -> Gallery:
     added, *others = shown["result"].partitions
     partitions = (added, *(replace(one, action="replaced") for one in others))
     versions = tuple(
-        replace(one, user="airflow", tags={}, checks=_stored(checks[:1] if one.version < 7 else checks[::2]))
+        replace(
+            one,
+            user="airflow",
+            tags={},
+            table_bytes=2**28 * (30 + 3 * one.version),
+            checks=_stored(checks[:1] if one.version < 7 else checks[::2]),
+        )
         for one in shown["history"].versions[1:6]
     )
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from table_writer.display.report import Columns, Grid, Summary, size, summary_html, tone
 from table_writer.display.reports import HistoryReport
 from table_writer.display.staged_report import DiscardReport, StagedDetail, StagedReport
-from table_writer.display.write_result import checks_in_short, verdict
+from table_writer.display.write_result import CheckResults, checks_in_short, verdict
 from table_writer.model.check_result import CheckResult
 
 from .gallery import usual
@@ -46,10 +47,10 @@ def test_a_result_shows_its_checks_failed_ones_first_and_example_rows() -> None:
     shown = lines(SHOWN["result"])
     start = shown.index("checks:")
     assert shown[start + 1 : start + 5] == [
-        "check outcome wrong rows found answered by",
-        "not_null(nightly load) failed (error) 3 3 of 4,817,244 rows have no nightly load spark",
-        "in_range(amount) failed (warn) 120,004 120,004 of 4,817,244 rows lie outside of 0 … 10,000 spark",
-        "row_count(at_least=1) passed - 4,817,244 rows metadata",
+        "check outcome wrong rows answered by found",
+        "not_null(nightly load) failed (error) 3 spark 3 of 4,817,244 rows have no nightly load",
+        "in_range(amount) failed (warn) 120,004 spark 120,004 of 4,817,244 rows lie outside of 0 … 10,000",
+        "row_count(at_least=1) passed - metadata 4,817,244 rows",
     ]
     assert shown[start + 5 : start + 9] == [
         "rows that fail not_null(nightly load):",
@@ -57,6 +58,16 @@ def test_a_result_shows_its_checks_failed_ones_first_and_example_rows() -> None:
         "null 12.50",
         "null nightly load",
     ]
+
+
+def test_results_of_checks_are_a_tuple_that_shows_as_a_table() -> None:
+    found = SHOWN["result"].checks
+    assert isinstance(found, tuple)
+    assert copy.copy(found) == tuple(found)
+    assert lines(found)[:3] == [f"{checks_in_short(found)}", "checks:", "check outcome wrong rows answered by found"]
+    assert "rows that fail not_null(nightly load):" in lines(found)
+    assert "<table>" in found._repr_html_()
+    assert repr(CheckResults()) == "no checks"
 
 
 def test_a_version_shows_its_checks_without_rows() -> None:

@@ -103,7 +103,7 @@ def test_selected_partitions_with_rows_are_replaced_new_ones_added_and_those_wit
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        ("dt >= 'd2'", "dt=d1 (1 rows)"),
+        ("dt >= 'd2'", "dt=d1 (1 row)"),
         ("id < 3", "no predicate over the partition columns (dt)"),
         ("dt >", "no predicate over the partition columns (dt)"),
         ("dt", "no predicate over the partition columns (dt)"),

@@ -139,7 +139,7 @@ def test_files_that_are_gone_or_changed_are_noticed(world: World) -> None:
     old = world.services().log.read(1).entry.partitions[0].new_location
     key = next(info.key for info in world.store.list(str(old).removeprefix("s3a://lake/")))
     world.store.put(key, b"[1, 2, 3, 4, 5]")
-    with pytest.raises(InvalidInputError, match=r"holds 1 files with 15 bytes instead of"):
+    with pytest.raises(InvalidInputError, match=r"holds 1 file with 15 bytes instead of"):
         world.keeper.rollback(T, version=1)
     world.store.delete([key])
     with pytest.raises(InvalidInputError, match="are gone"):
@@ -151,7 +151,7 @@ def test_other_tools_files_must_be_the_ones_that_were_replaced() -> None:
     world.written_by_another_tool("d1", frozenset({7}))
     world.write({"d1": frozenset({1})})
     world.store.put("mart/orders/dt=d1/another.json", b"[8]")
-    with pytest.raises(InvalidInputError, match="instead of the 1 files that were replaced"):
+    with pytest.raises(InvalidInputError, match="instead of the 1 file that was replaced"):
         world.keeper.rollback(T, version=0)
 
 

@@ -19,9 +19,10 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TFramedTransport, TTransportException
 
 from table_writer.errors import LostResponseError, MetastoreError
+from table_writer.metastore import wire
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
-from table_writer.model.table import Partition, Table
+from table_writer.model.table import Partition, Table, TableName
 from table_writer.testing import MetastoreServer
 from tests.doubles.faults import Cut, CuttingProxy
 from tests.metastore.conftest import World, hive_world
@@ -113,6 +114,36 @@ def test_a_read_gives_up_after_its_attempts(table: Table) -> None:
         with pytest.raises(MetastoreError, match=f"{proxy.uri} did not answer get_table_req.*nothing was changed"):
             metastore.get_table(table.name)
     assert metastore.call_counts() == {"get_table_req": 4}
+
+
+@pytest.mark.parametrize(("user", "asked"), [("etl", "set_ugi"), ("", "get_table_req")])
+def test_a_metastore_that_never_answers_is_told_of_while_it_is_waited_for(
+    user: str, asked: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(wire, "SILENT_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the system takes connections, and nobody reads them
+        uri = f"thrift://127.0.0.1:{silent.getsockname()[1]}"
+        settings = MetastoreSettings(uris=(uri,), timeout_seconds=0.3, user=user, read_attempts=1)
+        with pytest.raises(MetastoreError, match=r"no answer within 0\.3 s, which is metastore_timeout_seconds"):
+            HiveMetastore(settings).get_table(TableName("mart", "orders"))
+    [line] = [one.getMessage() for one in caplog.records if "still waiting" in one.getMessage()]
+    assert line.startswith(f"still waiting: the metastore at {uri} has not answered {asked} for ")
+
+
+def test_an_answer_that_comes_late_is_taken_after_it_was_told_that_it_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wire, "SILENT_SECONDS", 0.05)
+    told: list[float] = []
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(30)
+        late = threading.Timer(0.2, theirs.sendall, [b"late"])
+        late.start()
+        waiting = wire.Wire(ours, told.append)
+        assert waiting.readAll(4) == b"late"
+        assert (told, ours.gettimeout()) == ([30.0], 30.0)
+        late.join()
 
 
 def test_a_connection_that_greets_nobody_is_not_reachable(table: Table) -> None:

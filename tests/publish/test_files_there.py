@@ -36,13 +36,13 @@ def test_our_files_are_counted_and_measured_and_hidden_ones_are_not(world: World
     world.store.put(f"{key}_SUCCESS", b"")
     assert there(world, location) == (2, 6, 1)
     world.store.put(f"{key}part-9.json", b"")
-    with pytest.raises(NotThereError, match="holds 2 files with 6 bytes instead of 1 files with 6 bytes"):
+    with pytest.raises(NotThereError, match="holds 2 files with 6 bytes instead of 1 file with 6 bytes"):
         there(world, location)
     world.store.delete([info.key for info in world.store.list(key)])
     with pytest.raises(NotThereError, match=r"its files at .* are gone"):
         there(world, location)
     world.store.put(f"{key}part-0.json", b"[1, 22]")
-    with pytest.raises(NotThereError, match="holds 1 files with 7 bytes"):
+    with pytest.raises(NotThereError, match="holds 1 file with 7 bytes"):
         there(world, location)
 
 

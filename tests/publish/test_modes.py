@@ -645,3 +645,41 @@ def test_the_double_tells_that_a_table_was_changed_between_look_and_alter() -> N
     with pytest.raises(MetastoreError):
         world.write({"": frozenset({3})}, plan=plan, before_publish=intrude)
     assert world.rows() == {"": frozenset({2})}
+
+
+@pytest.mark.parametrize("error", [ValueError("two is odd"), KeyboardInterrupt()], ids=repr)
+def test_what_ends_a_write_before_its_claim_is_told_to_have_harmed_no_reader(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise error
+
+    world = World()
+    with pytest.raises(type(error)) as raised:
+        world.write(ONE, before_publish=fail)
+    said = "nothing was published to mart.orders: its readers see the rows that they saw before"
+    assert raised.value.__notes__ == [said]
+    [line] = [one.getMessage() for one in caplog.records if said in one.getMessage()]
+    assert f"ended by {type(error).__name__}" in line
+
+
+def test_once_a_claim_was_sent_nothing_is_said_of_readers() -> None:
+    def interrupt(method: str, phase: str) -> None:
+        if (method, phase) == ("add_partitions", "before"):
+            raise KeyboardInterrupt
+
+    world = World()
+    world.metastore.on_call = interrupt
+    with pytest.raises(KeyboardInterrupt) as raised:
+        world.write(NEW)
+    assert not [note for note in raised.value.__notes__ if "nothing was published" in note]
+
+
+def test_an_error_of_this_library_needs_no_word_on_readers(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise StorageError("the bucket is gone")
+
+    with pytest.raises(StorageError) as raised:
+        World().write(ONE, before_publish=fail)
+    assert not hasattr(raised.value, "__notes__")
+    assert "nothing was published" not in caplog.text

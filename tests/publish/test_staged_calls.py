@@ -103,7 +103,7 @@ def dropped(world: World) -> None:
         (trimmed, ConflictError, "trimmed"),
         (with_a_stray, StorageError, "."),
         (with_a_file_less, StorageError, "is not as it was written"),
-        (failed, CheckFailedError, r"1 of 1 checks [^\n]*\n  not_null\(id\): 1 of 2 rows has no id\n"),
+        (failed, CheckFailedError, r"1 of 1 check [^\n]*\n  not_null\(id\): 1 of 2 rows has no id\n"),
         (dropped, ConflictError, "columns or format"),
     ],
 )

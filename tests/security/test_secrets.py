@@ -292,7 +292,7 @@ def test_what_a_metastore_says_of_a_location_is_told_without_its_login() -> None
     line = metastore._connection._lines.get()
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
-        closing(Wire(socket.create_connection(server.getsockname()))) as line.wire,
+        closing(Wire(socket.create_connection(server.getsockname()), lambda _: None)) as line.wire,
     ):
         line.client = Client()
         with pytest.raises(MetastoreError) as caught:

@@ -102,7 +102,7 @@ def test_nothing_found_says_what_was_tried_and_what_to_set() -> None:
 
 def test_a_profile_that_the_environment_names_wrongly_is_an_input_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "unheard-of")
-    with pytest.raises(InvalidInputError, match="unheard-of"):
+    with pytest.raises(InvalidInputError, match=r"unheard-of.*AWS_PROFILE.*--profile NAME"):
         open_store(S3Settings(bucket="mart", credentials=(STATIC,)))
 
 

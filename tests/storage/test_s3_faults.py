@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import re
+import socket
 import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -223,7 +224,7 @@ def test_keys_that_s3_could_not_delete_just_now_are_tried_again(fake_s3: FakeS3,
 def test_refusals_in_the_first_batch_keep_no_second_from_being_sent(fake_s3: FakeS3, fake_store: S3Store) -> None:
     fake_s3.answer(200, deleted(("0", "AccessDenied")))
     fake_s3.answer(200, deleted())
-    with pytest.raises(StorageError, match="1 of 1500"):
+    with pytest.raises(StorageError, match="1 of 1,500 objects"):
         fake_store.delete([str(number) for number in range(1_500)])
     assert [request.body.count(b"<Key>") for request in fake_s3.requests] == [1_000, 500]
 
@@ -246,10 +247,14 @@ def test_a_key_that_xml_cannot_hold_is_deleted_by_itself(fake_s3: FakeS3, fake_s
 @pytest.mark.parametrize(
     ("status", "code", "expected"),
     [
-        (403, "AccessDenied", r"access denied.*need s3:GetObject and s3:ListBucket.*kms:Decrypt"),
+        (
+            403,
+            "AccessDenied",
+            r"access denied.*need s3:GetObject and s3:ListBucket.*kms:Decrypt.*AWS_PROFILE or --profile",
+        ),
         (404, "NoSuchBucket", r"bucket does not exist at this endpoint"),
-        (400, "ExpiredToken", r"session token has expired"),
-        (403, "InvalidAccessKeyId", r"does not accept the keys"),
+        (400, "ExpiredToken", r"session token has expired.*AWS_SESSION_TOKEN.*aws sso login"),
+        (403, "InvalidAccessKeyId", r"does not accept the keys.*AWS_PROFILE or --profile, or AWS_ACCESS_KEY_ID"),
         (403, "SignatureDoesNotMatch", r"does not accept the keys"),
         (400, "AuthorizationHeaderMalformed", r"another region.*fs.s3a.endpoint.region"),
         (403, "RequestTimeTooSkewed", r"clock of this machine"),
@@ -279,6 +284,18 @@ def test_an_endpoint_that_is_not_there_is_named(fake_settings: S3Settings) -> No
     store = S3Store(replace(fake_settings, endpoint_url="http://127.0.0.1:1"))
     with pytest.raises(StorageError, match=r"can't be reached.*127.0.0.1:1.*fs.s3a.endpoint"):
         store.head("a")
+
+
+def test_an_endpoint_that_never_answers_is_told_of_while_it_is_waited_for(
+    fake_settings: S3Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the system takes connections, and nobody reads them
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        store = two_attempts(fake_settings, endpoint_url=url, read_timeout_seconds=0.2)
+        with pytest.raises(StorageError, match=r"S3 has not answered.*fs\.s3a\.connection\.timeout"):
+            store.head("a")
+    [line] = [one.getMessage() for one in caplog.records if one.name.startswith("table_writer")]
+    assert line.startswith("S3 did not answer HeadObject on bucket mart, attempt 1 of 2: Read timeout on endpoint URL")
 
 
 def test_no_secret_is_in_any_text(fake_settings: S3Settings) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from table_writer.testing import LakehouseError
+from table_writer.testing import LakehouseError, jars
 from table_writer.testing.jars import JARS_DIRECTORY_VARIABLE, find_java, resolve_jars, s3a_jars
 
 # Stands for the real Java: answers its version, and plays an Ivy that takes its time and leaves one jar.
@@ -99,6 +99,15 @@ def test_what_jars_depend_on_can_be_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("jars_directory")
+def test_a_download_is_counted_in_megabytes_also_what_is_on_its_way(tmp_path: Path) -> None:
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "a.jar").write_bytes(bytes(2_000_000))
+    (tmp_path / "jars" / "b.jar.part").write_bytes(bytes(1_000_000))
+    (tmp_path / "a.pom").write_bytes(bytes(5_000_000))
+    assert jars._downloaded(tmp_path, "s3a") == (3, jars.MEGABYTES["s3a"], "MB")
+    assert jars._downloaded(tmp_path, "another") == (3, 0, "MB")
+
+
 def test_a_download_that_brings_other_jars_has_failed(tmp_path: Path) -> None:
     fake_java(tmp_path)
     with pytest.raises(LakehouseError, match="could not download the iceberg jars"):

@@ -6,6 +6,7 @@ Each lakehouse here runs in a Python of its own, marked by an environment variab
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import time
 import uuid
 from pathlib import Path
 
+import pyspark
 import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")]
@@ -31,7 +33,7 @@ class Script:
         name, _, value = self.mark.partition("=")
         paths = os.pathsep.join(filter(None, sys.path))
         environment = os.environ | {name: value, "TMPDIR": str(self.temporary), "PYTHONPATH": paths}
-        header = "import time\nfrom table_writer.testing import LakehouseError, lakehouse\n"
+        header = "import os, time\nfrom table_writer.testing import LakehouseError, lakehouse\n"
         self.process = subprocess.Popen(
             [sys.executable, "-c", header + code],
             cwd=self.directory,
@@ -76,6 +78,7 @@ def test_a_lakehouse_leaves_no_trace_and_the_next_one_in_the_same_process_is_ind
 with lakehouse() as lake:
     {TABLE}
     first = lake.spark.sparkContext
+os.environ["TABLE_WRITER_PROGRESS"] = "off"
 with lakehouse(storage="file", spark_conf={{"spark.sql.session.timeZone": "Asia/Tokyo"}}) as lake:
     {TABLE}
     assert lake.spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"
@@ -89,7 +92,13 @@ with lakehouse(storage="file", spark_conf={{"spark.sql.session.timeZone": "Asia/
 lake.stop()
 """
     script = Script(tmp_path, code)
-    assert script.finish() == (0, "", "")
+    status, out, err = script.finish()
+    assert (status, out) == (0, "")
+    shown = [re.sub(r", \d+ s$", "", line) for line in err.splitlines()]  # of the first one, and nothing else
+    assert shown[-1] == "lakehouse: done"
+    assert f"lakehouse: starting Spark {pyspark.__version__}" in shown
+    assert shown.count("lakehouse: done") == 1
+    assert all(line.startswith("lakehouse: ") for line in shown)
     assert script.processes() == []
     assert list(script.directory.iterdir()) == []
     assert list(script.temporary.iterdir()) == []

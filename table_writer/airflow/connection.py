@@ -1,0 +1,143 @@
+"""Where a task finds metastore and storage, and how its failures look to Airflow.
+
+Settings have the names of the command line's options, and are read by its rules; exit codes decide about retries.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from airflow.sdk import Connection
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from table_writer.checked import nearest
+from table_writer.cli.arguments import MEANINGS, SHARED, ExitCode
+from table_writer.cli.configuration import USER_INFO, is_secret, read_configuration
+from table_writer.errors import CheckFailedError, InvalidInputError, OutcomeUnknownError, SchemaMismatchError
+from table_writer.maintenance import Maintenance
+from table_writer.metastore.settings import PLAIN_USER
+
+Value = TypeVar("Value")
+METASTORE_PORT: Final = 9083  # Hive's default
+OPTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
+    option.removeprefix("--").replace("-", "_"): keywords
+    for group, options in SHARED.items()
+    if group != "output"
+    for option, keywords in options.items()
+}
+"""The settings that a connection or a task may name, with what the command line says of each."""
+
+RETRIED: Final = frozenset({ExitCode.LEFT, ExitCode.FAILED})
+MOST_ITEMS: Final = 100  # of one list in an XCom, which is a row of Airflow's database
+
+
+def open_keeper(conn_id: str | None, settings: Mapping[str, Any]) -> Maintenance:
+    """Return what looks after tables; ``settings`` win over the connection, it over environment and Hadoop's files.
+
+    Raises ``InvalidInputError`` for an unknown or unreadable setting, and for a secret that stands in ``settings``:
+    they are part of the DAG, and Airflow stores and shows them.
+    """
+    hadoop = dict(settings.get("conf") or {})
+    for name, value in {**settings, **hadoop}.items():
+        if is_secret(name) or (isinstance(value, str) and USER_INFO.search(value)):
+            raise InvalidInputError(
+                f"settings of a task have a secret, {name}, which every reader of the DAG would see: put it into the"
+                " extra of an Airflow connection (conn_id)"
+            )
+    connection = Connection.get(conn_id) if conn_id else None
+    given = {**_of_connection(connection), **settings} if connection else dict(settings)
+    if connection:
+        given["conf"] = {**_of_connection(connection)["conf"], **hadoop}
+    uri, config = read_configuration(_arguments(given))
+    if connection and connection.password:
+        config = replace(config, metastore_password=connection.password)
+    return Maintenance(uri, config=replace(config, progress="log"))  # a bar would fill a task's log
+
+
+def _of_connection(connection: Connection) -> dict[str, Any]:
+    """Return the settings of a connection: those of its extra, and host, port and login where the extra has none."""
+    found = dict(connection.extra_dejson)
+    found["conf"] = dict(found.get("conf") or {})
+    if connection.host:
+        host, port = connection.host, connection.port or METASTORE_PORT
+        found.setdefault("metastore_uri", host if "://" in host else f"thrift://{host}:{port}")
+    if connection.login:
+        found["conf"].setdefault(PLAIN_USER, connection.login)
+    return found
+
+
+def _arguments(given: Mapping[str, Any]) -> Namespace:
+    """Return the settings as the command line's parser would have read them."""
+    for name in given:
+        if name not in OPTIONS:
+            raise InvalidInputError(
+                f"no setting {name}{nearest(name, OPTIONS) or '.'} A connection's extra, and settings, take"
+                f" {', '.join(OPTIONS)}"
+            )
+    found = {name: keywords.get("default") for name, keywords in OPTIONS.items()}
+    for name, value in given.items():
+        read = OPTIONS[name].get("type")
+        found[name] = parsed(read, name, value) if read and name != "conf" else value
+    found["conf"] = [(name.removeprefix("spark.hadoop."), str(value)) for name, value in (found["conf"] or {}).items()]
+    if isinstance(found["conf_dir"], str):
+        found["conf_dir"] = [found["conf_dir"]]
+    return Namespace(**found)
+
+
+def parsed(read: Callable[[str], Value], name: str, value: object) -> Value:
+    """Read a value as the command line reads its option: templates make texts of everything."""
+    try:
+        return read(str(value))
+    except (ArgumentTypeError, ValueError) as error:
+        raise InvalidInputError(f"{name}: {error}") from None
+
+
+def failure(code: ExitCode, message: str, *, may_repeat: bool) -> AirflowException:
+    """Return what a task raises that the command line would have left with this exit code.
+
+    Airflow retries an ``AirflowException`` and never an ``AirflowFailException``. What is unknown is retried where a
+    second call does no harm, ``may_repeat``.
+    """
+    is_retried = code in RETRIED or (code is ExitCode.UNKNOWN and may_repeat)
+    kind = AirflowException if is_retried else AirflowFailException
+    return kind(f"{message} [exit code {int(code)}: {MEANINGS[code]}]")
+
+
+@contextmanager
+def failing_for_good() -> Iterator[None]:
+    """In a task that writes: errors that a retry would meet again become ``AirflowFailException``.
+
+    These are a wrong call, a schema that does not fit, a failed check, and an unknown outcome, which is for ``recover``
+    to resolve. A conflict is retried, as failures of storage and metastore are: the task computes its rows again.
+
+    Examples
+    --------
+    >>> with failing_for_good():  # a task of yours
+    ...     raise InvalidInputError("no such table")
+    Traceback (most recent call last):
+    airflow.sdk.exceptions.AirflowFailException: no such table
+    """
+    try:
+        yield
+    except (InvalidInputError, SchemaMismatchError, CheckFailedError, OutcomeUnknownError) as error:
+        raise AirflowFailException(str(error)) from error
+
+
+def shortened(facts: Any) -> Any:
+    """Return a report's facts with no list longer than an XCom can take; ``…_count`` beside it says how long it was.
+
+    Examples
+    --------
+    >>> shortened({"keys": ["a"] * 500})["keys_count"]
+    500
+    """
+    if isinstance(facts, list):
+        return [shortened(one) for one in facts[:MOST_ITEMS]]
+    if not isinstance(facts, dict):
+        return facts
+    long = {f"{name}_count": len(one) for name, one in facts.items() if isinstance(one, list) and len(one) > MOST_ITEMS}
+    return {name: shortened(one) for name, one in facts.items()} | long

@@ -1,0 +1,127 @@
+"""What readers of a table see now: which version wrote the rows of each partition, as far as the log knows.
+
+A partition that exists says nothing of its rows: they may be of last week. The metastore says where readers look, the
+log which entry has put them there, and the entries behind that one whose rows they are: a rollback shows rows of an
+earlier version again, and a compaction changes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from table_writer.log.fold import Placed
+from table_writer.log.history import History, SlotRecord
+from table_writer.log.open_table import OpenTable
+from table_writer.log.past import same_place, writes_behind
+from table_writer.model.entry import LogEntry, Operation
+from table_writer.model.location import Location
+from table_writer.model.table import Partition, PartitionValues
+
+PUBLISHED: Final = "published"
+MISSING: Final = "missing"
+IN_DOUBT: Final = "in doubt"
+NOT_KNOWN: Final = "not known"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PresentRows:
+    """What readers find in one partition now; ``state`` is one of the four words above, ``note`` says why."""
+
+    values: PartitionValues
+    state: str
+    note: str = ""
+    wrote: LogEntry | None = None  # the newest entry of which readers see rows
+    rows: int | None = None
+
+    @property
+    def write_id(self) -> str | None:
+        """Of the write whose rows they are, also where a recovery has published it."""
+        return None if self.wrote is None else self.wrote.recovered_write_id or self.wrote.write_id
+
+
+class Present:
+    """The partitions of one table now. The metastore is read before the log: its entries explain what was seen."""
+
+    def __init__(self, opened: OpenTable, wanted: Sequence[PartitionValues] | None) -> None:
+        self._opened = opened
+        metastore, table = opened.metastore, opened.table
+        self._now = metastore.get_all_partitions(table) if wanted is None else metastore.get_partitions(table, wanted)
+        self._history = history = opened.log.read_recent()
+        self._wanted = sorted({*self._now, *history.current}) if wanted is None else list(dict.fromkeys(wanted))
+        doubtful = [(record.entry.version, record.entry.partition_values) for record in history.publishes_in_doubt]
+        self._in_doubt = {one: version for version, values in doubtful for one in values}
+        self._held = history.held_now()
+
+    def __iter__(self) -> Iterator[PresentRows]:
+        """Yield each partition in its order: those that were asked for, or all of them by their values."""
+        return map(self._found, self._wanted)
+
+    @cached_property
+    def _whole(self) -> History:
+        """All records that are left, where the newest entry of a partition did not write its rows itself."""
+        return self._opened.log.read_history()
+
+    def _found(self, values: PartitionValues) -> PresentRows:
+        seen, placed = self._now.get(values), self._history.current.get(values)
+        if self._is_in_place(values):
+            return self._of_a_version(values)
+        if values in self._in_doubt:
+            note = f"version {self._in_doubt[values]} is being published, or was left in doubt: `recover` resolves it"
+            return PresentRows(values=values, state=IN_DOUBT, note=note)
+        if seen is None or self._is_name_alone(seen):
+            return PresentRows(values=values, state=MISSING, note=_why_missing(placed))
+        if placed is None:
+            return self._not_known(values, "another tool has written it, and of when its rows are, the log can't know")
+        why = f"readers look elsewhere than where version {placed.version} has put it: another tool or a late call has"
+        return self._not_known(values, f"{why} moved it; `recover` says which, and corrects a late call")
+
+    def _is_in_place(self, values: PartitionValues) -> bool:
+        """Whether readers look where the newest published entry has put a partition, and find more than its name."""
+        seen, placed = self._now.get(values), self._history.current.get(values)
+        if seen is None or placed is None or placed.partition.new_location is None or self._is_name_alone(seen):
+            return False
+        location = Location.parse_any(seen.location)
+        return location is not None and location.same_place(Location.parse(placed.partition.new_location))
+
+    def _is_name_alone(self, seen: Partition) -> bool:
+        location = Location.parse_any(seen.location)
+        return location is not None and self._opened.layout.is_placeholder(location)
+
+    def _of_a_version(self, values: PartitionValues) -> PresentRows:
+        placed = self._history.current[values]
+        rows = self._held[values].rows if values in self._held else placed.partition.rows
+        newest = self._opened.log.find(placed.version)
+        is_write = newest is not None and newest.entry.operation is Operation.WRITE
+        wrote = newest if is_write else self._writer_of(values, placed.version)
+        if wrote is not None:
+            return PresentRows(values=values, state=PUBLISHED, wrote=wrote.entry, rows=rows)
+        if self._opened.layout.write_id_of(Location.parse(str(placed.partition.new_location))) is None:
+            return self._not_known(values, f"version {placed.version} has put back the rows of another tool")
+        note = f"its rows are older than version {placed.version}: a vacuum has trimmed the entry that wrote them"
+        return PresentRows(values=values, state=PUBLISHED, note=note, rows=rows)
+
+    def _writer_of(self, values: PartitionValues, version: int) -> SlotRecord | None:
+        """Return the entry whose rows a later one has only put back, moved or compacted; ``None`` if it is trimmed."""
+        history = self._whole
+        wrote, named = next(writes_behind(history, values, version), (None, None))
+        if wrote is None or named is None:
+            return None
+        if not named.added:  # a recovery may have carried out a rollback: the first entry that came here wrote the rows
+            place = named.new_location
+            came = [one for one, other in history.published_of(values) if same_place(other.new_location, place)]
+            wrote = next((one for one in reversed(came) if one.entry.version <= wrote.entry.version), wrote)
+        present = {record.entry.version for record in history.records}
+        return wrote if present.issuperset(range(wrote.entry.version, version + 1)) else None
+
+    @staticmethod
+    def _not_known(values: PartitionValues, note: str) -> PresentRows:
+        return PresentRows(values=values, state=NOT_KNOWN, note=note)
+
+
+def _why_missing(placed: Placed | None) -> str:
+    if placed is None:
+        return "it was never written"
+    return f"{'another tool' if placed.partition.new_location else f'version {placed.version}'} has dropped it"

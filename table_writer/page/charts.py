@@ -1,0 +1,228 @@
+"""Pictures of a table, drawn as SVG here, so that the page needs no script for them. Pure.
+
+Shapes stretch with the page (``preserveAspectRatio="none"``); words stand beside them as HTML and keep their size.
+Words of others are text, escaped, and never part of an attribute.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from table_writer.display.report import html_text, size
+from table_writer.errors import counted
+
+WIDTH, HEIGHT = 1000, 200  # of a picture that stretches
+TIDY: Final = (1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400, 600, 800, 1000, 1024)
+LINE: Final = 22  # pixels of a partition in the picture of generations
+STEPS: Final = (14, 44)  # of a version: at least, at most
+FULL: Final = 1040  # of the picture, if there are not too few versions or too many
+EDGE: Final = 8
+MARKS: Final = {  # what happened to a partition: the class of its mark, and what it looks like in the legend
+    "added": "added",
+    "replaced": "replaced",
+    "appended": "appended",
+    "compacted": "compacted",
+    "dropped": "dropped",
+    "in doubt": "doubt",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar: its length, how it is drawn, and what is said of it."""
+
+    value: float
+    kind: str  # a class of the style sheet
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One line of bars that stand beside a word: lengths by kind, and the figure at the end."""
+
+    label: str
+    parts: tuple[tuple[str, float], ...]
+    figure: str
+
+
+def steps(title: str, points: Sequence[tuple[float, float | None]], ends: Sequence[str], shown: str = "bytes") -> str:
+    """Draw a figure over time, ``None`` where nobody knows it: it stays as it is until the next point."""
+    known = [value for _, value in points if value is not None]
+    top = tidy(max(known, default=0), shown)
+    first, last = (points[0][0], points[-1][0]) if points else (0.0, 1.0)
+    span = (last - first) or 1.0
+    runs: list[list[tuple[float, float]]] = [[]]
+    for at, value in points:
+        x = (at - first) / span * WIDTH
+        if runs[-1]:
+            runs[-1].append((x, runs[-1][-1][1]))
+        if value is None:
+            runs += [[]] if runs[-1] else []
+            continue
+        runs[-1].append((x, HEIGHT * (1 - value / top)))
+    if len(points) == 1 and runs[-1]:
+        runs[-1].append((WIDTH, runs[-1][-1][1]))
+    drawn = "".join(_area(run) + _line(run) for run in runs if run)
+    return _plot(title, drawn, top, shown, ends)
+
+
+def _line(run: Sequence[tuple[float, float]]) -> str:
+    return f'<path class="tw-stroke" d="M{_points(run)}"/>'
+
+
+def _area(run: Sequence[tuple[float, float]]) -> str:
+    return f'<path class="tw-area" d="M{_xy(run[0][0], HEIGHT)}L{_points(run)}L{_xy(run[-1][0], HEIGHT)}Z"/>'
+
+
+def _points(run: Iterable[tuple[float, float]]) -> str:
+    return " ".join(_xy(x, y) for x, y in run)
+
+
+def _xy(x: float, y: float) -> str:
+    return f"{x:.1f},{y:.1f}"
+
+
+def bars(title: str, found: Sequence[Bar], ends: Sequence[str], shown: str = "bytes") -> str:
+    """Draw bars side by side, each with its words for whoever points at it."""
+    top = tidy(max((one.value for one in found), default=0), shown)
+    each = WIDTH / max(len(found), 12)  # few bars do not become walls
+    drawn = []
+    for number, one in enumerate(found):
+        height = max(HEIGHT * one.value / top, 1.5 if one.value else 0)
+        left, wide = number * each + each * 0.12, each * 0.76
+        box = f'x="{left:.1f}" y="{HEIGHT - height:.1f}" width="{wide:.1f}" height="{height:.1f}"'
+        whole = f'<rect class="tw-hit" x="{number * each:.1f}" y="0" width="{each:.1f}" height="{HEIGHT}"/>'
+        drawn.append(f'<g><title>{html_text(one.title)}</title>{whole}<rect class="tw-{one.kind}" {box}/></g>')
+    return _plot(title, "".join(drawn), top, shown, ends if len(found) >= 12 else ends[:1])
+
+
+def _plot(title: str, drawn: str, top: float, shown: str, ends: Sequence[str]) -> str:
+    rules = "".join(f'<path class="tw-rule" d="M0,{HEIGHT * part}H{WIDTH}"/>' for part in (0, 0.5, 1))
+    spell = size if shown == "bytes" else lambda value: f"{value:,.0f}" if value == int(value) else ""
+    scale = "".join(f"<span>{spell(top * part)}</span>" for part in (1, 0.5, 0))
+    dates = "".join(f"<span>{html_text(one)}</span>" for one in ends)
+    return (
+        f'<div class="tw-plot"><div class="tw-y" aria-hidden="true">{scale}</div>'
+        f'<svg role="img" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none">'
+        f"<desc>{html_text(title)}</desc>{rules}{drawn}</svg>"
+        f'<div class="tw-x" aria-hidden="true">{dates}</div></div>'
+    )
+
+
+def tidy(most: float, shown: str = "bytes") -> float:
+    """Return a round number that is not less: where an axis ends.
+
+    Examples
+    --------
+    >>> tidy(3_500_000_000) == 4 * 1024**3, tidy(130, "count")
+    (True, 200)
+    """
+    base = 1024 if shown == "bytes" else 1000
+    unit = base ** max(0, int(math.log(most, base))) if most >= 1 else 1
+    return next((one * unit for one in TIDY if one * unit >= most), base * unit)
+
+
+def shares(lines: Sequence[Share]) -> str:
+    """Draw bars that lie, each beside its word and its figure: a list, which reads aloud as one."""
+    most = max((sum(part for _, part in one.parts) for one in lines), default=0) or 1
+    return f'<ul class="tw-shares">{"".join(_share(one, most) for one in lines)}</ul>'
+
+
+def _share(one: Share, most: float) -> str:
+    drawn, at = "", 0.0
+    for kind, part in one.parts:
+        wide = 100 * part / most
+        drawn += f'<rect class="tw-{kind}" x="{at:.2f}%" y="0" width="{wide:.2f}%" height="100%"/>' if part else ""
+        at += wide
+    bar = f'<svg aria-hidden="true" width="100%" height="14">{drawn}</svg>'
+    return f"<li><span>{html_text(one.label)}</span>{bar}<b>{html_text(one.figure)}</b></li>"
+
+
+def generations(title: str, versions: Sequence[int], rows: Sequence[tuple[str, Sequence[tuple[int, str]]]]) -> str:
+    """Draw a line for each partition: a mark where a version changed it, and between marks how long its rows lived."""
+    step = min(max(STEPS[0], FULL // max(1, len(versions))), STEPS[1])
+    at = {version: EDGE + step * number for number, version in enumerate(versions)}
+    wide, high = 2 * EDGE + step * len(versions), LINE * len(rows)
+    drawn = "".join(
+        _generation(changes, at, LINE * number + LINE // 2, wide) for number, (_, changes) in enumerate(rows)
+    )
+    names = "".join(f"<li>{html_text(name)}</li>" for name, _ in rows)
+    every = max(1, math.ceil(len(versions) / 10))
+    ticks = "".join(f'<text x="{x}" y="{high + 16}">{version}</text>' for version, x in list(at.items())[::-1][::every])
+    return (
+        f'<div class="tw-lives"><ul>{names}</ul>'
+        f'<div class="tw-scroll" tabindex="0" role="region" aria-label="Versions from left to right">'
+        f'<svg role="img" width="{wide}" height="{high + 22}" viewBox="0 0 {wide} {high + 22}">'
+        f"<desc>{html_text(title)}</desc>{drawn}{ticks}</svg></div></div>"
+    )
+
+
+def _generation(changes: Sequence[tuple[int, str]], at: Mapping[int, int], y: int, end: int) -> str:
+    drawn = []
+    for number, (version, change) in enumerate(changes):
+        later = changes[number + 1] if number + 1 < len(changes) else None
+        to = end if later is None else at[later[0]]
+        kind = "life" if later is None else "past"
+        if change != "dropped":
+            drawn.append(f'<path class="tw-{kind}" d="M{at[version]},{y}H{to}"/>')
+    for number, (version, change) in enumerate(changes):
+        before = f", after version {changes[number - 1][0]}" if number else ""
+        title = f"<title>version {version}: {html_text(change)}{before}</title>"
+        drawn.append(
+            f'<g class="tw-mark tw-{MARKS.get(change, "replaced")}">{title}{_mark(change, at[version], y)}</g>'
+        )
+    return "".join(drawn)
+
+
+def _mark(change: str, x: int, y: int) -> str:
+    """Draw each change in a shape of its own: colour is never the only difference."""
+    if change == "added":
+        return f'<circle cx="{x}" cy="{y}" r="5"/>'
+    if change == "appended":
+        return f'<path d="M{x - 5},{y + 4}L{x},{y - 6}L{x + 5},{y + 4}Z"/>'
+    if change == "compacted":
+        return f'<path d="M{x},{y - 6}L{x + 6},{y}L{x},{y + 6}L{x - 6},{y}Z"/>'
+    if change == "dropped":
+        return f'<path class="tw-cross" d="M{x - 4},{y - 4}L{x + 4},{y + 4}M{x - 4},{y + 4}L{x + 4},{y - 4}"/>'
+    if change == "in doubt":
+        return f'<circle class="tw-open" cx="{x}" cy="{y}" r="4.5"/>'
+    return f'<rect x="{x - 4.5}" y="{y - 4.5}" width="9" height="9" rx="1.5"/>'
+
+
+def legend(kinds: Mapping[str, str]) -> str:
+    """Explain colours: by word the class."""
+    keys = (
+        f'<li><svg aria-hidden="true" width="12" height="12"><rect class="tw-{kind}" width="12" height="12" rx="3"/>'
+        f"</svg>{html_text(word)}</li>"
+        for word, kind in kinds.items()
+    )
+    return f'<ul class="tw-legend">{"".join(keys)}</ul>'
+
+
+def legend_of_marks(changes: Iterable[str]) -> str:
+    """Explain the marks of the generations that are there."""
+    seen = set(changes)
+    keys = (
+        f'<li><svg aria-hidden="true" width="14" height="14"><g class="tw-mark tw-{kind}">{_mark(change, 7, 7)}</g>'
+        f"</svg>{change}</li>"
+        for change, kind in MARKS.items()
+        if change in seen
+    )
+    return f'<ul class="tw-legend">{"".join(keys)}</ul>'
+
+
+def strip(outcomes: Sequence[tuple[int, str]]) -> str:
+    """Draw the runs of one check, newest right: low is passed, high is failed."""
+    drawn = []
+    for number, (version, outcome) in enumerate(outcomes):
+        kind = {"passed": "good", "failed (warn)": "warn"}.get(outcome, "bad")
+        high = 7 if kind == "good" else 16
+        title = f"<title>version {version}: {html_text(outcome)}</title>"
+        box = f'x="{7 * number}" y="{16 - high}" width="5" height="{high}" rx="1"'
+        drawn.append(f'<rect class="tw-{kind}" {box}>{title}</rect>')
+    failed = sum(outcome != "passed" for _, outcome in outcomes)
+    said = f"<desc>{counted(len(outcomes), 'run')}, {failed:,} failed</desc>"
+    return f'<svg role="img" width="{7 * len(outcomes)}" height="16">{said}{"".join(drawn)}</svg>'

@@ -1,0 +1,151 @@
+"""What the pictures of the page show: sizes, counts and writes over time, what replaced what, files, what is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from table_writer.display.report import html_text, size
+from table_writer.display.reports import LIVE, VersionSummary
+from table_writer.errors import counted
+from table_writer.page import charts
+from table_writer.page.facts import TableFacts
+
+MOST_BARS: Final = 80
+MIB: Final = 1024 * 1024
+FILE_SIZES: Final = (0, MIB, 8 * MIB, 32 * MIB, 128 * MIB, 512 * MIB)
+KINDS: Final = {  # of what a version did: the class of its bar
+    "overwrite_partitions": "c1",
+    "append": "c2",
+    "create_partitions": "c3",
+    "overwrite_table": "c4",
+    "compact": "c5",
+}
+OTHER_KIND: Final = "c6"
+IN_A_TABLE: Final = "The table of versions has the figures."
+
+
+def pictures(page: TableFacts) -> str:
+    """Return all pictures of a page, each with what it shows."""
+    if not page.version:
+        return '<p class="tw-note">There is nothing to draw: this library has not written the table yet.</p>'
+    drawn = (_sizes(page), _counts(page), _written(page), _lives(page), _file_sizes(page), _ages(page))
+    return f'<section class="tw-pictures" aria-label="Pictures">{"".join(filter(None, drawn))}</section>'
+
+
+def _card(title: str, said: str, drawn: str, kind: str = "half") -> str:
+    caption = f"<figcaption><h2>{title}</h2><p>{html_text(said)}</p></figcaption>"
+    return f'<figure class="tw-card tw-{kind}">{caption}{drawn}</figure>'
+
+
+def _published(page: TableFacts) -> list[VersionSummary]:
+    """Return the versions that changed what readers see, oldest first."""
+    return [one for one in reversed(page.versions) if one.state == LIVE and one.operation != "vacuum"]
+
+
+def _ends(versions: Sequence[VersionSummary]) -> tuple[str, ...]:
+    """Return the first and the last date; the time of day where they are less than two days apart."""
+    if not versions:
+        return ()
+    first, last = versions[0].created_at, versions[-1].created_at
+    form = "%Y-%m-%d" if (last - first).days > 2 else "%m-%d %H:%M"
+    return (f"{first:{form}}", f"{last:{form}}")
+
+
+def _sizes(page: TableFacts) -> str:
+    versions = sorted(_published(page), key=lambda one: one.created_at)
+    known = [one for one in versions if one.table_bytes is not None]
+    if not known:
+        said = "Not known: it takes the whole log to tell, or other tools wrote there"
+        return _card("Size of the table", said, "", "third") if versions else ""
+    said = f"After each version, now {size(known[-1].table_bytes or 0)}"
+    points = [(one.created_at.timestamp(), one.table_bytes) for one in versions]
+    title = f"The size of the table after each of {counted(len(versions), 'version')}. {IN_A_TABLE}"
+    return _card("Size of the table", said, charts.steps(title, points, _ends(versions)), "third")
+
+
+def _counts(page: TableFacts) -> str:
+    versions = _published(page)
+    count, after = len(page.partitions), []
+    for one in reversed(versions):
+        after.append((one.created_at.timestamp(), float(max(0, count))))
+        count -= one.added_count - one.dropped_count
+    if not versions or (not any(value for _, value in after)):
+        return ""
+    said = f"After each version, now {len(page.partitions):,}"
+    title = f"The number of partitions after each of {counted(len(versions), 'version')}"
+    return _card("Partitions", said, charts.steps(title, sorted(after), _ends(versions), "count"), "third")
+
+
+def _written(page: TableFacts) -> str:
+    shown = [one for one in reversed(page.versions) if one.operation != "vacuum"][-MOST_BARS:]
+    if not shown:
+        return ""
+    found = [charts.Bar(one.bytes, _drawn(one), _said(one)) for one in shown]
+    kinds = {(one.mode if one.mode in KINDS else "other"): KINDS.get(one.mode, OTHER_KIND) for one in shown}
+    kinds |= {"abandoned or in doubt": "open"} if any(one.state != LIVE for one in shown) else {}
+    title = f"Bytes written by each of the newest {counted(len(shown), 'version')}. {IN_A_TABLE}"
+    said = f"Bytes of each of the newest {counted(len(shown), 'version')}"
+    return _card("Written", said, charts.bars(title, found, _ends(shown)) + charts.legend(kinds), "third")
+
+
+def _drawn(one: VersionSummary) -> str:
+    return "open" if one.state != LIVE else KINDS.get(one.mode, OTHER_KIND)
+
+
+def _said(one: VersionSummary) -> str:
+    when = f"{one.created_at:%Y-%m-%d %H:%M:%S}"
+    return f"version {one.version}: {one.mode}, {size(one.bytes)} in {counted(one.files, 'file')}, {when}, {one.state}"
+
+
+def _lives(page: TableFacts) -> str:
+    if not page.generations:
+        return ""
+    rows = [(one.name, one.changes) for one in page.generations]
+    chosen = f", those of {page.changed_count:,} that changed last" if page.changed_count > len(rows) else ""
+    newest = counted(len(page.generation_versions), "version")
+    said = f"{counted(len(rows), 'partition')}{chosen}; the newest {newest} that changed any"
+    title = "A line for each partition: a mark where a version changed it, a line for as long as readers saw those rows"
+    drawn = charts.generations(title, page.generation_versions, rows)
+    marks = charts.legend_of_marks(change for _, changes in rows for _, change in changes)
+    return _card("Which version replaced what", said, marks + drawn, "wide")
+
+
+def _file_sizes(page: TableFacts) -> str:
+    known = [(one.bytes / one.files, one) for one in page.partitions if one.files and one.bytes is not None]
+    if not known:
+        return ""
+    lines = []
+    for least, most in pairwise((*FILE_SIZES, math.inf)):
+        here = [one for average, one in known if least <= average < most]
+        every, small = (
+            sum(one.files or 0 for one in group) for group in (here, [o for o in here if o.has_small_files])
+        )
+        figure = f"{every:,} in {counted(len(here), 'partition')}" if here else "-"
+        lines.append(charts.Share(_between(least, most), (("warn", small), ("c1", every - small)), figure))
+    small = sum(one.has_small_files for _, one in known)
+    said = f"By the average file of a partition; {counted(small, 'partition')} with many small files"
+    return _card("Files", said, charts.shares(lines) + charts.legend({"many small files": "warn", "other files": "c1"}))
+
+
+def _between(least: float, most: float) -> str:
+    first, last = (size(one).replace(".0 ", " ") if one < math.inf else "" for one in (least, most))
+    return f"{first} or more" if not last else f"{first} – {last}" if least else f"under {last}"
+
+
+def _ages(page: TableFacts) -> str:
+    if not page.left:
+        return ""
+    lines = []
+    for one in page.left:
+        first, last = one.older_than_days, one.younger_than_days
+        label = f"over {counted(first, 'day')}" if last is None else f"{first} – {counted(last, 'day')}"
+        parts = (("c2", one.due_bytes), ("c5", max(0, one.bytes - one.due_bytes)))
+        figure = f"{size(one.bytes)} at {counted(one.locations, 'location')}" if one.locations else "-"
+        lines.append(charts.Share(label, parts, figure))
+    said = "By how long ago readers left it"
+    said += "; a vacuum would be refused, so what is due is not known" if page.vacuum is None else ""
+    kinds = {"a vacuum frees it now": "c2", "kept for its retention, or in use": "c5"}
+    return _card("Left by readers, and there still", said, charts.shares(lines) + charts.legend(kinds))

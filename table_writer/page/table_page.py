@@ -1,0 +1,328 @@
+"""What ``report`` returns, as a page of HTML: figures, what is in doubt, pictures, tables. It fetches nothing.
+
+Every word of others is text, escaped, and none stands in an attribute. The policy in the head lets the browser use this
+style sheet and this script alone, known by their digests.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from table_writer.display.many_report import OK
+from table_writer.display.report import (
+    IGNORED_BY_MATH,
+    LONG,
+    NOTES,
+    USUAL_FIGURES,
+    USUAL_STATES,
+    Columns,
+    Grid,
+    html_text,
+    size,
+    tags_line,
+    tone,
+)
+from table_writer.display.reports import DELETED, HISTORY_COLUMNS
+from table_writer.errors import InvalidInputError, counted
+from table_writer.page import charts
+from table_writer.page.facts import CheckRuns, TableFacts
+from table_writer.page.pictures import pictures
+from table_writer.version import __version__
+
+MOST_TROUBLES, MOST_CHECKS, MOST_RUNS = 12, 50, 40
+MOST_VERSIONS, MOST_PARTITIONS, MOST_LOCATIONS = 100, 200, 50
+Keys = Mapping[str, Callable[[Any], float | None]]
+"""By heading: what a column is sorted by, where it shows figures."""
+
+VERSIONS: Final[Columns] = {**HISTORY_COLUMNS, "tags": lambda one: tags_line(one.tags)}
+VERSION_KEYS: Final[Keys] = {
+    "version": lambda one: one.version,
+    "rows": lambda one: one.rows,
+    "size": lambda one: one.bytes,
+    "table size": lambda one: one.table_bytes,
+}
+PARTITIONS: Final[Columns] = {
+    "partition": "name",
+    "state": "state",
+    "version": lambda one: None if one.version is None else str(one.version),
+    "changed": lambda one: None if one.age_seconds is None else f"{ago(one.age_seconds)} ago",
+    "rows": "rows",
+    "files": "files",
+    "size": lambda one: None if one.bytes is None else size(one.bytes),
+    "a file": lambda one: size(one.bytes / one.files) if one.files else "-",
+}
+PARTITION_KEYS: Final[Keys] = {
+    "version": lambda one: one.version,
+    "changed": lambda one: None if one.age_seconds is None else -one.age_seconds,
+    "rows": lambda one: one.rows,
+    "files": lambda one: one.files,
+    "size": lambda one: one.bytes,
+    "a file": lambda one: one.bytes / one.files if one.files else None,
+}
+DELETED_KEYS: Final[Keys] = {"objects": lambda one: len(one.keys), "size": lambda one: one.bytes}
+AT_WORK: Final[Columns] = {
+    "write_id": "write_id",
+    "state": "state",
+    "last sign": lambda one: f"{ago(one.age_seconds)} ago",
+    "who": lambda one: f"{one.user}@{one.host}",
+}
+
+
+def ago(seconds: float) -> str:
+    """Spell how long something is, in its largest unit.
+
+    Examples
+    --------
+    >>> ago(59), ago(3_600), ago(200_000)
+    ('59 seconds', '1 hour', '2 days')
+    """
+    units = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+    unit, noun = next(((one, noun) for one, noun in units if seconds >= one), units[-1])
+    return counted(int(seconds // unit), noun)
+
+
+def _document(page: TableFacts) -> str:
+    """Return the whole page. It is ASCII, so that no server and no terminal can misread it."""
+    style, script = _resource("page.css"), _resource("page.js")
+    policy = (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none';"
+        " form-action 'none'"
+    )
+    text = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<meta name="referrer" content="no-referrer">'
+        f'<meta name="color-scheme" content="light dark"><title>{html_text(page.table)}</title>'
+        f"<style>{style}</style></head><body class=tw-body>"
+        '<a class="tw-skip" href="#tables">Skip the pictures</a>'
+        f'<main class="tw-page tw-whole">{_top(page)}{pictures(page)}{_tables(page)}{_foot(page)}</main>'
+        f"<script>{script}</script></body></html>"
+    )
+    return text.encode("ascii", "xmlcharrefreplace").decode()
+
+
+def _fragment(page: TableFacts) -> str:
+    """Return figures, troubles and pictures for a notebook, without tables and without a script."""
+    style = _resource("page.css")
+    return f'<div class="tw-page {IGNORED_BY_MATH}"><style>{style}</style>{_top(page)}{pictures(page)}</div>'
+
+
+@cache
+def _resource(name: str) -> str:
+    return files("table_writer.page").joinpath(name).read_text(encoding="ascii")
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _top(page: TableFacts) -> str:
+    sign = "good" if page.healthy else "doubt" if page.health == "in doubt" else "bad"
+    newest = f"version {page.version:,}" if page.version else "nothing written yet"
+    since = "" if page.age_seconds is None else f", {ago(page.age_seconds)} old"
+    unknown = sum(one.bytes is None for one in page.partitions)
+    known = f"; of {counted(unknown, 'partition')} the log does not know it" if unknown else ""
+    free = None if page.vacuum is None else page.vacuum.bytes_freed
+    tiles = (
+        ("Newest version", f"{page.version:,}", "" if page.age_seconds is None else f"{ago(page.age_seconds)} ago"),
+        ("Rows", short(page.rows), f"{page.rows:,}{known}"),
+        ("Size", size(page.bytes), f"in {counted(page.files, 'file')}"),
+        (
+            "Partitions",
+            f"{len(page.partitions):,}",
+            f"{sum(one.has_small_files for one in page.partitions):,} of small files",
+        ),
+        (
+            "A vacuum frees",
+            "?" if free is None else size(free),
+            f"{size(sum(one.bytes for one in page.left))} left by readers",
+        ),
+    )
+    shown = "".join(
+        f"<div><dt>{label}</dt><dd>{html_text(figure)}<small>{html_text(more)}</small></dd></div>"
+        for label, figure, more in tiles
+    )
+    return (
+        f'<header class="tw-top"><h1><bdi>{html_text(page.table)}</bdi> '
+        f'<span class="tw-chip tw-{sign}">{html_text(page.health)}</span></h1>'
+        f"<p>{newest}{since} &middot; {html_text(page.location)}</p></header>"
+        f'<dl class="tw-tiles">{shown}</dl>{_troubles(page)}'
+    )
+
+
+def short(count: int) -> str:
+    """Spell a large number of rows in a word.
+
+    Examples
+    --------
+    >>> short(950), short(1_204_311), short(0)
+    ('950', '1.2 M', '0')
+    """
+    exponent = max((step for step in range(5) if count >= 1000**step), default=0)
+    return f"{count:,}" if exponent == 0 else f"{count / 1000**exponent:.1f} {'kMGT'[exponent - 1]}"
+
+
+def _troubles(page: TableFacts) -> str:
+    def line(one: Any) -> str:
+        advice = f" <code>{html_text(one.advice)}</code>" if one.advice else ""
+        kind = "note" if one.health == OK else "doubt" if one.health == "in doubt" else "bad"
+        return f'<li class="tw-{kind}">{html_text(one.message)}{advice}</li>'
+
+    shown = [line(one) for one in page.troubles[:MOST_TROUBLES]]
+    shown += [f'<li class="tw-note">{html_text(one)}</li>' for one in page.notes]
+    more = len(page.troubles) - MOST_TROUBLES
+    shown += [f'<li class="tw-note">&hellip; and {more:,} more</li>'] if more > 0 else []
+    if page.healthy:
+        shown.insert(0, '<li class="tw-good">Nothing is in doubt, behind or damaged.</li>')
+    return f'<section aria-label="What is in doubt"><ul class="tw-troubles">{"".join(shown)}</ul></section>'
+
+
+def _tables(page: TableFacts) -> str:
+    versions = page.versions[:MOST_VERSIONS]
+    partitions = sorted(page.partitions, key=lambda one: -(one.version or 0))
+    deleted = sorted(page.vacuum.deleted if page.vacuum else (), key=lambda one: -one.bytes)
+    kept = counted(len(page.vacuum.kept) if page.vacuum else 0, "location")
+    older = f"; {page.older_count:,} older ones are in the log" if page.older_count else ""
+    shown = (
+        _section("versions", "Versions", page.versions, MOST_VERSIONS, f"newest first{older}")
+        + _table(VERSIONS, versions, VERSION_KEYS),
+        _section("partitions", "Partitions", partitions, MOST_PARTITIONS, "those that changed last first")
+        + _table(PARTITIONS, partitions[:MOST_PARTITIONS], PARTITION_KEYS),
+        _section(
+            "checks", "Checks", page.checks, MOST_CHECKS, "those that fail first; a bar is a run, the newest right"
+        )
+        + _check_table(page.checks[:MOST_CHECKS]),
+        _section("vacuum", "What a vacuum would delete", deleted, MOST_LOCATIONS, f"largest first; {kept} would stay")
+        + _table(DELETED, deleted[:MOST_LOCATIONS], DELETED_KEYS),
+        _section("work", "At work", page.at_work, MOST_LOCATIONS, "writes that are running, or staged")
+        + _table(AT_WORK, page.at_work[:MOST_LOCATIONS], {}),
+    )
+    items = (page.versions, partitions, page.checks, deleted, page.at_work)
+    there = (f"{one}</div></section>" for one, rows in zip(shown, items, strict=True) if rows)
+    return f'<div id="tables" tabindex="-1">{"".join(there)}</div>'
+
+
+def _section(name: str, title: str, items: Sequence[object], most: int, said: str) -> str:
+    part = f"All {len(items):,}" if len(items) <= most else f"{most:,} of {len(items):,}"
+    return (
+        f'<section class="tw-card" aria-labelledby="{name}"><h2 id="{name}">{title}</h2>'
+        f"<p>{html_text(f'{part}, {said}')}</p>"
+        f'<div class="tw-scroll" tabindex="0" role="region" aria-labelledby="{name}">'
+    )
+
+
+def _table(columns: Columns, items: Sequence[object], keys: Keys) -> str:
+    """Return a table whose cells are those of the text; figures carry the number that they are sorted by."""
+    grid = Grid.of(columns, items)
+    figures = {one for one in grid.headings if one in keys or one in USUAL_FIGURES}
+    rows = (
+        "".join(
+            _cell(
+                _shown(cell, heading in USUAL_STATES),
+                heading in figures,
+                keys[heading](item) if heading in keys else None,
+            )
+            for heading, cell in zip(grid.headings, row, strict=True)
+        )
+        for row, item in zip(grid.rows, items, strict=True)
+    )
+    return _whole(grid.headings, figures, rows)
+
+
+def _check_table(checks: Sequence[CheckRuns]) -> str:
+    rows = (
+        _cell(_shown(one.name))
+        + _cell(_shown(one.outcomes[-1][1], is_state=True))
+        + _cell(charts.strip(one.outcomes[-MOST_RUNS:]))
+        + _cell(f"{one.failed_count:,} of {len(one.outcomes):,}", True, one.failed_count)
+        + _cell(_shown(one.message))
+        for one in checks
+    )
+    return _whole(("check", "last", "runs", "failed", "found last"), {"failed"}, rows)
+
+
+def _whole(headings: Iterable[str], figures: Collection[str], rows: Iterable[str]) -> str:
+    kinds = ((one, " class=tw-figure" if one in figures else "") for one in headings)
+    head = "".join(f"<th scope=col{kind}>{html_text(one)}</th>" for one, kind in kinds)
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(shown: str, is_figure: bool = False, number: float | None = None) -> str:  # noqa: FBT001, FBT002 - told by name
+    return f"<td{' class=tw-figure' if is_figure else ''}{'' if number is None else f' data-n={number}'}>{shown}</td>"
+
+
+def _shown(text: str, is_state: bool = False) -> str:  # noqa: FBT001, FBT002 - as above
+    if is_state and text:
+        return f'<span class="tw-chip tw-{tone(text)}">{html_text(text)}</span>'
+    return f"<div class=tw-long>{html_text(text)}</div>" if len(text) > LONG else html_text(text)
+
+
+def _foot(page: TableFacts) -> str:
+    more = (
+        ""
+        if not page.version
+        else f"; <code>table-writer show {html_text(page.table)} {page.version}</code> has one version in full"
+    )
+    return (
+        f"<footer>Made <time>{page.made_at:%Y-%m-%d %H:%M:%S}</time> UTC by table_writer {html_text(__version__)}, of"
+        f" the log up to version {page.version:,}. Ages are of that moment{more}.</footer>"
+    )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TablePage(
+    TableFacts, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, derived=("rows", "files", "bytes", "healthy")
+):
+    """All that one look at a table shows, with pictures in notebooks, and as a page for a browser.
+
+    The facts are those of :class:`~table_writer.page.facts.TableFacts`.
+
+    Examples
+    --------
+    >>> from datetime import UTC, datetime
+    >>> page = TablePage(table="mart.orders", made_at=datetime(2026, 1, 2, tzinfo=UTC), location="s3://lake/orders/")
+    >>> page.to_html().startswith("<!doctype html>")
+    True
+    """
+
+    def to_html(self) -> str:
+        """Return the page: one file, ASCII, that fetches nothing; its only script sorts and filters its tables."""
+        return _document(self)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the page to a file; who opens it meanwhile finds the old page or the new one.
+
+        Raises
+        ------
+        InvalidInputError
+            The file cannot be written.
+        """
+        target = Path(os.path.realpath(path))  # a link stays one
+        beside = target.with_name(f".{target.name}.{os.getpid()}")
+        is_special = target.exists() and not target.is_file()  # /dev/stdout, a pipe
+        try:
+            (target if is_special else beside).write_text(self.to_html(), encoding="ascii")
+            if not is_special:
+                beside.replace(target)
+        except OSError as error:
+            with suppress(OSError):
+                beside.unlink()
+            raise InvalidInputError(
+                f"the page of {self.table} cannot be written to {path}: {error.strerror or error}. Name a file in a"
+                " directory that is there and that you may write to",
+                table=self.table,
+            ) from error
+
+    def _repr_html_(self) -> str:
+        return _fragment(self)
