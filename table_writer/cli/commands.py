@@ -432,8 +432,9 @@ class _PrintCompletion(Action):
                 "completion scripts are made by shtab, which is not installed: pip install 'table-writer[completion]'"
             )
         kinds = {"FILE": shtab.FILE, "PEM": shtab.FILE, "DIR": shtab.DIRECTORY}
-        for action in (action for one in _parsers(parser).values() for action in one._actions):  # noqa: SLF001
-            if action.metavar in kinds:
+        for name, one in _parsers(parser).items():
+            one.description = BY_NAME[name].help  # of which shells show the first line
+            for action in (action for action in one._actions if action.metavar in kinds):  # noqa: SLF001
                 action.complete = kinds[str(action.metavar)]  # type: ignore[attr-defined]
         print(shtab.complete(parser, shell=shell))  # noqa: T201
         parser.exit()
