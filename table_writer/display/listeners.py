@@ -41,7 +41,7 @@ def listener(choice: str | ProgressListener, *, spark_has_bar: bool = False) -> 
     """Return the listener of one write; ``None`` for none."""
     if not isinstance(choice, str):
         return choice
-    choice = os.environ.get(VARIABLE, choice) if choice == "auto" else choice
+    choice = os.environ.get(VARIABLE) or choice if choice == "auto" else choice
     if choice not in PROGRESS_CHOICES:
         raise InvalidInputError(f"{VARIABLE}={choice!r}: expected one of {', '.join(PROGRESS_CHOICES)}")
     notebook = _in_notebook()
