@@ -8,7 +8,12 @@ from textwrap import fill, indent
 from typing import Final
 
 from table_writer.cli.arguments import MEANINGS, PROGRAM, ExitCode
-from table_writer.cli.configuration import DIRECTORY_VARIABLES, METASTORE_VARIABLE, PASSWORD_VARIABLE
+from table_writer.cli.configuration import (
+    DIRECTORY_VARIABLES,
+    LISTENERS_VARIABLE,
+    METASTORE_VARIABLE,
+    PASSWORD_VARIABLE,
+)
 
 COLUMNS: Final = 80  # of a terminal that nobody has made wider
 DOCUMENTATION: Final = "https://github.com/table-writer/table_writer/blob/main/docs/index.md"
@@ -35,6 +40,7 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
     "AWS_PROFILE": "a profile of ~/.aws, where --profile is not given",
     "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN": "keys, where no profile and no setting has any",
     "AWS_REGION": "where --region and Hadoop's settings name none",
+    LISTENERS_VARIABLE: "who is told of what commands do, as module:object,module:object",
 }
 
 MANUALS: Final[Mapping[str, Manual]] = {
@@ -70,6 +76,14 @@ MANUALS: Final[Mapping[str, Manual]] = {
         promises="Reads only. With the checks of its write, its tags, and who wrote it.",
         examples={"show mart.orders 42": "version 42", "show mart.orders 42 --all": "with all of its partitions"},
         see_also=("history", "diff"),
+    ),
+    "partitions": Manual(
+        promises="Reads only. Of a partition that another tool has written or moved, the log knows no version.",
+        examples={
+            "partitions mart.orders": "all partitions",
+            "partitions mart.orders --partition dt=2024-01-01 --json": "one of them, for a script",
+        },
+        see_also=("history", "show"),
     ),
     "diff": Manual(
         promises="Reads only, and by the log alone: no file is opened. What a rollback has put back has not changed.",

@@ -7,7 +7,7 @@ import json
 import pkgutil
 
 import table_writer
-from table_writer import TableWriter
+from table_writer import InvalidInputError, TableWriter
 from table_writer.testing import lakehouse
 
 if __name__ == "__main__":
@@ -15,8 +15,8 @@ if __name__ == "__main__":
     for module in pkgutil.walk_packages(table_writer.__path__, "table_writer."):
         try:
             importlib.import_module(module.name)
-        except ModuleNotFoundError as error:
-            missing[module.name] = error.name
+        except (ModuleNotFoundError, InvalidInputError) as error:  # the second names the extra
+            missing[module.name] = str(error)
     with lakehouse(storage="file") as lake:
         lake.spark.sql("CREATE TABLE orders (id INT, dt STRING) USING parquet PARTITIONED BY (dt)")
         orders = lake.spark.createDataFrame([(1, "2024-01-01"), (2, "2024-01-02")], "id INT, dt STRING")
