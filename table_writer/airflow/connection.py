@@ -38,16 +38,14 @@ MOST_ITEMS: Final = 100  # of one list in an XCom, which is a row of Airflow's d
 def open_keeper(conn_id: str | None, settings: Mapping[str, Any]) -> Maintenance:
     """Return what looks after tables; ``settings`` win over the connection, it over environment and Hadoop's files.
 
-    Raises ``InvalidInputError`` for an unknown or unreadable setting, and for a secret that stands in ``settings``:
-    they are part of the DAG, and Airflow stores and shows them.
+    Raises ``InvalidInputError`` for an unknown or unreadable setting, for one whose template found nothing, since the
+    environment would then say which metastore is meant, and for a secret.
     """
-    hadoop = dict(settings.get("conf") or {})
-    for name, value in {**settings, **hadoop}.items():
-        if is_secret(name) or (isinstance(value, str) and USER_INFO.search(value)):
-            raise InvalidInputError(
-                f"settings of a task have a secret, {name}, which every reader of the DAG would see: put it into the"
-                " extra of an Airflow connection (conn_id)"
-            )
+    _refuse_secrets(settings)
+    for name, value in {"conn_id": conn_id, **settings}.items():
+        if value in ("", "None"):
+            raise InvalidInputError(f"{name} of the task is {value!r}: its template found nothing. Nothing was done")
+    hadoop = _mapping("conf of settings", settings.get("conf"))
     connection = Connection.get(conn_id) if conn_id else None
     given = {**_of_connection(connection), **settings} if connection else dict(settings)
     if connection:
@@ -58,10 +56,39 @@ def open_keeper(conn_id: str | None, settings: Mapping[str, Any]) -> Maintenance
     return Maintenance(uri, config=replace(config, progress="log"))  # a bar would fill a task's log
 
 
+def as_declared(settings: Any) -> Any:
+    """Return what a DAG says of a task's settings, which may be a template, or what another task will return.
+
+    Raises ``InvalidInputError`` for a secret that is there already: before Airflow stores the DAG.
+    """
+    if isinstance(settings, Mapping):
+        _refuse_secrets(settings)
+    return {} if settings is None else settings
+
+
+def _refuse_secrets(settings: Mapping[str, Any]) -> None:
+    """Raise ``InvalidInputError`` for a secret in a task's settings: Airflow stores and shows them with the DAG."""
+    given = _mapping("settings", settings)
+    hadoop = given["conf"] if isinstance(given.get("conf"), Mapping) else {}
+    for name, value in {**given, **hadoop}.items():
+        if is_secret(name) or (isinstance(value, str) and USER_INFO.search(value)):
+            raise InvalidInputError(
+                f"settings of a task have a secret, {name}, which every reader of the DAG would see: put it into the"
+                " extra of an Airflow connection (conn_id)"
+            )
+
+
+def _mapping(name: str, value: object) -> dict[str, Any]:
+    """Return names with their values; a text, such as a template may make of them, is refused and not repeated."""
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidInputError(f"{name}: expected names with their values, not a {type(value).__name__}")
+    return dict(value or {})
+
+
 def _of_connection(connection: Connection) -> dict[str, Any]:
     """Return the settings of a connection: those of its extra, and host, port and login where the extra has none."""
     found = dict(connection.extra_dejson)
-    found["conf"] = dict(found.get("conf") or {})
+    found["conf"] = _mapping("conf in the connection's extra", found.get("conf"))
     if connection.host:
         host, port = connection.host, connection.port or METASTORE_PORT
         found.setdefault("metastore_uri", host if "://" in host else f"thrift://{host}:{port}")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 from airflow.sdk import BaseOperator
 
-from table_writer.airflow.connection import failure, open_keeper, parsed, shortened
+from table_writer.airflow.connection import as_declared, failure, open_keeper, parsed, shortened
 from table_writer.cli.arguments import ExitCode, age, exit_code_of, moment, version_number
 from table_writer.cli.commands import BY_NAME, exit_code
 from table_writer.display.report import Report
@@ -37,7 +37,7 @@ class TableWriterOperator(BaseOperator):
         command line's options (``metastore_uri``, ``conf``, ``conf_dir``, ``endpoint_url``, …). Without it the
         environment says it, as for ``table-writer``: ``TABLE_WRITER_METASTORE_URI``, ``HADOOP_CONF_DIR``.
     settings
-        The same names, where the DAG is to say them; they win. A secret is refused here.
+        The same names, where the DAG is to say them; they win. A secret here is refused when the DAG is read.
     **kwargs
         Of every Airflow operator.
     """
@@ -50,7 +50,7 @@ class TableWriterOperator(BaseOperator):
     def __init__(self, *, conn_id: str | None = None, settings: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.conn_id = conn_id
-        self.settings = dict(settings or {})
+        self.settings = as_declared(settings)
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Make the call, and return its report for XCom."""

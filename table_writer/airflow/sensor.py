@@ -14,7 +14,7 @@ from airflow.sdk.configuration import conf
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
-from table_writer.airflow.connection import failure, open_keeper, parsed
+from table_writer.airflow.connection import as_declared, failure, open_keeper, parsed
 from table_writer.cli.arguments import ExitCode, exit_code_of, moment, version_number
 from table_writer.display.reports import PartitionState
 from table_writer.errors import InvalidInputError, TableWriterError
@@ -23,7 +23,7 @@ from table_writer.maintenance import Maintenance
 from table_writer.model.table import WHOLE_TABLE
 
 logger = logging.getLogger(__name__)
-NEWEST_VERSIONS: Final = 20  # among which a write is looked for whose rows are not to be seen: replaced, or not there
+NEWEST_VERSIONS: Final = 20  # among which a write is looked for first, where none of its rows are to be seen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +41,11 @@ class WantedRows:
     def of(cls, sensor: PartitionSensor) -> Self:
         """Read what templates have made of a sensor's arguments; one that is empty by then would wait for less."""
         for name in ("partitions", "since", "write_id"):
-            if getattr(sensor, name) is not None and not getattr(sensor, name):
-                raise InvalidInputError(f"{name} of the sensor for {sensor.table} is empty: its template found nothing")
+            value = getattr(sensor, name)
+            if value is not None and (not value or value == "None"):
+                raise InvalidInputError(
+                    f"{name}={value!r} of the sensor for {sensor.table}: its template found nothing"
+                )
         given = sensor.since.isoformat() if isinstance(sensor.since, datetime) else sensor.since
         since = parsed(moment, "since", given) if given else None
         named = (sensor.partitions,) if isinstance(sensor.partitions, str) else sensor.partitions
@@ -76,19 +79,27 @@ class WantedRows:
         """Return the version that rows must be newer than; ``None`` while the write to wait for is not published."""
         if not self.write_id or all(one.write_id == self.write_id for one in partitions):
             return self.after_version
-        newest = {one.version: one for one in keeper.history(self.table, limit=NEWEST_VERSIONS).versions}
+        seen = [one.version for one in partitions if one.write_id == self.write_id and one.version is not None]
+        own = seen or self._published(keeper, NEWEST_VERSIONS)
+        if not own and self.write_id not in {one.write_id for one in keeper.staged(self.table).staged}:
+            own = self._published(keeper, None)  # all of the log: it may have been published long ago
+        return max(min(own) - 1, self.after_version) if own else None
+
+    def _published(self, keeper: Maintenance, limit: int | None) -> list[int]:
+        """Return the versions, of so many newest ones, by which readers came to see the write."""
+        newest = {one.version: one for one in keeper.history(self.table, limit=limit).versions}
         own = []
         for one in newest.values():
             first = newest.get(one.settles or one.version, one)  # a recovery does another's write again
             own += [one.version] if one.state == PUBLISHED and self.write_id == first.write_id else []
-        return max(min(own) - 1, self.after_version) if own else None
+        return own
 
     def _missing(self, one: PartitionState, after: int | None) -> Iterator[str]:
         """Say why a partition does not have the rows that are waited for; nothing if it has."""
         if one.state != PUBLISHED:
             yield f"is {one.state}: {one.note}"
         elif after is None:
-            yield f"has no rows of write {self.write_id}, which is not published"
+            yield f"has no rows of write {self.write_id}, which is not published, by what is left of the log"
         elif one.version is None and (after or self.since or self.write_id):
             yield f"has older rows: {one.note}"
         elif one.version is not None and one.version <= after:
@@ -118,7 +129,7 @@ class TableWriterSensor(BaseSensorOperator):
         super().__init__(**kwargs)
         usual = conf.getboolean("operators", "default_deferrable", fallback=False)
         self.conn_id = conn_id
-        self.settings = dict(settings or {})
+        self.settings = as_declared(settings)
         self.deferrable = usual if deferrable is None else deferrable
 
     def execute(self, context: Any) -> Any:

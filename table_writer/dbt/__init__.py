@@ -24,6 +24,7 @@ from table_writer.model.write import WriteMode
 from table_writer.writer import TableWriter
 
 SESSION: Final = "session"
+OF_PARTS: Final = {"where", "carry", "idempotency_key"}  # what a full refresh leaves out: it writes all, and once more
 __all__ = ["main", "publish", "publish_sql"]
 
 
@@ -74,7 +75,7 @@ def publish(df: DataFrame, table: str, config: Mapping[str, Any]) -> None:
     config
         ``partition_by`` of the model, ``full_refresh`` of the run, and ``options``: ``mode``, the name of a write
         method (default: ``overwrite_partitions`` of a partitioned model, else ``overwrite_table``), and the options of
-        that write.
+        that write. A full refresh is ``overwrite_table``, without ``where``, ``carry`` and ``idempotency_key``.
     """
     named = config["partition_by"] or []
     partition_by = [named] if isinstance(named, str) else list(named)
@@ -83,6 +84,7 @@ def publish(df: DataFrame, table: str, config: Mapping[str, Any]) -> None:
     mode = write_mode(options.pop("mode", usual.value))
     if config["full_refresh"]:
         mode = WriteMode.OVERWRITE_TABLE
+        options = {name: value for name, value in options.items() if name not in OF_PARTS}
     if not isinstance(df, DataFrame):
         raise InvalidInputError(f"the model of {table} returned a {type(df).__name__}: expected a Spark DataFrame")
     options.setdefault("if_missing", NewTable(partition_by=partition_by))

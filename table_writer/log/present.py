@@ -19,11 +19,14 @@ from table_writer.log.past import same_place, writes_behind
 from table_writer.model.entry import LogEntry, Operation
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues
+from table_writer.model.write import WriteMode
+from table_writer.storage.object_store import many
 
 PUBLISHED: Final = "published"
 MISSING: Final = "missing"
 IN_DOUBT: Final = "in doubt"
 NOT_KNOWN: Final = "not known"
+WRITE_MODES: Final = frozenset(mode.value for mode in WriteMode)  # of writes, and of recoveries that do one again
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +60,8 @@ class Present:
 
     def __iter__(self) -> Iterator[PresentRows]:
         """Yield each partition in its order: those that were asked for, or all of them by their values."""
+        placed = {self._history.current[values].version for values in self._wanted if self._is_in_place(values)}
+        many(self._opened.log.find, placed)  # several at once: the log keeps what it has read
         return map(self._found, self._wanted)
 
     @cached_property
@@ -74,9 +79,11 @@ class Present:
         if seen is None or self._is_name_alone(seen):
             return PresentRows(values=values, state=MISSING, note=_why_missing(placed))
         if placed is None:
-            return self._not_known(values, "another tool has written it, and of when its rows are, the log can't know")
-        why = f"readers look elsewhere than where version {placed.version} has put it: another tool or a late call has"
-        return self._not_known(values, f"{why} moved it; `recover` says which, and corrects a late call")
+            why = "another tool has written it, if anybody has, and of when its rows are, the log can't know"
+            return self._not_known(values, why)
+        why = f"readers look elsewhere than where version {placed.version} has put it: it has just been published, or"
+        what = "another tool or a late call has moved it; `recover` says which, and corrects a late call"
+        return self._not_known(values, f"{why} {what}")
 
     def _is_in_place(self, values: PartitionValues) -> bool:
         """Whether readers look where the newest published entry has put a partition, and find more than its name."""
@@ -113,8 +120,11 @@ class Present:
             place = named.new_location
             came = [one for one, other in history.published_of(values) if same_place(other.new_location, place)]
             wrote = next((one for one in reversed(came) if one.entry.version <= wrote.entry.version), wrote)
+        if wrote.entry.mode not in WRITE_MODES:
+            return None  # a rollback, a restore or a compaction is the oldest that is left
         present = {record.entry.version for record in history.records}
-        return wrote if present.issuperset(range(wrote.entry.version, version + 1)) else None
+        first = wrote.entry.recovers or wrote.entry.version  # a correction shows again what that entry had published
+        return wrote if present.issuperset(range(first, version + 1)) else None
 
     @staticmethod
     def _not_known(values: PartitionValues, note: str) -> PresentRows:

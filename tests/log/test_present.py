@@ -132,6 +132,30 @@ def test_where_the_writing_entry_is_trimmed_the_rows_are_of_an_unknown_earlier_v
     assert "older than version 3" in one.note
 
 
+def test_rows_that_were_only_put_back_are_not_new_once_the_entry_that_wrote_them_is_trimmed() -> None:
+    world = World()
+    world.write({"d1": frozenset({1})})
+    world.write({"d1": frozenset({2})}, plan=world.plan(WriteMode.APPEND, in_place=True))
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.keeper.rollback(T, version=1)  # copies the rows of version 1 to a place of its own
+    world.wait_out_claims()
+    world.keeper.recover(T)
+    assert told(world) == ("published", 1, 1)
+    world.services().log.trim([3])
+    assert told(world) == ("published", None, 1)
+    assert "older than version 4" in seen(world).note
+
+
+def test_a_restore_is_no_write_once_the_entry_that_wrote_the_rows_is_trimmed(world: World) -> None:
+    world.metastore.drop_partition(world.table, ("d1",))
+    world.keeper.restore(T)
+    assert told(world) == ("published", 1, 1)
+    world.write({"d2": frozenset({5})})
+    world.services().log.trim([1])
+    assert told(world) == ("published", None, 1)
+    assert "older than version 2" in seen(world).note
+
+
 def test_a_folded_log_says_the_same(world: World) -> None:
     world.write({"d1": frozenset({4})}, plan=world.plan(WriteMode.APPEND))
     for _ in range(110):

@@ -23,7 +23,10 @@ from .conftest import make_database
 PROJECT = ROOT / "docs" / "how-to" / "dbt-project"
 BROKEN = "{{ config(materialized='table_writer') }} SELECT dt, orders, 'much' AS amount FROM {{ this }}"
 TEXT = 'it\'s "ü" 🙂 \\ {end}'
-TEXTS = "{{ config(materialized='table_writer') }} SELECT 'it\\'s \"ü\" 🙂 \\\\ {end}' AS text"
+CHOSEN = (
+    "{{ config(materialized='table_writer', partition_by='day', meta={'table_writer': {'where': \"day = 'd1'\"}}) }}"
+)
+TEXTS = CHOSEN + " SELECT 'it\\'s \"ü\" 🙂 \\\\ {end}' AS text, 'd1' AS day"
 
 
 class Project:
@@ -77,11 +80,11 @@ def test_models_in_sql_and_python_are_published_and_a_model_that_fails_changes_n
     assert rows("mart.orders") == sorted(orders, key=str)
     daily = [{"dt": day, "orders": 1, "amount": amount} for day, amount in (("2024-01-01", 9.5), ("2024-01-02", 20.0))]
     assert rows("mart.daily") == sorted(daily, key=str)
-    assert rows("mart.texts") == [{"text": TEXT}]
+    assert rows("mart.texts") == [{"text": TEXT, "day": "d1"}]
     (project.folder / "models" / "daily.sql").write_text(BROKEN)
     code, said = project.run("run", "--full-refresh")
     assert code == 1, said
     assert "amount" in said
     assert rows("mart.daily") == sorted(daily, key=str)
-    modes = [[one.mode for one in keeper.history(f"mart.{name}").versions] for name in ("orders", "daily")]
-    assert modes == [["overwrite_table", "overwrite_partitions"], ["overwrite_table"]]
+    modes = [[one.mode for one in keeper.history(f"mart.{name}").versions] for name in ("orders", "daily", "texts")]
+    assert modes == [["overwrite_table", "overwrite_partitions"], ["overwrite_table"], modes[0]]

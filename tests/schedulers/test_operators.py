@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
@@ -170,10 +171,32 @@ def test_a_task_that_writes_fails_for_good_where_a_retry_meets_the_same(error: t
     ids=min,
 )
 def test_a_secret_in_the_dag_is_refused_and_not_repeated(settings: dict[str, Any]) -> None:
-    vacuum = VacuumOperator(task_id="v", tables="a.b", settings=settings)
-    with pytest.raises(AirflowFailException, match="which every reader of the DAG would see") as refused:
+    seen = "which every reader of the DAG would see"
+    with pytest.raises(InvalidInputError, match=seen) as unread:
+        VacuumOperator(task_id="v", tables="a.b", settings=settings)
+    vacuum = VacuumOperator(task_id="v", tables="a.b")
+    vacuum.settings = settings  # what another task returns is known only now
+    with pytest.raises(AirflowFailException, match=seen) as refused:
         run(vacuum)
-    assert "hush-hush" not in str(refused.value)
+    assert "hush-hush" not in f"{unread.value} {refused.value}"
+
+
+@pytest.mark.parametrize(
+    "given", [{"conn_id": ""}, {"settings": {"metastore_uri": "None"}}, {"settings": "{}"}], ids=str
+)
+def test_a_template_that_found_nothing_does_not_mean_another_metastore(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch, address: Address
+) -> None:
+    monkeypatch.setenv("TABLE_WRITER_METASTORE_URI", address.metastore_uri)
+    with pytest.raises((AirflowFailException, InvalidInputError), match=r"its template found nothing|not a str"):
+        run(VacuumOperator(task_id="v", all_tables=True, **given))
+
+
+def test_settings_may_be_what_another_task_returns() -> None:
+    with DAG("d", schedule=None):
+        first = PythonOperator(task_id="first", python_callable=dict)
+        vacuum = VacuumOperator(task_id="vacuum", all_tables=True, settings=first.output)
+    assert vacuum.upstream_task_ids == {"first"}
 
 
 def test_settings_have_the_command_lines_names_and_the_nearest_wins(

@@ -16,6 +16,7 @@ from airflow.sdk.serde import deserialize, serialize
 from airflow.triggers.base import TriggerEvent
 
 from table_writer.airflow import PartitionSensor, PartitionTrigger
+from table_writer.airflow.sensor import NEWEST_VERSIONS
 from table_writer.maintenance import Maintenance
 from table_writer.model.write import WriteMode
 from tests.real.real_world import RealWorld
@@ -89,6 +90,11 @@ def test_rows_of_a_staged_write_are_there_when_somebody_has_published_it(world: 
     found = poked(world, lake, write_id=write_id)  # newer ones have replaced them
     assert found is not None
     assert found["version"] == 3
+    for number in range(NEWEST_VERSIONS):
+        world.write({"d2": frozenset({number})})
+    found = poked(world, lake, write_id=write_id)  # and it is none of the newest versions any more
+    assert found is not None
+    assert found["version"] == 3
     world.keeper.rollback(str(world.name), version=1)
     assert poked(world, lake, write_id=write_id) is None
 
@@ -114,7 +120,9 @@ def test_an_unpartitioned_table_needs_no_name_and_a_partitioned_one_does(
     assert poked(whole, lake, partitions=None) is not None
 
 
-@pytest.mark.parametrize("empty", [{"since": ""}, {"write_id": ""}, {"partitions": []}, {"min_rows": "x"}], ids=str)
+@pytest.mark.parametrize(
+    "empty", [{"since": ""}, {"write_id": ""}, {"write_id": "None"}, {"partitions": []}, {"min_rows": "x"}], ids=str
+)
 def test_a_template_that_found_nothing_does_not_wait_for_less(
     world: RealWorld, lake: str, empty: dict[str, Any]
 ) -> None:

@@ -2,16 +2,16 @@
   {%- set target = this.incorporate(type='table') -%}
   {%- set options = config.get('meta', {}).get('table_writer', {}) -%}
   {%- set how -%}
-    {"partition_by": {{ config.get('partition_by') }}, "full_refresh": {{ should_full_refresh() }}, "options": {{ options }}}
+    {"partition_by": {{ (config.get('partition_by') or []) | tojson }}, "full_refresh": {{ should_full_refresh() }}, "options": {{ options }}}
   {%- endset -%}
   {{ run_hooks(pre_hooks) }}
   {%- call statement('main', language='python') -%}
 from table_writer.dbt import publish, publish_sql
 {% if model['language'] == 'sql' -%}
-publish_sql(spark, {{ compiled_code | tojson | tojson }}, "{{ target }}", {{ how }})
+publish_sql(spark, {{ compiled_code | tojson | tojson }}, {{ target | string | tojson }}, {{ how }})
 {%- else -%}
 {{ compiled_code }}
-publish(model(dbtObj(spark.table), spark), "{{ target }}", {{ how }})
+publish(model(dbtObj(spark.table), spark), {{ target | string | tojson }}, {{ how }})
 {%- endif %}
   {%- endcall -%}
   {% do persist_docs(target, model) %}
