@@ -135,7 +135,7 @@ def make_client(settings: S3Settings) -> S3Client:
             verify=None if settings.verify_tls is True else settings.verify_tls,  # None: AWS_CA_BUNDLE counts
             config=_config(settings, anonymous=credentials is None),
         )
-        client = client_at(endpoint_url=settings.endpoint_url or None)
+        client: S3Client = client_at(endpoint_url=settings.endpoint_url or None)
         if "@" in client.meta.endpoint_url:  # of AWS_ENDPOINT_URL or a profile: errors and log lines show it
             client = client_at(endpoint_url=without_login(client.meta.endpoint_url))
     except InvalidInputError:
