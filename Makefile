@@ -90,6 +90,7 @@ bench-append: $(VENV)/.ready versitygw  ## Appends to partitions of 1,000 files,
 
 bench-small: $(VENV)/.ready versitygw  ## Overwrites of 4,000 rows, ours and Spark's in turns, and each call of one of ours
 	$(BIN)/python -m benchmarks.small --calls
+
 bench-connect: $(VENV)/.ready versitygw  ## The same writes over a classic session and over Spark Connect
 	$(BIN)/python -m benchmarks.connect
 
@@ -172,9 +173,6 @@ test-hive-%: $(VENV)/.ready versitygw
 
 # The same contract on the databases of production, SIGKILL of database and metastore, and what a database loses.
 DATABASE_HIVES ?= 2.3.10 4.0.1
-test-openlineage: $(VENV)/.ready  ## events against OpenLineage's published schemas: OPENLINEAGE_SPEC=DIR, website/static/spec of its repository
-	$(PYTEST) --openlineage-spec="$(OPENLINEAGE_SPEC)" -m openlineage tests/events
-
 test-databases: $(VENV)/.ready versitygw  ## PostgreSQL and MariaDB behind the metastore: DATABASE_HIVES="2.3.10 4.0.1"
 	$(MAKE) --no-print-directory -j2 $(addprefix test-databases-,$(DATABASE_HIVES))
 
@@ -182,6 +180,9 @@ test-databases-%:
 	$(PYTEST) --lakehouse-hive=$* --metastore-database=postgresql $(ON_HIVE) -k "hive and not memory and not spark"
 	$(PYTEST) --lakehouse-hive=$* --metastore-database=mariadb $(ON_HIVE) -k "hive and not memory and not spark"
 	$(PYTEST) --lakehouse-hive=$* -m databases tests/real/test_databases.py
+
+test-openlineage: $(VENV)/.ready  ## Events against OpenLineage's published schemas: OPENLINEAGE_SPEC=DIR, website/static/spec of its repository
+	$(PYTEST) --openlineage-spec="$(OPENLINEAGE_SPEC)" -m openlineage tests/events
 
 test-readers: $(VENV)/.ready versitygw  ## Trino and Hive read what is written; fetches 270 MB the first time
 	$(BIN)/python -m tests.readers.trino

@@ -101,7 +101,7 @@ class TableWriterConfig:
         log, or standard error where no logging is configured.
     listeners
         Who is told of each call once it is over, and of entries that were resolved: functions that take a
-        :class:`~table_writer.events.TableEvent`. Nothing that they do makes a call fail. Not shown: one may hold a key.
+        :class:`~table_writer.events.TableEvent`. No error of theirs makes a call fail. Not shown: one may hold a key.
     check_examples
         How many wrong rows the result of a failed check shows, at most 1,000; 0 for none. Messages still name
         partitions, newest values and what a function says, and Spark's own log may quote a value.

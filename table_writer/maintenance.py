@@ -706,7 +706,7 @@ class Maintenance:
         with announced(self._services, "discard", table, dry_run=dry_run) as told:
             opened = self._open(table, told)
             told.about(opened, write_id=write_id)
-            done = StagedWrites(opened).discard(write_id, dry_run=dry_run)
+            done = StagedWrites(opened).discard(write_id, told, dry_run=dry_run)
             return told.done(discard_report(opened.table, opened.layout, write_id, done, dry_run=dry_run))
 
     def _open(self, table: str, told: Announcement | None = None) -> OpenTable:

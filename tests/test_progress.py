@@ -353,6 +353,8 @@ def test_the_environment_says_it_for_programs_that_do_not(choice: str, monkeypat
     chosen = listener("auto")
     assert type(chosen) is {"off": type(None), "log": LogListener, "bar": BarListener}[choice]
     assert isinstance(listener("bar"), BarListener)
+    monkeypatch.setenv("TABLE_WRITER_PROGRESS", "")  # as good as none
+    assert isinstance(listener("auto"), LogListener)
     monkeypatch.setenv("TABLE_WRITER_PROGRESS", "quiet")
     with pytest.raises(InvalidInputError, match="TABLE_WRITER_PROGRESS='quiet': expected one of auto, bar, log, off"):
         listener("auto")

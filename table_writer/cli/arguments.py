@@ -68,8 +68,9 @@ class Parser(ArgumentParser):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a question that names the nearest known word; empty if none is near. What was typed is not repeated."""
-    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f", did you mean {near[0]}?" if near else ""
+    bare = {one.lstrip("-"): one for one in known}  # else two dashes make short options alike
+    near = get_close_matches(word.lstrip("-"), list(bare), n=1, cutoff=0.6)
+    return f", did you mean {bare[near[0]]}?" if near else ""
 
 
 def age(text: str) -> timedelta:

@@ -383,14 +383,15 @@ def parse(argv: Sequence[str]) -> Namespace:
     except UsageError as error:  # what is missing may be there, misspelled
         meant = next((one for one in argv if one in commands), "")
         raise UsageError(f"{error.message}{_nearest(argv, commands.get(meant, parser))}", error.usage) from None
+    own = commands[arguments.command]  # whose usage an error shows
     if unknown:
         options = ", ".join(word.partition("=")[0] for word in unknown if word.startswith("-"))
-        near = _nearest(unknown, commands[arguments.command])
+        near = _nearest(unknown, own)
         lists = f"`{PROGRAM} {arguments.command} --help` lists all"
-        parser.error(f"not known here: {options or 'a further word'}{near or ';'} {lists}")
+        own.error(f"not known here: {options or 'a further word'}{near or ';'} {lists}")
     if getattr(arguments, "html", None) == STDOUT and arguments.json:
-        parser.error("--html - and --json both want stdout: write the page to a file")
-    _settle_tables(parser, arguments, BY_NAME[arguments.command].takes)
+        own.error("--html - and --json both want stdout: write the page to a file")
+    _settle_tables(own, arguments, BY_NAME[arguments.command].takes)
     return arguments
 
 
@@ -401,7 +402,7 @@ def _nearest(words: Sequence[str], parser: ArgumentParser) -> str:
     return next((near for one in given if one not in known and (near := did_you_mean(one, known))), "")
 
 
-def _settle_tables(parser: Parser, arguments: Namespace, takes: Takes) -> None:
+def _settle_tables(parser: ArgumentParser, arguments: Namespace, takes: Takes) -> None:
     """Find out which tables are meant: ``table`` is the one, empty if there may be several; then ``tables`` are those.
 
     Of a command on one table ``--all`` means all rows only. ``tables`` is ``None`` where databases are meant, or all.
@@ -432,8 +433,9 @@ class _PrintCompletion(Action):
                 "completion scripts are made by shtab, which is not installed: pip install 'table-writer[completion]'"
             )
         kinds = {"FILE": shtab.FILE, "PEM": shtab.FILE, "DIR": shtab.DIRECTORY}
-        for action in (action for one in _parsers(parser).values() for action in one._actions):  # noqa: SLF001
-            if action.metavar in kinds:
+        for name, one in _parsers(parser).items():
+            one.description = BY_NAME[name].help  # of which shells show the first line
+            for action in (action for action in one._actions if action.metavar in kinds):  # noqa: SLF001
                 action.complete = kinds[str(action.metavar)]  # type: ignore[attr-defined]
         print(shtab.complete(parser, shell=shell))  # noqa: T201
         parser.exit()

@@ -20,7 +20,9 @@ logger = logging.getLogger("table_writer")
 LOG_SECONDS: Final = 30.0  # between two lines
 COUNTED: Final = "{desc} {percentage:3.0f}%|{bar}| {unit} [{elapsed}]"
 UNCOUNTED: Final = {False: "{desc} [{elapsed}]", True: "{desc} {bar} [{elapsed}]"}  # a widget without its gauge moves
-VARIABLE: Final = "TABLE_WRITER_PROGRESS"  # of the environment, for programs that say nothing of progress themselves
+PROGRESS_VARIABLE: Final = (
+    "TABLE_WRITER_PROGRESS"  # of the environment, for programs that say nothing of progress themselves
+)
 CLEAR_LINE: Final = "\r\x1b[K"
 FIRST_PROCESS: Final = this_process()
 _drawing: Final = PerProcess(threading.RLock)
@@ -41,9 +43,9 @@ def listener(choice: str | ProgressListener, *, spark_has_bar: bool = False) -> 
     """Return the listener of one write; ``None`` for none."""
     if not isinstance(choice, str):
         return choice
-    choice = os.environ.get(VARIABLE, choice) if choice == "auto" else choice
+    choice = os.environ.get(PROGRESS_VARIABLE) or choice if choice == "auto" else choice
     if choice not in PROGRESS_CHOICES:
-        raise InvalidInputError(f"{VARIABLE}={choice!r}: expected one of {', '.join(PROGRESS_CHOICES)}")
+        raise InvalidInputError(f"{PROGRESS_VARIABLE}={choice!r}: expected one of {', '.join(PROGRESS_CHOICES)}")
     notebook = _in_notebook()
     if choice == "auto":
         choice = "bar" if notebook or (_is_terminal(sys.stderr) and not spark_has_bar) else "log"

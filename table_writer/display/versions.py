@@ -18,7 +18,7 @@ from table_writer.display.reports import (
     VersionSummary,
 )
 from table_writer.log.history import History, SlotRecord
-from table_writer.log.past import Changed, is_append
+from table_writer.log.past import Changed, change_of
 from table_writer.log.present import PresentRows
 from table_writer.model.entry import EntryPartition, LogEntry, Outcome
 from table_writer.model.location import Location
@@ -45,7 +45,7 @@ def summarised(
 ) -> VersionSummary:
     entry = record.entry
     rows = [partition.rows for partition in entry.partitions]
-    changes = [_change(partition, layout, entry) for partition in entry.partitions]
+    changes = [change_of(partition, layout, entry) for partition in entry.partitions]
     return VersionSummary(
         version=entry.version,
         operation=entry.operation.value,
@@ -138,7 +138,7 @@ def partition_details(
     return tuple(
         PartitionDetail(
             name=shown_name(table, partition.values),
-            change=_change(partition, layout, entry),
+            change=change_of(partition, layout, entry),
             rows=partition.rows,
             files=partition.files,
             bytes=partition.bytes,
@@ -231,13 +231,3 @@ def partition_states(table: Table, found: Iterable[PresentRows]) -> tuple[Partit
         )
         for one in found
     )
-
-
-def _change(partition: EntryPartition, layout: TableLayout, entry: LogEntry | None) -> str:
-    if partition.new_location is None:
-        return "dropped"
-    if partition.old_location is None or layout.is_placeholder(Location.parse(partition.old_location)):
-        return "added"  # at a placeholder there was a name, without rows
-    if entry is not None and entry.is_compaction:
-        return "compacted"
-    return "appended" if entry is not None and is_append(entry) else "replaced"

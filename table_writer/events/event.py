@@ -99,7 +99,8 @@ class EventError:
     type
         Name of its class.
     message
-        First line of what an error of this library says; empty for others, which may quote rows and secrets.
+        First line of what an error of this library says, at most 300 characters, which may quote names and texts that
+        the call was given; empty for others, which may quote rows and secrets.
     """
 
     code: str
@@ -116,7 +117,8 @@ class TableEvent:
     operation
         ``"write"``: steps 1 to 5 in one call, also a batch of a stream. ``"stage"``, ``"publish"``, ``"discard"``: of a
         staged write. ``"compact"``, ``"rollback"``, ``"restore"``, ``"vacuum"``. ``"recover"``: an entry that somebody
-        had left in doubt was resolved, by a call of recover or on the way of any other; each entry is an event.
+        had left in doubt was resolved, or done again where a call that came late had undone it, by a call of recover or
+        on the way of any other; each entry is an event.
     outcome
         ``"published"``: readers see it. ``"nothing"``: there was nothing to do. ``"repeated"``: it was published
         before, as ``version``. ``"staged"``, ``"discarded"``, ``"vacuumed"``. ``"abandoned"``, of a recovery: the write

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from importlib import import_module
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, isroutine
 from typing import Any, Final, Protocol
 
 from table_writer.errors import InvalidInputError, TableWriterError
@@ -26,9 +26,10 @@ MakeEvent = Callable[[], TableEvent | None]  # once the call is over; None: ther
 class EventListener(Protocol):
     """Told of each call on a table once it is over: in the process and the thread that made it, after readers switched.
 
-    The call returns when all listeners have returned. Calls in several threads tell it at the same time. What it raises
-    is logged and changes nothing; after Ctrl-C within it the call raises ``KeyboardInterrupt``, which says what had
-    become of the call. It is not told of what it does itself.
+    The call returns when all listeners have returned. Calls in several threads tell it at the same time. An
+    ``Exception`` of it is logged and changes nothing. What is none, such as ``KeyboardInterrupt`` and ``SystemExit``,
+    ends a process or a scheduler's task, and may come from a signal while a listener is at work: the call raises it,
+    with a note that says what had become of the call. A listener is not told of what it does itself.
     """
 
     def __call__(self, event: TableEvent, /) -> None:
@@ -78,7 +79,7 @@ _resolved: Final[ContextVar[list[MakeEvent] | None]] = ContextVar("table_writer_
 
 
 def tell(listeners: Sequence[EventListener], event: TableEvent) -> None:
-    """Tell every listener, each with an event of its own. Only Ctrl-C ends it, with a note of what had become of it."""
+    """Tell every listener, each with an event of its own. Only what ends the process ends it, such as Ctrl-C."""
     for one in listeners:
         _tell(one, event)
 
@@ -89,11 +90,11 @@ def _tell(listener: EventListener, event: TableEvent) -> None:
     try:
         if listener not in at_work:
             listener(replace(event))
-    except KeyboardInterrupt as stopped:
+    except Exception:
+        logger.exception("write_id=%s listener %s failed; nothing else is affected", event.write_id, _name(listener))
+    except BaseException as stopped:  # Ctrl-C, SIGTERM as SystemExit, a scheduler's timeout: not the listener's own
         stopped.add_note(f"a listener was interrupted; before that: {in_short(event)}")
         raise
-    except BaseException:  # a SystemExit of a listener too: the call is over, and keeps its result
-        logger.exception("write_id=%s listener %s failed; nothing else is affected", event.write_id, _name(listener))
     finally:
         _at_work.reset(token)
     seconds = time.monotonic() - begun
@@ -102,9 +103,9 @@ def _tell(listener: EventListener, event: TableEvent) -> None:
 
 
 def _name(listener: EventListener) -> str:
-    """Name a listener without what it holds, which may be a key."""
-    named = listener if hasattr(listener, "__qualname__") else type(listener)
-    return f"{getattr(named, '__module__', '')}.{named.__qualname__}"
+    """Name a listener without what it holds, which may be a key, and without asking it, which may fail."""
+    named: Any = listener if isroutine(listener) else type(listener)
+    return f"{named.__module__ or 'builtins'}.{named.__qualname__}"
 
 
 def in_short(event: TableEvent) -> str:

@@ -62,6 +62,7 @@ STATES: Final = {  # of a run, by what has become of the call
     "failed": RunState.FAIL,
     "unknown": RunState.RUNNING,  # its recovery ends the run
 }
+KEYS_WITHOUT_SLASH: Final = AZURE_SCHEMES | {"gs", "wasb", "wasbs"}  # as those of S3
 OF_STAGED: Final = ("publish", "discard")  # as modes: nothing of this name is staged
 OVERWRITES: Final = frozenset({"overwrite_table", "overwrite_partitions", "rollback"})
 
@@ -283,8 +284,8 @@ def place_name(location: str) -> tuple[str, str] | None:
 
     Examples
     --------
-    >>> place_name("s3a://lake/mart/orders/"), place_name("file:/tmp/orders")
-    (('s3://lake', 'mart/orders'), ('file', '/tmp/orders'))
+    >>> place_name("s3a://lake/mart/orders/"), place_name("gs://lake/orders"), place_name("file:/tmp/orders")
+    (('s3://lake', 'mart/orders'), ('gs://lake', 'orders'), ('file', '/tmp/orders'))
     """
     parsed = Location.parse_any(location)
     if parsed is None:
@@ -292,8 +293,8 @@ def place_name(location: str) -> tuple[str, str] | None:
     scheme, key = parsed.scheme, parsed.key.rstrip("/")
     if scheme in S3_SCHEMES:
         return f"s3://{parsed.bucket}", key or "/"
-    if scheme in AZURE_SCHEMES:
-        return f"abfss://{parsed.bucket}", key or "/"
+    if scheme in KEYS_WITHOUT_SLASH:
+        return f"{'abfss' if scheme in AZURE_SCHEMES else scheme}://{parsed.bucket}", key or "/"
     return (f"{scheme}://{parsed.bucket}" if parsed.bucket else scheme), f"/{key}"
 
 

@@ -99,7 +99,7 @@ class OpenTelemetryListener:
         self._count(event, {**named, "table_writer.outcome": event.outcome})
 
     def _trace(self, event: TableEvent, named: Attributes) -> None:
-        begun = event.ended_at if event.operation == "recover" else event.started_at  # when its entry was made
+        begun = event.ended_at if _is_of_entry(event) else event.started_at  # else it would last since the entry
         span = self._tracer.start_span(
             f"{event.mode} {event.table}", start_time=_nanoseconds(begun), attributes={**named, **_facts(event)}
         )
@@ -115,7 +115,7 @@ class OpenTelemetryListener:
 
     def _count(self, event: TableEvent, named: Attributes) -> None:
         self._operations.add(1, named)
-        if event.operation != "recover":
+        if not _is_of_entry(event):
             self._seconds.record(event.seconds, named)
         for step in event.steps:
             self._step_seconds.record(step.seconds, {**named, "table_writer.step": step.name})
@@ -128,6 +128,11 @@ class OpenTelemetryListener:
         for counter, counts in ((self._requests, event.storage_requests), (self._calls, event.metastore_calls)):
             for kind, count in counts.items():
                 counter.add(count, {**named, "table_writer.request": kind})
+
+
+def _is_of_entry(event: TableEvent) -> bool:
+    """Whether an entry was resolved; a recovery that failed is a call like any other, of no entry."""
+    return event.operation == "recover" and event.of_version is not None
 
 
 def _attributes(event: TableEvent) -> Attributes:

@@ -75,14 +75,14 @@ class OpenTable:
     @property
     def event_facts(self) -> dict[str, Any]:
         """What events say of the table and of who acts, by the names of :class:`TableEvent`'s fields."""
-        who = {name: self.identity[name] for name in ("user", "host", "application_id")}
+        identity = self.identity
         return {
             "table": str(self.table.name),
             "metastore": self._first_address(),
             "location": str(self.layout.root),
             "columns": self.table.columns,
             "partition_columns": self.table.partition_columns,
-            **who,
+            **{name: identity[name] for name in ("user", "host", "application_id")},
         }
 
     def _first_address(self) -> str:

@@ -17,6 +17,7 @@ from table_writer.log.open_table import OpenTable
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location, Place
 from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, PastPartition, Table, shown_name
+from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import is_hidden
 
 SHOWN: Final = 5
@@ -440,6 +441,17 @@ def _content(history: History, values: PartitionValues, version: int) -> tuple[P
 def _place(history: History, location: str | None) -> Place | None:
     shown = _but_no_placeholder(history, location)
     return None if shown is None else Location.parse(shown).place
+
+
+def change_of(partition: EntryPartition, layout: TableLayout, entry: LogEntry | None) -> str:
+    """Return what an entry does to one of its partitions, in a word; without an entry, what one would do."""
+    if partition.new_location is None:
+        return "dropped"
+    if partition.old_location is None or layout.is_placeholder(Location.parse(partition.old_location)):
+        return "added"  # at a placeholder there was a name, without rows
+    if entry is not None and entry.is_compaction:
+        return "compacted"
+    return "appended" if entry is not None and is_append(entry) else "replaced"
 
 
 def is_append(entry: LogEntry) -> bool:

@@ -10,6 +10,7 @@ import logging
 import random
 import ssl
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -230,6 +231,7 @@ class Connection:
     def _open(self, line: _Line, uri: str) -> None:
         settings, address = self._settings, urlsplit(uri)
         host, port = str(address.hostname), int(address.port or 0)
+        waiter = weakref.proxy(line)  # the socket is to close with the line, and not wait for a collector of circles
         login = None if settings.login is None else settings.login(host)
         first = b"" if login is None or isinstance(login, HttpRequest) else login.answer(b"")  # a ticket takes seconds
         wire = Wire.connect(
@@ -238,7 +240,7 @@ class Connection:
             tls=ssl.create_default_context(cafile=settings.ca_file) if settings.tls else None,
             connect_timeout_seconds=settings.connect_timeout_seconds,
             timeout_seconds=settings.timeout_seconds,
-            on_silence=lambda timeout_seconds: _say_silent(uri, line.asked, timeout_seconds),
+            on_silence=lambda timeout_seconds: _say_silent(uri, waiter.asked, timeout_seconds),
         )
         line.asked = "the login"
         try:
@@ -273,7 +275,7 @@ def _lost(what: str, table: str) -> LostResponseError:
 
 def _say_silent(uri: str, asked: str, timeout_seconds: float) -> None:
     logger.warning(
-        "still waiting: the metastore at %s has not answered %s for %.0f s; an error follows after %.0f s",
+        "still waiting: the metastore at %s has not answered %s for %.0f s; it is given %.0f s",
         uri,
         asked,
         SILENT_SECONDS,

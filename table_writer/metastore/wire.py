@@ -8,7 +8,7 @@ import ssl
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 SILENT_SECONDS: Final = 10.0  # after which somebody is told that an answer is still being waited for
@@ -162,9 +162,9 @@ class Wire(Stream):
         if timeout is None or timeout <= SILENT_SECONDS:
             return self._socket.recv(size)
         try:
-            self._socket.settimeout(SILENT_SECONDS)
-            return self._socket.recv(size)
-        except TimeoutError:
+            with suppress(TimeoutError):
+                self._socket.settimeout(SILENT_SECONDS)
+                return self._socket.recv(size)
             self._on_silence(timeout)
             self._socket.settimeout(timeout - SILENT_SECONDS)
             return self._socket.recv(size)

@@ -15,6 +15,7 @@ Place = tuple[str, str, str]  # store, bucket and key: what two spellings of one
 
 # Old Hadoops took keys there. A bucket has no colon, so keys that were not escaped (``s3a://KEY:se/cret@``) are known.
 S3_LOGIN: Final = re.compile(r"^(s3[an]?://)(?:[^/]*@|[^/@:]*:[^@]*@)", re.IGNORECASE)
+OTHERS_LOGIN: Final = re.compile(r"^([a-z][a-z0-9+.-]*://)[^/@]*:[^/]*@", re.IGNORECASE)  # no container has a colon
 IN_A_TEXT: Final = re.compile(r"\b(s3[an]?://)(?:[^/\s'\"]*@|[^/@:\s'\"]*:[^@\s'\"]*@)", re.IGNORECASE)
 
 
@@ -159,6 +160,17 @@ def without_s3_login(location: str) -> str:
     ['s3a://mart/orders/', 's3://mart/a@b/s3://c:d@e/']
     """
     return S3_LOGIN.sub(r"\1", location) if "@" in location else location
+
+
+def without_password(location: str) -> str:
+    """Return a location of any store without the login that may stand in front of its bucket or host.
+
+    Examples
+    --------
+    >>> without_password("ftp://me:hush@host/in"), without_password("abfss://box@one.dfs.core.windows.net/in")
+    ('ftp://host/in', 'abfss://box@one.dfs.core.windows.net/in')
+    """
+    return OTHERS_LOGIN.sub(r"\1", without_s3_login(location))
 
 
 def without_s3_logins(text: str) -> str:

@@ -1,7 +1,7 @@
 """Pictures of a table, drawn as SVG here, so that the page needs no script for them. Pure.
 
 Shapes stretch with the page (``preserveAspectRatio="none"``); words stand beside them as HTML and keep their size.
-Words of others are text, escaped, and never part of an attribute.
+Words of others are text, escaped, and never part of an attribute; what a picture as a whole shows (``title``) has none.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WIDTH, HEIGHT = 1000, 200  # of a picture that stretches
 TIDY: Final = (1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400, 600, 800, 1000, 1024)
 LINE: Final = 22  # pixels of a partition in the picture of generations
 STEPS: Final = (14, 44)  # of a version: at least, at most
-FULL: Final = 1040  # of the picture, if there are not too few versions or too many
+FULL: Final = 920  # of the picture, if there are not too few versions or too many
 EDGE: Final = 8
 MARKS: Final = {  # what happened to a partition: the class of its mark, and what it looks like in the legend
     "added": "added",
@@ -106,8 +106,8 @@ def _plot(title: str, drawn: str, top: float, shown: str, ends: Sequence[str]) -
     dates = "".join(f"<span>{html_text(one)}</span>" for one in ends)
     return (
         f'<div class="tw-plot"><div class="tw-y" aria-hidden="true">{scale}</div>'
-        f'<svg role="img" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none">'
-        f"<desc>{html_text(title)}</desc>{rules}{drawn}</svg>"
+        f'<svg role="img" aria-label="{title}" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none">'
+        f"{rules}{drawn}</svg>"
         f'<div class="tw-x" aria-hidden="true">{dates}</div></div>'
     )
 
@@ -155,15 +155,19 @@ def generations(title: str, versions: Sequence[int], rows: Sequence[tuple[str, S
     return (
         f'<div class="tw-lives"><ul>{names}</ul>'
         f'<div class="tw-scroll" tabindex="0" role="region" aria-label="Versions from left to right">'
-        f'<svg role="img" width="{wide}" height="{high + 22}" viewBox="0 0 {wide} {high + 22}">'
-        f"<desc>{html_text(title)}</desc>{drawn}{ticks}</svg></div></div>"
+        f'<svg role="img" aria-label="{title}" width="{wide}" height="{high + 22}" viewBox="0 0 {wide} {high + 22}">'
+        f"{drawn}{ticks}</svg></div></div>"
     )
 
 
 def _generation(changes: Sequence[tuple[int, str]], at: Mapping[int, int], y: int, end: int) -> str:
     drawn = []
-    for number, (version, change) in enumerate(changes):
-        later = changes[number + 1] if number + 1 < len(changes) else None
+    settled = [one for one in changes if one[1] != "in doubt"]  # readers may see it, or what was there before
+    lives = settled[:1] + [
+        one for one in settled[1:] if one[1] != "appended"
+    ]  # rows stay where others come beside them
+    for number, (version, change) in enumerate(lives):
+        later = lives[number + 1] if number + 1 < len(lives) else None
         to = end if later is None else at[later[0]]
         kind = "life" if later is None else "past"
         if change != "dropped":
@@ -224,5 +228,5 @@ def strip(outcomes: Sequence[tuple[int, str]]) -> str:
         box = f'x="{7 * number}" y="{16 - high}" width="5" height="{high}" rx="1"'
         drawn.append(f'<rect class="tw-{kind}" {box}>{title}</rect>')
     failed = sum(outcome != "passed" for _, outcome in outcomes)
-    said = f"<desc>{counted(len(outcomes), 'run')}, {failed:,} failed</desc>"
-    return f'<svg role="img" width="{7 * len(outcomes)}" height="16">{said}{"".join(drawn)}</svg>'
+    said = f"{counted(len(outcomes), 'run')}, {failed:,} failed"
+    return f'<svg role="img" aria-label="{said}" width="{7 * len(outcomes)}" height="16">{"".join(drawn)}</svg>'

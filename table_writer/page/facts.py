@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from table_writer.display.many_report import OK
 from table_writer.display.report import NOTES, Report, size
 from table_writer.display.reports import HISTORY_COLUMNS, VacuumReport, VersionSummary
 from table_writer.errors import counted
+
+DERIVED: Final = ("partition_count", "rows", "files", "bytes", "healthy")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +50,8 @@ class PartitionNow:
     has_small_files
         Whether its files cost readers more to open than to read.
     state
-        ``"in place"``, ``"behind"``, ``"missing"``, ``"moved"`` (by another tool), or ``"not in the log"``.
+        ``"in place"``, ``"behind"``, ``"in doubt"`` (a publish in doubt may have moved it), ``"missing"``, ``"moved"``
+        (by another tool), or ``"not in the log"``.
     """
 
     name: str
@@ -115,9 +119,7 @@ class AtWork:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TableFacts(
-    Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, derived=("rows", "files", "bytes", "healthy")
-):
+class TableFacts(Report, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, derived=DERIVED):
     """All that one look at a table shows.
 
     Parameters
@@ -132,11 +134,12 @@ class TableFacts(
         ``"ok"``, ``"in doubt"``, ``"behind"`` or ``"failed"`` (the log is damaged, or a vacuum would be refused): the
         worst of the ``troubles``.
     troubles
-        What is in doubt, what is damaged, and what other tools have done.
+        What is damaged, behind, in doubt, and what other tools have done; the worst first.
     versions
         The newest ones, newest first, as in the history; ``older_count`` are in the log and were not read.
     partitions
-        All, by name. Their sums are ``rows``, ``files`` and ``bytes``, as far as the log knows.
+        All, by name, with those that are missing. Their sums are ``rows``, ``files`` and ``bytes``, as far as the log
+        knows; ``partition_count`` are in the metastore.
     generations
         Of the partitions that ``generation_versions`` have changed, those that were changed last, by name; all together
         they changed ``changed_count``.
@@ -181,6 +184,11 @@ class TableFacts(
         return self.health == OK
 
     @property
+    def partition_count(self) -> int:
+        """How many partitions the metastore has."""
+        return sum(one.location is not None for one in self.partitions)
+
+    @property
     def rows(self) -> int:
         """Of all partitions of which the log knows it."""
         return sum(one.rows or 0 for one in self.partitions)
@@ -200,7 +208,7 @@ class TableFacts(
             return ": nothing written yet"
         free = f"; a vacuum would free {size(self.vacuum.bytes_freed)}" if self.vacuum else ""
         return (
-            f" version {self.version}: {self.health}, {counted(len(self.partitions), 'partition')},"
+            f" version {self.version}: {self.health}, {counted(self.partition_count, 'partition')},"
             f" {counted(self.rows, 'row')} in {counted(self.files, 'file')}, {size(self.bytes)}{free}"
         )
 

@@ -60,8 +60,8 @@ def look_at(opened: OpenTable, limit: int) -> TablePage:
     if look is None:  # then the entries that can be read are all there is: where partitions are, is in any of them
         traces = look_for_traces(opened.store, opened.layout)
         look = Look(traces, newest, opened.metastore.get_all_partitions(opened.table))
-    placed = look.placements()
-    troubles = tuple(_troubles(opened, look, placed, read, refusal))
+    states = _states(look)
+    troubles = sorted(_troubles(opened, look, states, read, refusal), key=lambda one: WORST_FIRST.index(one.health))
     versions = summaries(newest, is_whole=read.is_whole)
     shown, generations, changed_count = _generations(opened, read.records)
     last = read.records[-1] if read.records else None
@@ -71,11 +71,11 @@ def look_at(opened: OpenTable, limit: int) -> TablePage:
         location=str(opened.layout.root),
         version=read.newest,
         age_seconds=last.age_seconds if last and last.entry.version == read.newest else None,
-        health=min((one.health for one in troubles), key=WORST_FIRST.index, default=OK),
-        troubles=troubles,
+        health=troubles[0].health if troubles else OK,
+        troubles=tuple(troubles),
         versions=versions,
         older_count=read.older_count,
-        partitions=_partitions(opened, look, placed),
+        partitions=_partitions(opened, look, states),
         generation_versions=shown,
         generations=generations,
         changed_count=changed_count,
@@ -126,8 +126,20 @@ def _read(opened: OpenTable, limit: int | None = None, newest: int | None = None
     )
 
 
+def _states(look: Look) -> dict[PartitionValues, str]:
+    """Say where the metastore has each partition of the log; what a publish in doubt names, it may have moved."""
+    states = {values: _state(where) for values, where in look.placements().items()}
+    doubted = {values for record in look.history.publishes_in_doubt for values in record.entry.partition_values}
+    moved = {one for one in doubted & {*states, *look.partitions} if states.get(one) != _state(Placement.IN_PLACE)}
+    return states | dict.fromkeys(moved, IN_DOUBT)
+
+
+def _state(where: Placement) -> str:
+    return where.name.lower().replace("_", " ")
+
+
 def _troubles(
-    opened: OpenTable, look: Look, placed: Mapping[PartitionValues, Placement], read: _Read, refusal: str
+    opened: OpenTable, look: Look, states: Mapping[PartitionValues, str], read: _Read, refusal: str
 ) -> Iterator[Trouble]:
     name, history = opened.table.name, look.history
     recover = f"table-writer recover {name}"
@@ -146,8 +158,8 @@ def _troubles(
         )
     for entry in interrupted(history):
         yield Trouble(health=IN_DOUBT, message=f"the vacuum of version {entry.version} has died", advice=recover)
-    named = {where: _named(opened, placed, where) for where in Placement}
-    behind, missing, moved = named[Placement.BEHIND], named[Placement.MISSING], named[Placement.MOVED]
+    wanted = (Placement.BEHIND, Placement.MISSING, Placement.MOVED)
+    behind, missing, moved = (_named(opened, states, _state(where)) for where in wanted)
     if behind:
         yield Trouble(health=BEHIND, message=f"readers see older rows of {behind}", advice=recover)
     if missing:
@@ -158,28 +170,28 @@ def _troubles(
         yield Trouble(health=OK, message=f"where the entries that are gone, or another tool, have put them: {moved}")
 
 
-def _named(opened: OpenTable, placed: Mapping[PartitionValues, Placement], wanted: Placement) -> str:
-    """Count the partitions that are placed so, and name the first; empty if there is none."""
-    found = sorted(values for values, where in placed.items() if where is wanted)
+def _named(opened: OpenTable, states: Mapping[PartitionValues, str], wanted: str) -> str:
+    """Count the partitions of this state, and name the first; empty if there is none."""
+    found = sorted(values for values, state in states.items() if state == wanted)
     names = ", ".join(shown_name(opened.table, values) for values in found[:SHOWN_NAMES])
     return f"{counted(len(found), 'partition')} ({names}{', …' if found[SHOWN_NAMES:] else ''})" if found else ""
 
 
-def _partitions(opened: OpenTable, look: Look, placed: Mapping[PartitionValues, Placement]) -> tuple[PartitionNow, ...]:
+def _partitions(opened: OpenTable, look: Look, states: Mapping[PartitionValues, str]) -> tuple[PartitionNow, ...]:
     """Describe what the metastore has, and what it should have; not what the log itself has dropped."""
     held = look.history.held_now()
-    lacking = (values for values, where in placed.items() if where is not Placement.IN_PLACE)
+    lacking = (values for values, state in states.items() if state != _state(Placement.IN_PLACE))
     return tuple(
-        _partition(opened, look, values, placed.get(values), held.get(values))
+        _partition(opened, look, values, states.get(values, "not in the log"), held.get(values))
         for values in sorted({*look.partitions, *lacking})
     )
 
 
 def _partition(
-    opened: OpenTable, look: Look, values: PartitionValues, placement: Placement | None, held: EntryPartition | None
+    opened: OpenTable, look: Look, values: PartitionValues, state: str, held: EntryPartition | None
 ) -> PartitionNow:
     found: Partition | None = look.partitions.get(values)
-    is_ours = placement is Placement.IN_PLACE
+    is_ours = state == _state(Placement.IN_PLACE)
     placed = look.history.current.get(values) if is_ours else None
     known = held if is_ours else None
     return PartitionNow(
@@ -191,7 +203,7 @@ def _partition(
         files=None if known is None else known.files,
         bytes=None if known is None else known.bytes,
         has_small_files=known is not None and are_small_files(known.files, known.bytes),
-        state="not in the log" if placement is None else placement.name.lower().replace("_", " "),
+        state=state,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final
 
 from table_writer.display.report import html_text, size
@@ -19,11 +19,11 @@ FILE_SIZES: Final = (0, MIB, 8 * MIB, 32 * MIB, 128 * MIB, 512 * MIB)
 KINDS: Final = {  # of what a version did: the class of its bar
     "overwrite_partitions": "c1",
     "append": "c2",
-    "create_partitions": "c3",
+    "create_partitions": "c6",
     "overwrite_table": "c4",
-    "compact": "c5",
+    "compact": "c3",  # as its mark
 }
-OTHER_KIND: Final = "c6"
+OTHER_KIND: Final = "c5"
 IN_A_TABLE: Final = "The table of versions has the figures."
 
 
@@ -54,29 +54,35 @@ def _ends(versions: Sequence[VersionSummary]) -> tuple[str, ...]:
     return (f"{first:{form}}", f"{last:{form}}")
 
 
+def _times(versions: Sequence[VersionSummary]) -> list[float]:
+    """Return when versions were made: never before the one before them, though a writer's clock was late."""
+    return list(accumulate((one.created_at.timestamp() for one in versions), max))
+
+
 def _sizes(page: TableFacts) -> str:
-    versions = sorted(_published(page), key=lambda one: one.created_at)
-    known = [one for one in versions if one.table_bytes is not None]
-    if not known:
+    versions = _published(page)
+    if all(one.table_bytes is None for one in versions):
         said = "Not known: it takes the whole log to tell, or other tools wrote there"
         return _card("Size of the table", said, "", "third") if versions else ""
-    said = f"After each version, now {size(known[-1].table_bytes or 0)}"
-    points = [(one.created_at.timestamp(), one.table_bytes) for one in versions]
+    newest = versions[-1].table_bytes
+    said = f"After each version, now {'not known' if newest is None else size(newest)}"
+    points = list(zip(_times(versions), (one.table_bytes for one in versions), strict=True))
     title = f"The size of the table after each of {counted(len(versions), 'version')}. {IN_A_TABLE}"
     return _card("Size of the table", said, charts.steps(title, points, _ends(versions)), "third")
 
 
 def _counts(page: TableFacts) -> str:
     versions = _published(page)
-    count, after = len(page.partitions), []
+    count, after = page.partition_count, []
     for one in reversed(versions):
-        after.append((one.created_at.timestamp(), float(max(0, count))))
+        after.append(float(max(0, count)))
         count -= one.added_count - one.dropped_count
-    if not versions or (not any(value for _, value in after)):
+    if not any(after):
         return ""
-    said = f"After each version, now {len(page.partitions):,}"
+    said = f"After each version, now {page.partition_count:,}"
     title = f"The number of partitions after each of {counted(len(versions), 'version')}"
-    return _card("Partitions", said, charts.steps(title, sorted(after), _ends(versions), "count"), "third")
+    points = list(zip(_times(versions), reversed(after), strict=True))
+    return _card("Partitions", said, charts.steps(title, points, _ends(versions), "count"), "third")
 
 
 def _written(page: TableFacts) -> str:
@@ -104,11 +110,13 @@ def _lives(page: TableFacts) -> str:
     if not page.generations:
         return ""
     rows = [(one.name, one.changes) for one in page.generations]
+    first = min(changes[0][0] for _, changes in rows)  # what is older has changed other partitions alone
+    versions = [one for one in page.generation_versions if one >= first]
     chosen = f", those of {page.changed_count:,} that changed last" if page.changed_count > len(rows) else ""
-    newest = counted(len(page.generation_versions), "version")
+    newest = counted(len(versions), "version")
     said = f"{counted(len(rows), 'partition')}{chosen}; the newest {newest} that changed any"
     title = "A line for each partition: a mark where a version changed it, a line for as long as readers saw those rows"
-    drawn = charts.generations(title, page.generation_versions, rows)
+    drawn = charts.generations(title, versions, rows)
     marks = charts.legend_of_marks(change for _, changes in rows for _, change in changes)
     return _card("Which version replaced what", said, marks + drawn, "wide")
 

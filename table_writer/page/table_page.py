@@ -9,12 +9,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Final
 
 from table_writer.display.many_report import OK
@@ -34,12 +35,13 @@ from table_writer.display.report import (
 from table_writer.display.reports import DELETED, HISTORY_COLUMNS
 from table_writer.errors import InvalidInputError, counted
 from table_writer.page import charts
-from table_writer.page.facts import CheckRuns, TableFacts
+from table_writer.page.facts import DERIVED, CheckRuns, TableFacts
 from table_writer.page.pictures import pictures
 from table_writer.version import __version__
 
 MOST_TROUBLES, MOST_CHECKS, MOST_RUNS = 12, 50, 40
 MOST_VERSIONS, MOST_PARTITIONS, MOST_LOCATIONS = 100, 200, 50
+AMISS: Final = frozenset({"behind", "in doubt", "missing", "moved"})  # states of partitions that somebody asks about
 Keys = Mapping[str, Callable[[Any], float | None]]
 """By heading: what a column is sorted by, where it shows figures."""
 
@@ -128,19 +130,25 @@ def _digest(text: str) -> str:
 
 def _top(page: TableFacts) -> str:
     sign = "good" if page.healthy else "doubt" if page.health == "in doubt" else "bad"
-    newest = f"version {page.version:,}" if page.version else "nothing written yet"
-    since = "" if page.age_seconds is None else f", {ago(page.age_seconds)} old"
-    unknown = sum(one.bytes is None for one in page.partitions)
-    known = f"; of {counted(unknown, 'partition')} the log does not know it" if unknown else ""
+    since = "" if page.age_seconds is None else f"{ago(page.age_seconds)} ago"
+    there = [one for one in page.partitions if one.location is not None]
+    unknown = sum(one.rows is None for one in there)
+    is_known = not there or unknown < len(there)
+    rows = [f"{page.rows:,}"] if is_known else []
+    rows += [f"{counted(unknown, 'partition')} not counted"] if unknown else []
     free = None if page.vacuum is None else page.vacuum.bytes_freed
     tiles = (
-        ("Newest version", f"{page.version:,}", "" if page.age_seconds is None else f"{ago(page.age_seconds)} ago"),
-        ("Rows", short(page.rows), f"{page.rows:,}{known}"),
-        ("Size", size(page.bytes), f"in {counted(page.files, 'file')}"),
+        (
+            "Newest version",
+            f"{page.version:,}" if page.version else "-",
+            since if page.version else "nothing written yet",
+        ),
+        ("Rows", short(page.rows) if is_known else "?", "; ".join(rows)),
+        ("Size", size(page.bytes) if is_known else "?", f"in {counted(page.files, 'file')}" if is_known else ""),
         (
             "Partitions",
-            f"{len(page.partitions):,}",
-            f"{sum(one.has_small_files for one in page.partitions):,} of small files",
+            f"{page.partition_count:,}",
+            f"{sum(one.has_small_files for one in there):,} with many small files",
         ),
         (
             "A vacuum frees",
@@ -155,7 +163,7 @@ def _top(page: TableFacts) -> str:
     return (
         f'<header class="tw-top"><h1><bdi>{html_text(page.table)}</bdi> '
         f'<span class="tw-chip tw-{sign}">{html_text(page.health)}</span></h1>'
-        f"<p>{newest}{since} &middot; {html_text(page.location)}</p></header>"
+        f"<p>{html_text(page.location)}</p></header>"
         f'<dl class="tw-tiles">{shown}</dl>{_troubles(page)}'
     )
 
@@ -189,14 +197,17 @@ def _troubles(page: TableFacts) -> str:
 
 def _tables(page: TableFacts) -> str:
     versions = page.versions[:MOST_VERSIONS]
-    partitions = sorted(page.partitions, key=lambda one: -(one.version or 0))
+    partitions = sorted(page.partitions, key=lambda one: (one.state not in AMISS, -(one.version or 0)))
+    columns = VERSIONS if any(one.tags for one in versions) else HISTORY_COLUMNS
     deleted = sorted(page.vacuum.deleted if page.vacuum else (), key=lambda one: -one.bytes)
     kept = counted(len(page.vacuum.kept) if page.vacuum else 0, "location")
+    is_amiss = any(one.state in AMISS for one in partitions)
+    order = "those that changed last first" if not is_amiss else "those not in place first, then by their last change"
     older = f"; {page.older_count:,} older ones are in the log" if page.older_count else ""
     shown = (
         _section("versions", "Versions", page.versions, MOST_VERSIONS, f"newest first{older}")
-        + _table(VERSIONS, versions, VERSION_KEYS),
-        _section("partitions", "Partitions", partitions, MOST_PARTITIONS, "those that changed last first")
+        + _table(columns, versions, VERSION_KEYS),
+        _section("partitions", "Partitions", partitions, MOST_PARTITIONS, order)
         + _table(PARTITIONS, partitions[:MOST_PARTITIONS], PARTITION_KEYS),
         _section(
             "checks", "Checks", page.checks, MOST_CHECKS, "those that fail first; a bar is a run, the newest right"
@@ -280,10 +291,21 @@ def _foot(page: TableFacts) -> str:
     )
 
 
+def _replace(target: Path, text: str) -> None:
+    """Write a file beside it, which nobody else can have laid there, and put it in its place; it keeps its mode."""
+    beside = target.with_name(f".table_writer-{token_hex(8)}.html")
+    try:
+        with beside.open("x", encoding="ascii") as file:
+            file.write(text)
+        if target.exists():
+            shutil.copymode(target, beside)
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TablePage(
-    TableFacts, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, derived=("rows", "files", "bytes", "healthy")
-):
+class TablePage(TableFacts, rows="versions", columns=HISTORY_COLUMNS, lines=NOTES, derived=DERIVED):
     """All that one look at a table shows, with pictures in notebooks, and as a page for a browser.
 
     The facts are those of :class:`~table_writer.page.facts.TableFacts`.
@@ -309,15 +331,12 @@ class TablePage(
             The file cannot be written.
         """
         target = Path(os.path.realpath(path))  # a link stays one
-        beside = target.with_name(f".{target.name}.{os.getpid()}")
-        is_special = target.exists() and not target.is_file()  # /dev/stdout, a pipe
         try:
-            (target if is_special else beside).write_text(self.to_html(), encoding="ascii")
-            if not is_special:
-                beside.replace(target)
+            if target.exists() and not target.is_file():  # /dev/stdout, a pipe
+                target.write_text(self.to_html(), encoding="ascii")
+            else:
+                _replace(target, self.to_html())
         except OSError as error:
-            with suppress(OSError):
-                beside.unlink()
             raise InvalidInputError(
                 f"the page of {self.table} cannot be written to {path}: {error.strerror or error}. Name a file in a"
                 " directory that is there and that you may write to",

@@ -130,7 +130,7 @@ def _name_problems(df: DataFrame, schema: T.StructType, partitions: set[str], mo
             (
                 "columns that differ only by case, or are there twice",
                 sorted(name for name, count in counts.items() if count > 1),
-                " (leave one of them, with drop() or select())",
+                " (rename or drop one where it comes from; a join with on=[…] keeps one)",
             ),
             (
                 f"{lacking} of the table missing in the DataFrame",

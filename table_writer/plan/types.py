@@ -201,9 +201,10 @@ def match_values(given: T.DataType, wanted: T.DataType, path: str) -> Match:
     return Match(convert=lambda column: column.cast(wanted)) if widens else _refused(given, wanted, path)
 
 
-def _refused(given: T.DataType, wanted: T.DataType, path: str, advice: str = "; cast it") -> Match:
+def _refused(given: T.DataType, wanted: T.DataType, path: str, advice: str = "") -> Match:
     pair = f"column {path} is {given.simpleString()} in the DataFrame and {wanted.simpleString()} in the table"
-    return Match(problems=(pair + advice,))
+    are_atomic = isinstance(given, T.AtomicType) and isinstance(wanted, T.AtomicType)  # no cast makes a list of a text
+    return Match(problems=(pair + (advice or ("; cast it" if are_atomic else "")),))
 
 
 def _decimal(given: T.DataType, wanted: T.DecimalType, path: str) -> Match:

@@ -16,7 +16,7 @@ from table_writer.log import rules
 from table_writer.log.files import listed_sources, missing_files, written_placeholders
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.open_table import OpenTable
-from table_writer.log.past import is_append
+from table_writer.log.past import change_of
 from table_writer.log.rules import Deadline, Effect, PartitionState
 from table_writer.log.table_log import LogState
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
@@ -104,7 +104,7 @@ class Recovery:
         outcome, superseded = rules.rebuilt_outcome(history, entry, locations(now), copied)
         self._log.remember_recovery(entry.version)  # its claimant may have died with a call under way
         recorded_by = next((one.recorded_by for one in history.records if one.entry.recovers == entry.version), "")
-        self._log.record_outcome(
+        outcome = self._log.record_outcome(
             entry.version, outcome, write_id=recorded_by or entry.write_id, superseded=superseded, of=entry.write_id
         )
         logger.warning("version=%d had lost its outcome; newer entries show: %s", entry.version, outcome.value)
@@ -232,13 +232,18 @@ class Recovery:
         switched: tuple[PartitionValues, ...],
         superseded: tuple[PartitionValues, ...],
     ) -> RecoveredEntry:
-        """Record the outcome, the original's first: the recover entry is there to tell of it if we die in between."""
+        """Record the outcome, the original's first: the recover entry is there to tell of it if we die in between.
+
+        What stands for the original may be another one: of an entry that a late call had undone it is recorded already.
+        """
         nothing_done = bool(superseded) and len(superseded) == len(claimed.partitions)
-        outcome = Outcome.ABANDONED if nothing_done else Outcome.PUBLISHED
-        for entry in (original, claimed):
+        found = Outcome.ABANDONED if nothing_done else Outcome.PUBLISHED
+        outcome, _ = [
             self._log.record_outcome(
-                entry.version, outcome, write_id=claimed.write_id, superseded=superseded, of=entry.write_id
+                entry.version, found, write_id=claimed.write_id, superseded=superseded, of=entry.write_id
             )
+            for entry in (original, claimed)
+        ]
         logger.warning("version=%d recovered as version=%d: %s", original.version, claimed.version, outcome.value)
         self._tell(original, outcome, claimed=claimed, superseded=superseded)
         return RecoveredEntry(version=original.version, outcome=outcome, partitions=switched, superseded=superseded)
@@ -261,7 +266,7 @@ class Recovery:
         partitions = (
             EventPartition(
                 name=name_in(self._opened.table, one.values),
-                action=_action(one, original),
+                action=change_of(one, self._layout, original),
                 rows=one.rows,
                 files=one.files,
                 bytes=one.bytes,
@@ -498,16 +503,6 @@ def placements(history: History, now: PartitionsNow) -> dict[PartitionValues, Pl
     """Compare every partition of the log with the metastore."""
     here = locations(now)
     return {values: history.placement(values, here.get(values)) for values in history.current}
-
-
-def _action(partition: EntryPartition, entry: LogEntry) -> str:
-    if partition.new_location is None:
-        return "dropped"
-    if entry.is_compaction:
-        return "compacted"
-    if partition.old_location is None:
-        return "added"
-    return "appended" if is_append(entry) else "replaced"
 
 
 def _is_copied(history: History, partition: EntryPartition, missing: Collection[str]) -> bool | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any, Final, NoReturn
 from uuid import uuid4
 
@@ -26,7 +27,7 @@ from table_writer.log.open_table import OpenTable
 from table_writer.metastore.sasl import Token
 from table_writer.metastore.settings import PLAIN_USER, PRINCIPAL, SASL, as_hive_2, is_kerberized
 from table_writer.metastore.wire import LoginError
-from table_writer.model.location import without_s3_login
+from table_writer.model.location import without_password, without_s3_logins
 from table_writer.model.table import ROOT_PARAMETER, PastPartition, Table
 from table_writer.model.write import WritePlan
 from table_writer.progress import current
@@ -57,6 +58,7 @@ LAST_TASKS_SECONDS: Final = 15.0  # Spark kills a Python worker 2 s after its ta
 POLL_SECONDS: Final = 0.05
 MAX_ROWS_SETTING: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 MAX_BYTES_SETTING: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+MOST_LEAVES: Final = 1_000  # of a plan that are asked what they read: a loop of unions may have made more
 MOST_PATHS: Final = 100  # of one relation: a query may read as many files as it likes by their paths
 UNWEIGHED: Final = 2**31 - 1  # the one value with which Spark does not compute the size of a batch after each row
 logger = logging.getLogger(__name__)
@@ -144,9 +146,9 @@ class ClassicSpark:
 
     def sources(self, rows: DataFrame) -> tuple[Source, ...]:
         plan = _plan(rows)
-        plans = [plan, *_items(plan.subqueriesAll())]
+        plans = chain([plan], islice(_items(plan.subqueriesAll()), MOST_LEAVES))
         leaves = (leaf for one in plans for leaf in _items(one.collectLeaves()))
-        return tuple(dict.fromkeys(source for leaf in leaves for source in _sources(leaf)))
+        return tuple(dict.fromkeys(source for leaf in islice(leaves, MOST_LEAVES) for source in _sources(leaf)))
 
     def runs_other_python(self, rows: DataFrame) -> bool:
         plan = _plan(rows)
@@ -283,8 +285,9 @@ def _plan(rows: DataFrame) -> Any:
     return rows._jdf.queryExecution().analyzed()  # noqa: SLF001 - PySpark has no public way to the plan
 
 
-def _items(sequence: Any) -> list[Any]:
-    return [sequence.apply(position) for position in range(sequence.size())]
+def _items(sequence: Any) -> Iterator[Any]:
+    """Yield what a sequence of Scala's holds; each item is a question to Java, asked when its turn comes."""
+    return (sequence.apply(position) for position in range(sequence.size()))
 
 
 def _sources(leaf: Any) -> list[Source]:
@@ -297,12 +300,13 @@ def _sources(leaf: Any) -> list[Source]:
             return [_catalog_table(leaf.catalogTable().get())]
         relation = leaf.relation()
         is_of_files = str(relation.getClass().getSimpleName()) == "HadoopFsRelation"
-        paths = _items(relation.location().rootPaths())[:MOST_PATHS] if is_of_files else []
-        return [Source("", without_s3_login(str(path))) for path in paths]
+        paths = _items(relation.location().rootPaths()) if is_of_files else iter(())
+        return [Source("", without_password(str(path))) for path in islice(paths, MOST_PATHS)]
     if kind == "DataSourceV2Relation":
         catalog = str(leaf.catalog().get().name()) if leaf.catalog().isDefined() else ""
         location = leaf.table().properties().get("location")
-        return [Source(str(leaf.table().name()), without_s3_login(str(location or "")), catalog)] if catalog else []
+        name = without_s3_logins(str(leaf.table().name()))  # of a table that was read by its path it is the path
+        return [Source(name, without_password(str(location or "")), catalog)] if catalog else []
     return []
 
 
@@ -312,7 +316,7 @@ def _catalog_table(table: Any) -> Source:
     database = f"{name.database().get()}." if name.database().isDefined() else ""
     moves = root.isDefined() and table.partitionColumnNames().size() == 0
     location = root.get() if moves else where.get() if where.isDefined() else ""
-    return Source(f"{database}{name.table()}", without_s3_login(str(location)))
+    return Source(f"{database}{name.table()}", without_password(str(location)))
 
 
 def _inner_nodes(plan: Any) -> Iterator[Any]:

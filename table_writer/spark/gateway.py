@@ -136,7 +136,8 @@ class SparkGateway(Protocol):
     def sources(self, rows: DataFrame) -> tuple[Source, ...] | None:
         """Return the tables and files that a query reads, each once; ``None`` where the session does not show it.
 
-        What comes from an RDD, a stream or the driver has no name, and is left out.
+        What comes from an RDD, a stream or the driver has no name, and is left out; so is what a plan reads at more
+        than a thousand places, or by more than a hundred paths at one.
         """
 
     def runs_other_python(self, rows: DataFrame) -> bool:

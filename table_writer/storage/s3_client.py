@@ -34,6 +34,7 @@ from botocore.exceptions import (
 )
 
 from table_writer.errors import InvalidInputError, StorageError
+from table_writer.model.location import without_login
 from table_writer.storage.settings import AssumedRole, CredentialSource, Profile, Provider, S3Settings, StaticKeys
 
 logger = logging.getLogger(__name__)
@@ -128,12 +129,15 @@ def make_client(settings: S3Settings) -> S3Client:
         credentials = resolve(settings.credentials, bucket=settings.bucket, region=region)
         if credentials is not None:
             vars(session)["_credentials"] = credentials  # set_credentials takes only keys, which can't be renewed
-        client = boto3.Session(botocore_session=session, region_name=region).client(
+        client_at = functools.partial(
+            boto3.Session(botocore_session=session, region_name=region).client,
             "s3",
-            endpoint_url=settings.endpoint_url or None,
             verify=None if settings.verify_tls is True else settings.verify_tls,  # None: AWS_CA_BUNDLE counts
             config=_config(settings, anonymous=credentials is None),
         )
+        client: S3Client = client_at(endpoint_url=settings.endpoint_url or None)
+        if "@" in client.meta.endpoint_url:  # of AWS_ENDPOINT_URL or a profile: errors and log lines show it
+            client = client_at(endpoint_url=without_login(client.meta.endpoint_url))
     except InvalidInputError:
         raise
     except (BotoCoreError, ValueError) as error:

@@ -40,6 +40,7 @@ READ_AT_MOST: Final = 16  # partitions, for each location deleted: a look at the
 LOOK_SECONDS: Final = 60.0  # so long a look counts as "just before", however many locations it could serve
 CLAIM_SECONDS: Final = 3600.0  # nobody waits for a vacuum
 CHUNK_SECONDS: Final = 600.0  # what one chunk may take, listing and deleting
+LOOKS_AGAIN: Final = 3  # of a dry run, which others publish beside
 SPARED: Final = "readers were pointed there a moment ago"
 
 
@@ -81,11 +82,15 @@ class Vacuum:
 
     def run(self, ages: Ages, *, dry_run: bool) -> Vacuumed:
         """Delete what is old enough; the next vacuum takes over what is among the ``failures``."""
+        looks_again = LOOKS_AGAIN if dry_run else 0  # one that deletes finds out when it claims its version
         while True:
             traces = look_for_traces(self._store, self._layout)
             history, partitions, is_last_look = self._look()
             oldest = self._log.read_oldest(history, ages.history_seconds)
             self.look = Look(traces, history, partitions)
+            if looks_again and self._is_overtaken(self.look):
+                looks_again -= 1
+                continue
             used = in_use(history, partitions.values())
             staged = {key for key, one in traces.registered.items() if one.is_staged and not one.is_dead(0.0)}
             chosen = self._spare_others(due(history, used, ages, staged))
@@ -122,6 +127,13 @@ class Vacuum:
             if not history.needs_entries({values: one.location for values, one in partitions.items()}):
                 return history, partitions, is_last_look
             read = self._log.read_history
+
+    def _is_overtaken(self, look: Look) -> bool:
+        """Whether partitions are elsewhere than the log has put them, and somebody has published since it was read."""
+        if all(where is Placement.IN_PLACE for where in look.placements().values()):
+            return False
+        newest = look.history.newest
+        return self._log.read_state(listed_after=newest, allow_lost=True).newest > newest
 
     def _trimmable(self, history: History, ages: Ages, oldest: Oldest) -> tuple[int, ...]:
         """Return the entries to be trimmed; not the one that the next fold ends with."""

@@ -71,11 +71,13 @@ class Announcement:
         if self._report is not None:
             return self.ended()
         ours = error if isinstance(error, TableWriterError) else None
-        is_over = ours is None and any(step.name == "publish" for step in self.watch.steps)
-        named = {"table": ours.table, "write_id": ours.write_id} if ours else {}
+        publishes = self._operation == "recover" or any(step.name == "publish" for step in self.watch.steps)
+        is_unknown = isinstance(error, OutcomeUnknownError) if ours else publishes
+        known = self._known()
+        named = {"table": ours.table, "write_id": known.get("write_id") or ours.write_id} if ours else {}
         code = ours.code if ours else "interrupted" if isinstance(error, KeyboardInterrupt) else "other"
         facts: dict[str, Any] = {
-            "outcome": "unknown" if is_over or isinstance(error, OutcomeUnknownError) else "failed",
+            "outcome": "unknown" if is_unknown else "failed",
             "error": EventError(
                 code=code, type=type(error).__name__, message=stored_line(ours.message) if ours else ""
             ),
@@ -83,7 +85,7 @@ class Announcement:
         }
         if isinstance(error, CheckFailedError):
             facts["checks"] = _stored(one for one in error.results if isinstance(one, CheckResult))
-        return self._event(**(self._known() | {name: text for name, text in named.items() if text} | facts))
+        return self._event(**(known | {name: text for name, text in named.items() if text} | facts))
 
     def _known(self) -> dict[str, Any]:
         return {**self._called, **(self._opened.event_facts if self._opened else {}), **self._facts}

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def unharmed(table: str) -> Iterator[None]:
-    """Say of what ends a block, in which nothing can be published, that it has done readers no harm."""
+    """Say of what ends a block, in which nothing of a write can be published, that it has done readers no harm."""
     try:
         yield
     except BaseException as error:  # Ctrl-C as well
@@ -35,10 +35,13 @@ def unharmed(table: str) -> Iterator[None]:
 
 
 def _say_unharmed(error: BaseException | None, table: str, write_id: str = "") -> None:
-    """Say it before an error that does not say it by itself, for it may be long, and after it."""
+    """Say it before an error that does not say it by itself, for it may be long, and after it.
+
+    Of this write alone: meanwhile others may have been published, or been recovered on the way.
+    """
     if error is None or isinstance(error, TableWriterError | RepeatedError):
         return
-    said = f"nothing was published to {table}: its readers see the rows that they saw before"
+    said = f"nothing of this write was published to {table}: it has changed no row that readers see"
     logger.warning("%s ended by %s: %s", f"write_id={write_id}" if write_id else "a plan", type(error).__name__, said)
     error.add_note(said)
 

@@ -57,7 +57,7 @@ class SessionServices(Services):
     def require_new(self, name: TableName, new: NewTable) -> None:
         """Refuse a table that Spark would make, and that no write would take: its place, its properties, its codec.
 
-        What lies at the place from an earlier table is not looked at: a table is made over it to get its rows back.
+        A place where a table was before is taken as it is: a table is made over it to get its rows back.
         """
         draft = Table(
             name=name,
@@ -74,13 +74,12 @@ class SessionServices(Services):
             opened = self.opened(require_writable(draft, name, self.metastore.uri))
             opened.require_properties()
             if is_arrows(draft):
-                conf = self._spark.conf
-                file_options(draft, lambda key, default: conf.get(key, default) or default, "", "")
-            if new.location:
+                file_options(draft, lambda _, default: default, "", "")  # the session's codec may be another tomorrow
+            # a bucket that is not there, or not open to us, fails now
+            if new.location and opened.store.get(opened.layout.owner_key) is None:
                 every = (
                     one for database in self.metastore.get_databases() for one in self.metastore.get_tables(database)
                 )
-                opened.store.get(opened.layout.owner_key)  # a bucket that is not there, or not open to us, fails now
                 refuse_nested_roots(opened.store, opened.layout, draft, every)
         except InvalidInputError as error:
             raise InvalidInputError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from table_writer.complete import Completer
@@ -173,12 +174,15 @@ class StagedWrites:
     def _publisher(self, by_spark: BySpark | None) -> Publisher:
         return Publisher(self._opened, by_spark.copy_files if by_spark else Completer.of(self._opened).copy)
 
-    def discard(self, write_id: str, *, dry_run: bool = False) -> Vacuumed:
+    def discard(self, write_id: str, told: Announcement | None = None, *, dry_run: bool = False) -> Vacuumed:
         """Delete all of a staged write; a claim keeps every publisher from publishing it meanwhile.
 
-        ``ConflictError`` says that it is published, or about to be.
+        ``told`` is what listeners learn of it. ``ConflictError`` says that it is published, or about to be.
         """
         registered = self._registered(write_id)
+        if told is not None:
+            with suppress(InvalidInputError):  # what cannot be read can be discarded
+                told.about(self._opened, **facts_of_plan(registered.record(self._opened.layout).plan))
         logger.info("write_id=%s is discarded%s", write_id, ", as a dry run" if dry_run else "")
         done = Vacuum(self._opened).give_up(write_id, base_version=_base_version(registered), dry_run=dry_run)
         if done.kept and not dry_run:

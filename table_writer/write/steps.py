@@ -133,6 +133,7 @@ class Steps:
                 planned = Planner(opened).plan(df, WriteMode.APPEND, layout)
                 plan = replace(planned.plan, compacted=compaction.compacted, max_copied_bytes=None)
                 planned = replace(planned, plan=plan, rows=compaction.watched(planned.rows))
+                told.about(opened, write_id=plan.write_id)
             with RunningWrite(opened, plan) as write:
                 files = self._write_files(planned, opened, write, watch)
                 with watch.step("check"):

@@ -77,7 +77,16 @@ def test_a_near_name_is_suggested(shell: Shell, words: list[str], meant: str) ->
     assert f"did you mean {meant}?" in ran.err
 
 
-@pytest.mark.parametrize("words", [["frobnicate", TABLE], ["history", TABLE, "--secret-key", SECRET], [SECRET, TABLE]])
+@pytest.mark.parametrize("words", [["--limt", "3"], ["--html", "-", "--json"], ["extra"]], ids=" ".join)
+def test_an_error_of_a_command_shows_how_that_command_is_used(shell: Shell, words: list[str]) -> None:
+    ran = shell.run_raw("report", TABLE, *words)
+    assert (ran.code, ran.err.startswith("usage: table-writer report [--html FILE]")) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["frobnicate", TABLE], ["history", TABLE, "--ful"], ["history", TABLE, "--secret-key", SECRET], [SECRET, TABLE]],
+)
 def test_a_word_that_is_near_nothing_is_neither_suggested_nor_repeated(shell: Shell, words: list[str]) -> None:
     ran = shell.run_raw(*words)
     assert ran.code == 2

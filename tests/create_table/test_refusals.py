@@ -275,3 +275,20 @@ def test_a_table_that_exists_is_left_alone_wherever_the_database_is(
     writer = TableWriter(twins.spark)
     monkeypatch.setattr(writer._services, "_database_location", lambda _: "hdfs://namenode/warehouse/mart.db")
     writer.create_table(ID, f"{twins.database}.made", if_not_exists=True)
+
+
+def test_a_place_of_an_earlier_table_is_taken_whatever_lies_inside_it(twins: Twins) -> None:
+    writer, made = TableWriter(twins.spark), f"{twins.database}.made"
+    writer.create_table(TWO, made, location=twins.location)
+    writer.append(twins.spark.createDataFrame([(1, "a")], TWO), made)
+    twins.spark.sql(f"DROP TABLE {made}")
+    inside = twins.make(TWO, NewTable(location=f"{twins.location}/inside"), "inside")
+    writer.create_table(TWO, made, location=twins.location)
+    assert twins.exists()
+    twins.spark.sql(f"DROP TABLE {inside}")
+
+
+def test_a_codec_of_the_session_refuses_no_table(twins: Twins) -> None:
+    with twins.settings({"spark.sql.parquet.compression.codec": "lzo"}):
+        TableWriter(twins.spark).create_table(ID, f"{twins.database}.made")
+    assert twins.exists()

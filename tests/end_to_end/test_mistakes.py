@@ -142,7 +142,7 @@ MISTAKES: Final[dict[str, tuple[Callable[[World], object], type[Exception], str]
     "a column twice": (
         lambda w: w.write(w.df.select("*", F.lit("e").alias("note"))),
         SchemaMismatchError,
-        r".*there twice: 'note' \(leave one of them, with drop\(\) or select\(\)\)",
+        r".*there twice: 'note' \(rename or drop one where it comes from; a join with on=\[…\] keeps one\)",
     ),
     "no rows": (lambda w: w.write(w.df.limit(0)), InvalidInputError, r".*has no rows.*if_empty"),
     "pandas": (
@@ -278,7 +278,7 @@ MISTAKES: Final[dict[str, tuple[Callable[[World], object], type[Exception], str]
     "rows that a check refuses": (
         lambda w: w.write(checks=[in_range("id", min=5)]),
         CheckFailedError,
-        r"1 of 1 checks of write .* failed; nothing was published to {orders}",
+        r"1 of 1 check of write .* failed; nothing was published to {orders}",
     ),
     "a version that is not there": (
         lambda w: w.keeper.rollback(w.orders, version=77),
@@ -364,7 +364,7 @@ def test_a_function_that_fails_is_told_of_before_and_after_its_error(
 ) -> None:
     with pytest.raises(Exception, match="ZeroDivisionError") as raised:
         world.write(failing(world))
-    said = f"nothing was published to {world.orders}: its readers see the rows that they saw before"
+    said = f"nothing of this write was published to {world.orders}: it has changed no row that readers see"
     assert raised.value.__notes__ == [said]
     [line] = [one.getMessage() for one in caplog.records if said in one.getMessage()]
     assert line.startswith("write_id=2")

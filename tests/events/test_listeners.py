@@ -52,9 +52,13 @@ def two_versions(*told: EventListener) -> World:
     return world
 
 
-@pytest.mark.parametrize("kind", [ValueError, SystemExit, GeneratorExit, MemoryError])
+class TimeIsUpError(BaseException):
+    """What a scheduler's signal handler raises, so that nobody takes it for an error."""
+
+
+@pytest.mark.parametrize("kind", [ValueError, MemoryError])
 def test_what_a_listener_raises_changes_nothing_and_keeps_nobody_else_from_being_told(
-    kind: type[BaseException], caplog: pytest.LogCaptureFixture
+    kind: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(event: TableEvent) -> None:
         raise kind("out of order")
@@ -67,15 +71,35 @@ def test_what_a_listener_raises_changes_nothing_and_keeps_nobody_else_from_being
     assert "out of order" in caplog.text
 
 
-def test_ctrl_c_in_a_listener_ends_the_call_and_says_what_had_become_of_it() -> None:
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, TimeIsUpError])
+def test_what_ends_the_process_while_a_listener_is_at_work_ends_the_call_and_says_what_had_become_of_it(
+    kind: type[BaseException],
+) -> None:
     def interrupted(event: TableEvent) -> None:
-        raise KeyboardInterrupt
+        raise kind
 
     world = two_versions(interrupted)
-    with pytest.raises(KeyboardInterrupt) as stopped:
+    with pytest.raises(kind) as stopped:
         world.keeper.rollback(T, version=1)
     assert "rollback of mart.orders: published, version 3" in stopped.value.__notes__[0]
     assert world.rows() == {"d1": frozenset({1})}
+
+
+def test_a_listener_that_fails_is_not_asked_for_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    class Proxy:
+        is_gone = False
+
+        def __getattr__(self, name: str) -> Any:
+            if self.is_gone:
+                raise ConnectionError("nobody answers")
+            raise AttributeError(name)
+
+        def __call__(self, event: TableEvent) -> None:
+            self.is_gone = True
+            raise ConnectionError("nobody answers")
+
+    assert two_versions(Proxy()).keeper.rollback(T, version=1).version == 3
+    assert "Proxy failed; nothing else is affected" in caplog.text
 
 
 def test_no_listener_sees_what_another_has_done_to_its_event() -> None:

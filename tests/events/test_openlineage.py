@@ -207,6 +207,16 @@ def test_one_write_is_one_run_in_every_process(world: World, sent: Callable[[], 
     assert {one["job"]["name"] for one in (*sent_of(staged), *sent())} == {"mart.orders.overwrite_partitions"}
 
 
+def test_a_discard_by_any_process_ends_the_run_that_staging_began(
+    world: World, sent: Callable[[], list[dict[str, Any]]]
+) -> None:
+    write_id = world.stage(NEW)
+    world.keeper.discard(T, write_id)
+    staged = sent_of(replace(FULL, operation="stage", outcome="staged", write_id=write_id))
+    assert [one["eventType"] for one in sent()] == ["START", "ABORT"]
+    assert len({(one["run"]["runId"], one["job"]["name"]) for one in (*staged, *sent())}) == 1
+
+
 def test_calls_that_wrote_nothing_are_runs_of_their_own() -> None:
     nothing, repeated = replace(FULL, outcome="nothing", write_id=""), replace(FULL, outcome="repeated")
     runs = [sent_of(one)[0]["run"]["runId"] for one in (FULL, nothing, nothing, repeated, repeated)]
@@ -276,6 +286,8 @@ def test_without_a_client_it_is_the_one_that_the_environment_describes(
         ("s3://lake", ("s3://lake", "/")),
         ("s3a://AKIA:hu/sh@lake/a", ("s3://lake", "a")),
         ("abfs://c@acc.dfs.core.windows.net/a/b", ("abfss://c@acc.dfs.core.windows.net", "a/b")),
+        ("gs://lake/a/b/", ("gs://lake", "a/b")),
+        ("wasbs://c@acc.blob.core.windows.net/a", ("wasbs://c@acc.blob.core.windows.net", "a")),
         ("hdfs://name:8020/a", ("hdfs://name:8020", "/a")),
         ("file:///a/b", ("file", "/a/b")),
         ("no location", None),

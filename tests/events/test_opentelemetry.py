@@ -101,6 +101,16 @@ def test_a_recovery_lasts_no_longer_than_it_takes(world: World, spans: InMemoryS
     assert (recovery.attributes or {})["table_writer.of_write_id"] == write_id
 
 
+def test_a_recovery_that_fails_lasts_as_long_as_its_call(
+    world: World, spans: InMemorySpanExporter, reader: InMemoryMetricReader, told: list[TableEvent]
+) -> None:
+    with suppress(ValueError):
+        world.keeper.recover("mart.returns")
+    (call,) = spans.get_finished_spans()
+    assert call.start_time == int(told[0].started_at.timestamp() * 1e6) * 1000
+    assert [one.count for one in points(reader)["table_writer.operation.duration"]] == [1]
+
+
 def test_metrics_count_what_was_done_and_never_name_a_write(world: World, reader: InMemoryMetricReader) -> None:
     for _ in range(2):
         world.keeper.publish(T, world.stage(NEW))

@@ -16,6 +16,8 @@ from table_writer.events import TableEvent
 from table_writer.model.check_result import CheckResult
 from table_writer.model.staged_write import StagedRecord
 from table_writer.model.write import WriteMode, WrittenFiles
+from table_writer.publish.recovery import Recovery
+from table_writer.write.announcing import announced
 from table_writer.write.running_write import RunningWrite
 from table_writer.write.staged_writes import StagedWrites
 from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
@@ -107,8 +109,8 @@ def test_the_publish_of_a_staged_write_is_told_and_a_second_one_has_nothing_to_d
 def test_a_discard_is_told(world: World, told: list[TableEvent]) -> None:
     write_id = world.stage(NEW)
     world.keeper.discard(T, write_id)
-    assert [(one.operation, one.outcome, one.write_id, one.deleted_files) for one in told] == [
-        ("discard", "discarded", write_id, 2)
+    assert [(one.operation, one.outcome, one.mode, one.write_id, one.deleted_files) for one in told] == [
+        ("discard", "discarded", "overwrite_partitions", write_id, 2)
     ]
 
 
@@ -167,6 +169,34 @@ def test_an_error_that_nobody_knows_during_a_publish_is_no_failure(world: World,
     assert event.outcome == "unknown"
     assert event.error is not None
     assert (event.error.code, event.error.type, event.error.message) == ("other", "RuntimeError", "")
+
+
+def test_an_error_that_nobody_knows_during_a_recovery_is_no_failure(world: World, told: list[TableEvent]) -> None:
+    with world.inject(DIED), pytest.raises(DeathError):
+        world.write(NEW)
+    world.wait_out_claims()
+    surprise = Fault("metastore", "alter_partitions", 1, "after", RuntimeError)
+    with world.inject(surprise), pytest.raises(RuntimeError):
+        world.keeper.recover(T)
+    assert in_words(told) == [("recover", "unknown", None)]
+
+
+def test_an_error_about_another_write_does_not_give_the_event_its_name(world: World, told: list[TableEvent]) -> None:
+    with pytest.raises(OutcomeUnknownError), announced(world.all_services(), "write", T, "append") as call:
+        call.about(world.services(), write_id="OWN")
+        raise OutcomeUnknownError("recovering what was in the way", table=T, write_id="OTHER")
+    assert [(one.outcome, one.write_id) for one in told] == [("unknown", "OWN")]
+
+
+def test_what_a_late_call_had_undone_is_told_as_published_whatever_has_become_of_it_since(
+    world: World, told: list[TableEvent]
+) -> None:
+    world.write(NEW)
+    published, recovery = world.history().records[-1].entry, Recovery(world.services())
+    again = replace(published, version=3, write_id="W", recovers=2)
+    with announced(world.all_services(), "recover", T):
+        recovery._record_outcome(published, again, (), tuple(sorted(again.partition_values)))
+    assert [(one.outcome, one.of_version, one.partitions) for one in told] == [("published", 2, ())]
 
 
 def test_a_write_that_is_resolved_on_the_way_of_another_call_is_told_first(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import signal
 import socket
@@ -20,6 +21,7 @@ from thrift.transport.TTransport import TFramedTransport, TTransportException
 
 from table_writer.errors import LostResponseError, MetastoreError
 from table_writer.metastore import wire
+from table_writer.metastore.connection import Connection
 from table_writer.metastore.hive import HiveMetastore
 from table_writer.metastore.settings import MetastoreSettings
 from table_writer.model.table import Partition, Table, TableName
@@ -144,6 +146,22 @@ def test_an_answer_that_comes_late_is_taken_after_it_was_told_that_it_is_waited_
         assert waiting.readAll(4) == b"late"
         assert (told, ours.gettimeout()) == ([30.0], 30.0)
         late.join()
+
+
+def test_a_connection_that_nobody_holds_is_closed_without_a_garbage_collection() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connection = Connection(MetastoreSettings(uris=(f"thrift://127.0.0.1:{server.getsockname()[1]}",)))
+        line = connection._lines.get()
+        connection._open(line, connection.uri)
+        theirs, _ = server.accept()
+        gc.disable()
+        try:
+            del connection, line
+            theirs.settimeout(5)
+            assert theirs.recv(1) == b""
+        finally:
+            gc.enable()
+            theirs.close()
 
 
 def test_a_connection_that_greets_nobody_is_not_reachable(table: Table) -> None:

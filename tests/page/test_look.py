@@ -76,6 +76,8 @@ def test_a_publish_in_doubt_is_named_with_the_command_that_resolves_it(world: Wo
     health, words = health_and_words(looked(world))
     assert health == "in doubt"
     assert "version 2 is in doubt: the write of" in words
+    assert "another tool" not in words
+    assert {one.name: one.state for one in looked(world).partitions} == {"dt=d1": "in doubt", "dt=d2": "in doubt"}
     assert f"table-writer recover {T}" in words
 
 
@@ -88,6 +90,27 @@ def test_partitions_that_a_late_call_has_put_back_are_behind(world: World) -> No
     health, words = health_and_words(page)
     assert (health, "readers see older rows of 1 partition (dt=d1)" in words) == ("behind", True)
     assert {one.name: one.state for one in page.partitions} == {"dt=d1": "behind", "dt=d2": "in place"}
+
+
+@pytest.mark.parametrize("meanwhile", ["rollback", "write"])
+def test_what_is_published_between_a_look_at_the_log_and_one_at_the_metastore_is_no_harm(
+    world: World, meanwhile: str
+) -> None:
+    world.write(BOTH)
+    world.write(BOTH)
+    act = {"rollback": lambda: world.keeper.rollback(T, version=1), "write": lambda: world.write(BOTH)}[meanwhile]
+    looks: list[str] = []
+
+    def called(call: str, phase: str) -> None:
+        if (call, phase) == ("get_partition_names", "before"):
+            looks.append(call)
+            if len(looks) == 1:
+                act()
+
+    with world._hooked(lambda *_: None, called):
+        page = looked(world)
+    assert (page.version, page.health, page.troubles) == (3, "ok", ())
+    assert {one.state for one in page.partitions} == {"in place"}
 
 
 def test_what_other_tools_have_done_is_worth_knowing_and_no_harm(world: World) -> None:
@@ -105,6 +128,7 @@ def test_what_other_tools_have_done_is_worth_knowing_and_no_harm(world: World) -
         "dt=d2": ("missing", None),
         "dt=d9": ("not in the log", None),
     }
+    assert page.partition_count == 2, "what readers find"
 
 
 @pytest.mark.parametrize("limit", [1_000, 1])

@@ -7,13 +7,15 @@ import os
 import re
 import threading
 from base64 import b64encode
-from dataclasses import fields
+from dataclasses import fields, replace
+from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from table_writer.errors import InvalidInputError
+from table_writer.page import charts
 from table_writer.page.table_page import TablePage
 from tests.display.gallery import HOSTILE_NAMES
 from tests.page.pages import empty_page, hostile_page, huge_page, usual_page
@@ -86,12 +88,44 @@ def test_every_picture_says_what_it_shows_and_the_figures_are_in_a_table() -> No
     text = usual_page().to_html()
     pictures = re.findall(r"<svg role=\"img\".*?</svg>", text, flags=re.DOTALL)
     assert pictures
-    assert all("<desc>" in picture for picture in pictures)
+    assert all(re.match(r'<svg role="img" aria-label="[^"]+"', picture) for picture in pictures)
     plain = re.findall(r"<svg (?!role=\"img\")([^>]*)>", text)
     assert all("aria-hidden" in attributes for attributes in plain)
     cells = Seen(text).text["td"]
     page = usual_page()
     assert all(f"{one.version}" in cells and f"{one.rows:,}" in cells for one in page.versions)
+
+
+def test_rows_live_until_others_take_their_place_not_while_more_come_beside_them() -> None:
+    changes = ((1, "added"), (2, "appended"), (3, "compacted"), (4, "in doubt"))
+    drawn = charts.generations("", (1, 2, 3, 4), [("dt=1", changes)])
+    assert drawn.count('class="tw-past"') == drawn.count('class="tw-life"') == 1
+    assert drawn.count('class="tw-mark ') == len(changes)
+
+
+def test_partitions_that_somebody_asks_about_are_shown_first() -> None:
+    usual = usual_page(days=300)
+    *others, last = usual.partitions
+    page = replace(usual, partitions=(*others, replace(last, state="behind", version=None)))
+    shown = page.to_html()
+    assert "200 of 300, those not in place first" in shown
+    assert f"<td>{last.name}</td>" in shown
+
+
+def test_a_writer_whose_clock_is_late_does_not_change_which_size_is_the_newest() -> None:
+    usual = usual_page()
+    newest, *others = (one for one in usual.versions if one.state == "published")
+    late = replace(newest, created_at=others[-1].created_at - timedelta(days=1), table_bytes=7 * 1024)
+    assert "After each version, now 7.0 KiB" in replace(usual, versions=(late, *others)).to_html()
+
+
+def test_what_other_tools_wrote_is_not_said_to_have_no_rows() -> None:
+    foreign = replace(
+        usual_page().partitions[0], version=None, rows=None, files=None, bytes=None, state="not in the log"
+    )
+    shown = replace(empty_page(), partitions=(foreign,)).to_html()
+    assert "<dt>Rows</dt><dd>?<small>1 partition not counted</small>" in shown
+    assert "<dt>Size</dt><dd>?" in shown
 
 
 def test_the_fragment_for_notebooks_has_no_script() -> None:
@@ -119,6 +153,15 @@ def test_saving_replaces_the_page_in_one_moment(tmp_path: Path) -> None:
     reader.join()
     assert seen == {"</html>"}
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_page_that_is_saved_again_keeps_its_mode(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    for mode in (0o600, 0o664):
+        empty_page().save(file)
+        file.chmod(mode)
+        usual_page().save(file)
+        assert file.stat().st_mode & 0o777 == mode
 
 
 def test_a_link_stays_a_link_and_a_pipe_is_written_to(tmp_path: Path) -> None:

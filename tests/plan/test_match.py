@@ -79,6 +79,12 @@ def test_a_scale_that_shrinks_is_refused_with_the_way_to_round() -> None:
     assert "F.round('c', 2).cast('decimal(12,2)')" in problem
 
 
+def test_a_cast_is_advised_only_where_there_is_one() -> None:
+    pair = "column c is string in the DataFrame and {} in the table"
+    assert matched(StringType(), LongType()).problems == (pair.format("bigint") + "; cast it",)
+    assert matched(StringType(), ArrayType(LongType())).problems == (pair.format("array<bigint>"),)
+
+
 def test_only_what_may_break_a_rule_is_checked() -> None:
     assert matched(DecimalType(10, 2), DecimalType(12, 2)).rules == ()
     assert matched(IntegerType(), DecimalType(12, 2)).rules == ()

@@ -287,15 +287,17 @@ def test_an_endpoint_that_is_not_there_is_named(fake_settings: S3Settings) -> No
 
 
 def test_an_endpoint_that_never_answers_is_told_of_while_it_is_waited_for(
-    fake_settings: S3Settings, caplog: pytest.LogCaptureFixture
+    fake_settings: S3Settings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:  # the system takes connections, and nobody reads them
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        store = two_attempts(fake_settings, endpoint_url=url, read_timeout_seconds=0.2)
-        with pytest.raises(StorageError, match=r"S3 has not answered.*fs\.s3a\.connection\.timeout"):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://me:hush-hush@127.0.0.1:{silent.getsockname()[1]}")
+        store = two_attempts(fake_settings, endpoint_url="", read_timeout_seconds=0.2)
+        with pytest.raises(StorageError, match=r"S3 has not answered.*fs\.s3a\.connection\.timeout") as raised:
             store.head("a")
+    assert "hush-hush" not in "".join(traceback.format_exception(raised.value))
     [line] = [one.getMessage() for one in caplog.records if one.name.startswith("table_writer")]
     assert line.startswith("S3 did not answer HeadObject on bucket mart, attempt 1 of 2: Read timeout on endpoint URL")
+    assert "hush-hush" not in line
 
 
 def test_no_secret_is_in_any_text(fake_settings: S3Settings) -> None:

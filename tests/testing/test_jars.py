@@ -98,7 +98,6 @@ def test_what_jars_depend_on_can_be_left_out(tmp_path: Path) -> None:
     assert 'transitive="false"' not in (tmp_path / "runs.ivy").read_text()
 
 
-@pytest.mark.usefixtures("jars_directory")
 def test_a_download_is_counted_in_megabytes_also_what_is_on_its_way(tmp_path: Path) -> None:
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / "a.jar").write_bytes(bytes(2_000_000))
@@ -108,6 +107,7 @@ def test_a_download_is_counted_in_megabytes_also_what_is_on_its_way(tmp_path: Pa
     assert jars._downloaded(tmp_path, "another") == (3, 0, "MB")
 
 
+@pytest.mark.usefixtures("jars_directory")
 def test_a_download_that_brings_other_jars_has_failed(tmp_path: Path) -> None:
     fake_java(tmp_path)
     with pytest.raises(LakehouseError, match="could not download the iceberg jars"):
