@@ -108,8 +108,11 @@ def test_sources_are_the_tables_and_files_that_the_plan_reads(
         " SELECT d.id, d.note, d.dt FROM dropped d JOIN few USING (id)"
         f" WHERE d.id NOT IN (SELECT id FROM {lakehouse_database}.hive) AND d.id IN (SELECT id FROM {orders})"
     )
-    writer.overwrite_partitions(found, orders, if_empty="ignore")
-    frame.unpersist()
+    try:
+        writer.overwrite_partitions(found, orders, if_empty="ignore")
+    finally:
+        spark.catalog.dropTempView("dropped")
+        frame.unpersist()
     sources = told.last.sources
     assert sources is not None
     where = {one.table: one.location for one in sources}
