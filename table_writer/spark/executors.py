@@ -103,10 +103,17 @@ def packed() -> Path | None:
     archive = directory / "table_writer_package.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for source in sorted(package.rglob("*.py")):
-            file.write(source, source.relative_to(package.parent))
+            file.writestr(_undated(str(source.relative_to(package.parent))), source.read_bytes())
         metadata = f"Metadata-Version: 2.1\nName: {DISTRIBUTION}\nVersion: {__version__}\n"
-        file.writestr(f"table_writer-{__version__}.dist-info/METADATA", metadata)
+        file.writestr(_undated(f"table_writer-{__version__}.dist-info/METADATA"), metadata)
     return archive
+
+
+def _undated(name: str) -> zipfile.ZipInfo:
+    """Return an entry without the time: a session that is sent the package twice refuses one with other bytes."""
+    entry = zipfile.ZipInfo(name)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    return entry
 
 
 def probe_executors(context: SparkContext, required: tuple[tuple[str, int], ...] = REQUIRED) -> None:

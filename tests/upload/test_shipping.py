@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from importlib.metadata import requires
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +26,7 @@ prepare_executors(spark.sparkContext)
 
 ON_EXECUTORS = """
 import sys
+import time
 class Absent:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in {absent}:
@@ -96,3 +98,13 @@ def test_the_version_is_known_where_the_package_was_sent(monkeypatch: pytest.Mon
     alone = [sys.executable, "-I", "-S", "-c", f"{sent}; import table_writer; print(table_writer.__version__)"]
     done = subprocess.run(alone, capture_output=True, text=True, check=True)
     assert done.stdout == "1.2.3.dev4+g0a1b2c3\n"
+
+
+def test_a_session_that_is_sent_the_package_twice_gets_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = executors.packed()
+    monkeypatch.setattr(time, "localtime", lambda *_: time.gmtime(2_000_000_000))
+    second = executors.packed()
+    assert first is not None
+    assert second is not None
+    assert first != second
+    assert first.read_bytes() == second.read_bytes()
