@@ -57,8 +57,10 @@ def with_unreleased(_: Any, page: str, source: list[str]) -> None:
     if page != "changelog":
         return
     command = [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "Unreleased", "--date", "-"]
-    draft = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout  # noqa: S603  # no input
-    _, _, changes = draft.partition("\n")
+    drafted = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  # no input
+    if drafted.returncode:
+        raise RuntimeError(drafted.stderr)
+    _, _, changes = drafted.stdout.partition("\n")
     source[0] = source[0].replace("<!-- unreleased -->", f"## Unreleased\n{changes}" if changes.strip() else "")
 
 
