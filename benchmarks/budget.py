@@ -29,6 +29,7 @@ from benchmarks.peaks import PROC, core_seconds, descendants
 from benchmarks.servers import best_server
 from table_writer import TableWriter
 from table_writer.model.upload_spec import ParquetOptions, UploadSpec
+from table_writer.plan.distribution import BATCH_BYTES, UNSEEN_ROWS
 from table_writer.spark import open_gateway
 from table_writer.spark.widths import refusing_wide
 from table_writer.storage import open_store
@@ -132,7 +133,9 @@ def stages(lake: Lakehouse, case: Case, rows: DataFrame) -> dict[str, Callable[[
     return {
         "making the rows": lambda: rows.write.format("noop").mode("overwrite").save(),
         "+ Arrow to Python, weighed": lambda: transfer(rows, count_rows, 0),
-        "+ Arrow, each row looked at": lambda: transfer(refusing_wide(rows, 134_217), count_rows, 500),
+        "+ Arrow, each row looked at": lambda: transfer(
+            refusing_wide(rows, BATCH_BYTES // UNSEEN_ROWS), count_rows, UNSEEN_ROWS
+        ),
         "+ Arrow to Python": lambda: transfer(rows, count_rows, 10_000),
         "+ splitting, encoding": lambda: transfer(rows, partial(encode_rows, spec=plain), 10_000),
         "+ zstd": lambda: transfer(rows, partial(encode_rows, spec=spec), 10_000),

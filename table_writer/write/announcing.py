@@ -155,7 +155,7 @@ def _tell(listeners: Sequence[EventListener], makers: Iterable[MakeEvent]) -> No
     for make in makers:
         try:
             event = make()
-        except Exception:
+        except Exception:  # readers see what the call has done, whatever is wrong with its event
             logger.exception("listeners are not told of a call that is over: its event could not be made")
             continue
         if event is not None:
