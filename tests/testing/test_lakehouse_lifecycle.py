@@ -1,4 +1,4 @@
-"""Whatever ends a lakehouse, no process, no file and no line on the terminal is left.
+"""Whatever ends a lakehouse, no process, no file and no line but its own on the terminal is left.
 
 Each lakehouse here runs in a Python of its own, marked by an environment variable that all its processes inherit.
 """
@@ -152,7 +152,9 @@ with lakehouse(storage="file") as lake:
 
 def test_a_lakehouse_that_is_never_stopped_ends_with_the_interpreter(tmp_path: Path) -> None:
     script = Script(tmp_path, 'lake = lakehouse(storage="file")')
-    assert script.finish() == (0, "", "")
+    code, out, err = script.finish()
+    assert (code, out) == (0, "")
+    assert [line for line in err.splitlines() if not line.startswith("lakehouse: ")] == []
     assert script.processes() == []
     assert list(script.temporary.iterdir()) == []
     script.remove()
