@@ -13,12 +13,12 @@ from functools import cached_property
 from typing import Final
 
 from table_writer.log.fold import Placed
-from table_writer.log.history import History, SlotRecord
+from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.open_table import OpenTable
 from table_writer.log.past import same_place, writes_behind
 from table_writer.model.entry import LogEntry, Operation
 from table_writer.model.location import Location
-from table_writer.model.table import Partition, PartitionValues
+from table_writer.model.table import PartitionValues
 from table_writer.model.write import WriteMode
 from table_writer.storage.object_store import many
 
@@ -54,13 +54,12 @@ class Present:
         self._now = metastore.get_all_partitions(table) if wanted is None else metastore.get_partitions(table, wanted)
         self._history = history = opened.log.read_recent()
         self._wanted = sorted({*self._now, *history.current}) if wanted is None else list(dict.fromkeys(wanted))
-        doubtful = [(record.entry.version, record.entry.partition_values) for record in history.publishes_in_doubt]
-        self._in_doubt = {one: version for version, values in doubtful for one in values}
+        self._where = {values: history.placement_now(values, self._location(values)) for values in self._wanted}
         self._held = history.held_now()
 
     def __iter__(self) -> Iterator[PresentRows]:
         """Yield each partition in its order: those that were asked for, or all of them by their values."""
-        placed = {self._history.current[values].version for values in self._wanted if self._is_in_place(values)}
+        placed = {self._history.current[values].version for values in self._wanted if self._is_found(values)}
         many(self._opened.log.find, placed)  # several at once: the log keeps what it has read
         return map(self._found, self._wanted)
 
@@ -69,14 +68,25 @@ class Present:
         """All records that are left, where the newest entry of a partition did not write its rows itself."""
         return self._opened.log.read_history()
 
+    def _location(self, values: PartitionValues) -> str | None:
+        seen = self._now.get(values)
+        return None if seen is None else seen.location
+
+    def _is_found(self, values: PartitionValues) -> bool:
+        """Whether readers find a partition where the newest published entry has put it; that may have dropped it."""
+        is_in_place = self._where[values] is Placement.IN_PLACE
+        return is_in_place and self._history.current[values].partition.new_location is not None
+
     def _found(self, values: PartitionValues) -> PresentRows:
-        seen, placed = self._now.get(values), self._history.current.get(values)
-        if self._is_in_place(values):
+        seen, placed = self._location(values), self._history.current.get(values)
+        if self._is_found(values):
             return self._of_a_version(values)
-        if values in self._in_doubt:
-            note = f"version {self._in_doubt[values]} is being published, or was left in doubt: `recover` resolves it"
+        if self._where[values] is Placement.IN_DOUBT:
+            version = self._history.doubtful[values]
+            note = f"version {version} is being published, or was left in doubt: `recover` resolves it"
             return PresentRows(values=values, state=IN_DOUBT, note=note)
-        if seen is None or self._is_name_alone(seen):
+        location = None if seen is None else Location.parse_any(seen)
+        if seen is None or (location is not None and self._opened.layout.is_placeholder(location)):
             return PresentRows(values=values, state=MISSING, note=_why_missing(placed))
         if placed is None:
             why = "another tool has written it, if anybody has, and of when its rows are, the log can't know"
@@ -84,18 +94,6 @@ class Present:
         why = f"readers look elsewhere than where version {placed.version} has put it: it has just been published, or"
         what = "another tool or a late call has moved it; `recover` says which, and corrects a late call"
         return self._not_known(values, f"{why} {what}")
-
-    def _is_in_place(self, values: PartitionValues) -> bool:
-        """Whether readers look where the newest published entry has put a partition, and find more than its name."""
-        seen, placed = self._now.get(values), self._history.current.get(values)
-        if seen is None or placed is None or placed.partition.new_location is None or self._is_name_alone(seen):
-            return False
-        location = Location.parse_any(seen.location)
-        return location is not None and location.same_place(Location.parse(placed.partition.new_location))
-
-    def _is_name_alone(self, seen: Partition) -> bool:
-        location = Location.parse_any(seen.location)
-        return location is not None and self._opened.layout.is_placeholder(location)
 
     def _of_a_version(self, values: PartitionValues) -> PresentRows:
         placed = self._history.current[values]

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from table_writer.display.many_report import BEHIND, FAILED, IN_DOUBT, OK
 from table_writer.display.reports import VacuumReport, VersionSummary
@@ -35,6 +35,7 @@ SHOWN_PARTITIONS: Final = 40
 SHOWN_NAMES: Final = 5
 DAYS: Final = (0, 1, 3, 7, 30)  # where ages are divided
 DAY_SECONDS: Final = 86_400
+States: TypeAlias = Mapping[PartitionValues, Placement | None]  # None: not in the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +127,13 @@ def _read(opened: OpenTable, limit: int | None = None, newest: int | None = None
     )
 
 
-def _states(look: Look) -> dict[PartitionValues, str]:
-    """Say where the metastore has each partition of the log; what a publish in doubt names, it may have moved."""
-    states = {values: _state(where) for values, where in look.placements().items()}
-    doubted = {values for record in look.history.publishes_in_doubt for values in record.entry.partition_values}
-    moved = {one for one in doubted & {*states, *look.partitions} if states.get(one) != _state(Placement.IN_PLACE)}
-    return states | dict.fromkeys(moved, IN_DOUBT)
+def _states(look: Look) -> States:
+    """Say where the metastore has each partition that it or the log knows, ``None`` if the log does not."""
+    here = {values: one.location for values, one in look.partitions.items()}
+    return {one: look.history.placement_now(one, here.get(one)) for one in {*look.history.current, *here}}
 
 
-def _state(where: Placement) -> str:
-    return where.name.lower().replace("_", " ")
-
-
-def _troubles(
-    opened: OpenTable, look: Look, states: Mapping[PartitionValues, str], read: _Read, refusal: str
-) -> Iterator[Trouble]:
+def _troubles(opened: OpenTable, look: Look, states: States, read: _Read, refusal: str) -> Iterator[Trouble]:
     name, history = opened.table.name, look.history
     recover = f"table-writer recover {name}"
     for version, why in sorted(read.damaged.items()):
@@ -159,7 +152,7 @@ def _troubles(
     for entry in interrupted(history):
         yield Trouble(health=IN_DOUBT, message=f"the vacuum of version {entry.version} has died", advice=recover)
     wanted = (Placement.BEHIND, Placement.MISSING, Placement.MOVED)
-    behind, missing, moved = (_named(opened, states, _state(where)) for where in wanted)
+    behind, missing, moved = (_named(opened, states, where) for where in wanted)
     if behind:
         yield Trouble(health=BEHIND, message=f"readers see older rows of {behind}", advice=recover)
     if missing:
@@ -170,28 +163,28 @@ def _troubles(
         yield Trouble(health=OK, message=f"where the entries that are gone, or another tool, have put them: {moved}")
 
 
-def _named(opened: OpenTable, states: Mapping[PartitionValues, str], wanted: str) -> str:
+def _named(opened: OpenTable, states: States, wanted: Placement) -> str:
     """Count the partitions of this state, and name the first; empty if there is none."""
-    found = sorted(values for values, state in states.items() if state == wanted)
+    found = sorted(values for values, state in states.items() if state is wanted)
     names = ", ".join(shown_name(opened.table, values) for values in found[:SHOWN_NAMES])
     return f"{counted(len(found), 'partition')} ({names}{', …' if found[SHOWN_NAMES:] else ''})" if found else ""
 
 
-def _partitions(opened: OpenTable, look: Look, states: Mapping[PartitionValues, str]) -> tuple[PartitionNow, ...]:
+def _partitions(opened: OpenTable, look: Look, states: States) -> tuple[PartitionNow, ...]:
     """Describe what the metastore has, and what it should have; not what the log itself has dropped."""
     held = look.history.held_now()
-    lacking = (values for values, state in states.items() if state != _state(Placement.IN_PLACE))
+    lacking = (values for values, where in states.items() if where is not Placement.IN_PLACE)
     return tuple(
-        _partition(opened, look, values, states.get(values, "not in the log"), held.get(values))
+        _partition(opened, look, values, states.get(values), held.get(values))
         for values in sorted({*look.partitions, *lacking})
     )
 
 
 def _partition(
-    opened: OpenTable, look: Look, values: PartitionValues, state: str, held: EntryPartition | None
+    opened: OpenTable, look: Look, values: PartitionValues, where: Placement | None, held: EntryPartition | None
 ) -> PartitionNow:
     found: Partition | None = look.partitions.get(values)
-    is_ours = state == _state(Placement.IN_PLACE)
+    is_ours = where is Placement.IN_PLACE
     placed = look.history.current.get(values) if is_ours else None
     known = held if is_ours else None
     return PartitionNow(
@@ -203,7 +196,7 @@ def _partition(
         files=None if known is None else known.files,
         bytes=None if known is None else known.bytes,
         has_small_files=known is not None and are_small_files(known.files, known.bytes),
-        state=state,
+        state="not in the log" if where is None else where.name.lower().replace("_", " "),
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from table_writer.errors import InvalidInputError, TableWriterError
 from table_writer.model.write import WriteMode
 from table_writer.page.table_page import TablePage
-from tests.publish.world import TABLE, Fault, World
+from tests.publish.world import TABLE, DeathError, Fault, World
 
 T = str(TABLE)
 BOTH = {"d1": frozenset({1}), "d2": frozenset({2, 3})}
@@ -79,6 +79,18 @@ def test_a_publish_in_doubt_is_named_with_the_command_that_resolves_it(world: Wo
     assert "another tool" not in words
     assert {one.name: one.state for one in looked(world).partitions} == {"dt=d1": "in doubt", "dt=d2": "in doubt"}
     assert f"table-writer recover {T}" in words
+
+
+def test_what_a_publish_in_doubt_may_have_added_is_in_doubt_for_the_page_and_for_those_who_wait_for_it(
+    world: World,
+) -> None:
+    world.write(BOTH)
+    world.write({"d2": frozenset({4})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))  # drops d1
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write(BOTH)
+    (day,) = world.keeper.partitions(T, ["dt=d1"]).partitions
+    assert day.state == "in doubt"
+    assert {one.name: one.state for one in looked(world).partitions} == {"dt=d1": "in doubt", "dt=d2": "in place"}
 
 
 def test_partitions_that_a_late_call_has_put_back_are_behind(world: World) -> None:
