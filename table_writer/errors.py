@@ -20,7 +20,8 @@ the table, the ``write_id`` and the next action.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import ClassVar, Protocol
 
 __all__ = [
@@ -156,6 +157,18 @@ def printable(text: str) -> str:
     'dt=\\u202e1\\x00'
     """
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def few(names: Iterable[object], most: int = 5) -> str:
+    """Name the first of them, and say whether there are more.
+
+    Examples
+    --------
+    >>> few(["dt=1", "dt=2"]), few([1, 2, 3], most=2)
+    ('dt=1, dt=2', '1, 2, …')
+    """
+    first = list(islice(names, most + 1))
+    return ", ".join(map(str, first[:most])) + (", …" if first[most:] else "")
 
 
 def counted(count: int, noun: str) -> str:

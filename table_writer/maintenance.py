@@ -43,7 +43,7 @@ from table_writer.display.versions import (
 )
 from table_writer.display.write_result import WriteResult
 from table_writer.doctor import examine
-from table_writer.errors import InvalidInputError, StorageError, counted
+from table_writer.errors import InvalidInputError, StorageError, counted, few
 from table_writer.log.history import Placement
 from table_writer.log.open_table import OpenTable, RepeatedError, Services
 from table_writer.log.owner import adopt_root, is_of_earlier_table, require_in_place
@@ -587,7 +587,7 @@ class Maintenance:
         missing = opened.partition_names({*done.not_there, *(one.values for one in added)})
         if not missing:
             return ""
-        name, shown = opened.table.name, ", ".join(missing[:5]) + (", …" if missing[5:] else "")
+        name, shown = opened.table.name, few(missing)
         without = f"; or go on without them: `table-writer adopt {name} --accept-loss`"
         return (
             f"{counted(len(missing), 'partition')} of the log still missing, and writes are refused until all are back:"

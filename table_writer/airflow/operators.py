@@ -12,7 +12,9 @@ from table_writer.airflow.connection import as_declared, failure, open_keeper, p
 from table_writer.cli.arguments import ExitCode, age, exit_code_of, moment, version_number
 from table_writer.cli.commands import BY_NAME, exit_code
 from table_writer.display.report import Report
-from table_writer.errors import InvalidInputError, TableWriterError
+from table_writer.display.reports import RollbackReport
+from table_writer.errors import ConflictError, InvalidInputError, TableWriterError, few
+from table_writer.log.present import PUBLISHED
 from table_writer.maintenance import Maintenance
 
 SETTINGS: Final = ("conn_id", "settings")
@@ -236,7 +238,9 @@ class PublishOperator(TableWriterOperator):
 class RollbackOperator(TableWriterOperator):
     """Put partitions back to an earlier version, in one metastore call, as ``Maintenance.rollback`` does.
 
-    A conflict fails for good: somebody has published meanwhile, and what to go back to is to be decided again.
+    A conflict fails for good: somebody has published meanwhile, and what to go back to is to be decided again. So does
+    a later try of a task, or a cleared one, where the log has a rollback of the same partitions to the same version,
+    and somebody has published them since: an earlier try may have made it, and this one would undo what came after.
 
     Parameters
     ----------
@@ -281,7 +285,17 @@ class RollbackOperator(TableWriterOperator):
         self.partitions = partitions
         self.dry_run_only = dry_run
 
+    def execute(self, context: Any) -> dict[str, Any]:
+        """Make the call, as every operator does; a later try looks first whether an earlier one has made it."""
+        self._may_be_done = context["ti"].try_number > 1
+        return super().execute(context)
+
     def _call(self, keeper: Maintenance) -> Report:
+        if self._may_be_done and not self.dry_run_only:
+            _require_not_done(keeper, self._put_back(keeper, dry_run=True))
+        return self._put_back(keeper, dry_run=self.dry_run_only)
+
+    def _put_back(self, keeper: Maintenance, *, dry_run: bool) -> RollbackReport:
         as_of = parsed(moment, "as_of", self.as_of) if isinstance(self.as_of, str) else self.as_of
         return keeper.rollback(
             self.table,
@@ -289,5 +303,22 @@ class RollbackOperator(TableWriterOperator):
             write_id=self.write_id,
             as_of=as_of,
             partitions=self.partitions,
-            dry_run=self.dry_run_only,
+            dry_run=dry_run,
         )
+
+
+def _require_not_done(keeper: Maintenance, planned: RollbackReport) -> None:
+    """Raise ``ConflictError`` where a partition was put back to the same version before, and published since."""
+    table, to = planned.table, planned.to_version
+    names = {one.name for one in planned.partitions}
+    for one in keeper.history(table).versions if names else ():
+        if one.state != PUBLISHED or one.mode != f"rollback to version {to}":
+            continue
+        again = sorted(names.intersection(partition.name for partition in keeper.show(table, one.version).partitions))
+        if again:
+            raise ConflictError(
+                f"version {one.version} of {table} has put {few(again)} back to version {to} before, perhaps by an"
+                " earlier try of this task, and somebody has published since. This try changed nothing. Look at the"
+                " history: if it shall be put back once more, start a new run; else mark the task as a success.",
+                table=table,
+            )

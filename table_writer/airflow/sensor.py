@@ -113,7 +113,10 @@ class WantedRows:
 
 
 class TableWriterSensor(BaseSensorOperator):
-    """What a sensor here has beside what it waits for; see :class:`PartitionSensor`."""
+    """What a sensor here has beside what it waits for; see :class:`PartitionSensor`.
+
+    By itself, for Airflow gives a DAG's default arguments only to what a signature names, and one has six at the most.
+    """
 
     template_fields: Sequence[str] = ("conn_id", "settings")
     ui_color = "#e6f1f2"

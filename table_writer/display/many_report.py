@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from table_writer.display.report import REPORT_FORMAT, Columns, Report, size
-from table_writer.errors import TableWriterError, counted, printable
+from table_writer.errors import TableWriterError, counted, few, printable
 
 OneReport = TypeVar("OneReport", bound=Any)
 OK: Final = "ok"
@@ -69,8 +69,7 @@ def _age(one: TableStatus) -> object:
 
 
 def _versions(one: TableStatus) -> str:
-    shown = ", ".join(map(str, one.in_doubt[:3])) + (", …" if len(one.in_doubt) > 3 else "")
-    return shown or ("?" if one.health == FAILED else "-")
+    return few(one.in_doubt, most=3) or ("?" if one.health == FAILED else "-")
 
 
 TABLES_COLUMNS: Final[Columns] = {

@@ -50,7 +50,7 @@ class Placement(enum.Enum):
     BEHIND = "where an older entry of ours has put it: a call was applied late, or the metastore was set back"
     MISSING = "not in the metastore: another tool dropped it"
     MOVED = "at a location that the log does not know: another tool moved it"
-    IN_DOUBT = "where a publish in doubt may have put it; only `placement_now` says so"
+    IN_DOUBT = "where a publish in doubt may have put it; only `placements_now` says so"
 
 
 @dataclass(frozen=True)
@@ -174,12 +174,6 @@ class History:
         """Entries in doubt that may change what readers see: all but vacuums."""
         return tuple(record for record in self.in_doubt if record.entry.operation is not Operation.VACUUM)
 
-    @cached_property
-    def doubtful(self) -> Mapping[PartitionValues, int]:
-        """The partitions that publishes in doubt may have moved, with the newest version that names each."""
-        doubted = (record.entry for record in self.publishes_in_doubt)
-        return {values: entry.version for entry in doubted for values in entry.partition_values}
-
     @property
     def published(self) -> tuple[SlotRecord, ...]:
         """Entries that changed partitions."""
@@ -266,15 +260,6 @@ class History:
         if wanted is None:
             return Placement.IN_PLACE
         return Placement.BEHIND if None in theirs else Placement.MISSING
-
-    def placement_now(self, values: PartitionValues, location: str | None) -> Placement | None:
-        """Compare as :meth:`placement` does, at a moment at which publishes may be at work; ``None``: not in the log.
-
-        What a publish in doubt names is in doubt, unless readers find it where the newest published entry has put it.
-        """
-        where = self.placement(values, location) if values in self.current else None
-        is_found = where is Placement.IN_PLACE and self.current[values].partition.new_location is not None
-        return Placement.IN_DOUBT if values in self.doubtful and not is_found else where
 
     def state_at(self, version: int) -> dict[PartitionValues, StateThen]:
         """Return where each partition that was changed after ``version`` was at ``version``.

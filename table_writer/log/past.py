@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from table_writer.errors import InvalidInputError, counted
+from table_writer.errors import InvalidInputError, counted, few
 from table_writer.log.files import files_read_at
 from table_writer.log.history import History, Placement, SlotRecord, StateThen
 from table_writer.log.open_table import OpenTable
@@ -198,7 +198,7 @@ class Past:
         states = {**self._others(), **history.states_at(self._version)}
         if unknown := set(chosen or ()) - states.keys():
             raise InvalidInputError(
-                f"no partition {', '.join(opened.partition_names(unknown)[:SHOWN])} of {opened.table.name} is in the"
+                f"no partition {few(opened.partition_names(unknown))} of {opened.table.name} is in the"
                 " log or in the metastore",
                 table=str(opened.table.name),
             )

@@ -7,7 +7,7 @@ earlier version again, and a compaction changes none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -18,7 +18,7 @@ from table_writer.log.open_table import OpenTable
 from table_writer.log.past import same_place, writes_behind
 from table_writer.model.entry import LogEntry, Operation
 from table_writer.model.location import Location
-from table_writer.model.table import PartitionValues
+from table_writer.model.table import Partition, PartitionValues
 from table_writer.model.write import WriteMode
 from table_writer.storage.object_store import many
 
@@ -45,6 +45,30 @@ class PresentRows:
         return None if self.wrote is None else self.wrote.recovered_write_id or self.wrote.write_id
 
 
+def placements_now(
+    history: History, wanted: Iterable[PartitionValues], now: Mapping[PartitionValues, Partition]
+) -> dict[PartitionValues, Placement | None]:
+    """Say where the metastore has partitions, at a moment at which publishes may be at work; ``None``: not in the log.
+
+    What a publish in doubt names is in doubt, unless readers find it where the newest published entry has put it.
+    """
+    doubtful = _doubtful(history)
+
+    def where(values: PartitionValues) -> Placement | None:
+        placed, seen = history.current.get(values), now.get(values)
+        found = None if placed is None else history.placement(values, None if seen is None else seen.location)
+        is_found = placed is not None and placed.partition.new_location is not None and found is Placement.IN_PLACE
+        return Placement.IN_DOUBT if values in doubtful and not is_found else found
+
+    return {values: where(values) for values in wanted}
+
+
+def _doubtful(history: History) -> dict[PartitionValues, int]:
+    """Return the partitions that publishes in doubt may have moved, with the newest version that names each."""
+    doubted = (record.entry for record in history.publishes_in_doubt)
+    return {values: entry.version for entry in doubted for values in entry.partition_values}
+
+
 class Present:
     """The partitions of one table now. The metastore is read before the log: its entries explain what was seen."""
 
@@ -54,7 +78,7 @@ class Present:
         self._now = metastore.get_all_partitions(table) if wanted is None else metastore.get_partitions(table, wanted)
         self._history = history = opened.log.read_recent()
         self._wanted = sorted({*self._now, *history.current}) if wanted is None else list(dict.fromkeys(wanted))
-        self._where = {values: history.placement_now(values, self._location(values)) for values in self._wanted}
+        self._where = placements_now(history, self._wanted, self._now)
         self._held = history.held_now()
 
     def __iter__(self) -> Iterator[PresentRows]:
@@ -68,24 +92,20 @@ class Present:
         """All records that are left, where the newest entry of a partition did not write its rows itself."""
         return self._opened.log.read_history()
 
-    def _location(self, values: PartitionValues) -> str | None:
-        seen = self._now.get(values)
-        return None if seen is None else seen.location
-
     def _is_found(self, values: PartitionValues) -> bool:
         """Whether readers find a partition where the newest published entry has put it; that may have dropped it."""
         is_in_place = self._where[values] is Placement.IN_PLACE
         return is_in_place and self._history.current[values].partition.new_location is not None
 
     def _found(self, values: PartitionValues) -> PresentRows:
-        seen, placed = self._location(values), self._history.current.get(values)
+        seen, placed = self._now.get(values), self._history.current.get(values)
         if self._is_found(values):
             return self._of_a_version(values)
         if self._where[values] is Placement.IN_DOUBT:
-            version = self._history.doubtful[values]
+            version = _doubtful(self._history)[values]
             note = f"version {version} is being published, or was left in doubt: `recover` resolves it"
             return PresentRows(values=values, state=IN_DOUBT, note=note)
-        location = None if seen is None else Location.parse_any(seen)
+        location = None if seen is None else Location.parse_any(seen.location)
         if seen is None or (location is not None and self._opened.layout.is_placeholder(location)):
             return PresentRows(values=values, state=MISSING, note=_why_missing(placed))
         if placed is None:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted
+from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted, few
 from table_writer.log.fold import FOLD_EVERY_VERSIONS, Fold, Oldest, key_digest
 from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
 from table_writer.log.owner import readable_owner
@@ -198,7 +198,7 @@ class TableLog:
 
     def lost_message(self, lost: Collection[int]) -> str:
         """Say which entries are lost, and what to do."""
-        shown = ", ".join(map(str, sorted(lost)[:5])) + (", …" if len(lost) > 5 else "")
+        shown = few(sorted(lost))
         return (
             f"entries of the log below {self._layout.root} are lost: {len(lost)} (version {shown}). They are gone, and"
             " no vacuum has deleted them. What they published, and under which idempotency keys, is not known. Nothing"

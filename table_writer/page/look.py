@@ -15,9 +15,10 @@ from table_writer.display.many_report import BEHIND, FAILED, IN_DOUBT, OK
 from table_writer.display.reports import VacuumReport, VersionSummary
 from table_writer.display.versions import partition_details, small_files_notes, summaries, vacuum_report
 from table_writer.display.write_result import verdict
-from table_writer.errors import InvalidInputError, counted
+from table_writer.errors import InvalidInputError, counted, few
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.open_table import OpenTable
+from table_writer.log.present import placements_now
 from table_writer.log.rules import claim_is_over
 from table_writer.log.stored import Allowance, TooMuchError
 from table_writer.model.entry import EntryPartition, Outcome
@@ -32,7 +33,6 @@ NEWEST_VERSIONS: Final = 1_000  # two requests each
 WORST_FIRST: Final = (FAILED, BEHIND, IN_DOUBT, OK)
 SHOWN_VERSIONS: Final = 60  # in the picture of generations
 SHOWN_PARTITIONS: Final = 40
-SHOWN_NAMES: Final = 5
 DAYS: Final = (0, 1, 3, 7, 30)  # where ages are divided
 DAY_SECONDS: Final = 86_400
 States: TypeAlias = Mapping[PartitionValues, Placement | None]  # None: not in the log
@@ -61,7 +61,7 @@ def look_at(opened: OpenTable, limit: int) -> TablePage:
     if look is None:  # then the entries that can be read are all there is: where partitions are, is in any of them
         traces = look_for_traces(opened.store, opened.layout)
         look = Look(traces, newest, opened.metastore.get_all_partitions(opened.table))
-    states = _states(look)
+    states = placements_now(look.history, {*look.history.current, *look.partitions}, look.partitions)
     troubles = sorted(_troubles(opened, look, states, read, refusal), key=lambda one: WORST_FIRST.index(one.health))
     versions = summaries(newest, is_whole=read.is_whole)
     shown, generations, changed_count = _generations(opened, read.records)
@@ -127,12 +127,6 @@ def _read(opened: OpenTable, limit: int | None = None, newest: int | None = None
     )
 
 
-def _states(look: Look) -> States:
-    """Say where the metastore has each partition that it or the log knows, ``None`` if the log does not."""
-    here = {values: one.location for values, one in look.partitions.items()}
-    return {one: look.history.placement_now(one, here.get(one)) for one in {*look.history.current, *here}}
-
-
 def _troubles(opened: OpenTable, look: Look, states: States, read: _Read, refusal: str) -> Iterator[Trouble]:
     name, history = opened.table.name, look.history
     recover = f"table-writer recover {name}"
@@ -166,8 +160,8 @@ def _troubles(opened: OpenTable, look: Look, states: States, read: _Read, refusa
 def _named(opened: OpenTable, states: States, wanted: Placement) -> str:
     """Count the partitions of this state, and name the first; empty if there is none."""
     found = sorted(values for values, state in states.items() if state is wanted)
-    names = ", ".join(shown_name(opened.table, values) for values in found[:SHOWN_NAMES])
-    return f"{counted(len(found), 'partition')} ({names}{', …' if found[SHOWN_NAMES:] else ''})" if found else ""
+    names = few(shown_name(opened.table, values) for values in found)
+    return f"{counted(len(found), 'partition')} ({names})" if found else ""
 
 
 def _partitions(opened: OpenTable, look: Look, states: States) -> tuple[PartitionNow, ...]:

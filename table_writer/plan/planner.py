@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import CharType, LongType, StringType, StructField, StructType
 
 from table_writer.config import WriteOptions
-from table_writer.errors import InvalidInputError, counted
+from table_writer.errors import InvalidInputError, counted, few
 from table_writer.log.files import existing_values
 from table_writer.log.open_table import OpenTable
 from table_writer.log.owner import (
@@ -312,7 +312,7 @@ def _stray_files(store: ObjectStore, layout: TableLayout) -> list[str]:
     data = [name for name in names if not name.startswith(("_", "."))]
     if not data:
         return []
-    shown = ", ".join(data[:3]) + (", …" if len(data) > 3 else "")
+    shown = few(data, most=3)
     return [f"{counted(len(data), 'file')} directly in {layout.root}: {shown}. No partition reads them; they stay."]
 
 
@@ -411,10 +411,10 @@ def require_inside(staged: WrittenFiles) -> None:
     outside = [partition for partition in staged.partitions if partition.values not in inside]
     if outside:
         columns = [column.name for column in plan.table.partition_columns]
-        shown = ", ".join(f"{partition_name(columns, one.values)} ({counted(one.rows, 'row')})" for one in outside[:3])
+        named = (f"{partition_name(columns, one.values)} ({counted(one.rows, 'row')})" for one in outside)
         raise InvalidInputError(
             f"the DataFrame has rows in {counted(len(outside), 'partition')} of {plan.table.name} that"
-            f" where={plan.where!r} does not select: {shown}{', …' if len(outside) > 3 else ''}. Nothing was"
+            f" where={plan.where!r} does not select: {few(named, most=3)}. Nothing was"
             " published. Filter them out, or widen the predicate.",
             table=str(plan.table.name),
             write_id=plan.write_id,

@@ -16,6 +16,7 @@ from table_writer.errors import (
     PartitionExistsError,
     TableWriterError,
     counted,
+    few,
 )
 from table_writer.log.files import existing_values
 from table_writer.log.history import SlotRecord
@@ -337,5 +338,4 @@ def _require_unpublished(plan: WritePlan, records: Iterable[SlotRecord]) -> None
 
 
 def _shown(table: Table, values: Collection[PartitionValues]) -> str:
-    names = ", ".join(shown_name(table, one) for one in sorted(values)[:3])
-    return names + (", …" if len(values) > 3 else "")
+    return few((shown_name(table, one) for one in sorted(values)), most=3)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from table_writer.errors import InvalidInputError, counted
+from table_writer.errors import InvalidInputError, counted, few
 from table_writer.log.files import files_read_at
 from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable
@@ -170,7 +170,7 @@ def _restore_all_or_refuse(opened: OpenTable, found: Owner, *, was_made_again: b
         missing = sorted({*done.not_there, *(one.values for one in done.partitions)})
     if not missing:
         return
-    shown = ", ".join(shown_name(table, values) for values in missing[:5]) + (", …" if missing[5:] else "")
+    shown = few(shown_name(table, values) for values in missing)
     without = f"`table-writer adopt {table.name} --accept-loss`"
     if was_made_again or (found.database, found.name) == (table.name.database, table.name.name):
         advice = (

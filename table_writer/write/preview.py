@@ -15,7 +15,7 @@ from table_writer.check.run import as_checks, require_valid
 from table_writer.config import WriteOptions
 from table_writer.display.plan_report import PlannedAction, PlannedPartition, PlanReport, SchemaVerdict
 from table_writer.display.report import size
-from table_writer.errors import InvalidInputError, SchemaMismatchError, counted
+from table_writer.errors import InvalidInputError, SchemaMismatchError, counted, few
 from table_writer.log.files import existing_values, files_read_at, why_not_copied
 from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.model.location import Location
@@ -114,7 +114,7 @@ class Preview:
         )
         if not odd or engine_of(self._opened.table, self._options) != "arrow":
             return ()
-        return (f"partition dates outside the years 1 to 9999 cannot be written: {', '.join(odd[:3])}",)
+        return (f"partition dates outside the years 1 to 9999 cannot be written: {few(odd, most=3)}",)
 
     def _looked_up(
         self, df: DataFrame, rows: Mapping[PartitionValues, int]
@@ -197,7 +197,7 @@ class Preview:
     def _problems(self, planned: tuple[PlannedPartition, ...]) -> Iterator[str]:
         existing = [one.name for one in planned if one.replaced_location is not None]
         if self._mode is WriteMode.CREATE_PARTITIONS and existing:
-            yield f"{counted(len(existing), 'partition')} already there: {', '.join(existing[:3])}"
+            yield f"{counted(len(existing), 'partition')} already there: {few(existing, most=3)}"
         copied, limit = sum(one.copied_bytes for one in planned), self._options.max_copied_bytes
         if limit is not None and copied > limit:
             yield (
@@ -209,7 +209,7 @@ class Preview:
         if outside:
             yield (
                 f"the DataFrame has rows in {counted(len(outside), 'partition')} that"
-                f" where={self._options.where!r} does not select: {', '.join(outside[:3])}"
+                f" where={self._options.where!r} does not select: {few(outside, most=3)}"
             )
         if self._options.if_empty == "error" and not any(one.rows for one in planned):
             yield "the DataFrame has no rows, and if_empty='error'"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from table_writer.complete import Completer
 from table_writer.display.write_result import CheckResults, WriteResult
-from table_writer.errors import CheckFailedError, ConflictError, InvalidInputError, StorageError, counted
+from table_writer.errors import CheckFailedError, ConflictError, InvalidInputError, StorageError, counted, few
 from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.log.registration import (
@@ -199,7 +199,7 @@ class StagedWrites:
                 " now. Where its rows are wanted, write them again",
             )
         if published is not None and others_created_some(published):
-            names = ", ".join(self._opened.partition_names(published.superseded)[:5])
+            names = few(self._opened.partition_names(published.superseded))
             raise self._refusal(
                 write_id,
                 f"was published as version {published.entry.version} but for {names}, which another tool has created",

@@ -42,7 +42,8 @@ LOST = Fault("metastore", "alter_partitions", 1, "after", DeathError)
 class TaskInstance:
     """Keeps what a task pushes by itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, try_number: int = 1) -> None:
+        self.try_number = try_number
         self.pushed: dict[str, Any] = {}
 
     def xcom_push(self, key: str, value: Any) -> None:
@@ -103,6 +104,23 @@ def test_a_rollback_takes_what_templates_make_of_its_arguments(new_world: NewWor
     assert (facts["to_version"], facts["partitions"]) == (3, [])
     with pytest.raises(AirflowFailException, match="is not the number of a version"):
         run(RollbackOperator(task_id="bad", table=table, version="None", conn_id=lake))
+
+
+def test_a_later_try_of_a_rollback_does_not_undo_what_came_after_an_earlier_one(new_world: NewWorld, lake: str) -> None:
+    world = new_world()
+    world.write({"d1": frozenset({1})})
+    world.write({"d1": frozenset({10}), "d2": frozenset({20})})
+    every = {"table": str(world.name), "version": 1, "conn_id": lake}
+    back = RollbackOperator(task_id="back", partitions=["dt=d1"], **every)
+    run(back)  # and its answer is lost
+    assert run(back, TaskInstance(try_number=2))["partitions"] == []
+    world.write({"d1": frozenset({30})})
+    with pytest.raises(AirflowFailException, match=r"version 3 of .* has put dt=d1 back to version 1 before"):
+        run(back, TaskInstance(try_number=2))
+    run(RollbackOperator(task_id="other", partitions=["dt=d2"], **every), TaskInstance(try_number=2))
+    assert world.rows() == {"d1": frozenset({30})}
+    run(back)  # a new run is a new decision
+    assert world.rows() == {"d1": frozenset({1})}
 
 
 def test_of_many_tables_one_that_fails_keeps_no_other_from_its_turn(new_world: NewWorld, lake: str) -> None:
