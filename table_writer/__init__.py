@@ -31,9 +31,8 @@ from table_writer.version import __version__
 
 if TYPE_CHECKING:
     from table_writer.config import CompactOptions, TableWriterConfig, WriteOptions
-    from table_writer.display.compact_report import CompactReport
     from table_writer.display.plan_report import PlanReport
-    from table_writer.display.write_result import PartitionResult, WriteResult
+    from table_writer.display.write_result import CompactReport, PartitionResult, WriteResult
     from table_writer.maintenance import Maintenance
     from table_writer.metastore.settings import GlueSettings
     from table_writer.model.check_result import CheckResult
@@ -79,7 +78,7 @@ _ON_FIRST_USE = {
     "CheckResult": "table_writer.model.check_result",
     "ColumnStatistics": "table_writer.model.column_statistics",
     "CompactOptions": "table_writer.config",
-    "CompactReport": "table_writer.display.compact_report",
+    "CompactReport": "table_writer.display.write_result",
     "GlueSettings": "table_writer.metastore.settings",
     "Maintenance": "table_writer.maintenance",
     "NewTable": "table_writer.model.new_table",

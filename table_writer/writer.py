@@ -19,11 +19,10 @@ from table_writer.config import (
     WriteOptions,
     write_mode,
 )
-from table_writer.display.compact_report import CompactReport
 from table_writer.display.plan_report import PlanReport
 from table_writer.display.reports import ChangesReport, DoctorReport, RecoverReport
 from table_writer.display.staged_report import StagedReport
-from table_writer.display.write_result import WriteResult
+from table_writer.display.write_result import CompactReport, WriteResult
 from table_writer.errors import InvalidInputError
 from table_writer.log.past import Past
 from table_writer.maintenance import Maintenance

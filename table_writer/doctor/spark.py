@@ -39,8 +39,8 @@ WEEK_SECONDS: Final = 7 * 86_400
 PURGE_AGE_SECONDS: Final = 86_400.0  # Hadoop's default
 
 
-def setting(subject: Subject, name: str, default: str = "") -> str:
-    return (subject.spark_conf or {}).get(name, default).strip() or default
+def setting(subject: Subject, name: str) -> str:
+    return (subject.spark_conf or {}).get(name, "").strip()
 
 
 def flag(subject: Subject, name: str, *, default: bool) -> bool:

@@ -85,9 +85,9 @@ def _xy(x: float, y: float) -> str:
     return f"{x:.1f},{y:.1f}"
 
 
-def bars(title: str, found: Sequence[Bar], ends: Sequence[str], shown: str = "bytes") -> str:
+def bars(title: str, found: Sequence[Bar], ends: Sequence[str]) -> str:
     """Draw bars side by side, each with its words for whoever points at it."""
-    top = tidy(max((one.value for one in found), default=0), shown)
+    top = tidy(max((one.value for one in found), default=0))
     each = WIDTH / max(len(found), 12)  # few bars do not become walls
     drawn = []
     for number, one in enumerate(found):
@@ -96,7 +96,7 @@ def bars(title: str, found: Sequence[Bar], ends: Sequence[str], shown: str = "by
         box = f'x="{left:.1f}" y="{HEIGHT - height:.1f}" width="{wide:.1f}" height="{height:.1f}"'
         whole = f'<rect class="tw-hit" x="{number * each:.1f}" y="0" width="{each:.1f}" height="{HEIGHT}"/>'
         drawn.append(f'<g><title>{html_text(one.title)}</title>{whole}<rect class="tw-{one.kind}" {box}/></g>')
-    return _plot(title, "".join(drawn), top, shown, ends if len(found) >= 12 else ends[:1])
+    return _plot(title, "".join(drawn), top, "bytes", ends if len(found) >= 12 else ends[:1])
 
 
 def _plot(title: str, drawn: str, top: float, shown: str, ends: Sequence[str]) -> str:

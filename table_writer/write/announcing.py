@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from table_writer.display.compact_report import CompactReport
 from table_writer.display.reports import PartitionDetail, RestoreReport, RollbackReport, UploadsReport, VacuumReport
 from table_writer.display.staged_report import DiscardReport
-from table_writer.display.write_result import WriteResult
+from table_writer.display.write_result import CompactReport, WriteResult
 from table_writer.errors import CheckFailedError, OutcomeUnknownError, TableWriterError
 from table_writer.events.event import EventError, EventOperation, EventPartition, Source, TableEvent
 from table_writer.events.listeners import EventListener, MakeEvent, noting_resolved, tell

@@ -14,8 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import ArrayType, DataType, FractionalType, MapType, StringType, StructType
 
 from table_writer.config import CompactOptions, Distribution, WriteOptions
-from table_writer.display.compact_report import CompactedPartition, CompactReport
-from table_writer.display.write_result import PartitionResult, WriteResult
+from table_writer.display.write_result import CompactedPartition, CompactReport, PartitionResult, WriteResult
 from table_writer.errors import CheckFailedError, counted
 from table_writer.log.files import files_read_at, why_not_copied
 from table_writer.log.open_table import OpenTable

@@ -16,10 +16,9 @@ from table_writer.check import Check
 from table_writer.check.run import as_checks, require_passed, require_valid, run_checks
 from table_writer.complete import Completer
 from table_writer.config import CompactOptions, WriteOptions
-from table_writer.display.compact_report import CompactReport
 from table_writer.display.listeners import showing
 from table_writer.display.staged_report import discard_report
-from table_writer.display.write_result import CheckResults, WriteResult
+from table_writer.display.write_result import CheckResults, CompactReport, WriteResult
 from table_writer.errors import ConflictError, InvalidInputError
 from table_writer.events.event import EventOperation
 from table_writer.log.open_table import OpenTable, RepeatedError

@@ -42,8 +42,13 @@ def kill_a_writer(spark: Any, table: str, moment: str, directory: Path, script: 
         session = {one: value for one, value in spark.sparkContext.getConf().getAll() if one.startswith(OF_ANY_SESSION)}
     settings = directory / "session.json"
     settings.write_text(json.dumps(session))
+    require_killed(directory, script, settings, table, moment, *words)
+
+
+def require_killed(directory: Path, script: Path, *words: str | Path) -> None:
+    """Run a script, which is to end by its own SIGKILL."""
     done = subprocess.run(
-        [sys.executable, str(script), str(settings), table, moment, *words],
+        [sys.executable, script, *words],
         cwd=directory,
         env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
         capture_output=True,

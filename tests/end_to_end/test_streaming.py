@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +14,7 @@ from table_writer import InvalidInputError, Maintenance, TableWriter
 
 from .killed_stream import QUERY, Carry, query
 from .killed_writer import IN_PLACE, MOMENTS
-from .test_kills import OF_ANY_SESSION
+from .test_kills import OF_ANY_SESSION, require_killed
 
 Rows = Callable[..., Any]
 Start = Callable[..., None]
@@ -134,28 +130,8 @@ def test_a_query_killed_during_its_second_batch_has_every_row_once_after_a_resta
     session = {name: value for name, value in spark.sparkContext.getConf().getAll() if name.startswith(OF_ANY_SESSION)}
     (tmp_path / "session.json").write_text(json.dumps(session))
     script = Path(__file__).with_name("killed_stream.py")
-    done = subprocess.run(
-        [
-            sys.executable,
-            script,
-            tmp_path / "session.json",
-            orders,
-            source,
-            tmp_path / "checkpoint",
-            moment,
-            "1",
-            carry,
-        ],
-        cwd=tmp_path,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL, "\n".join(
-        line for line in done.stderr.splitlines() if "\tat " not in line
-    )[-3000:]
+    words = (tmp_path / "session.json", orders, source, tmp_path / "checkpoint", moment, "1", carry)
+    require_killed(tmp_path, script, *words)
     before = seen(spark, orders)  # files of one millisecond come in any order
     assert before, "the first batch was published"
     assert set(before) < set(expected(3))

@@ -14,7 +14,7 @@ from table_writer.errors import ConflictError, LostResponseError, OutcomeUnknown
 from table_writer.model.staged_write import RecordedScope
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import WriteMode
-from tests.publish.world import DeathError, Fault, FaultyWorld, TableWorld
+from tests.publish.world import DeathError, Fault, FaultyWorld, TableWorld, World
 
 OLD: Final = {"d1": frozenset({1, 2}), "d2": frozenset({3})}
 ADDED: Final = {"d8": frozenset({8}), "d9": frozenset({9})}
@@ -52,6 +52,20 @@ class Operation:
             before.get(value, nothing) <= rows.get(value, nothing) <= ids for value, ids in after.items()
         )
         return rows in (before, self.between, after) or (self.is_gradual and is_between)
+
+
+def require_same_as_on_s3(operation: Operation, world: FaultyWorld) -> None:
+    """Carry an operation out on this world and on the double of S3: rows and what is left behind must not differ."""
+    twin = World()
+    for one in (twin, world):
+        operation.prepare(one)
+        operation.run(one)
+    assert world.rows() == twin.rows()
+    world.wait_out_claims()
+    world.keeper.recover(str(world.name))
+    assert world.vacuum().failures == ()
+    assert world.leftovers() == []
+    assert world.rows() == twin.rows()
 
 
 def written(*writes: Mapping[str, frozenset[int]]) -> Callable[[FaultyWorld], None]:

@@ -12,9 +12,10 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
+from typing import TypeVar
 
 import pytest
 
@@ -27,20 +28,21 @@ from .operations import OPERATIONS, Operation
 pytestmark = pytest.mark.usefixtures("in_one_thread")
 
 Rows = Mapping[str, frozenset[int]]
+Made = TypeVar("Made", bound=World)
 
 TIME = re.compile(r"\d{8}T\d{6}|\d{4}-\d\d-\d\dT[0-9:.+]*|(?<=_seconds\": )\d{10}")  # in names of writes, in entries
 KINDS: tuple[type[BaseException], ...] = (Exception, KeyboardInterrupt, DeathError)
 
 
-def started(operation: Operation) -> World:
-    world = World()
+def started(operation: Operation, make: Callable[[], Made]) -> Made:
+    world = make()
     operation.prepare(world)
     return world
 
 
 @cache
-def rows_before_and_after(operation: Operation) -> tuple[Rows, Rows]:
-    world = started(operation)
+def rows_before_and_after(operation: Operation, make: Callable[[], World] = World) -> tuple[Rows, Rows]:
+    world = started(operation, make)
     before = world.rows()
     operation.run(world)
     return before, world.rows()
@@ -49,7 +51,7 @@ def rows_before_and_after(operation: Operation) -> tuple[Rows, Rows]:
 @cache
 def faults_of(operation: Operation) -> dict[Fault, bool]:
     """Return every fault of an operation, and whether its cell differs from all others."""
-    world = started(operation)
+    world = started(operation, World)
     seen: Counter[tuple[str, str]] = Counter()
     found: dict[Fault, bool] = {}
     with world.recording() as calls:
@@ -82,7 +84,7 @@ def test_rows_are_all_old_or_all_new_and_recover_rerun_and_vacuum_leave_nothing(
     operation: Operation, fault: Fault
 ) -> None:
     before, after = rows_before_and_after(operation)
-    world = started(operation)
+    world = started(operation, World)
     raised: BaseException | None = None
     with world.inject(fault):
         try:
@@ -96,7 +98,7 @@ def test_rows_are_all_old_or_all_new_and_recover_rerun_and_vacuum_leave_nothing(
 @pytest.mark.parametrize(("operation", "fault"), list(cells(of_deaths=True)))
 def test_a_vacuum_right_after_a_crash_loses_nothing_that_recover_needs(operation: Operation, fault: Fault) -> None:
     before, after = rows_before_and_after(operation)
-    world = started(operation)
+    world = started(operation, World)
     with world.inject(fault), suppress(DeathError):
         operation.run(world)
     if operation.adopts:
@@ -166,7 +168,7 @@ def test_a_death_that_the_fast_run_leaves_out_leaves_what_another_one_leaves(ope
 def left_behind(operation: Operation, fault: Fault) -> frozenset[tuple[str, ...]]:
     """Return all that store and metastore hold after a fault, without times; calls come in one order in one thread."""
     with strings_pulled(time.monotonic):
-        world = started(operation)
+        world = started(operation, World)
         with world.inject(fault), suppress(DeathError):
             operation.run(world)
         objects = {(key, plain(body).decode()) for key, (body, _) in world.store._objects.items()}

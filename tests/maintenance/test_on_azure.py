@@ -19,7 +19,7 @@ from tests.doubles.memory_metastore import MemoryMetastore
 from tests.publish.world import CHANGING, DeathError, Fault, MetastoreDouble, World
 from tests.real.hooked import HookedStore
 
-from .operations import OPERATIONS, Operation
+from .operations import OPERATIONS, Operation, require_same_as_on_s3
 from .test_every_fault import assert_can_be_made_whole, faults_of, rows_before_and_after
 
 pytestmark = [pytest.mark.azure, pytest.mark.slow]
@@ -67,18 +67,7 @@ def new_world(azurite: AzuriteServer) -> Callable[[], AzureWorld]:
 def test_an_operation_does_in_azure_what_it_does_on_s3(
     operation: Operation, new_world: Callable[[], AzureWorld]
 ) -> None:
-    twin = World()
-    operation.prepare(twin)
-    operation.run(twin)
-    world = new_world()
-    operation.prepare(world)
-    operation.run(world)
-    assert world.rows() == twin.rows()
-    world.wait_out_claims()
-    world.keeper.recover(str(world.name))
-    assert world.vacuum().failures == ()
-    assert world.leftovers() == []
-    assert world.rows() == twin.rows()
+    require_same_as_on_s3(operation, new_world())
 
 
 def cells() -> Iterator[object]:

@@ -14,7 +14,7 @@ from tests.doubles.memory_metastore import MemoryMetastore
 from tests.publish.world import MetastoreDouble, World
 from tests.real.hooked import HookedStore
 
-from .operations import OPERATIONS, Operation
+from .operations import OPERATIONS, Operation, require_same_as_on_s3
 
 
 class FileWorld(MetastoreDouble):
@@ -38,18 +38,8 @@ def new_world(tmp_path: Path) -> Callable[[str], FileWorld]:
 def test_an_operation_does_on_files_what_it_does_on_s3(
     operation: Operation, spelling: str, new_world: Callable[[str], FileWorld], tmp_path: Path
 ) -> None:
-    twin = World()
-    operation.prepare(twin)
-    operation.run(twin)
     world = new_world(spelling)
-    operation.prepare(world)
-    operation.run(world)
-    assert world.rows() == twin.rows()
-    world.wait_out_claims()
-    world.keeper.recover(str(world.name))
-    assert world.vacuum().failures == ()
-    assert world.leftovers() == []
-    assert world.rows() == twin.rows()
+    require_same_as_on_s3(operation, world)
     live = {Path(f"/{key}") for _, _, key in world.history().in_use()}
     data = tmp_path / "mart/orders/_table_writer/data"
     empty = [path for path in data.rglob("*") if path.is_dir() and not any(path.iterdir())]
