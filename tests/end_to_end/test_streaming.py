@@ -13,11 +13,12 @@ from pyspark.sql import SparkSession
 from table_writer import InvalidInputError, Maintenance, TableWriter
 
 from .killed_stream import QUERY, Carry, query
-from .killed_writer import IN_PLACE, MOMENTS
+from .killed_writer import IN_PLACE
 from .test_kills import OF_ANY_SESSION, require_killed
 
 Rows = Callable[..., Any]
 Start = Callable[..., None]
+STATES = ("before the claim", "after the claim", "after the switch", "after its outcome")  # that a restart tells apart
 
 
 def put_file(source: Path, number: int) -> None:
@@ -113,7 +114,7 @@ def test_a_bad_call_fails_before_the_query_starts(
 @pytest.mark.parametrize(
     ("moment", "carry"),
     [
-        *((one, "copy") for one in MOMENTS),
+        *((one, "copy") for one in STATES),
         *((one, "in_place") for one in IN_PLACE if one != "between two copies"),  # each batch has one
     ],
 )
