@@ -115,7 +115,8 @@ class WantedRows:
 class TableWriterSensor(BaseSensorOperator):
     """What a sensor here has beside what it waits for; see :class:`PartitionSensor`.
 
-    By itself, for Airflow gives a DAG's default arguments only to what a signature names, and one has six at the most.
+    A class of its own: Airflow gives a DAG's default arguments to parameters that a signature names, and a signature
+    here names six at the most.
     """
 
     template_fields: Sequence[str] = ("conn_id", "settings")
