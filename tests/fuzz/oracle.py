@@ -166,6 +166,8 @@ class Oracle:
             self.blame(f"version {original.version} was rolled forward over newer rows of {value}")
         if original.operation is Operation.WRITE:
             self._write(value, original, before, self.writes[original.write_id].rows.get(value, NONE))
+        elif original.operation is Operation.COMPACT:
+            pass  # the rows are what they were
         elif where is None:
             self.expected[value] = NONE
         else:
@@ -268,7 +270,8 @@ class Oracle:
     def _write(self, value: str, entry: LogEntry, before: list[Effect], new: Ids) -> None:
         written = self.writes[entry.write_id]
         old = self.expected.get(value, NONE)
-        others = {one.original.version for one in self.effects[written.planned_at :] if one in before}
+        since = [one for one in self.effects[written.planned_at :] if one in before]
+        others = {one.original.version for one in since if one.original.operation is not Operation.COMPACT}
         if written.mode is WriteMode.APPEND:
             self.expected[value] = old | new
         else:
@@ -281,6 +284,7 @@ class Oracle:
             one.original.write_id
             for one in self.effects
             if written.key and (other := self.writes.get(one.original.write_id)) and other.key == written.key
+            and self.entry(one.original.version)  # forgotten once a vacuum has trimmed it
         }
         taken = {  # by another tool, in a race: whoever resolves the entry finds nothing of it
             one.original.write_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import traceback
 from collections import Counter
@@ -21,6 +22,7 @@ from table_writer.errors import (
     TableWriterError,
 )
 from table_writer.log.open_table import Services
+from table_writer.log.past import Past, files_of
 from table_writer.model.entry import Operation
 from table_writer.model.write import WritePlan
 from tests.doubles.faults import Late
@@ -104,6 +106,10 @@ class Simulation:
         self.waiting: dict[str, float] = {}
         """Staged writes that nobody has touched since, and when they expire."""
         self.next_id = 0
+        self.seen: dict[int, list[dict[str, list[int]]]] = {}
+        self.refusals: Counter[str] = Counter()
+        self.read_count = 0
+        self.unsettled: set[int] = set()
         self.calls: Counter[tuple[str, str]] = Counter()
         """Of the last operation that makes any."""
         self.table = str(self.world.name)
@@ -203,8 +209,39 @@ class Simulation:
                 self._require_staged()
                 self.oracle.require_whole()
             is_open = self.oracle.wild or self.oracle.soft
+            if at_rest:
+                self._older_versions(reads=not is_open)
             if at_rest and is_open and not self.pending and not self.world.history().publishes_in_doubt:
                 self.oracle.calm_down(decided)
+
+    def _older_versions(self, *, reads: bool) -> None:
+        """What is read of an older version is what readers saw when it was the newest, or nothing."""
+        oracle, newest = self.oracle, self.oracle.newest()
+        for version, seen in sorted(self.seen.items()) if reads else ():
+            if version in self.unsettled:
+                continue
+            opened = self.world.services()
+            try:
+                past = Past(opened, version=version).partitions()
+                found = {one.values[0]: files_of(opened, one, "it") for one in past}
+            except InvalidInputError as error:
+                self.refusals[re.sub(r"[0-9]+", "N", str(error))[-260:-120]] += 1
+                continue
+            self.read_count += 1
+            rows = {
+                value: sorted(i for uri in files for i in json.loads(self.world.store._objects[uri.removeprefix("s3a://lake/")][0]))
+                for value, files in found.items()
+            }
+            for value in set(self.partitions) - oracle._once_wild:
+                if rows.get(value, []) not in [sorted(one.get(value, [])) for one in seen]:
+                    oracle.blame(f"read of version {version} has {rows.get(value)} in {value}, seen were {[one.get(value) for one in seen]}")
+        if self.pending or oracle.stale or oracle.unclear or self.world.history().publishes_in_doubt:
+            self.unsettled.add(newest)
+        if newest:
+            now = oracle.locations()
+            rows_now = {value: oracle.rows_at(where) for value, where in now.items()}
+            if rows_now not in self.seen.setdefault(newest, []):
+                self.seen[newest].append(rows_now)
 
     def _require_staged(self) -> None:
         """What was staged, and not touched since, is listed until it expires."""
