@@ -324,6 +324,8 @@ class Recovery:
             return False
         here = locations(now)
         history = self._log.explained(self._log.read_recent(), here)
+        if history.newest > state.newest:  # what has moved may be its doing, and it may be in doubt: compare it first
+            return True
         is_alone = not history.publishes_in_doubt  # else two claims would be at one partition
         if is_alone and self._can_verify(history) and self._verify(table, history)[2] is not None:
             return True

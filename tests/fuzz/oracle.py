@@ -132,6 +132,8 @@ class Oracle:
         elif where == self.current.get(value) and (where is not None or entry.version <= applied):
             self._applied[value] = max(applied, entry.version)
         elif entry.version <= applied:
+            if entry.operation is Operation.COMPACT and where is not None:  # rows of then
+                self.content.setdefault((value, where), frozenset(self.rows_at(where)))
             if not late:
                 self.blame(f"{value} was moved for version {entry.version}, though {applied} is there")
             self.stale.add(value)
