@@ -415,7 +415,7 @@ class Recovery:
         history = read()
         while history.publishes_in_doubt:
             oldest = history.publishes_in_doubt[0].entry.version
-            recovered = self.resolve(oldest, table, newest=history.newest)
+            recovered = self.resolve(oldest, table, newest=history.last_slot)
             done += [recovered] if recovered else []
             history = read()
         return history, done
@@ -458,7 +458,7 @@ class Recovery:
                 " the bucket's objects; or replace the partitions with overwrite_partitions.",
                 table=str(table.name),
             )
-        return self.recover(self._log.read(oldest), table, newest=history.newest, behind=behind[oldest])
+        return self.recover(self._log.read(oldest), table, newest=history.last_slot, behind=behind[oldest])
 
     def _states(self, entry: LogEntry, now: PartitionsNow) -> dict[PartitionValues, PartitionState]:
         """Tell other tools from late calls of this library; for that the whole log is read, which is rarely needed."""
