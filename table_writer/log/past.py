@@ -16,7 +16,7 @@ from table_writer.log.history import History, Placement, SlotRecord, StateThen
 from table_writer.log.open_table import OpenTable
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedObject
 from table_writer.model.location import Location, Place
-from table_writer.model.table import RETENTION_PROPERTY, Partition, PartitionValues, PastPartition, Table, shown_name
+from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, PastPartition, Table, shown_name
 from table_writer.model.write import TableLayout
 from table_writer.storage.object_store import is_hidden
 
@@ -282,14 +282,16 @@ class Past:
             if doubtful is not None:
                 is_sure = same_place(doubtful.old_location, placed.partition.new_location)
             else:
-                is_left = written_placeholders(self._opened.store, self._opened.layout, self._only(values))
-                is_sure = self._history.placement(values, seen) is Placement.IN_PLACE and not is_left
+                is_in_place = self._history.placement(values, seen) is Placement.IN_PLACE
+                is_sure = is_in_place and not self._is_written_name(values)
         if is_sure:
             return ""
         return f"another tool or a late call has moved it, and whether after version {self._version} is not known"
 
-    def _only(self, values: PartitionValues) -> dict[PartitionValues, Partition]:
-        return {values: self._now[values]} if values in self._now else {}
+    def _is_written_name(self, values: PartitionValues) -> bool:
+        """Whether another tool has written where a refused publish has left a name alone: when, the log can't know."""
+        now = {values: self._now[values]} if values in self._now else {}
+        return bool(written_placeholders(self._opened.store, self._opened.layout, now))
 
     def _others(self) -> dict[PartitionValues, StateThen]:
         """Return partitions that the log has never published: of other tools, or of an entry in doubt."""

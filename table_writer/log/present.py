@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from table_writer.log.files import written_placeholders
 from table_writer.log.fold import Placed
 from table_writer.log.history import History, SlotRecord
 from table_writer.log.open_table import OpenTable
@@ -52,6 +53,7 @@ class Present:
         self._opened = opened
         metastore, table = opened.metastore, opened.table
         self._now = metastore.get_all_partitions(table) if wanted is None else metastore.get_partitions(table, wanted)
+        self._written = written_placeholders(opened.store, opened.layout, self._now)  # with rows of other tools
         self._history = history = opened.log.read_recent()
         self._wanted = sorted({*self._now, *history.current}) if wanted is None else list(dict.fromkeys(wanted))
         doubtful = [(record.entry.version, record.entry.partition_values) for record in history.publishes_in_doubt]
@@ -95,7 +97,8 @@ class Present:
 
     def _is_name_alone(self, seen: Partition) -> bool:
         location = Location.parse_any(seen.location)
-        return location is not None and self._opened.layout.is_placeholder(location)
+        is_placeholder = location is not None and self._opened.layout.is_placeholder(location)
+        return is_placeholder and seen.values not in self._written
 
     def _of_a_version(self, values: PartitionValues) -> PresentRows:
         placed = self._history.current[values]

@@ -25,6 +25,4 @@ for seed in range(chosen.seed, chosen.seed + chosen.seeds):
     if failed >= chosen.most:
         break
 print(f"{seed - chosen.seed + 1} histories in {time.monotonic() - started:.0f} s, {failed} failed")
-from .report import REFUSALS
-print(*REFUSALS.most_common(30),sep='\n')
 sys.exit(failed > 0)

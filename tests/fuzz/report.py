@@ -32,15 +32,10 @@ def history(seed: int) -> History:
     return drawn(seed, calls_made())
 
 
-REFUSALS: Counter[str] = Counter()
-
-
 def told(history: History) -> tuple[list[str], list[str]]:
     """Run a history; return its trace and what was wrong."""
     simulation = Simulation(history.partitions)
     wrong = simulation.run(history.steps)
-    REFUSALS.update(simulation.refusals)
-    REFUSALS["read"] += simulation.read_count
     return simulation.trace, wrong
 
 

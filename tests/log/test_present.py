@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from table_writer.display.reports import PartitionState
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, MetastoreError
+from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
 from tests.publish.world import TABLE, DeathError, Fault, World
 
@@ -115,6 +116,15 @@ def test_what_another_tool_has_written_moved_or_dropped_has_no_version(world: Wo
     world.metastore.drop_partition(world.table, ("d2",))
     assert (told(world, "dt=d2")[0], seen(world, "dt=d2").note) == ("missing", "another tool has dropped it")
     assert seen(world, "dt=d3").note == "it was never written"
+
+
+def test_a_name_that_a_refused_publish_has_left_is_missing_until_another_tool_writes_there(world: World) -> None:
+    refused = Fault("metastore", "alter_partitions", 1, "before", Exception)
+    with world.inject(refused), pytest.raises(MetastoreError):
+        world.write({"d1": frozenset({10}), "d5": frozenset({11})})
+    assert told(world, "dt=d5") == ("missing", None, None)
+    world.store.put(f"{Location.parse(world.partitions()['d5'].location).key}other.json", b"[12]")
+    assert told(world, "dt=d5") == ("not known", None, None)
 
 
 def test_rows_of_another_tool_that_a_rollback_has_brought_back_have_no_version() -> None:
