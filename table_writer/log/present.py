@@ -102,7 +102,9 @@ class Present:
 
     def _of_a_version(self, values: PartitionValues) -> PresentRows:
         placed = self._history.current[values]
-        rows = self._held[values].rows if values in self._held else placed.partition.rows
+        beside_others = placed.partition.added and values not in self._held  # whose rows nobody has counted
+        held = self._held.get(values, placed.partition)
+        rows = None if beside_others else held.rows
         newest = self._opened.log.find(placed.version)
         is_write = newest is not None and newest.entry.operation is Operation.WRITE
         wrote = newest if is_write else self._writer_of(values, placed.version)

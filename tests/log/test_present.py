@@ -193,3 +193,13 @@ def test_an_unpartitioned_table_is_one_partition() -> None:
     world.write({"": frozenset({1, 2})})
     (one,) = world.keeper.partitions(T).partitions
     assert (one.name, one.state, one.version, one.rows) == ("(whole table)", "published", 1, 2)
+
+
+def test_rows_that_are_appended_in_place_to_those_of_another_tool_are_not_counted_as_all_of_them(world: World) -> None:
+    world.written_by_another_tool("d9", frozenset({7, 8}))
+    world.write({"d9": frozenset({9})}, plan=world.plan(WriteMode.APPEND, in_place=True))
+    assert told(world, "dt=d9") == ("published", 2, None)
+    size = sum(one.size_bytes for one in world.store.list("mart/orders/dt=d9/"))
+    world.write({"d9": frozenset({10})})
+    versions = {one.version: one for one in world.keeper.history(T).versions}
+    assert versions[2].table_bytes == (versions[1].bytes or 0) + size, "as it was replaced"
