@@ -94,10 +94,12 @@ def _rolled_back(history: History) -> Counter[int]:
 def _sizes(history: History) -> dict[int, int | None]:
     """Return the size of the table after each version, as far as the log knows all of its partitions."""
     objects = {one.location: one.objects for record in history.records for one in record.entry.replaced}
+    ours = {key for record in history.published for one in record.entry.partitions for key in one.targets()}
     now: dict[PartitionValues, int | None] = {}  # at first what other tools, or entries that are gone, had left there
     for record in history.published:
         for one in (one for one in record.entry.partitions if one.values not in now):
-            listed = sum(found.size_bytes for found in objects.get(one.old_location or "", ()))
+            replaced = objects.get(one.old_location or "", ())
+            listed = sum(found.size_bytes for found in replaced if found.key not in ours)
             is_there = one.old_location and not history.layout.is_placeholder(Location.parse(one.old_location))
             now[one.values] = (listed or None) if is_there else 0
     total, unknown = sum(one or 0 for one in now.values()), sum(one is None for one in now.values())

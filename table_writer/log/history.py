@@ -164,6 +164,11 @@ class History:
         """The newest version; 0 if there is none."""
         return self.records[-1].entry.version if self.records else self.fold.version if self.fold else 0
 
+    @property
+    def last_slot(self) -> int:
+        """The last slot that is taken: the newest version, or that of an entry after it that is lost."""
+        return max(self.newest, *self.lost, 0)
+
     @cached_property
     def in_doubt(self) -> tuple[SlotRecord, ...]:
         """Entries without an outcome."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from table_writer.errors import InvalidInputError, counted, few
-from table_writer.log.files import files_read_at
+from table_writer.log.files import files_read_at, written_placeholders
 from table_writer.log.history import History, Placement, SlotRecord, StateThen
 from table_writer.log.open_table import OpenTable
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome, ReplacedObject
@@ -234,12 +234,12 @@ class Past:
         location = Location.parse_any(state.location)
         if location is None:
             raise _NotKnownError(f"its location {state.location!r} cannot be read")
+        if history.is_deleted(location):
+            raise _NotKnownError(f"its files at {location} were deleted by a vacuum")
         if history.layout.is_placeholder(location):
             if any(files_read_at(opened.store, opened.layout, location)):
                 raise _NotKnownError(f"another tool has written to {location}, of which the log has no list")
             return None
-        if history.is_deleted(location):
-            raise _NotKnownError(f"its files at {location} were deleted by a vacuum")
         name = shown_name(opened.table, values)
         later = history.surplus(location, self._version)
         past = PastPartition(values=values, name=name, location=str(location), files=None, bytes=None, without=later)
@@ -282,10 +282,16 @@ class Past:
             if doubtful is not None:
                 is_sure = same_place(doubtful.old_location, placed.partition.new_location)
             else:
-                is_sure = self._history.placement(values, seen) is Placement.IN_PLACE
+                is_in_place = self._history.placement(values, seen) is Placement.IN_PLACE
+                is_sure = is_in_place and not self._is_written_name(values)
         if is_sure:
             return ""
         return f"another tool or a late call has moved it, and whether after version {self._version} is not known"
+
+    def _is_written_name(self, values: PartitionValues) -> bool:
+        """Whether another tool has written where a refused publish has left a name alone: when, the log can't know."""
+        now = {values: self._now[values]} if values in self._now else {}
+        return bool(written_placeholders(self._opened.store, self._opened.layout, now))
 
     def _others(self) -> dict[PartitionValues, StateThen]:
         """Return partitions that the log has never published: of other tools, or of an entry in doubt."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from table_writer.log.files import written_placeholders
 from table_writer.log.fold import Placed
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.open_table import OpenTable
@@ -76,6 +77,7 @@ class Present:
         self._opened = opened
         metastore, table = opened.metastore, opened.table
         self._now = metastore.get_all_partitions(table) if wanted is None else metastore.get_partitions(table, wanted)
+        self._written = written_placeholders(opened.store, opened.layout, self._now)  # with rows of other tools
         self._history = history = opened.log.read_recent()
         self._wanted = sorted({*self._now, *history.current}) if wanted is None else list(dict.fromkeys(wanted))
         self._where = placements_now(history, self._wanted, self._now)
@@ -93,9 +95,11 @@ class Present:
         return self._opened.log.read_history()
 
     def _is_found(self, values: PartitionValues) -> bool:
-        """Whether readers find a partition where the newest published entry has put it; that may have dropped it."""
-        is_in_place = self._where[values] is Placement.IN_PLACE
-        return is_in_place and self._history.current[values].partition.new_location is not None
+        """Whether readers look where the newest published entry has put a partition, and find more than its name."""
+        seen = self._now.get(values)
+        if seen is None or self._where[values] is not Placement.IN_PLACE or self._is_name_alone(seen):
+            return False
+        return self._history.current[values].partition.new_location is not None
 
     def _found(self, values: PartitionValues) -> PresentRows:
         seen, placed = self._now.get(values), self._history.current.get(values)
@@ -105,8 +109,7 @@ class Present:
             version = _doubtful(self._history)[values]
             note = f"version {version} is being published, or was left in doubt: `recover` resolves it"
             return PresentRows(values=values, state=IN_DOUBT, note=note)
-        location = None if seen is None else Location.parse_any(seen.location)
-        if seen is None or (location is not None and self._opened.layout.is_placeholder(location)):
+        if seen is None or self._is_name_alone(seen):
             return PresentRows(values=values, state=MISSING, note=_why_missing(placed))
         if placed is None:
             why = "another tool has written it, if anybody has, and of when its rows are, the log can't know"
@@ -115,9 +118,16 @@ class Present:
         what = "another tool or a late call has moved it; `recover` says which, and corrects a late call"
         return self._not_known(values, f"{why} {what}")
 
+    def _is_name_alone(self, seen: Partition) -> bool:
+        location = Location.parse_any(seen.location)
+        is_placeholder = location is not None and self._opened.layout.is_placeholder(location)
+        return is_placeholder and seen.values not in self._written
+
     def _of_a_version(self, values: PartitionValues) -> PresentRows:
         placed = self._history.current[values]
-        rows = self._held[values].rows if values in self._held else placed.partition.rows
+        beside_others = placed.partition.added and values not in self._held  # whose rows nobody has counted
+        held = self._held.get(values, placed.partition)
+        rows = None if beside_others else held.rows
         newest = self._opened.log.find(placed.version)
         is_write = newest is not None and newest.entry.operation is Operation.WRITE
         wrote = newest if is_write else self._writer_of(values, placed.version)

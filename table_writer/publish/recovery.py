@@ -324,6 +324,8 @@ class Recovery:
             return False
         here = locations(now)
         history = self._log.explained(self._log.read_recent(), here)
+        if history.newest > state.newest:  # what has moved may be its doing, and it may be in doubt: compare it first
+            return True
         is_alone = not history.publishes_in_doubt  # else two claims would be at one partition
         if is_alone and self._can_verify(history) and self._verify(table, history)[2] is not None:
             return True
@@ -413,7 +415,7 @@ class Recovery:
         history = read()
         while history.publishes_in_doubt:
             oldest = history.publishes_in_doubt[0].entry.version
-            recovered = self.resolve(oldest, table, newest=history.newest)
+            recovered = self.resolve(oldest, table, newest=history.last_slot)
             done += [recovered] if recovered else []
             history = read()
         return history, done
@@ -456,7 +458,7 @@ class Recovery:
                 " the bucket's objects; or replace the partitions with overwrite_partitions.",
                 table=str(table.name),
             )
-        return self.recover(self._log.read(oldest), table, newest=history.newest, behind=behind[oldest])
+        return self.recover(self._log.read(oldest), table, newest=history.last_slot, behind=behind[oldest])
 
     def _states(self, entry: LogEntry, now: PartitionsNow) -> dict[PartitionValues, PartitionState]:
         """Tell other tools from late calls of this library; for that the whole log is read, which is rarely needed."""

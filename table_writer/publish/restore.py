@@ -74,7 +74,7 @@ def restore_partitions(opened: OpenTable, chosen: Collection[PartitionValues] | 
             return found
         before = locations(lost)
         partitions = tuple(replace(one, old_location=before.get(one.values)) for one in partitions)
-        entry = opened.next_entry(history.newest, Operation.RESTORE, "restore", partitions=partitions)
+        entry = opened.next_entry(history.last_slot, Operation.RESTORE, "restore", partitions=partitions)
         deadline = Deadline(opened.config.publish_timeout_seconds)
         if claimed.claim(entry):
             notes = claimed.carry_out(table, entry, lost, deadline)

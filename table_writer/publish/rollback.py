@@ -190,7 +190,7 @@ def _entry(
         opened.store, opened.layout, left, created_at + opened.retention, partitioned=partitioned
     )
     return opened.next_entry(
-        history.newest,
+        history.last_slot,
         Operation.ROLLBACK,
         f"rollback to version {version}",
         rollback_to=version,

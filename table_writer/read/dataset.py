@@ -56,7 +56,8 @@ def read_arrow(
         Which partitions, by their columns alone: filters as pyarrow and pandas know them, ``[("dt", ">=",
         "2024-01-01"), ("country", "in", ["de", "fr"])]``, or a list of such lists, of which one is to be true; or a
         :class:`pyarrow.compute.Expression`. It is no SQL, since no Spark is there to read it. Comparisons with null are
-        not true, as in SQL. Default: all partitions.
+        not true, as in SQL, ``not in`` among them; ``None`` in the list of an ``in`` means null. NaN compares as in
+        pyarrow; in Spark it equals itself and is the largest number. Default: all partitions.
     metastore_uri, config
         As of :class:`~table_writer.Maintenance`.
 
@@ -183,7 +184,7 @@ def _condition(table: Table, columns: Sequence[Any], where: Any) -> Any:
     }
 
     def literal(column: str, value: Any) -> Any:
-        if isinstance(value, list | tuple | set | frozenset):
+        if _is_several(value):
             return [literal(column, one) for one in value]
         if not isinstance(value, str) or column not in kinds:
             return value
@@ -192,8 +193,15 @@ def _condition(table: Table, columns: Sequence[Any], where: Any) -> Any:
             raise InvalidInputError(f"where: {value!r} is no value of {table.name}.{column}, a {kinds[column][1]}")
         return pa.scalar(found, kinds[column][0])
 
+    def plain(column: str, comparison: str, value: Any) -> list[Any]:
+        """Return a comparison; pyarrow's ``not in`` is true of null, which ``!=`` is not."""
+        others = [one for one in value if one is not None] if comparison == "not in" and _is_several(value) else []
+        return [(column, "!=", literal(column, one)) for one in others] or [
+            (column, comparison, literal(column, value))
+        ]
+
     def read(filters: Iterable[Any]) -> list[Any]:
-        return [read(one) if isinstance(one, list) else (one[0], one[1], literal(one[0], one[2])) for one in filters]
+        return [part for one in filters for part in ([read(one)] if isinstance(one, list) else plain(*one))]
 
     try:
         if isinstance(where, str):
@@ -205,6 +213,10 @@ def _condition(table: Table, columns: Sequence[Any], where: Any) -> Any:
             ' or an expression: pyarrow.dataset.field("dt") >= "2024-01-01"',
             table=str(table.name),
         ) from error
+
+
+def _is_several(value: Any) -> bool:
+    return isinstance(value, list | tuple | set | frozenset)
 
 
 def _files_of(services: Services, table: Table, partition: Partition) -> Found:

@@ -238,7 +238,7 @@ class Vacuum:
 
     def _entry(self, history: History, mode: str, deletes: tuple[DeletedLocation, ...]) -> LogEntry:
         return self._opened.next_entry(
-            history.newest, Operation.VACUUM, mode, publish_timeout_seconds=CLAIM_SECONDS, deletes=deletes
+            history.last_slot, Operation.VACUUM, mode, publish_timeout_seconds=CLAIM_SECONDS, deletes=deletes
         )
 
     def _carry_out(self, history: History, entry: LogEntry, plan: Vacuumed, deadline: Deadline) -> Vacuumed:

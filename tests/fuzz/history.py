@@ -13,6 +13,7 @@ DEEPEST = 2  # an operation in a call of an operation in a call of an operation
 OPERATIONS = {
     "append": 7,
     "append_in_place": 7,
+    "compact": 5,
     "overwrite": 5,
     "overwrite_table": 1,
     "overwrite_where": 2,

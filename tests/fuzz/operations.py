@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from table_writer.log.files import files_read_at
 from table_writer.log.open_table import RepeatedError
-from table_writer.model.entry import Operation
+from table_writer.model.entry import Operation, ReplacedLocation, ReplacedObject
+from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import Scope, WriteMode, WritePlan
+from table_writer.publish.publisher import GaveWayError
 
 from .oracle import Ids, Written
 
@@ -63,6 +66,34 @@ class Operations:
 
     def append_in_place(self, random: Random) -> str:
         return self._write(self._rows(self._values(random), in_place=True), WriteMode.APPEND, in_place=True)
+
+    def compact(self, random: Random) -> str:
+        """Write the rows of some files anew; others may be there by the time it publishes."""
+        world, chosen = self._on.world, self._values(random)
+        now = {value: one for value, one in world.partitions().items() if value in chosen}
+        rows: dict[str, Ids] = {}
+        compacted: dict[PartitionValues, ReplacedLocation] = {}
+        for value, partition in now.items():
+            prefix = Location.parse(partition.location).key
+            files = list(files_read_at(world.store, world.layout, Location.parse(partition.location)))
+            files = files[: random.randint(1, 4)]
+            read = [world.store.get(one.key) for one in files]
+            if not files or any("/" in one.key.removeprefix(prefix) for one in files) or None in read:
+                continue
+            rows[value] = frozenset(row for one in read if one for row in json.loads(one.body))
+            objects = tuple(ReplacedObject(key=one.key, size_bytes=one.size_bytes, etag=one.etag) for one in files)
+            compacted[(value,)] = ReplacedLocation(
+                location=partition.location, delete_after=datetime.now(UTC), objects=objects
+            )
+        if not rows:
+            return "nothing to compact"
+        plan = replace(world.plan(WriteMode.APPEND), compacted=compacted)
+        self._on.tell(f"  compacts as {plan.write_id[-3:]} { ({v: sorted(ids) for v, ids in rows.items()}) }")
+        try:
+            published = world.write(rows, plan=plan)
+        except GaveWayError:
+            return "gave way"
+        return f"published as {published.entry.version}, gave up {sorted(published.given_up)}"
 
     def append_all(self, _: Random) -> str:
         return self._write(self._rows(self._on.partitions), WriteMode.APPEND)

@@ -61,6 +61,8 @@ class Oracle:
     """Partitions that another tool moved or dropped while others were at work: whoever comes last wins."""
     unclear: set[str] = field(default_factory=set)
     """Those of them of which the next recover decides whose change it was."""
+    once_wild: set[str] = field(default_factory=set)
+    """All that ever were wild."""
     stale: set[str] = field(default_factory=set)
     """Partitions that a late call has put back: readers may see older rows until that is corrected."""
     expected: dict[str, Ids] = field(default_factory=dict)
@@ -72,7 +74,6 @@ class Oracle:
     _applied: dict[str, int] = field(default_factory=dict)
     _seen: dict[str, str] = field(default_factory=dict)
     _voided: set[str] = field(default_factory=set)
-    _once_wild: set[str] = field(default_factory=set)
 
     def blame(self, text: str) -> None:
         """Note what must not be."""
@@ -132,6 +133,8 @@ class Oracle:
         elif where == self.current.get(value) and (where is not None or entry.version <= applied):
             self._applied[value] = max(applied, entry.version)
         elif entry.version <= applied:
+            if entry.operation is Operation.COMPACT and where is not None:  # rows of then
+                self.content.setdefault((value, where), frozenset(self.rows_at(where)))
             if not late:
                 self.blame(f"{value} was moved for version {entry.version}, though {applied} is there")
             self.stale.add(value)
@@ -166,6 +169,8 @@ class Oracle:
             self.blame(f"version {original.version} was rolled forward over newer rows of {value}")
         if original.operation is Operation.WRITE:
             self._write(value, original, before, self.writes[original.write_id].rows.get(value, NONE))
+        elif original.operation is Operation.COMPACT:
+            pass  # the rows are what they were
         elif where is None:
             self.expected[value] = NONE
         else:
@@ -198,7 +203,7 @@ class Oracle:
         own = [one for one in self.effects if one.value == value]
         known = [one.where for one in own if one.original.version <= version][-1:]
         known = known or [one.before for one in own if one.original.version > version][:1]
-        if value in self._once_wild or not known:
+        if value in self.once_wild or not known:
             return None
         there = self.content.get((value, known[0]))
         return None if there is None or known[0] is None else there - self._added_after(value, known[0], version)
@@ -246,7 +251,7 @@ class Oracle:
             self._write(value, original, before, ids)
             self._applied[value] = max(self._applied.get(value, 0), entry.version)
             self.effects.append(Effect(original, entry.version, value, where, where))
-        elif value in self._once_wild:
+        elif value in self.once_wild:
             self.soft |= ids
         else:
             self.blame(f"version {entry.version} adds to {where}, and {value} shall be at {self.current.get(value)}")
@@ -257,7 +262,7 @@ class Oracle:
             entry = record.entry
             for one in (one for one in entry.partitions if one.added and entry.operation is Operation.WRITE):
                 value, came = one.values[0], self.arrived.get((entry.version, one.values[0]), NONE)
-                if value in self._once_wild or one.values in record.superseded:
+                if value in self.once_wild or one.values in record.superseded:
                     continue
                 missing = self.writes[entry.write_id].rows[value] - came
                 if record.outcome is Outcome.PUBLISHED and missing:
@@ -268,7 +273,8 @@ class Oracle:
     def _write(self, value: str, entry: LogEntry, before: list[Effect], new: Ids) -> None:
         written = self.writes[entry.write_id]
         old = self.expected.get(value, NONE)
-        others = {one.original.version for one in self.effects[written.planned_at :] if one in before}
+        since = [one for one in self.effects[written.planned_at :] if one in before]
+        others = {one.original.version for one in since if one.original.operation is not Operation.COMPACT}
         if written.mode is WriteMode.APPEND:
             self.expected[value] = old | new
         else:
@@ -281,11 +287,12 @@ class Oracle:
             one.original.write_id
             for one in self.effects
             if written.key and (other := self.writes.get(one.original.write_id)) and other.key == written.key
+            if self.entry(one.original.version)  # forgotten once a vacuum has trimmed it
         }
         taken = {  # by another tool, in a race: whoever resolves the entry finds nothing of it
             one.original.write_id
             for one in self.effects
-            if self._once_wild.issuperset("".join(values) for values in one.original.partition_values)
+            if self.once_wild.issuperset("".join(values) for values in one.original.partition_values)
         }
         if same_key - {entry.write_id} - self._voided - taken:
             self.blame(f"key {written.key} was applied by {entry.write_id} and by {same_key}")
@@ -294,12 +301,12 @@ class Oracle:
         """A caller was told that a write is published."""
         effects = [one for one in self.effects if one.original.write_id == write_id]
         rows = self.writes[write_id].rows
-        missing = rows.keys() - {one.value for one in effects} - self._once_wild
+        missing = rows.keys() - {one.value for one in effects} - self.once_wild
         if missing:
             self.blame(f"write {write_id} is said to be published, and {missing} never switched")
         for version, value in sorted({(one.original.version, one.value) for one in effects}):
             gone = rows.get(value, NONE) - self.arrived[version, value] if (version, value) in self.arrived else NONE
-            if gone and value not in self._once_wild:
+            if gone and value not in self.once_wild:
                 self.blame(f"write {write_id} is said to be published, and {sorted(gone)} of {value} never came")
 
     def nothing_published(self, version: int, why: str) -> None:
@@ -315,7 +322,7 @@ class Oracle:
         self.unclear |= {value} if looks_late else set()
         if raced or looks_late:
             self.wild.add(value)
-            self._once_wild.add(value)
+            self.once_wild.add(value)
         else:
             self.expected[value], self.current[value] = ids, where
             self._applied[value] = self.newest()
@@ -331,7 +338,7 @@ class Oracle:
             raced or value in self.stale
         ) and where is None:  # a placeholder: whoever resolves its entry leaves it there
             self.wild.add(value)
-            self._once_wild.add(value)
+            self.once_wild.add(value)
         if where == self.current.get(value):
             self.expected[value] = self.expected.get(value, NONE) | ids
 

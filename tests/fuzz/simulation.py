@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import traceback
 from collections import Counter
@@ -21,7 +22,9 @@ from table_writer.errors import (
     TableWriterError,
 )
 from table_writer.log.open_table import Services
+from table_writer.log.past import Past, files_of
 from table_writer.model.entry import Operation
+from table_writer.model.location import Location
 from table_writer.model.write import WritePlan
 from tests.doubles.faults import Late
 from tests.publish.world import DeathError, World
@@ -108,6 +111,8 @@ class Simulation:
         """Of the last operation that makes any."""
         self.table = str(self.world.name)
         self._applying = False
+        self._sights: dict[int, list[dict[str, list[int]]]] = {}  # what readers saw at rest, by the newest version
+        self._open: set[int] = set()  # versions of which that was not decided then, or lay at a name alone
         self._operations = Operations(self)
 
     def tell(self, text: str) -> None:
@@ -203,8 +208,40 @@ class Simulation:
                 self._require_staged()
                 self.oracle.require_whole()
             is_open = self.oracle.wild or self.oracle.soft
+            if at_rest and not is_open:
+                self._read_older_versions()
+            if at_rest:
+                self._remember()
             if at_rest and is_open and not self.pending and not self.world.history().publishes_in_doubt:
                 self.oracle.calm_down(decided)
+
+    def _read_older_versions(self) -> None:
+        """What is read of an older version is what readers saw when it was the newest, or an error."""
+        opened = self.world.services()
+        for version in sorted(self._sights.keys() - self._open):
+            try:
+                past = {one.values[0]: one for one in Past(opened, version=version).partitions()}
+                files = {value: files_of(opened, one, "it") for value, one in past.items()}
+            except InvalidInputError:  # deleted, or not known
+                continue
+            for value in sorted(set(self.partitions) - self.oracle.once_wild):
+                keys = (Location.parse(f"{uri}/").key[:-1] for uri in files.get(value, ()))
+                rows = sorted(row for key in keys for row in json.loads(self.world.store._objects[key][0]))
+                seen = [sorted(one.get(value, [])) for one in self._sights[version]]
+                if rows not in seen:
+                    self.oracle.blame(f"rows of {value} in version {version}: {rows} are read, {seen} were seen")
+
+    def _remember(self) -> None:
+        """Note what readers see, and whether that is what the newest version says."""
+        newest, root = self.oracle.newest(), self.world.layout.all_empty.key
+        now = self.oracle.locations()
+        rows = {value: self.oracle.rows_at(where) for value, where in now.items()}
+        at_names = any(rows[value] for value, where in now.items() if where.startswith(root))
+        open_ends = self.pending or self.oracle.stale or self.oracle.unclear or self.world.history().publishes_in_doubt
+        if open_ends or at_names:
+            self._open.add(newest)
+        if newest and rows not in self._sights.setdefault(newest, []):
+            self._sights[newest].append(rows)
 
     def _require_staged(self) -> None:
         """What was staged, and not touched since, is listed until it expires."""

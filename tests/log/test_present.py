@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from table_writer.display.reports import PartitionState
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, MetastoreError
+from table_writer.model.location import Location
 from table_writer.model.write import WriteMode
 from tests.publish.world import TABLE, DeathError, Fault, World
 
@@ -117,6 +118,15 @@ def test_what_another_tool_has_written_moved_or_dropped_has_no_version(world: Wo
     assert seen(world, "dt=d3").note == "it was never written"
 
 
+def test_a_name_that_a_refused_publish_has_left_is_missing_until_another_tool_writes_there(world: World) -> None:
+    refused = Fault("metastore", "alter_partitions", 1, "before", Exception)
+    with world.inject(refused), pytest.raises(MetastoreError):
+        world.write({"d1": frozenset({10}), "d5": frozenset({11})})
+    assert told(world, "dt=d5") == ("missing", None, None)
+    world.store.put(f"{Location.parse(world.partitions()['d5'].location).key}other.json", b"[12]")
+    assert told(world, "dt=d5") == ("not known", None, None)
+
+
 def test_rows_of_another_tool_that_a_rollback_has_brought_back_have_no_version() -> None:
     world = World()
     world.written_by_another_tool("d1", frozenset({7}))
@@ -183,3 +193,13 @@ def test_an_unpartitioned_table_is_one_partition() -> None:
     world.write({"": frozenset({1, 2})})
     (one,) = world.keeper.partitions(T).partitions
     assert (one.name, one.state, one.version, one.rows) == ("(whole table)", "published", 1, 2)
+
+
+def test_rows_that_are_appended_in_place_to_those_of_another_tool_are_not_counted_as_all_of_them(world: World) -> None:
+    world.written_by_another_tool("d9", frozenset({7, 8}))
+    world.write({"d9": frozenset({9})}, plan=world.plan(WriteMode.APPEND, in_place=True))
+    assert told(world, "dt=d9") == ("published", 2, None)
+    size = sum(one.size_bytes for one in world.store.list("mart/orders/dt=d9/"))
+    world.write({"d9": frozenset({10})})
+    versions = {one.version: one for one in world.keeper.history(T).versions}
+    assert versions[2].table_bytes == (versions[1].bytes or 0) + size, "as it was replaced"

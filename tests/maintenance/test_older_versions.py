@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from table_writer.errors import InvalidInputError, StorageError
+from table_writer.errors import InvalidInputError, MetastoreError, StorageError
 from table_writer.log.past import Past, kept_since, version_meant
+from table_writer.model.location import Location
 from table_writer.model.table import PastPartition
 from table_writer.model.write import WriteMode
 from tests.publish.world import TABLE, DeathError, Fault, World
@@ -327,3 +328,24 @@ def test_the_first_append_to_an_unpartitioned_table_is_the_same_in_history_and_d
     world.write({"": frozenset({1})}, plan=world.plan(WriteMode.APPEND))
     told = world.keeper.show(T, 1).partitions[0].change
     assert {told} == {one.change for one in world.keeper.changes(T, 0, 1).partitions}
+
+
+@pytest.mark.parametrize("dropped_first", [False, True])
+def test_rows_of_another_tool_at_a_name_that_a_refused_publish_has_left_are_not_passed_over(
+    dropped_first: bool,
+) -> None:
+    world = World()
+    world.write({"d1": frozenset({1}), **({"d2": frozenset({2})} if dropped_first else {})})
+    world.write({"d1": frozenset({3})}, plan=world.plan(WriteMode.OVERWRITE_TABLE))
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", Exception)), pytest.raises(MetastoreError):
+        world.write({"d1": frozenset({4}), "d2": frozenset({5})})
+    world.store.put(f"{Location.parse(world.partitions()['d2'].location).key}other.json", b"[6]")
+    world.write({"d1": frozenset({7})})
+    assert world.rows() == {"d1": frozenset({7}), "d2": frozenset({6})}
+    with pytest.raises(InvalidInputError, match=r"dt=d2: another tool"):
+        past(world, 4)
+    world.write({"d2": frozenset({8})})
+    world.skipped_seconds += 10 * 86_400
+    world.vacuum()
+    with pytest.raises(InvalidInputError, match=r"dt=d2: (its files .* deleted by a vacuum|another tool)"):
+        past(world, 4)

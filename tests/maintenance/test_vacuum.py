@@ -680,3 +680,14 @@ def test_nothing_is_deleted_after_the_vacuums_own_time(world: World) -> None:
     assert data(world) | {u.upload_id for u in world.store.list_uploads("mart/")} == before
     world.vacuum()
     assert world.leftovers() == []
+
+
+def test_it_does_not_take_the_slot_of_a_lost_entry_whose_outcome_is_there_still() -> None:
+    world = World()
+    for row in range(3):
+        world.write({"d1": frozenset({row})})
+    world.store.delete([world.layout.entry_key(3)])
+    world.keeper.recover(T, accept_loss=True)
+    assert world.vacuum().version == 4
+    assert [one.version for one in world.keeper.history(T).versions] == [4, 2, 1]
+    assert world.write({"d1": frozenset({9})}).entry.version == 5

@@ -18,6 +18,7 @@ from table_writer.errors import (
 )
 from table_writer.model.entry import Outcome
 from table_writer.model.write import WriteMode
+from tests.doubles.faults import Late
 from tests.publish.world import DeathError, Fault, World
 
 T = "mart.orders"
@@ -297,3 +298,27 @@ def test_a_claim_whose_answer_is_lost_is_an_unknown_outcome_and_its_files_stay(w
     world.wait_out_claims()
     world.keeper.recover(T)
     assert world.rows() == (TWO if phase == "after" else {**ONE, "d2": frozenset({10})})
+
+
+def test_an_append_undoes_no_rollback_that_has_just_switched(world: World) -> None:
+    world.write({"d1": frozenset({2})})
+    with world.inject(Fault("metastore", "alter_partitions", 1, "before", DeathError)), pytest.raises(DeathError):
+        world.write({"d1": frozenset({3})})
+    world.wait_out_claims()
+    world.keeper.recover(T)  # so that appends look for late calls
+
+    def put_outcome(_: float = 0.0) -> None:
+        while world.store.pending:
+            world.store.pending.pop()()
+
+    def roll_back() -> None:
+        """Between the append's looks at log and metastore; its outcome comes while others wait, or go on."""
+        at_store(world, "put_if_absent", "before", lambda: fail(Late(StorageError("slow"))), f"{5:020d}.done")
+        assert world.keeper.rollback(T, version=2).version == 5
+        at_metastore(world, "alter_partitions", "before", put_outcome)
+
+    world.sleep = put_outcome
+    append = world.plan(WriteMode.APPEND)
+    meanwhile = lambda: at_metastore(world, "get_table", "before", roll_back)  # noqa: E731
+    world.write({"d1": frozenset({4})}, plan=append, before_publish=meanwhile)
+    assert world.rows() == {"d1": frozenset({2, 4}), "d2": frozenset({10})}
