@@ -108,14 +108,7 @@ def _test(by_name: Mapping[str, _Column], given: Any) -> Test:
         raise ValueError(f"{operator!r} is none of the operators {', '.join(OPERATORS)}, in, not in")
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise TypeError(f"{operator} asks for a list of values, not for {value!r}")
-    members = list(value)
-    if not members:
-        return lambda _: operator == "not in"
-    if operator == "in":
-        equal = [column.compared("=", one) for one in members]
-        return lambda row: any(test(row) for test in equal)
-    other = [column.compared("!=", one) for one in members]  # none is true of null, nor beside one
-    return lambda row: all(test(row) for test in other)
+    return column.among(list(value), inside=operator == "in")
 
 
 @dataclass(frozen=True)
@@ -133,18 +126,41 @@ class _Column:
 
     def compared(self, operator: str, given: Any) -> Test:
         """Return the test of a row against a value; comparisons with null are not true."""
-        compare, wanted, position, pads = OPERATORS[operator], self._literal(given), self.position, self._is_char
-        if wanted is None:
+        compare, value, position = OPERATORS[operator], self._literal(given), self.position
+        if value is None:
             return lambda _: False
+        alike = self._alike(value)
+        wanted = alike(value)
+        return lambda row: row[position] is not None and compare(alike(row[position]), wanted)
+
+    def among(self, given: Sequence[Any], *, inside: bool) -> Test:
+        """Return the test whether a row has one of these values, or another: of null, and beside null, it has none."""
+        members, position = [self._literal(one) for one in given], self.position
+        if not members:
+            return lambda _: not inside
+        if not inside and None in members:
+            return lambda _: False
+        sets: dict[Callable[[Any], Any], set[Any]] = {}
+        for one in members:
+            if one is not None:
+                sets.setdefault(self._alike(one), set()).add(self._alike(one)(one))
 
         def test(row: Row) -> bool:
-            return row[position] is not None and compare(*_alike(row[position], wanted, pads=pads))
+            value = row[position]
+            return value is not None and inside == any(alike(value) in there for alike, there in sets.items())
 
         return test
 
-    @property
-    def _is_char(self) -> bool:
-        return self.hive_type.lower().startswith("char(")
+    def _alike(self, value: Any) -> Callable[[Any], Any]:
+        """Return what makes values of this column such that Python compares them with this one as Spark does."""
+        if isinstance(value, float) or pa.types.is_floating(self.kind):
+            return _double
+        if isinstance(value, datetime) or pa.types.is_timestamp(self.kind):
+            return _moment
+        return self._padded if self.hive_type.lower().startswith("char(") else _same
+
+    def _padded(self, text: str) -> str:
+        return text.rstrip(" ").ljust(int(self.hive_type[len("char(") : -1]))
 
     def _literal(self, given: Any) -> Any:
         value = (given if isinstance(given, pa.Scalar) else pa.scalar(given)).as_py()  # numpy's scalars, too
@@ -171,16 +187,8 @@ class _Column:
         return Decimal(text) if pa.types.is_integer(self.kind) or pa.types.is_decimal(self.kind) else found
 
 
-def _alike(left: Any, right: Any, *, pads: bool) -> tuple[Any, Any]:
-    """Return two values as Spark compares them: doubles if one is, moments if one is, ``CHAR`` at one length."""
-    if isinstance(left, float) or isinstance(right, float):
-        return _double(left), _double(right)
-    if isinstance(left, datetime) or isinstance(right, datetime):
-        return _moment(left), _moment(right)
-    if pads:
-        length = max(len(left), len(right))
-        return left.ljust(length), right.ljust(length)
-    return left, right
+def _same(value: Any) -> Any:
+    return value
 
 
 def _double(value: float | Decimal) -> tuple[bool, float]:
