@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
-from operator import and_
+from functools import partial
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs as pafs
-from pyarrow.parquet import filters_to_expression
 
 from table_writer.checked import checked
 from table_writer.config import TableWriterConfig
@@ -21,7 +19,8 @@ from table_writer.errors import InvalidInputError
 from table_writer.log.open_table import Services, meant_instead, require_table
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table, TableName, shown_name
-from table_writer.read.types import arrow_schema, partition_value
+from table_writer.read.types import arrow_schema
+from table_writer.read.where import chosen
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many, visible_files
 
 FORMATS: Final[Mapping[str, Callable[[], Any]]] = {
@@ -32,7 +31,6 @@ FORMATS: Final[Mapping[str, Callable[[], Any]]] = {
 SERDES: Final = {"parquethiveserde": "parquet", "orcserde": "orc"}
 OF_OTHERS: Final = ("iceberg", "delta", "hudi")
 WITHOUT_NAMES: Final = re.compile(r"_col\d+")  # ORC of Hive before 2.0
-EXAMPLE: Final = '[("dt", ">=", "2024-01-01"), ("country", "in", ["de", "fr"])]'
 
 Found = Mapping[str, tuple[ObjectStore, ObjectInfo]]
 """Files by their URI."""
@@ -53,11 +51,12 @@ def read_arrow(
     table
         ``database.table``, of Parquet or ORC, whoever writes it.
     where
-        Which partitions, by their columns alone: filters as pyarrow and pandas know them, ``[("dt", ">=",
-        "2024-01-01"), ("country", "in", ["de", "fr"])]``, or a list of such lists, of which one is to be true; or a
-        :class:`pyarrow.compute.Expression`. It is no SQL, since no Spark is there to read it. Comparisons with null are
-        not true, as in SQL, ``not in`` among them; ``None`` in the list of an ``in`` means null. NaN compares as in
-        pyarrow; in Spark it equals itself and is the largest number. Default: all partitions.
+        Which partitions, by their columns alone: filters in the form that pyarrow and pandas know, ``[("dt", ">=",
+        "2024-01-01"), ("country", "in", ["de", "fr"])]``, or a list of such lists, of which one is to be true. They are
+        decided as in Spark: NaN equals NaN and is above all numbers, and comparisons with null are not true, ``not in``
+        neither. Or a :class:`pyarrow.compute.Expression`, which pyarrow decides: to it NaN equals nothing, and null is
+        in no list, so that ``~field.isin(…)`` is true of it. It is no SQL, since no Spark is there to read it. Default:
+        all partitions.
     metastore_uri, config
         As of :class:`~table_writer.Maintenance`.
 
@@ -146,77 +145,7 @@ def _chosen(services: Services, table: Table, schema: Any, where: Any) -> dict[P
                 table=str(table.name),
             )
         return {(): pc.scalar(True)}  # the whole table
-    names = list(services.metastore.get_partition_names(table.name))
-    declared = [column.type for column in table.partition_columns]
-    typed = [
-        [partition_value(values[position], field.type, declared[position]) for values in names]
-        for position, field in enumerate(columns)
-    ]
-    numbered = pa.table(
-        [*(pa.array(column, field.type) for column, field in zip(typed, columns, strict=True)), range(len(names))],
-        schema=pa.schema([*columns, pa.field("", pa.int64())]),
-    )
-    condition = _condition(table, columns, where)
-    try:
-        kept = numbered if condition is None else numbered.filter(condition)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise InvalidInputError(
-            f"where cannot be decided for the partitions of {table.name}: {error}. It may use its partition columns,"
-            f" {', '.join(f'{field.name} ({field.type})' for field in columns)}; filter rows on the dataset",
-            table=str(table.name),
-        ) from error
-    return {
-        names[number]: reduce(and_, (_is(field, column[number]) for field, column in zip(columns, typed, strict=True)))
-        for number in kept[""].to_pylist()
-    }
-
-
-def _is(field: Any, value: Any) -> Any:
-    return pc.field(field.name).is_null() if value is None else pc.field(field.name) == pa.scalar(value, field.type)
-
-
-def _condition(table: Table, columns: Sequence[Any], where: Any) -> Any:
-    """Return an expression over the partition columns; texts are read as the metastore's texts are."""
-    if where is None or isinstance(where, pc.Expression):
-        return where
-    kinds = {
-        field.name: (field.type, column.type) for field, column in zip(columns, table.partition_columns, strict=True)
-    }
-
-    def literal(column: str, value: Any) -> Any:
-        if _is_several(value):
-            return [literal(column, one) for one in value]
-        if not isinstance(value, str) or column not in kinds:
-            return value
-        found = partition_value(value, *kinds[column])
-        if found is None:
-            raise InvalidInputError(f"where: {value!r} is no value of {table.name}.{column}, a {kinds[column][1]}")
-        return pa.scalar(found, kinds[column][0])
-
-    def plain(column: str, comparison: str, value: Any) -> list[Any]:
-        """Return a comparison; pyarrow's ``not in`` is true of null, which ``!=`` is not."""
-        others = [one for one in value if one is not None] if comparison == "not in" and _is_several(value) else []
-        return [(column, "!=", literal(column, one)) for one in others] or [
-            (column, comparison, literal(column, value))
-        ]
-
-    def read(filters: Iterable[Any]) -> list[Any]:
-        return [part for one in filters for part in ([read(one)] if isinstance(one, list) else plain(*one))]
-
-    try:
-        if isinstance(where, str):
-            raise TypeError("there is no Spark to read SQL")  # noqa: TRY301  # the same words as for other misfits
-        return filters_to_expression(read(where))
-    except (TypeError, ValueError, IndexError, pa.ArrowException) as error:
-        raise InvalidInputError(
-            f"where={where!r} is no condition on partitions of {table.name}: {error}. Expected for example {EXAMPLE},"
-            ' or an expression: pyarrow.dataset.field("dt") >= "2024-01-01"',
-            table=str(table.name),
-        ) from error
-
-
-def _is_several(value: Any) -> bool:
-    return isinstance(value, list | tuple | set | frozenset)
+    return chosen(table, columns, list(services.metastore.get_partition_names(table.name)), where)
 
 
 def _files_of(services: Services, table: Table, partition: Partition) -> Found:

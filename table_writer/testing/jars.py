@@ -48,6 +48,7 @@ def _with_sdk_2(hadoop: str, sdk: str, accelerator: str) -> tuple[str, ...]:
 # By Spark version, since each carries one version of Hadoop.
 _S3A_RECIPES: Final = {
     "4.3": _with_sdk_2("3.5.0", "2.35.4", "1.3.1"),
+    "4.2": _with_sdk_2("3.5.0", "2.35.4", "1.3.1"),
     "4.1": _with_sdk_2("3.4.2", "2.29.52", "1.2.1"),
     "3.5": (
         "org.apache.hadoop:hadoop-aws:3.3.4",

@@ -19,10 +19,10 @@ MOST_COLUMNS: Final = 100  # of a file that are counted
 class Look(NamedTuple):
     """What a sample of a file's first row group shows of one column."""
 
-    values: int  # that are not null, in the sample
+    values: int  # rows of the sample whose value is not null
     different: Any  # these, as an array of Arrow, without null
-    in_all: float  # an estimate: different values of the whole row group
-    all_values: float  # an estimate: values of the whole row group that are not null
+    in_all: float  # an estimate: different values of the whole row group, a count
+    all_values: float  # an estimate: rows of the whole row group whose value is not null
     width: float  # bytes of a value in a dictionary
 
 
@@ -119,6 +119,7 @@ def _counted(kind: Kind, column: Any) -> ColumnFigures:
 
 
 def _bound(kind: Kind, scalar: Any) -> int | float | str | None:
+    """Return a bound as ``ColumnFigures`` has it: days, microseconds (Arrow counts these or milliseconds), values."""
     if kind in {"date", "timestamp"}:
         count: int = scalar.value
         return count * 1000 if kind == "timestamp" and scalar.type.unit == "ms" else count

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +15,19 @@ from .watched import Seen, look_at, stopped_at
 @pytest.fixture(scope="session")
 def writer(spark: SparkSession) -> TableWriter:
     return TableWriter(spark)
+
+
+@pytest.fixture
+def another_session(spark: Any, lakehouse: Lakehouse) -> Iterator[Any]:
+    """Make a session that knows nothing of the first; over Spark Connect ``newSession`` does so from Spark 4.3 on."""
+    if hasattr(spark, "newSession"):
+        yield spark.newSession()
+        return
+    builder: Any = SparkSession.builder
+    session = builder.remote(lakehouse.connect_server.url).create()
+    type(spark)._set_default_and_active_session(spark)
+    yield session
+    session.stop()
 
 
 @pytest.fixture

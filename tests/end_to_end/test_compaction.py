@@ -158,17 +158,21 @@ def test_an_unpartitioned_table(spark: SparkSession, writer: TableWriter, make_t
 
 @pytest.mark.connect
 def test_a_reader_sees_all_rows_all_the_time_and_an_append_comes_along(
-    spark: SparkSession, writer: TableWriter, orders: str, rows: Rows, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    another_session: SparkSession,
+    writer: TableWriter,
+    orders: str,
+    rows: Rows,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scatter(spark, orders)
     counts: list[int] = []
     done = threading.Event()
 
     def read() -> None:
-        session = spark.newSession()
         while not done.is_set():
-            session.catalog.refreshTable(orders)
-            counts.append(session.table(orders).where("note != 'late'").count())
+            another_session.catalog.refreshTable(orders)
+            counts.append(another_session.table(orders).where("note != 'late'").count())
 
     checked = Compaction.require_same
 

@@ -67,6 +67,7 @@ def described(spark: SparkSession, table: str) -> dict[str, str]:
 def test_every_session_and_the_metastore_find_the_new_rows_and_the_table_stays_what_it_is(
     kind: str,
     spark: SparkSession,
+    another_session: SparkSession,
     writer: TableWriter,
     make_table: Make,
     batch: Callable[..., DataFrame],
@@ -76,16 +77,15 @@ def test_every_session_and_the_metastore_find_the_new_rows_and_the_table_stays_w
     table = make_table(KINDS[kind], "codes", f"{lakehouse.warehouse}/{lakehouse_database}/ext")
     batch(1, 2).write.insertInto(table)
     before = described(spark, table)
-    other = spark.newSession()
-    assert other.table(table).count() == 2
+    assert another_session.table(table).count() == 2
 
     result = writer.overwrite_table(batch(3), table)
     assert [(one.name, one.action, one.rows) for one in result.partitions] == [("", "replaced", 1)]
     appended = writer.append(batch(4), table)
     assert (appended.copied_files, [one.action for one in appended.partitions]) == (1, ["appended"])
     assert ids(spark, table) == [3, 4]
-    other.sql(f"REFRESH TABLE {table}")
-    assert sorted(row.id for row in other.table(table).collect()) == [3, 4]
+    another_session.sql(f"REFRESH TABLE {table}")
+    assert sorted(row.id for row in another_session.table(table).collect()) == [3, 4]
 
     after = described(spark, table)
     assert after["Location"].rstrip("/") == appended.partitions[0].location.rstrip("/")

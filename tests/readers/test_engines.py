@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from datetime import datetime
+from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import polars as pl
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BinaryType
 
 from table_writer import TableWriterConfig, read_arrow
-from table_writer.model.table import NULL_PARTITION
+from table_writer.log.open_table import Services
+from table_writer.model.table import NULL_PARTITION, TableName
+from table_writer.read.types import arrow_schema, partition_value
+from table_writer.read.where import chosen
 from table_writer.testing import Lakehouse
 
 from .hive import rows_of, value_of
@@ -27,6 +33,16 @@ HIVES_OWN_WAY = {  # whoever writes the table
     "values_booleans",  # any text of a partition is true
     "values_padded",  # the name of null's directory is a text, and is cut to the column's length
     "values_limited",
+}
+COMPARED: Mapping[str, Callable[[Column, Column], Column]] = {
+    "=": eq,
+    "!=": ne,
+    "<": lt,
+    "<=": le,
+    ">": gt,
+    ">=": ge,
+    "in": lambda column, one: column.isin(one),
+    "not in": lambda column, one: ~column.isin(one),
 }
 COUNTED = ("history_using", "whole_stored", "elsewhere")
 
@@ -108,6 +124,32 @@ def test_pyarrow_reads_every_table_as_spark_does(answers: Answers, lakehouse: La
         if differing := answers.differing(name, values):
             found[name] = differing
     assert found == {}
+
+
+def test_filters_choose_the_partitions_that_sparks_own_comparisons_choose(
+    answers: Answers, spark: SparkSession, lakehouse: Lakehouse
+) -> None:
+    config = TableWriterConfig(hadoop=lakehouse.s3_server.hadoop_settings())
+    with closing(Services.without_spark(lakehouse.metastore_uri, config).metastore) as metastore:
+        for name in (one for one in answers.tables if one.startswith("values_")):
+            table = metastore.get_table(TableName.parse(answers.tables[name]))
+            assert table is not None
+            names = metastore.get_partition_names(table.name)
+            field, declared = list(arrow_schema(table))[-1], table.partition_columns[0]
+            rows = spark.table(answers.tables[name]).select("p")  # a row of each partition
+            pairs = rows.crossJoin(rows.select(F.col("p").alias("q"))).where("q IS NOT NULL")
+            comparisons = [compare(F.col("p"), F.col("q")).alias(operator) for operator, compare in COMPARED.items()]
+            sparks: dict[tuple[str, str], list[str]] = {}
+            given = {}
+            for row in pairs.select("p", "q", *comparisons).collect():
+                given[repr(row.q)] = row.q
+                for operator in COMPARED:
+                    sparks.setdefault((operator, repr(row.q)), []).extend([repr(row.p)] if row[operator] else [])
+            for (operator, shown), expected in sparks.items():
+                value = [given[shown]] if "in" in operator else given[shown]
+                found = chosen(table, [field], names, [("p", operator, value)])
+                ours = [repr(partition_value(text, field.type, declared.type)) for (text,) in found]
+                assert sorted(ours) == sorted(expected), (name, operator, shown)
 
 
 def test_duckdb_polars_and_pandas_take_the_dataset(answers: Answers, lakehouse: Lakehouse) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
+from typing import Final
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -13,7 +16,7 @@ from table_writer import Maintenance, StorageError, TableWriter, TableWriterConf
 from table_writer.testing import Lakehouse
 
 from .tables import KINDS
-from .trino import CACHE_SECONDS, TrinoServer
+from .trino import CACHE_SECONDS, CATALOGS, TrinoServer
 from .watching import Content, Watched
 
 DAYS = tuple(f"d{number}" for number in range(6))
@@ -29,6 +32,25 @@ def rows(spark: SparkSession, gen: int, days: tuple[str, ...] = DAYS) -> DataFra
 
 def content(*gens: int, days: tuple[str, ...] = DAYS) -> Content:
     return {dt: dict.fromkeys(gens, ROWS) for dt in days}
+
+
+def remembered_table(spark: SparkSession, name: str) -> str:
+    spark.sql(f"CREATE TABLE {name} (id BIGINT, gen INT) PARTITIONED BY (dt STRING) STORED AS PARQUET")
+    return name
+
+
+def seen(trino: TrinoServer, table: str, catalog: str) -> Content:
+    found: dict[str, dict[int, int]] = {}
+    for dt, gen, count in trino.rows(f"SELECT dt, gen, count(*) FROM {table} GROUP BY dt, gen", catalog):
+        found.setdefault(dt, {})[gen] = count
+    return found
+
+
+CHANGES: Final[Mapping[str, tuple[Callable[..., object], Content, str]]] = {
+    "overwritten": (TableWriter.overwrite_partitions, content(2), "remembers_partitions"),
+    "grown": (partial(TableWriter.append, carry="in_place"), content(1, 2), "remembers_files"),
+}
+"""How a table changes, what it holds then, and who sees the rows from before."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -72,61 +94,47 @@ def test_trino_sees_each_partition_whole_and_no_old_rows_after_a_call_has_ended(
     assert counts["whole"] >= 5, "a reader that has seen nothing proves nothing; mixed ones nobody has promised away"
 
 
-def test_what_trino_remembers_of_partitions_is_old_for_as_long_and_whole(
+@pytest.mark.parametrize("change", CHANGES)
+def test_who_remembers_what_a_change_leaves_behind_sees_old_rows_whole_and_nobody_else_does(
+    change: str, spark: SparkSession, trino: TrinoServer, database: str
+) -> None:
+    call, new, late = CHANGES[change]
+    table = remembered_table(spark, f"{database}.{change}")
+    writer = TableWriter(spark)
+    writer.overwrite_partitions(rows(spark, 1), table)
+    assert all(seen(trino, table, catalog) == content(1) for catalog in CATALOGS)
+    call(writer, rows(spark, 2), table)
+    changed = time.monotonic()
+    expected = {catalog: content(1) if catalog == late else new for catalog in CATALOGS}
+    assert {catalog: seen(trino, table, catalog) for catalog in CATALOGS} == expected
+    while seen(trino, table, late) != new:
+        assert time.monotonic() - changed < CACHE_SECONDS + 10
+        time.sleep(0.5)
+    assert time.monotonic() - changed > CACHE_SECONDS / 2
+
+
+def test_partitions_that_trino_remembers_are_empty_without_an_error_once_a_vacuum_has_their_files(
     spark: SparkSession, trino: TrinoServer, database: str
 ) -> None:
-    table = f"{database}.remembered"
-    spark.sql(f"CREATE TABLE {table} (id BIGINT, gen INT) PARTITIONED BY (dt STRING) STORED AS PARQUET")
+    table = remembered_table(spark, f"{database}.vacuumed")
     writer = TableWriter(spark)
-    sql = f"SELECT dt, gen, count(*) FROM {table} GROUP BY dt, gen"
-
-    def seen(catalog: str) -> Content:
-        return {dt: {gen: count} for dt, gen, count in trino.rows(sql, catalog)}
-
     writer.overwrite_partitions(rows(spark, 1), table)
-    for catalog in ("hive", "remembers_partitions", "remembers_files"):
-        assert seen(catalog) == content(1)
-    writer.overwrite_partitions(rows(spark, 2), table)
-    switched = time.monotonic()
-    assert seen("hive") == content(2)
-    assert seen("remembers_files") == content(2), "a location that moves is another one"
-    assert seen("remembers_partitions") == content(1), "whole, and old"
-    while seen("remembers_partitions") != content(2):
-        assert time.monotonic() - switched < CACHE_SECONDS + 10
-        time.sleep(0.5)
-    assert time.monotonic() - switched > CACHE_SECONDS / 2
+    assert seen(trino, table, "remembers_partitions") == content(1)
+    writer.overwrite_partitions(rows(spark, 2, DAYS[:1]), table)
+    Maintenance(services=writer._services).vacuum(table, older_than=timedelta(0), force=True)
+    assert seen(trino, table, "hive") == content(1) | content(2, days=DAYS[:1])
+    assert seen(trino, table, "remembers_partitions") == content(1, days=DAYS[1:])
 
 
 def test_flushing_what_trino_remembers_shows_the_new_rows(
     spark: SparkSession, trino: TrinoServer, database: str
 ) -> None:
-    table = f"{database}.flushed"
-    spark.sql(f"CREATE TABLE {table} (id BIGINT, gen INT) PARTITIONED BY (dt STRING) STORED AS PARQUET")
+    table = remembered_table(spark, f"{database}.flushed")
     writer = TableWriter(spark)
-    sql = f"SELECT DISTINCT gen FROM {table}"
     for gen in (1, 2):
         writer.overwrite_partitions(rows(spark, gen), table)
         trino.rows("CALL system.flush_metadata_cache()", "remembers_partitions")
-        assert trino.rows(sql, "remembers_partitions") == [(gen,)]
-
-
-def test_an_append_in_place_is_not_seen_by_who_remembers_files(
-    spark: SparkSession, trino: TrinoServer, database: str
-) -> None:
-    table = f"{database}.grown"
-    spark.sql(f"CREATE TABLE {table} (id BIGINT, gen INT) PARTITIONED BY (dt STRING) STORED AS PARQUET")
-    writer = TableWriter(spark)
-    sql = f"SELECT count(*) FROM {table}"
-    writer.overwrite_partitions(rows(spark, 1), table)
-    old, new = [(ROWS * len(DAYS),)], [(2 * ROWS * len(DAYS),)]
-    assert trino.rows(sql, "remembers_files") == old
-    writer.append(rows(spark, 2), table, carry="in_place")
-    added = time.monotonic()
-    assert trino.rows(sql) == new
-    assert trino.rows(sql, "remembers_files") == old
-    while trino.rows(sql, "remembers_files") != new:
-        assert time.monotonic() - added < CACHE_SECONDS + 10
-        time.sleep(0.5)
+        assert seen(trino, table, "remembers_partitions") == content(gen)
 
 
 def test_a_dataset_keeps_its_rows_until_a_vacuum_takes_the_files(
