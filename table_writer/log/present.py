@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from table_writer.log.files import written_placeholders
+from table_writer.log.files import existing_values
 from table_writer.log.fold import Placed
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.open_table import OpenTable
@@ -77,10 +77,11 @@ class Present:
         self._opened = opened
         metastore, table = opened.metastore, opened.table
         self._now = metastore.get_all_partitions(table) if wanted is None else metastore.get_partitions(table, wanted)
-        self._written = written_placeholders(opened.store, opened.layout, self._now)  # with rows of other tools
+        self._existing = existing_values(opened.store, opened.layout, self._now)  # and not as names alone
         self._history = history = opened.log.read_recent()
         self._wanted = sorted({*self._now, *history.current}) if wanted is None else list(dict.fromkeys(wanted))
         self._where = placements_now(history, self._wanted, self._now)
+        self._doubtful = _doubtful(history)
         self._held = history.held_now()
 
     def __iter__(self) -> Iterator[PresentRows]:
@@ -96,20 +97,18 @@ class Present:
 
     def _is_found(self, values: PartitionValues) -> bool:
         """Whether readers look where the newest published entry has put a partition, and find more than its name."""
-        seen = self._now.get(values)
-        if seen is None or self._where[values] is not Placement.IN_PLACE or self._is_name_alone(seen):
+        if values not in self._existing or self._where[values] is not Placement.IN_PLACE:
             return False
         return self._history.current[values].partition.new_location is not None
 
     def _found(self, values: PartitionValues) -> PresentRows:
-        seen, placed = self._now.get(values), self._history.current.get(values)
+        placed = self._history.current.get(values)
         if self._is_found(values):
             return self._of_a_version(values)
         if self._where[values] is Placement.IN_DOUBT:
-            version = _doubtful(self._history)[values]
-            note = f"version {version} is being published, or was left in doubt: `recover` resolves it"
+            note = f"version {self._doubtful[values]} is being published, or was left in doubt: `recover` resolves it"
             return PresentRows(values=values, state=IN_DOUBT, note=note)
-        if seen is None or self._is_name_alone(seen):
+        if values not in self._existing:
             return PresentRows(values=values, state=MISSING, note=_why_missing(placed))
         if placed is None:
             why = "another tool has written it, if anybody has, and of when its rows are, the log can't know"
@@ -117,11 +116,6 @@ class Present:
         why = f"readers look elsewhere than where version {placed.version} has put it: it has just been published, or"
         what = "another tool or a late call has moved it; `recover` says which, and corrects a late call"
         return self._not_known(values, f"{why} {what}")
-
-    def _is_name_alone(self, seen: Partition) -> bool:
-        location = Location.parse_any(seen.location)
-        is_placeholder = location is not None and self._opened.layout.is_placeholder(location)
-        return is_placeholder and seen.values not in self._written
 
     def _of_a_version(self, values: PartitionValues) -> PresentRows:
         placed = self._history.current[values]
