@@ -22,6 +22,12 @@ Target = TypeVar("Target", bound=Callable[..., Any])
 LONGEST_AGE: Final = timedelta(days=36_525)  # a hundred years: a time so far from now is still a time to Python
 LONGEST_SHOWN: Final = 60  # a longer text may be anything
 MAX_SHOWN: Final = 10**18
+SLIP: Final = 0.8  # how much two names have in common of which one is a slip of the pen for the other
+HARMFUL: Final = frozenset(
+    "abort accept_loss adopt all discard force overwrite_table publish recover replace restore rollback vacuum yes".split()
+)
+"""Names of commands, of options and of their values with which a call replaces or deletes more, or asks less."""
+
 SEVERAL: Final = (Sequence, Collection, Iterable, tuple)
 PLAIN: Final[Mapping[Any, str]] = {
     str: "a text",
@@ -72,8 +78,26 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("retentions", ["root", "retention"])
     '; did you mean retention?'
     """
-    found = get_close_matches(name, known, n=1)
-    return f"; did you mean {found[0]}?" if found else ""
+    question = did_you_mean(name, known)
+    return f"; {question}" if question else ""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Ask for the nearest known name; for one that does more harm only after a slip of a letter or two, and last.
+
+    Names may be spelled as options are.
+
+    Examples
+    --------
+    >>> did_you_mean("restor", ["restore", "report"]), did_you_mean("--before", ["--force"])
+    ('did you mean report or restore?', '')
+    """
+    plain = {one.lstrip("-").replace("-", "_"): one for one in known}  # two dashes make short options alike
+    word = name.lstrip("-").replace("-", "_")
+    harmless = get_close_matches(word, [one for one in plain if one not in HARMFUL], n=1)
+    harmful = get_close_matches(word, [one for one in plain if one in HARMFUL], n=1, cutoff=SLIP)
+    found = [plain[one] for one in (*harmless, *harmful)]
+    return f"did you mean {' or '.join(found)}?" if found else ""
 
 
 def _checked(function: Callable[..., Any], secret: frozenset[str] = frozenset()) -> Callable[..., Any]:

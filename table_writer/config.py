@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Literal, TypedDict
 
-from table_writer.checked import checked, nearest, require_age
+from table_writer.checked import checked, require_age
 from table_writer.errors import InvalidInputError
 from table_writer.events.listeners import EventListener, require_listeners
 from table_writer.metastore.sasl import Token
@@ -417,9 +417,7 @@ def write_mode(name: str) -> WriteMode:
     try:
         return WriteMode(name)
     except ValueError as error:
-        modes = ", ".join(mode.value for mode in WriteMode)
-        meant = nearest(name, [mode.value for mode in WriteMode])
-        raise InvalidInputError(f"mode={name!r}: expected one of {modes}{meant}") from error
+        raise InvalidInputError(f"mode={name!r}: expected one of {WriteMode.described()}") from error
 
 
 def _require(settings: object, rules: Mapping[str, tuple[bool, str]]) -> None:

@@ -66,6 +66,13 @@ class TableWriterError(Exception):
         self.table = table
         self.write_id = write_id
 
+    def add(self, sentence: str) -> None:
+        """Say one more thing at the end of the message, on a line of its own if that has several."""
+        between = "\n" if "\n" in self.message else " "
+        ended = self.message if self.message.endswith((".", "?", "!")) else f"{self.message}."
+        self.message = f"{ended}{between}{sentence}"
+        self.args = (self.message,)
+
     def __str__(self) -> str:
         """Message, with table and write where the message does not name them itself."""
         named = {"table": self.table, "write_id": self.write_id}

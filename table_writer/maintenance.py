@@ -6,9 +6,9 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, NoReturn, Self
 
-from table_writer.checked import checked, require_age
+from table_writer.checked import checked, nearest, require_age
 from table_writer.config import TableWriterConfig
 from table_writer.display.many_report import ManyReport, TablesReport, many_report, tables_report
 from table_writer.display.reports import (
@@ -52,6 +52,7 @@ from table_writer.log.present import Present
 from table_writer.many.round import WORKERS, ChosenTable, Round, choose
 from table_writer.many.visit import TableVisit
 from table_writer.model.table import PartitionValues, TableName
+from table_writer.model.write import WriteMode
 from table_writer.page.look import NEWEST_VERSIONS, look_at
 from table_writer.page.table_page import TablePage
 from table_writer.publish.entry import Republished
@@ -64,6 +65,9 @@ from table_writer.vacuum.sweep import Vacuum, interrupted
 from table_writer.write.announcing import Announcement, announced
 from table_writer.write.results import repeated_result
 from table_writer.write.staged_writes import StagedWrites
+
+OF_SPARK: Final = (*(mode.value for mode in WriteMode), "compact", "create_table", "for_each_batch", "plan", "read", "stage")
+"""What a TableWriter does and this class does not, since it takes Spark."""
 
 NOTHING_IN_THE_WAY: Final = "dry run: nothing was published, and nothing seems to be in the way"
 
@@ -106,6 +110,14 @@ class Maintenance:
         services: Services | None = None,
     ) -> None:
         self._services = services or Services.without_spark(metastore_uri, config or TableWriterConfig())
+
+    if not TYPE_CHECKING:  # else every name would pass for one of this class
+
+        def __getattr__(self, name: str) -> NoReturn:
+            meant = nearest(name, (one for one in vars(Maintenance) if not one.startswith("_")))
+            if name in OF_SPARK:
+                meant = f", which takes Spark: TableWriter(spark).{name}(…)"
+            raise AttributeError(f"Maintenance has no {name}{meant}", name=name, obj=None)  # Python suggests nothing
 
     def __enter__(self) -> Self:
         return self

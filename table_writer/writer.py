@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
-from typing import Unpack
+from typing import TYPE_CHECKING, NoReturn, Unpack
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -71,6 +71,16 @@ class TableWriter:
         self._spark = spark
         self._services = services or SessionServices(spark, config or TableWriterConfig())
         self._steps = Steps(spark, self._services)
+
+    if not TYPE_CHECKING:  # else every name would pass for one of this class
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if hasattr(Maintenance, name):
+                text = f"{name} needs no Spark: call it by writer.maintenance.{name}(…)"
+            else:
+                calls = ", ".join(one for one in vars(Maintenance) if not one.startswith("_"))
+                text = f"it writes by {WriteMode.described()}; writer.maintenance has {calls}"
+            raise AttributeError(f"TableWriter has no {name}: {text}", name=name, obj=None)  # Python suggests nothing
 
     def overwrite_partitions(self, df: DataFrame, table: str, **options: Unpack[WriteKeywords]) -> WriteResult:
         """Replace exactly the partitions that the DataFrame has rows for, or that ``where`` selects.

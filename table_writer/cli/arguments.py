@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from argparse import ArgumentParser, ArgumentTypeError  # no click, no typer: no dependency for a layer this thin
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any, Final, NoReturn
 
+from table_writer.checked import nearest
 from table_writer.cli.configuration import METASTORE_VARIABLE, USER_INFO, is_secret
 from table_writer.config import TableWriterConfig
 from table_writer.errors import (
@@ -61,16 +61,9 @@ class Parser(ArgumentParser):
         found = CHOICE.search(message)
         if found is not None:
             choices = re.findall(r"[\w-]+", found[2])
-            said = f"not a choice{did_you_mean(found[1], choices)} (choose from {', '.join(choices)})"
+            said = f"not a choice{nearest(found[1], choices)} (choose from {', '.join(choices)})"
             message = f"{message[: found.start()]}{said}"
         raise UsageError(message, self.format_usage())
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a question that names the nearest known word; empty if none is near. What was typed is not repeated."""
-    bare = {one.lstrip("-"): one for one in known}  # else two dashes make short options alike
-    near = get_close_matches(word.lstrip("-"), list(bare), n=1, cutoff=0.6)
-    return f", did you mean {bare[near[0]]}?" if near else ""
 
 
 def age(text: str) -> timedelta:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter, _ActionsContainer
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace, RawDescriptionHelpFormatter, _ActionsContainer
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -16,20 +16,20 @@ from table_writer.cli.arguments import (
     Parser,
     UsageError,
     age,
-    did_you_mean,
     exit_code_named,
     exit_code_of,
     moment,
     switch,
     version_number,
 )
+from table_writer.checked import nearest
 from table_writer.cli.configuration import read_spark_conf
 from table_writer.cli.manual import MANUALS, OVERVIEW, description, epilog
 from table_writer.display.many_report import ManyReport, TableResult, TablesReport
 from table_writer.display.report import Report
 from table_writer.display.reports import RecoverReport
 from table_writer.errors import printable
-from table_writer.maintenance import Maintenance
+from table_writer.maintenance import OF_SPARK, Maintenance
 from table_writer.many.round import WORKERS
 from table_writer.model.table import TableName
 from table_writer.page.look import NEWEST_VERSIONS
@@ -88,6 +88,7 @@ class Command:
     """One command, named and explained as on the command line."""
 
     name: str
+    former_name: str = ""  # which does the same, and is shown nowhere
     help: str
     options: Options = field(default_factory=dict)  # those that only this command has
     either: Options = field(default_factory=dict)  # exactly one of these must be given
@@ -226,7 +227,8 @@ COMMANDS: Final = (
         run=lambda keeper, given: keeper.partitions(given.table, given.partition),
     ),
     Command(
-        name="diff",
+        name="changes",
+        former_name="diff",
         help="List the partitions that two versions differ in, with rows before and after.",
         options={
             "from_version": {"type": version_number, "metavar": "FROM", "help": "0: before the first version"},
@@ -254,8 +256,10 @@ COMMANDS: Final = (
         name="rollback",
         help="Put partitions back to an earlier version, in one metastore call, as a new version.",
         either={
-            "--to-version": {"type": version_number, "metavar": "N", "help": "0: before the first version"},
-            "--to-write-id": {"metavar": "ID", "help": "the version that this write published"},
+            "--version": {"type": version_number, "metavar": "N", "help": "0: before the first version"},
+            "--to-version": {"type": version_number, "dest": "version", "help": SUPPRESS},
+            "--write-id": {"metavar": "ID", "help": "the version that this write published"},
+            "--to-write-id": {"dest": "write_id", "help": SUPPRESS},
             "--as-of": {
                 "type": moment,
                 "metavar": "TIME",
@@ -265,8 +269,8 @@ COMMANDS: Final = (
         options=PARTITIONS,
         run=lambda keeper, given: keeper.rollback(
             given.table,
-            version=given.to_version,
-            write_id=given.to_write_id,
+            version=given.version,
+            write_id=given.write_id,
             as_of=given.as_of,
             partitions=given.partition,
             dry_run=given.dry_run,
@@ -372,12 +376,17 @@ COMMANDS: Final = (
     ),
 )
 BY_NAME: Final = {command.name: command for command in COMMANDS}
+FORMER_NAMES: Final = {command.former_name: command.name for command in COMMANDS if command.former_name}
 
 
 def parse(argv: Sequence[str]) -> Namespace:
     """Read the arguments; ``UsageError`` if they make no command."""
     parser = build_parser()
     commands = _parsers(parser)
+    name, *others = argv or ("",)
+    if (call := name.replace("-", "_")) in OF_SPARK:
+        parser.error(f"{name} takes Spark, which {PROGRAM} works without: TableWriter(spark).{call}(…) in Python")
+    argv = [FORMER_NAMES[name], *others] if name in FORMER_NAMES else argv
     try:
         arguments, unknown = parser.parse_known_args(argv)
     except UsageError as error:  # what is missing may be there, misspelled
@@ -397,9 +406,10 @@ def parse(argv: Sequence[str]) -> Namespace:
 
 def _nearest(words: Sequence[str], parser: ArgumentParser) -> str:
     """Ask whether a known option was meant by one that is not known."""
-    known = [option for action in parser._actions for option in action.option_strings]  # noqa: SLF001  # of our own class
+    actions = [action for action in parser._actions if action.help != SUPPRESS]  # noqa: SLF001  # of our own class
+    known = [option for action in actions for option in action.option_strings]
     given = (word.partition("=")[0] for word in words if word.startswith("--"))
-    return next((near for one in given if one not in known and (near := did_you_mean(one, known))), "")
+    return next((near for one in given if one not in known and (near := nearest(one, known))), "")
 
 
 def _settle_tables(parser: ArgumentParser, arguments: Namespace, takes: Takes) -> None:

@@ -72,12 +72,12 @@ MANUALS: Final[Mapping[str, Manual]] = {
             "history mart.orders": "all versions",
             "history mart.orders --limit 5 --json": "the newest five, for a script",
         },
-        see_also=("show", "diff", "report"),
+        see_also=("show", "changes", "report"),
     ),
     "show": Manual(
         promises="Reads only. With the checks of its write, its tags, and who wrote it.",
         examples={"show mart.orders 42": "version 42", "show mart.orders 42 --all": "with all of its partitions"},
-        see_also=("history", "diff"),
+        see_also=("history", "changes"),
     ),
     "partitions": Manual(
         promises="Reads only. Of a partition that another tool has written or moved, the log knows no version.",
@@ -87,11 +87,11 @@ MANUALS: Final[Mapping[str, Manual]] = {
         },
         see_also=("history", "show"),
     ),
-    "diff": Manual(
+    "changes": Manual(
         promises="Reads only, and by the log alone: no file is opened. What a rollback has put back has not changed.",
         examples={
-            "diff mart.orders 41 42": "what version 42 has changed",
-            "diff mart.orders 0 42": "all that has changed since the beginning",
+            "changes mart.orders 41 42": "what version 42 has changed",
+            "changes mart.orders 0 42": "all that has changed since the beginning",
         },
         see_also=("show", "rollback"),
     ),
@@ -109,11 +109,11 @@ MANUALS: Final[Mapping[str, Manual]] = {
         promises="Readers see all of the old rows or all of the new ones. Refused, changing nothing, if a file is gone"
         " or another tool has moved a partition. A rollback can itself be rolled back.",
         examples={
-            "rollback mart.orders --to-version 41 --dry-run": "what would be put back",
-            "rollback mart.orders --to-version 41": "do it, after a question",
+            "rollback mart.orders --version 41 --dry-run": "what would be put back",
+            "rollback mart.orders --version 41": "do it, after a question",
             "rollback mart.orders --as-of '2024-01-31 12:00' --partition dt=2024-01-30": "one partition, by time",
         },
-        see_also=("history", "diff", "restore"),
+        see_also=("history", "changes", "restore"),
     ),
     "vacuum": Manual(
         promises="What readers look at, or may look at, stays, however old. Interrupted and run again, it ends the"
@@ -187,7 +187,7 @@ OVERVIEW: Final = Manual(
         "history mart.orders": "who published what, when",
         "report mart.orders --html orders.html": "the same as a page with pictures",
         "vacuum --all --yes": "daily: delete what is past its retention",
-        "rollback mart.orders --to-version 41": "put readers back to version 41",
+        "rollback mart.orders --version 41": "put readers back to version 41",
     },
     see_also=(),
 )

@@ -269,7 +269,7 @@ def files(subject: Subject) -> Iterable[Finding]:
     if lost:
         yield error(
             f"files that readers need are gone from {counted(len(lost), 'partition')}: {subject.names(lost)}",
-            f"table-writer history {subject.name}, then table-writer rollback {subject.name} --to-version N to one"
+            f"table-writer history {subject.name}, then table-writer rollback {subject.name} --version N to one"
             " whose files are still there, or write them again; look for a lifecycle expiration or a TRUNCATE",
         )
     if len(newest) < len(ours):

@@ -36,12 +36,27 @@ def every_partition(existing: Collection[PartitionValues]) -> frozenset[Partitio
 
 
 class WriteMode(enum.Enum):
-    """What a write does with the partitions that the DataFrame has, and has not, rows for."""
+    """What a write does with the partitions that the DataFrame has, and has not, rows for; the mildest first."""
 
-    OVERWRITE_PARTITIONS = "overwrite_partitions"  # those with rows are replaced or added, all others stay
-    APPEND = "append"  # those with rows get them beside the rows they have, all others stay
-    CREATE_PARTITIONS = "create_partitions"  # those with rows are added; if one exists, nothing changes
-    OVERWRITE_TABLE = "overwrite_table"  # those with rows are replaced or added, all others are dropped
+    CREATE_PARTITIONS = "create_partitions"
+    APPEND = "append"
+    OVERWRITE_PARTITIONS = "overwrite_partitions"
+    OVERWRITE_TABLE = "overwrite_table"
+
+    @property
+    def replaces(self) -> str:
+        """Which rows readers see no more afterwards."""
+        return {
+            WriteMode.CREATE_PARTITIONS: "replaces nothing: it adds partitions, or fails if one exists",
+            WriteMode.APPEND: "replaces nothing: it adds rows",
+            WriteMode.OVERWRITE_PARTITIONS: "replaces the partitions that the DataFrame has rows for",
+            WriteMode.OVERWRITE_TABLE: "replaces the whole table",
+        }[self]
+
+    @classmethod
+    def described(cls) -> str:
+        """Name all of them, with what each replaces: no name alone says that, and a guess may cost a table."""
+        return "; ".join(f"{mode.value} ({mode.replaces})" for mode in cls)
 
 
 OWN_WRITE_ID: Final = re.compile(r"[0-9]{8}T[0-9]{6}-[0-9a-f]{16}")  # what the next function makes

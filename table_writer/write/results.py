@@ -29,7 +29,7 @@ NAME: Final = "org.apache.hadoop.fs.s3a.commit.files.SuccessData/1"
 MAX_FILENAMES: Final = 100  # Hadoop's own limit, SUCCESS_MARKER_FILE_LIMIT
 
 
-def nothing_written(plan: WritePlan, if_empty: str, watch: Stopwatch) -> WriteResult:
+def nothing_written(plan: WritePlan, if_empty: str, watch: Stopwatch, notes: tuple[str, ...] = ()) -> WriteResult:
     """Return the result of a write without rows; ``InvalidInputError`` if the call did not say that this may happen."""
     if if_empty == "error":
         replaces = plan.mode is WriteMode.OVERWRITE_TABLE or plan.where
@@ -40,7 +40,8 @@ def nothing_written(plan: WritePlan, if_empty: str, watch: Stopwatch) -> WriteRe
             table=str(plan.table.name),
             write_id=plan.write_id,
         )
-    result = WriteResult(table=str(plan.table.name), mode=plan.mode.value, write_id=plan.write_id, version=None)
+    name, mode = str(plan.table.name), plan.mode.value
+    result = WriteResult(table=name, mode=mode, write_id=plan.write_id, version=None, notes=notes)
     return _timed(result, watch)
 
 

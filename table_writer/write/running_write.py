@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Self
 
 from table_writer.complete import Completer, Spread
-from table_writer.errors import ConflictError, StorageError, TableWriterError
+from table_writer.errors import ConflictError, OutcomeUnknownError, StorageError, TableWriterError
 from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.log.registration import put_staged, used_before
 from table_writer.model.entry import LogEntry
@@ -19,6 +19,7 @@ from table_writer.model.location import Location
 from table_writer.model.message import CommitMessage
 from table_writer.model.process import this_process
 from table_writer.model.staged_write import StagedRecord
+from table_writer.model.table import TableName
 from table_writer.model.write import OWN_WRITE_ID, WritePlan, new_write_id, written_ids
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,46 @@ def _say_unharmed(error: BaseException | None, table: str, write_id: str = "") -
     said = f"nothing of this write was published to {table}: it has changed no row that readers see"
     logger.warning("%s ended by %s: %s", f"write_id={write_id}" if write_id else "a plan", type(error).__name__, said)
     error.add_note(said)
+
+
+class MadeTable:
+    """The table that a call makes before it writes (``if_missing``), and what to say of it if the call fails.
+
+    It stays then, and the error says so. No metastore drops a table on the condition that nobody has written to it, and
+    a request to drop it may be applied long after its answer was lost: to another writer's rows.
+    """
+
+    def __init__(self) -> None:
+        self._name: TableName | None = None
+        self._is_there = False
+
+    @contextmanager
+    def making(self, name: TableName) -> Iterator[None]:
+        """Make the table within the block."""
+        self._name = name
+        yield
+        self._is_there = True
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Say of a call that has written nothing that the table is there; nothing if it was there before."""
+        if self._name is None:
+            return ()
+        made = "was made by this call (if_missing), and" if self._is_there else "may have been made by this call; it"
+        return (f"table {self._name} {made} stays, without a row of this write: call again, or DROP TABLE {self._name}",)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, RepeatedError | OutcomeUnknownError):  # rows of this write may be in it
+            return
+        is_ours = isinstance(error, TableWriterError)
+        for note in self.notes if self._is_there or not is_ours else ():  # else it says itself what was made
+            if isinstance(error, TableWriterError):
+                error.add(f"{note[0].upper()}{note[1:]}.")
+            elif error is not None:
+                error.add_note(note)
 
 
 class Claiming:

@@ -39,7 +39,7 @@ from table_writer.upload.job import refusing, run_upload, write_by_spark
 from table_writer.write.announcing import Announcement, announced, facts_of_plan
 from table_writer.write.compaction import Compaction
 from table_writer.write.results import finished, nothing_written, repeated_result
-from table_writer.write.running_write import RunningWrite, unharmed
+from table_writer.write.running_write import MadeTable, RunningWrite, unharmed
 from table_writer.write.session_services import SessionServices, audit_of, staged_frame
 from table_writer.write.staged_writes import BySpark, StagedWrites
 
@@ -66,15 +66,16 @@ class Steps:
 
     def write(self, df: DataFrame, table: str, call: Call) -> WriteResult:
         """Do steps 1 to 5. Readers switch in the last line of the inner ``with`` block, or never."""
-        with self._announced("write", df, table, call) as told, self.watched(table, call.mode.value):
+        announcing = self._announced("write", df, table, call)
+        with announcing as told, self.watched(table, call.mode.value), MadeTable() as made:
             watch = told.watch
             try:
                 with watch.step("plan"):
-                    opened, planned = self._plan(df, table, call, told)  # 1
+                    opened, planned = self._plan(df, table, call, told, made)  # 1
                 with RunningWrite(opened, planned.plan) as write:
                     files = self._write_files(planned, opened, write, watch)  # 2 and 3
                     if files.row_count == 0 and call.options.if_empty != "replace":
-                        return told.done(nothing_written(planned.plan, call.options.if_empty, watch))
+                        return told.done(nothing_written(planned.plan, call.options.if_empty, watch, made.notes))
                     results = self.check(files, opened, call.checks, watch)  # 4
                     require_passed(results, str(opened.table.name), planned.plan.write_id)
                     with watch.step("publish"):
@@ -91,11 +92,12 @@ class Steps:
 
         ``InvalidInputError`` also says that there is nothing to stage: no rows, or a key that was published before.
         """
-        with self._announced("stage", df, table, call) as told, self.watched(table, call.mode.value):
+        announcing = self._announced("stage", df, table, call)
+        with announcing as told, self.watched(table, call.mode.value), MadeTable() as made:
             watch = told.watch
             try:
                 with watch.step("plan"):
-                    opened, planned = self._plan(df, table, call, told)  # 1
+                    opened, planned = self._plan(df, table, call, told, made)  # 1
             except RepeatedError as repeated:
                 raise _published_before(repeated.entry) from None
             with RunningWrite(opened, planned.plan) as write:
@@ -205,10 +207,12 @@ class Steps:
         sources = partial(open_gateway(self._spark).sources, df)
         return announced(self._services, operation, table, call.mode.value, sources=sources)
 
-    def _plan(self, df: DataFrame, table: str, call: Call, told: Announcement) -> tuple[OpenTable, Planned]:
+    def _plan(
+        self, df: DataFrame, table: str, call: Call, told: Announcement, made: MadeTable
+    ) -> tuple[OpenTable, Planned]:
         """Do step 1: open the table, and fix everything that the write needs; ``RepeatedError`` if its key is known."""
         with unharmed(table):
-            opened = self._open(df, table, call)
+            opened = self._open(df, table, call, made)
             told.opened(opened, tags=call.options.tags, idempotency_key=call.options.idempotency_key)
             seen = opened.require_new_key(call.options.idempotency_key, in_order=call.is_batch)
             planned = Planner(opened).plan(df, call.mode, call.options, seen)
@@ -217,14 +221,15 @@ class Steps:
             told.about(opened, write_id=planned.plan.write_id)
             return opened, planned
 
-    def _open(self, df: DataFrame, table: str, call: Call) -> OpenTable:
+    def _open(self, df: DataFrame, table: str, call: Call, made: MadeTable) -> OpenTable:
         """Open the table; make it first where the call describes a new one."""
         name, new = self._services.table_name(table), call.options.if_missing
         if new is not None and self._services.metastore.get_table(name) is None:
             require_batch(df, name)
             require_mode(call.mode, call.options, name, partitioned=bool(new.partition_by))
             self._services.require_new(name, new)
-            create_table(self._spark, df, name, new, if_not_exists=True)
+            with made.making(name):
+                create_table(self._spark, df, name, new, if_not_exists=True)
         return self._services.open_to_write(table)
 
     def _write_files(self, planned: Planned, opened: OpenTable, write: RunningWrite, watch: Stopwatch) -> WrittenFiles:

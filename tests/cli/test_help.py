@@ -64,7 +64,7 @@ def test_every_option_says_what_it_is() -> None:
         (["history", TABLE, "--limt", "3"], "--limit"),
         (["history", TABLE, "--limt=3"], "--limit"),
         (["vacuum", TABLE, "--froce"], "--force"),
-        (["rollback", TABLE, "--to-verison", "3"], "--to-version"),
+        (["rollback", TABLE, "--verison", "3"], "--version"),
         (["--jsno", "history", TABLE], "--json"),
         (["history", "--porfile", "prod", TABLE], "--profile"),
         (["--print-completion", "zhs"], "zsh"),

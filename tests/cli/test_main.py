@@ -106,9 +106,9 @@ def test_storage_that_fails_ends_with_4(world: World, shell: Shell) -> None:
         ["show", TABLE, "-1"],
         ["show", TABLE, "1.5"],
         ["rollback", TABLE],
-        ["rollback", TABLE, "--to-version", "1", "--to-write-id", "w"],
-        ["rollback", TABLE, "--to-version", "1.5"],
-        ["rollback", TABLE, "--to-version", "nan"],
+        ["rollback", TABLE, "--version", "1", "--write-id", "w"],
+        ["rollback", TABLE, "--version", "1.5"],
+        ["rollback", TABLE, "--version", "nan"],
         ["history", TABLE, "--limit", "1e3"],
         ["vacuum", TABLE, "--older-than", "-1d"],
         ["vacuum", TABLE, "--older-than", "nan"],
@@ -143,8 +143,8 @@ def test_an_age_without_a_unit_is_refused_by_name(shell: Shell, age: str) -> Non
         (["vacuum", TABLE, "--older-than", "40000d"], "100 years"),
         (["uploads", TABLE, "--older-than", "40000d"], "100 years"),
         (["show", TABLE, "99999"], "has no version 99999"),
-        (["rollback", TABLE, "--to-version", "99999", "--yes"], "has no version 99999"),
-        (["rollback", TABLE, "--to-write-id", "", "--yes"], "no entry of it"),
+        (["rollback", TABLE, "--version", "99999", "--yes"], "has no version 99999"),
+        (["rollback", TABLE, "--write-id", "", "--yes"], "no entry of it"),
         (["publish", TABLE, "", "--yes"], "no write has such a name"),
     ],
     ids=lambda one: " ".join(one) if isinstance(one, list) else "",
@@ -165,7 +165,7 @@ def test_ages_have_units(world: World, shell: Shell, age: str) -> None:
 
 
 ASKING = [
-    ("rollback", TABLE, "--to-version", "1"),
+    ("rollback", TABLE, "--version", "1"),
     ("vacuum", TABLE, "--older-than", "0", "--force"),
     ("restore", TABLE),
     ("uploads", TABLE, "--abort"),
@@ -252,10 +252,10 @@ def test_no_question_where_the_output_goes_into_a_file(
 def test_log_lines_go_to_stderr_and_more_of_them_if_asked(changed: World, shell: Shell) -> None:
     library = logging.getLogger("table_writer")
     before = library.level, list(library.handlers)
-    ran = shell.run("rollback", TABLE, "--to-version", "1", "--partition", "dt=d1", "--json", "--verbose")
+    ran = shell.run("rollback", TABLE, "--version", "1", "--partition", "dt=d1", "--json", "--verbose")
     assert ran.json["to_version"] == 1
     assert "INFO table_writer.log.table_log: write_id=" in ran.err
-    assert shell.run("rollback", TABLE, "--to-version", "2", "--partition", "dt=d1").err == ""
+    assert shell.run("rollback", TABLE, "--version", "2", "--partition", "dt=d1").err == ""
     assert (library.level, library.handlers) == before
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from argparse import ArgumentParser
+from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,7 +36,8 @@ def test_every_shown_command_is_one(line: str) -> None:
 @pytest.mark.parametrize(("name", "parser"), list(parsers()), ids=lambda one: one if isinstance(one, str) else "")
 def test_every_command_and_option_is_on_the_page(name: str, parser: ArgumentParser) -> None:
     assert name in ROWS
-    options = {option for action in parser._actions for option in action.option_strings if option.startswith("--")}
+    shown = (action for action in parser._actions if action.help != SUPPRESS)
+    options = {option for action in shown for option in action.option_strings if option.startswith("--")}
     assert {option for option in options - {"--help"} if option not in PAGE} == set()
     shared = set.intersection(*({o for a in one._actions for o in a.option_strings} for _, one in parsers()))
     assert {option for option in options - shared if option not in ROWS[name]} == set()

@@ -98,7 +98,7 @@ def test_files_that_are_gone_are_an_error(world: World) -> None:
     (finding,) = of_check(world.services(), "partition files")
     assert finding.status == "error"
     assert "dt=1" in finding.message
-    assert "rollback mart.orders --to-version" in finding.advice
+    assert "rollback mart.orders --version" in finding.advice
 
 
 def test_a_rolled_back_partition_is_what_was_published_then(world: World) -> None:

@@ -116,7 +116,7 @@ def test_the_command_line_works_on_a_running_lakehouse(
     assert [(one["version"], one["state"]) for one in versions] == [(2, "published"), (1, "published")]
     refused = run("vacuum", written, "--older-than", "0")
     assert (refused.returncode, "force" in refused.stderr) == (2, True)
-    rolled_back = run("rollback", written, "--to-version", "1")
+    rolled_back = run("rollback", written, "--version", "1")
     assert rolled_back.returncode == 0, rolled_back.stderr
     spark.catalog.refreshTable(written)
     assert content(written) == OLD

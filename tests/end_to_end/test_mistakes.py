@@ -183,7 +183,7 @@ MISTAKES: Final[dict[str, tuple[Callable[[World], object], type[Exception], str]
     "a misspelt mode": (
         lambda w: w.writer.plan(w.df, w.orders, mode="overwrite_partition"),
         InvalidInputError,
-        r"mode='overwrite_partition': expected one of .*; did you mean overwrite_partitions\?",
+        r"mode='overwrite_partition': expected one of create_partitions \(replaces nothing.*overwrite_table",
     ),
     "a misspelt option": (
         lambda w: w.write(idempotence_key="x"),

@@ -229,7 +229,7 @@ def test_the_command_line_takes_back_the_names_that_it_gives_out(shell: Shell) -
     assert not RAW.search(shown.out)
     names = [one["name"] for one in shown.json["partitions"]]
     for name in names:
-        assert shell.run("rollback", T, "--to-version", "1", "--partition", name, "--json").code == 0, name
+        assert shell.run("rollback", T, "--version", "1", "--partition", name, "--json").code == 0, name
     assert shell.world.rows() == ROWS
     for words in (("history", T), ("show", T, "1", "--all"), ("vacuum", T, "--older-than", "0", "--force", "--all")):
         ran = shell.run(*words, "--verbose")
@@ -243,7 +243,7 @@ def test_a_name_of_no_partition_is_a_wrong_call_that_changes_nothing(shell: Shel
     shell.world.write({"d1": frozenset({1})})
     shell.world.write({"d1": frozenset({2})})
     before = bodies(shell.world.store)
-    for words in (("rollback", T, "--to-version", "1"), ("restore", T)):
+    for words in (("rollback", T, "--version", "1"), ("restore", T)):
         ran = shell.run(*words, "--partition", name)
         assert ran.code == 2, ran
         assert "\x1b" not in ran.out + ran.err
@@ -277,7 +277,7 @@ def test_hostile_users_hosts_tags_and_keys_are_shown_escaped_and_do_nothing(
         }
     )
     shell.world = attacked
-    for words in (("history", T), ("show", T, "3"), ("recover", T), ("rollback", T, "--to-version", "2", "--verbose")):
+    for words in (("history", T), ("show", T, "3"), ("recover", T), ("rollback", T, "--version", "2", "--verbose")):
         for more in ((), ("--json",)):
             ran = shell.run(*words, *more)
             assert ran.code == 0, ran
