@@ -24,7 +24,10 @@ LONGEST_SHOWN: Final = 60  # a longer text may be anything
 MAX_SHOWN: Final = 10**18
 SLIP: Final = 0.8  # how much two names have in common of which one is a slip of the pen for the other
 HARMFUL: Final = frozenset(
-    "abort accept_loss adopt all discard force overwrite_table publish recover replace restore rollback vacuum yes".split()
+    (
+        *("accept_loss", "abort", "adopt", "all", "discard", "force", "overwrite_table", "publish"),
+        *("recover", "replace", "restore", "rollback", "vacuum", "yes"),
+    )
 )
 """Names of commands, of options and of their values with which a call replaces or deletes more, or asks less."""
 

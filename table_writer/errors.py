@@ -4,6 +4,7 @@
 
     TableWriterError
     ├── InvalidInputError      fix the call                (also a ValueError)
+    │   └── MissingExtraError       install what an optional part needs (also an ImportError)
     ├── SchemaMismatchError    fix the DataFrame           (also a ValueError)
     ├── CheckFailedError       the data is wrong; nothing was published
     ├── ConflictError          someone else published these partitions; plan again and retry
@@ -20,7 +21,9 @@ the table, the ``write_id`` and the next action.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import islice
 from typing import ClassVar, Protocol
 
@@ -30,6 +33,7 @@ __all__ = [
     "InvalidInputError",
     "LostResponseError",
     "MetastoreError",
+    "MissingExtraError",
     "OutcomeUnknownError",
     "PartitionExistsError",
     "PartitionMissingError",
@@ -37,7 +41,9 @@ __all__ = [
     "StorageError",
     "TableWriterError",
     "counted",
+    "needs_extra",
     "printable",
+    "require_extra",
 ]
 
 
@@ -82,6 +88,35 @@ class TableWriterError(Exception):
 
 class InvalidInputError(TableWriterError, ValueError, code="invalid_input"):
     """The call cannot be carried out as it stands; nothing was written. Fix the call."""
+
+
+class MissingExtraError(InvalidInputError, ImportError, code="missing_extra"):
+    """An optional part needs libraries that are not installed; the message has the extra that brings them."""
+
+
+@contextmanager
+def needs_extra(extra: str, what: str) -> Iterator[None]:
+    """Say of a library that cannot be imported within the block which extra brings it.
+
+    Examples
+    --------
+    >>> with needs_extra("plot", "plot()"):
+    ...     import no_such
+    Traceback (most recent call last):
+    table_writer.errors.MissingExtraError: plot() needs pip install 'table-writer[plot]': No module named 'no_such'
+    """
+    try:
+        yield
+    except ImportError as missing:
+        raise MissingExtraError(f"{what} needs pip install 'table-writer[{extra}]': {missing}") from missing
+
+
+def require_extra(extra: str, what: str, *modules: str) -> None:
+    """Say the same of modules that are not imported yet, and for which another process may have to wait."""
+    with needs_extra(extra, what):
+        for module in modules:
+            if find_spec(module) is None:
+                raise ModuleNotFoundError(f"No module named {module!r}")
 
 
 class SchemaMismatchError(TableWriterError, ValueError, code="schema_mismatch"):

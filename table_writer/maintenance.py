@@ -66,7 +66,15 @@ from table_writer.write.announcing import Announcement, announced
 from table_writer.write.results import repeated_result
 from table_writer.write.staged_writes import StagedWrites
 
-OF_SPARK: Final = (*(mode.value for mode in WriteMode), "compact", "create_table", "for_each_batch", "plan", "read", "stage")
+OF_SPARK: Final = (
+    *(mode.value for mode in WriteMode),
+    "compact",
+    "create_table",
+    "for_each_batch",
+    "plan",
+    "read",
+    "stage",
+)
 """What a TableWriter does and this class does not, since it takes Spark."""
 
 NOTHING_IN_THE_WAY: Final = "dry run: nothing was published, and nothing seems to be in the way"

@@ -1,15 +1,70 @@
-"""The installed version of this library, which is made of the last tag; executors are sent it with the package."""
+"""The installed version of this library, and whether the files that this process has loaded are still those on disk.
+
+The version is made of the last tag; executors are sent it with the package.
+"""
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Final
 
-__all__ = ["__version__"]
+__all__ = ["CODE", "__version__", "code_of_tasks", "is_replaced"]
 
 DISTRIBUTION: Final = "table-writer"
+FOLDERS_OF_TASKS: Final = ("model", "storage", "upload")
+"""Whose modules run in Spark's tasks, or define what is sent to them and what they send back."""
 
-try:
-    __version__ = version(DISTRIBUTION)
-except PackageNotFoundError:  # a checkout that is not installed, or a zip of the sources made by hand
-    __version__ = "0+unknown"
+
+def installed_version() -> str:
+    """Return the version that is installed now."""
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:  # a checkout that is not installed, or a zip of the sources made by hand
+        return "0+unknown"
+
+
+def _sources() -> Iterator[Traversable]:
+    folders = (files("table_writer").joinpath(folder) for folder in FOLDERS_OF_TASKS)
+    for folder in (folder for folder in folders if folder.is_dir()):  # none where a tool has frozen the package
+        inside = [source for source in folder.iterdir() if source.name.endswith(".py")]
+        yield from sorted(inside, key=lambda source: source.name)
+
+
+def code_of_tasks() -> int:
+    """Return a checksum of the sources that tasks depend on, wherever this package was imported from."""
+    checksum = 0
+    for source in _sources():
+        checksum = zlib.crc32(source.read_bytes(), zlib.crc32(source.name.encode(), checksum))
+    return checksum
+
+
+def _stamps() -> list[tuple[int, int, int]]:
+    """Return what changes when a file is replaced; nothing of a package in a zip, which nobody installs over."""
+    stats = [source.stat() for source in _sources() if isinstance(source, Path)]
+    return [(stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats]
+
+
+def is_replaced() -> bool:
+    """Whether another version was installed since this process has loaded this one; costs half a millisecond."""
+    global _known_stamps  # noqa: PLW0603
+    try:
+        stamps = _stamps()
+        if stamps == _known_stamps:
+            return False
+        replaced = code_of_tasks() != CODE
+    except OSError:  # in the middle of an installation, or after the package was taken away
+        return True
+    if not replaced:  # the same files once more
+        _known_stamps = stamps
+    return replaced
+
+
+__version__: Final = installed_version()
+_known_stamps = _stamps()
+CODE: Final = code_of_tasks()
+"""Of what this process has loaded."""

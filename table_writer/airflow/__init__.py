@@ -4,9 +4,12 @@ Nothing here needs Spark. A task that writes is yours: it stages or publishes wi
 ``write_id`` on.
 """
 
-from table_writer.airflow.connection import failing_for_good
-from table_writer.airflow.operators import PublishOperator, RecoverOperator, RollbackOperator, VacuumOperator
-from table_writer.airflow.sensor import PartitionSensor, PartitionTrigger
+from table_writer.errors import needs_extra
+
+with needs_extra("airflow", "table_writer.airflow"):
+    from table_writer.airflow.connection import failing_for_good
+    from table_writer.airflow.operators import PublishOperator, RecoverOperator, RollbackOperator, VacuumOperator
+    from table_writer.airflow.sensor import PartitionSensor, PartitionTrigger
 
 __all__ = [
     "PartitionSensor",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
+from table_writer.checked import nearest
 from table_writer.cli.arguments import (
     PROGRAM,
     SHARED,
@@ -22,13 +23,12 @@ from table_writer.cli.arguments import (
     switch,
     version_number,
 )
-from table_writer.checked import nearest
 from table_writer.cli.configuration import read_spark_conf
 from table_writer.cli.manual import MANUALS, OVERVIEW, description, epilog
 from table_writer.display.many_report import ManyReport, TableResult, TablesReport
 from table_writer.display.report import Report
 from table_writer.display.reports import RecoverReport
-from table_writer.errors import printable
+from table_writer.errors import MissingExtraError, needs_extra, printable
 from table_writer.maintenance import OF_SPARK, Maintenance
 from table_writer.many.round import WORKERS
 from table_writer.model.table import TableName
@@ -437,11 +437,10 @@ class _PrintCompletion(Action):
 
     def __call__(self, parser: ArgumentParser, _: Namespace, shell: Any, option_string: str | None = None) -> None:  # noqa: ARG002
         try:
-            import shtab  # noqa: PLC0415 - an extra
-        except ImportError:
-            parser.error(
-                "completion scripts are made by shtab, which is not installed: pip install 'table-writer[completion]'"
-            )
+            with needs_extra("completion", "--print-completion"):
+                import shtab  # noqa: PLC0415 - an extra
+        except MissingExtraError as missing:
+            parser.error(missing.message)
         kinds = {"FILE": shtab.FILE, "PEM": shtab.FILE, "DIR": shtab.DIRECTORY}
         for name, one in _parsers(parser).items():
             one.description = BY_NAME[name].help  # of which shells show the first line

@@ -11,17 +11,19 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dbt.adapters import spark as dbt_spark
-from dbt.adapters.base import PythonJobHelper
-from dbt.cli.main import dbtRunner
-from dbt_common.exceptions import DbtRuntimeError
 from pyspark.sql import DataFrame, SparkSession
 
 from table_writer.config import write_mode
-from table_writer.errors import InvalidInputError, TableWriterError
+from table_writer.errors import InvalidInputError, TableWriterError, needs_extra
 from table_writer.model.new_table import NewTable
 from table_writer.model.write import WriteMode
 from table_writer.writer import TableWriter
+
+with needs_extra("dbt", "table_writer.dbt"):
+    from dbt.adapters import spark as dbt_spark
+    from dbt.adapters.base import PythonJobHelper
+    from dbt.cli.main import dbtRunner
+    from dbt_common.exceptions import DbtRuntimeError
 
 SESSION: Final = "session"
 OF_PARTS: Final = {"where", "carry", "idempotency_key"}  # what a full refresh leaves out: it writes all, and once more

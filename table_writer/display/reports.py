@@ -21,7 +21,7 @@ from table_writer.display.report import (
     who,
 )
 from table_writer.display.write_result import CheckResults, check_grids, checks_in_short
-from table_writer.errors import InvalidInputError, counted, printable
+from table_writer.errors import counted, needs_extra, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.model.location import Location
 from table_writer.storage.object_store import ObjectInfo
@@ -562,15 +562,10 @@ EDGE: Final = timedelta(hours=1)  # on both sides of a single version, which is 
 
 def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | None) -> Axes:
     """Draw the rows of each version at the time it was written, by what it did and how it ended."""
-    try:
+    with needs_extra("plot", "a history's plot()"):
         import matplotlib.pyplot as plt  # noqa: PLC0415 - an extra
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415
         from matplotlib.ticker import MaxNLocator, StrMethodFormatter  # noqa: PLC0415
-    except ImportError as missing:
-        raise InvalidInputError(
-            f"the history of {table} is drawn by matplotlib, which is not installed: pip install 'table-writer[plot]'",
-            table=table,
-        ) from missing
     if axes is None:
         _, axes = plt.subplots(figsize=(9, 3.6), layout="constrained")
     point = min(42.0, max(3.0, 6_000 / (len(versions) or 1)))  # square points

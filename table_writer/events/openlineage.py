@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
-from table_writer.errors import InvalidInputError
+from table_writer.errors import needs_extra
 from table_writer.events.event import Source, TableEvent
 from table_writer.model.check_result import CheckResult
 from table_writer.model.location import AZURE_SCHEMES, S3_SCHEMES, Location
@@ -23,7 +23,7 @@ from table_writer.model.process import PerProcess
 from table_writer.model.table import Column
 from table_writer.version import __version__
 
-try:
+with needs_extra("openlineage", "OpenLineageListener"):
     from openlineage.client import OpenLineageClient
     from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
     from openlineage.client.facet_v2 import (
@@ -40,10 +40,6 @@ try:
         symlinks_dataset,
         tags_run,
     )
-except ImportError as missing:
-    raise InvalidInputError(
-        "OpenLineageListener needs OpenLineage's client: pip install 'table-writer[openlineage]'"
-    ) from missing
 
 logger = logging.getLogger(__name__)
 PRODUCER: Final = f"https://github.com/table-writer/table_writer/tree/{__version__}"

@@ -9,19 +9,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from table_writer.errors import InvalidInputError
+from table_writer.errors import needs_extra
 from table_writer.events.event import TableEvent
 from table_writer.events.listeners import in_short
 from table_writer.version import __version__
 
-try:
+with needs_extra("opentelemetry", "OpenTelemetryListener"):
     from opentelemetry import metrics, trace
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, Status, StatusCode, TracerProvider
-except ImportError as missing:
-    raise InvalidInputError(
-        "OpenTelemetryListener needs OpenTelemetry's API: pip install 'table-writer[opentelemetry]'"
-    ) from missing
 
 SCOPE: Final = "table_writer"
 WRITES: Final = frozenset({"write", "publish", "compact"})  # whose rows count as written; a recovery does one again

@@ -7,6 +7,7 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Final
 
 from table_writer.errors import InvalidInputError, MetastoreError, StorageError
@@ -85,7 +86,10 @@ def take_root(
         _probe_conditional_put(store, layout)
         store.put_if_absent(layout.owner_key, replace(owner, log_id=_begin_log(store, layout)).to_json())
         stored = store.get(layout.owner_key)
-    return _refuse_other(stored, layout, owner)
+    found = _refuse_other(store, stored, layout, owner)
+    if found.identity != owner.identity:
+        store.put(layout.owner_key, replace(owner, log_id=found.log_id).to_json())
+    return found.log_id
 
 
 def adopt_root(store: ObjectStore, layout: TableLayout, owner: Owner) -> None:
@@ -116,7 +120,7 @@ def _begin_log(store: ObjectStore, layout: TableLayout) -> str:
 
 def require_owner(store: ObjectStore, layout: TableLayout, owner: Owner) -> str:
     """Return the id of the table's log, empty if there is none yet; refuse files of another table."""
-    return _refuse_other(store.get(layout.owner_key), layout, owner)
+    return _refuse_other(store, store.get(layout.owner_key), layout, owner).log_id
 
 
 def is_of_earlier_table(store: ObjectStore, layout: TableLayout, owner: Owner) -> bool:
@@ -127,15 +131,27 @@ def is_of_earlier_table(store: ObjectStore, layout: TableLayout, owner: Owner) -
     stored = store.get(layout.owner_key)
     found = Owner.from_json(stored.body, layout.owner_key) if stored else owner
     if (found.database, found.name) != (owner.database, owner.name):
-        _refuse_other(stored, layout, owner)
+        _refuse_other(store, stored, layout, owner)
     return found.identity != owner.identity
 
 
-def _refuse_other(stored: StoredObject | None, layout: TableLayout, owner: Owner) -> str:
+def _is_unwritten(store: ObjectStore, layout: TableLayout, found: Owner, owner: Owner) -> bool:
+    """Whether an earlier table of this very name was dropped before anything was published: there is nothing to adopt.
+
+    Its log must be there, and nothing else: one that somebody has deleted says nothing, and a write may be staged. A
+    write of the earlier table that is still on its way is refused as ever.
+    """
+    if found.identity[:2] != owner.identity[:2] or found.created_at_seconds >= owner.created_at_seconds:
+        return False
+    keys = {info.key for info in islice(store.list(layout.own.key), 3)}
+    return keys == {layout.owner_key, f"{layout.log_prefix}id-{found.log_id}"}
+
+
+def _refuse_other(store: ObjectStore, stored: StoredObject | None, layout: TableLayout, owner: Owner) -> Owner:
     table = f"{owner.database}.{owner.name}"
     where = f"{layout.own}owner.json"
     found = Owner.from_json(stored.body, where) if stored else owner
-    if found.identity != owner.identity:
+    if found.identity != owner.identity and not _is_unwritten(store, layout, found, owner):
         raise InvalidInputError(
             f"{where} belongs to {found.database}.{found.name} created at {found.created_at_seconds}"
             f" (seen at {found.metastore}), not to {table} created at {owner.created_at_seconds}: the table was dropped"
@@ -145,7 +161,7 @@ def _refuse_other(stored: StoredObject | None, layout: TableLayout, owner: Owner
             f" table, delete {layout.own}owner.json, settled.json and log/ beside it, which forgets its history.",
             table=table,
         )
-    return found.log_id
+    return found
 
 
 def _probe_conditional_put(store: ObjectStore, layout: TableLayout) -> None:

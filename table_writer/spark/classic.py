@@ -31,7 +31,7 @@ from table_writer.model.location import without_password, without_s3_logins
 from table_writer.model.table import ROOT_PARAMETER, PastPartition, Table
 from table_writer.model.write import WritePlan
 from table_writer.progress import current
-from table_writer.spark.executors import prepare_executors
+from table_writer.spark.executors import as_sent, prepare_executors
 from table_writer.spark.files import ClassicFiles, missing_jar
 from table_writer.spark.gateway import HADOOP_PREFIXES, Analyzed, Answer, Counted, Item, hive_session_required, tasks
 from table_writer.spark.past import PastRows
@@ -195,7 +195,7 @@ class ClassicSpark:
     def on_executors(
         self, items: Sequence[Item], work: Callable[[Iterable[Item]], Iterator[Answer]], task_count: int
     ) -> Callable[[], list[Answer]]:
-        return self._spark.sparkContext.parallelize(items, task_count).mapPartitions(work).collect
+        return self._spark.sparkContext.parallelize(items, task_count).mapPartitions(as_sent(work)).collect
 
     def past_rows(self, opened: OpenTable, subject: str, partitions: Sequence[PastPartition]) -> DataFrame:
         return PastRows(self._spark, opened.table).read(subject, partitions)

@@ -31,7 +31,7 @@ from table_writer.metastore.settings import as_hive_2
 from table_writer.model.table import NULL_PARTITION, PartitionValues, PastPartition, Table
 from table_writer.model.write import WritePlan
 from table_writer.progress import current
-from table_writer.spark.executors import prepare_session
+from table_writer.spark.executors import as_sent, prepare_session
 from table_writer.spark.gateway import (
     HADOOP_PREFIXES,
     Analyzed,
@@ -214,7 +214,7 @@ class ConnectSpark:
         shares = [items[len(items) * n // task_count : len(items) * (n + 1) // task_count] for n in range(task_count)]
         packed = [(number, pickle.dumps(list(share))) for number, share in enumerate(shares) if share]
         frame = self._spark.createDataFrame(packed, f"number INT, {ANSWER} BINARY")
-        job = frame.repartition(max(1, len(packed))).mapInArrow(_unpacked(work), frame.schema)
+        job = frame.repartition(max(1, len(packed))).mapInArrow(as_sent(_unpacked(work)), frame.schema)
 
         def collect() -> list[Answer]:
             rows = sorted(job.collect(), key=itemgetter(0))

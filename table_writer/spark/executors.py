@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 
 import table_writer
@@ -27,7 +28,7 @@ from table_writer.spark.gateway import Answer, Item, SparkGateway
 from table_writer.spark.sql import SPARK_ERRORS, spark_sentence
 from table_writer.storage.object_store import ObjectInfo, SourceChangedError
 from table_writer.storage.worker import completer, copier
-from table_writer.version import DISTRIBUTION, __version__
+from table_writer.version import CODE, DISTRIBUTION, __version__, installed_version, is_replaced
 
 if TYPE_CHECKING:
     from pyspark import SparkContext  # which a PySpark of Spark Connect alone does not have
@@ -40,6 +41,16 @@ REQUIRED_FOR_AZURE: Final = ("azure.storage.blob", 12)
 MAX_PROBES: Final = 64
 _prepared: Final[set[tuple[str, int]]] = set()
 _preparing: Final = PerProcess(threading.Lock)
+
+
+def refuse_replaced() -> None:
+    """Refuse to begin anything once another version was installed over the one that this process has loaded."""
+    if is_replaced():
+        raise InvalidInputError(
+            f"another table_writer was installed while this process ran, or its files were changed: {__version__} was"
+            f" loaded, and {installed_version()} is what a task would load now. Nothing was written. End this Python"
+            " process, and with it the Spark session, and start it again"
+        )
 
 
 def prepare_executors(context: SparkContext) -> None:
@@ -177,6 +188,36 @@ def _look(required: tuple[tuple[str, int], ...]) -> Callable[[Iterable[int]], It
                 yield f"executor on {socket.gethostname()} has {name} {module.__version__}; {lowest} or newer is needed"
 
     return look
+
+
+def as_sent(work: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
+    """Return the same work, which a worker unpacks only if its files of this package are those of this process.
+
+    It travels by value and needs nothing of this package itself, whichever version the worker has. Without it a worker
+    that was started after an upgrade fails where it happens to meet what it does not know, or misreads it.
+    """
+    packed_work, code, here = CloudPickleSerializer().dumps(work), CODE, __version__  # type: ignore[no-untyped-call]
+
+    def run(items: Any) -> Iterator[Any]:
+        import pickle  # noqa: PLC0415 - on the executor
+        import socket  # noqa: PLC0415
+
+        try:
+            from table_writer import version  # noqa: PLC0415
+
+            there, is_same = f"{version.__version__} in {version.__file__}", code == version.CODE
+        except (ImportError, AttributeError, OSError) as error:  # none, or one from before it had a CODE
+            there, is_same = f"none that can be used ({error})", False
+        if not is_same:
+            raise RuntimeError(
+                f"\ntable_writer.errors.InvalidInputError: the Python worker on {socket.gethostname()} has another"
+                f" table_writer than the driver, which has loaded {here}: {there}. Nothing was published. If it was"
+                " installed while this session ran, end the driver's Python process and start it again; if executors"
+                " have one of their own, install the driver's there, or none\n"
+            )
+        yield from pickle.loads(packed_work)(items)  # noqa: S301 - packed by the driver, as all of a job is
+
+    return run
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from table_writer.errors import InvalidInputError
+from table_writer.errors import needs_extra
 from table_writer.storage.local import LocalStore
 from table_writer.storage.object_store import ObjectStore
 from table_writer.storage.s3 import S3Store
@@ -12,15 +12,10 @@ from table_writer.storage.settings import AzureSettings, S3Settings, StoreSettin
 def open_store(settings: StoreSettings) -> ObjectStore:
     """Open a store; for S3 this costs 100 to 200 ms, for Azure 300 ms, so keep one per process.
 
-    Raises ``InvalidInputError`` where a library is missing that only one store needs.
+    Raises ``MissingExtraError`` where a library is missing that only one store needs.
     """
     if isinstance(settings, AzureSettings):
-        try:
+        with needs_extra("azure", "an abfss:// location, on this machine and where executors run,"):
             from table_writer.storage.azure import AzureStore  # noqa: PLC0415 - an optional extra
-        except ImportError as error:
-            raise InvalidInputError(
-                f"{error}: abfss:// locations need the extra azure, on this machine and where executors run: pip"
-                " install 'table-writer[azure]'"
-            ) from error
         return AzureStore(settings)
     return S3Store(settings) if isinstance(settings, S3Settings) else LocalStore()

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from table_writer.checked import checked
 from table_writer.display.listeners import showing
+from table_writer.errors import require_extra
 from table_writer.progress import current
 from table_writer.testing.connect import ConnectServer, write_spark_conf
 from table_writer.testing.jars import (
@@ -183,6 +184,8 @@ def lakehouse(
     """
     _refuse_second_spark()
     find_java()  # else Spark's own error is the first to show
+    if (spark_conf or {}).get(API_MODE) == "connect":
+        require_extra("connect", "a session of Spark Connect", "grpc", "grpc_status")
     with ExitStack() as undo, showing("auto", table="lakehouse", mode="start"):
         scratch = ScratchDirectory("lakehouse")
         undo.callback(scratch.remove)

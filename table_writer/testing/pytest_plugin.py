@@ -16,11 +16,13 @@ import uuid
 from collections.abc import Iterator
 from typing import Any, Final, get_args
 
-import pytest
-
+from table_writer.errors import needs_extra
 from table_writer.testing.jars import HiveVersion
 from table_writer.testing.lakehouse import Lakehouse
 from table_writer.testing.lakehouse import lakehouse as start_lakehouse
+
+with needs_extra("testing", "table_writer.testing.pytest_plugin"):
+    import pytest
 
 CHOICES: Final = {  # what an option may be, its default first
     "s3": ("moto", "versitygw", "none"),

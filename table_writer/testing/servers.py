@@ -27,6 +27,7 @@ from thrift.Thrift import TException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
+from table_writer.errors import require_extra
 from table_writer.testing.jars import BUILT_IN_HIVE, HiveVersion, java_environment, metastore_class_path, metastore_java
 from table_writer.testing.processes import LOCALHOST, LakehouseError, ServerProcess
 
@@ -107,6 +108,8 @@ class S3Server(ServerProcess):
     def __init__(self, server: S3ServerName = "moto", *, bucket: str = "lakehouse") -> None:
         if server not in ("moto", "versitygw"):
             raise LakehouseError(f"S3 server {server!r} is unknown: choose moto or versitygw")
+        if server == "moto":
+            require_extra("testing", "the S3 server moto", "moto", "flask")
         super().__init__(f"S3 server {server}")
         self.server: Final = server
         self.bucket: Final = bucket

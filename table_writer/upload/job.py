@@ -22,6 +22,7 @@ from table_writer.model.upload_spec import UploadSpec
 from table_writer.model.write import WritePlan, WrittenFiles, WrittenPartition
 from table_writer.progress import current
 from table_writer.spark import open_gateway
+from table_writer.spark.executors import as_sent
 from table_writer.spark.gateway import SparkGateway
 from table_writer.spark.sql import quoted
 from table_writer.spark.widths import refusing_wide
@@ -60,7 +61,7 @@ def run_upload(rows: DataFrame, spec: UploadSpec) -> CommitMessages:
 
 
 def _messages(spark: SparkGateway, rows: DataFrame, spec: UploadSpec) -> CommitMessages:
-    job = rows.mapInArrow(map_function(spec), MESSAGE_SCHEMA)
+    job = rows.mapInArrow(as_sent(map_function(spec)), MESSAGE_SCHEMA)
 
     def collect() -> list[Row]:
         with spark.batches_of(spec.batch_rows):

@@ -71,7 +71,9 @@ class MadeTable:
         if self._name is None:
             return ()
         made = "was made by this call (if_missing), and" if self._is_there else "may have been made by this call; it"
-        return (f"table {self._name} {made} stays, without a row of this write: call again, or DROP TABLE {self._name}",)
+        return (
+            f"table {self._name} {made} stays, without a row of this write: call again, or DROP TABLE {self._name}",
+        )
 
     def __enter__(self) -> Self:
         return self

@@ -33,7 +33,7 @@ from table_writer.publish.append import CopyFiles
 from table_writer.publish.publisher import GaveWayError, Publisher
 from table_writer.spark import open_gateway
 from table_writer.spark.create_table import create_table
-from table_writer.spark.executors import Executors
+from table_writer.spark.executors import Executors, refuse_replaced
 from table_writer.spark.sql import SPARK_ERRORS, without_query_log
 from table_writer.upload.job import refusing, run_upload, write_by_spark
 from table_writer.write.announcing import Announcement, announced, facts_of_plan
@@ -194,6 +194,7 @@ class Steps:
         PySpark would log each of them before.
         """
         open_gateway(self._spark)  # which refuses a session that was stopped
+        refuse_replaced()
         spark_has_bar = self._spark.conf.get("spark.ui.showConsoleProgress", "false") == "true"
         choice = self._services.config.progress
         shown = showing(choice, table=table, mode=mode, write_id=write_id, spark_has_bar=spark_has_bar)

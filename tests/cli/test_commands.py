@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from table_writer.cli.commands import COMMANDS
 from table_writer.display.reports import DoctorReport, Finding
-from table_writer.maintenance import Maintenance
 from tests.cli.shell import TABLE, Shell
 from tests.publish.world import ROOT, DeathError, Fault, World
 

@@ -54,7 +54,28 @@ def test_another_address_of_the_same_metastore_is_the_same_table() -> None:
     take_root(store, LAYOUT, replace(OWNER, metastore="thrift://b:9083"))
 
 
-@pytest.mark.parametrize("other", [replace(OWNER, created_at_seconds=2), replace(OWNER, name="orders2")])
+def test_files_of_a_table_that_was_dropped_before_its_first_version_are_taken_over_by_its_successor() -> None:
+    store, successor = MemoryStore(), replace(OWNER, created_at_seconds=2)
+    log_id = take_root(store, LAYOUT, OWNER)
+    assert require_owner(store, LAYOUT, successor) == log_id
+    assert take_root(store, LAYOUT, successor) == log_id
+    with pytest.raises(InvalidInputError, match=r"adopt.*reset"):  # a write of the dropped one that is on its way
+        require_owner(store, LAYOUT, OWNER)
+
+
+@pytest.mark.parametrize("also", [LAYOUT.entry_key(1), LAYOUT.staged_key("w"), LAYOUT.registration_key("w"), ""])
+def test_a_log_with_a_version_or_a_write_or_without_its_id_is_not_taken_over(also: str) -> None:
+    store, successor = MemoryStore(), replace(OWNER, created_at_seconds=2)
+    log_id = take_root(store, LAYOUT, OWNER)
+    if also:
+        store.put(also, b"{}")
+    else:
+        store.delete([f"{LAYOUT.log_prefix}id-{log_id}"])
+    with pytest.raises(InvalidInputError, match=r"adopt.*reset"):
+        take_root(store, LAYOUT, successor)
+
+
+@pytest.mark.parametrize("other", [replace(OWNER, created_at_seconds=0), replace(OWNER, name="orders2")])
 def test_another_tables_files_are_an_error_that_names_both_ways_out(other: Owner) -> None:
     store = MemoryStore()
     take_root(store, LAYOUT, OWNER)

@@ -1,8 +1,7 @@
 """A write makes its table first, and fails after that: the table stays behind, empty, and somebody has to know it.
 
 Seen by a user of ``if_missing``: a check failed, the error said that nothing was published, and ``SHOW TABLES`` had one
-more. Spark's own ``saveAsTable`` drops the table after a failure, whoever has written to it meanwhile: apache/spark#29094
-is about what it leaves and takes.
+more.
 """
 
 from __future__ import annotations
@@ -39,13 +38,6 @@ CALLS: dict[str, Callable[[TableWriter, DataFrame, str], Any]] = {
     "a check that fails": lambda writer, df, table: writer.append(
         df, table, if_missing=BY_DAY, checks=[in_range("id", max=1)]
     ),
-    "a check of another column": lambda writer, df, table: writer.append(
-        df, table, if_missing=BY_DAY, checks=[in_range("idd", max=1)]
-    ),
-    "no rows": lambda writer, df, table: writer.append(df.limit(0), table, if_missing=BY_DAY),
-    "a row outside": lambda writer, df, table: writer.overwrite_partitions(
-        df, table, if_missing=BY_DAY, where="dt = 'd1'"
-    ),
     "a function that raises": lambda writer, df, table: writer.append(breaking(df), table, if_missing=BY_DAY),
     "a stage whose check fails": lambda writer, df, table: writer.stage(
         df, table, if_missing=BY_DAY, checks=[in_range("id", max=1)]
@@ -65,9 +57,6 @@ def test_an_error_says_that_the_table_was_made_and_stays(
         call(TableWriter(spark), df, table)
     assert spark.catalog.tableExists(table)
     assert f"able {table} was made by this call (if_missing), and stays" in told_of(raised.value)
-    with pytest.raises((TableWriterError, PySparkException)) as again:
-        call(TableWriter(spark), df, table)
-    assert "was made by this call" not in told_of(again.value)
 
 
 def test_ctrl_c_says_it_too(
@@ -85,10 +74,8 @@ def test_ctrl_c_says_it_too(
 def test_a_result_without_rows_says_it(spark: SparkSession, df: DataFrame, lakehouse_database: str) -> None:
     table = f"{lakehouse_database}.orders"
     result = TableWriter(spark).append(df.limit(0), table, if_missing=BY_DAY, if_empty="ignore")
-    assert result.notes == (
-        f"table {table} was made by this call (if_missing), and stays, without a row of this write: call again, or"
-        f" DROP TABLE {table}",
-    )
+    note = f"table {table} was made by this call (if_missing), and stays, without a row of this write: call again, or"
+    assert result.notes == (f"{note} DROP TABLE {table}",)
     assert TableWriter(spark).append(df, table, if_missing=BY_DAY).notes == ()
 
 
@@ -98,9 +85,8 @@ def test_what_the_error_advises_works(
 ) -> None:
     table, where = f"{lakehouse_database}.orders", f"{lakehouse.warehouse}/elsewhere/{lakehouse_database}"
     new = NewTable(partition_by=["dt"], location=where if is_external else "")
-    for _ in range(2):
-        with pytest.raises(TableWriterError, match=rf"DROP TABLE {table}"):
-            TableWriter(spark).append(df.limit(0), table, if_missing=new)
-        spark.sql(f"DROP TABLE {table}")
+    with pytest.raises(TableWriterError, match=rf"DROP TABLE {table}"):
+        TableWriter(spark).append(df.limit(0), table, if_missing=new)
+    spark.sql(f"DROP TABLE {table}")
     assert TableWriter(spark).append(df, table, if_missing=new).rows == 2
     assert spark.table(table).count() == 2

@@ -1,8 +1,8 @@
 """A person uses one name where another is meant: of a call, a mode, an option, a command.
 
 Seen by a user: ``mode="overwrite"``, as of Spark's own writer, was answered by *did you mean overwrite_table?*, which
-replaces most; ``table-writer compact`` and ``writer.vacuum`` did not say where they are; ``changes`` was ``diff`` on the
-command line, and ``version=`` was ``--to-version``.
+replaces most; ``table-writer compact`` and ``writer.vacuum`` did not say where they are; on the command line
+``changes`` was ``diff``, and ``version=`` was ``--to-version``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def without_session(owner: Callable[..., Any]) -> Any:
     return object.__new__(owner)  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("mode", ["overwrite", "append_partitions", "error", "dynamic", "overwrite_tables", "merge", ""])
+@pytest.mark.parametrize(
+    "mode", ["overwrite", "append_partitions", "error", "dynamic", "overwrite_tables", "merge", ""]
+)
 def test_a_mode_that_is_none_is_answered_by_all_that_are_with_what_each_replaces(mode: str) -> None:
     with pytest.raises(InvalidInputError) as raised:
         write_mode(mode)
@@ -107,7 +109,13 @@ def test_a_former_spelling_still_does_the_same_and_is_shown_nowhere(former: str,
 def test_what_asks_before_it_changes_something_is_suggested_for_a_slip_of_the_pen_alone() -> None:
     asking = {command.name for command in COMMANDS if "--yes" in {**command.options}} - {"uploads"}
     assert asking <= HARMFUL
-    for words in (["remove", "a.b"], ["revert", "a.b"], ["drop", "a.b"], ["abort", "a.b"], ["vacuum", "a.b", "--before"]):
+    for words in (
+        ["remove", "a.b"],
+        ["revert", "a.b"],
+        ["drop", "a.b"],
+        ["abort", "a.b"],
+        ["vacuum", "a.b", "--before"],
+    ):
         with pytest.raises(UsageError) as raised:
             parse(words)
         meant = re.findall(r"did you mean (.+?)\?", raised.value.message)

@@ -12,7 +12,7 @@ import pytest
 
 from table_writer.config import TableWriterConfig
 from table_writer.errors import ConflictError, InvalidInputError, LostResponseError, MetastoreError, OutcomeUnknownError
-from table_writer.log.owner import Owner, require_owner, take_root
+from table_writer.log.owner import Owner, require_owner
 from table_writer.log.rules import Deadline
 from table_writer.model.entry import Operation, Outcome
 from table_writer.model.table import Column
@@ -369,7 +369,7 @@ def test_a_write_that_lost_its_slot_and_gives_up_leaves_no_files() -> None:
 def test_a_table_that_took_the_place_of_another_is_not_recovered_into() -> None:
     world = World()
     services = world.services()
-    take_root(world.store, world.layout, Owner.of(world.table, "m"))
+    world.write(ONE)
     world.metastore.create_table(replace(world.table, created_at_seconds=world.table.created_at_seconds + 5))
     with pytest.raises(InvalidInputError, match="adopt"):
         require_owner(world.store, world.layout, Owner.of(world.table, services.metastore.uri))

@@ -1,0 +1,92 @@
+"""An optional part is used without its libraries: the error names what to install, as it is written in a shell.
+
+Seen by a user: ``lakehouse()`` after ``pip install table-writer`` ended with the log of a server, *No module named
+moto*.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import table_writer
+
+ROOT = Path(table_writer.__file__).parents[1]
+OF_THIS_REPOSITORY = {"bench", "docs", "mutants", "dev"}
+LIBRARIES = [
+    "airflow",
+    "azure",
+    "chispa",
+    "dbt",
+    "dbt_common",
+    "grpc",
+    "grpc_status",
+    "matplotlib",
+    "moto",
+    "openlineage",
+    "opentelemetry",
+    "pytest",
+    "shtab",
+]
+USES = {
+    "airflow": "import table_writer.airflow",
+    "airflow, by a module": "import table_writer.airflow.operators",
+    "azure": "from table_writer.storage import open_store\n"
+    "open_store(AzureSettings(account='abc', container='abc', account_url='https://a.b', credential=None))",
+    "completion": "from table_writer.cli.main import main\nmain(['--print-completion', 'bash'])",
+    "connect": "from table_writer.testing import lakehouse\nlakehouse(spark_conf={'spark.api.mode': 'connect'})",
+    "dbt": "import table_writer.dbt",
+    "dbt, by its command": "import table_writer.dbt.__main__",
+    "openlineage": "import table_writer.events.openlineage",
+    "opentelemetry": "import table_writer.events.opentelemetry",
+    "plot": "from table_writer.display.reports import HistoryReport\nHistoryReport(table='a.b', versions=()).plot()",
+    "testing": "from table_writer.testing import lakehouse\nlakehouse()",
+    "testing, by a server": "from table_writer.testing import S3Server\nS3Server()",
+    "testing, by its fixtures": "import table_writer.testing.pytest_plugin",
+}
+WITHOUT_THEM = """
+import contextlib, io, json, sys
+from table_writer.storage.settings import AzureSettings
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {libraries}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Absent())
+said = {{}}
+for use, code in {uses}.items():
+    stderr = io.StringIO()
+    with contextlib.redirect_stderr(stderr):
+        try:
+            exec(code)
+        except Exception as error:
+            kinds = [kind.__name__ for kind in type(error).__mro__]
+            said[use] = [str(error), "ImportError" in kinds and "InvalidInputError" in kinds]
+        else:
+            said[use] = [stderr.getvalue(), True]
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, tuple[str, bool]]:
+    code = WITHOUT_THEM.format(libraries=set(LIBRARIES), uses=USES)
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return {use: (text, is_ours) for use, (text, is_ours) in json.loads(ran.stdout.splitlines()[-1]).items()}
+
+
+def test_every_extra_is_tried() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {use.partition(",")[0] for use in USES} == set(extras) - OF_THIS_REPOSITORY
+
+
+@pytest.mark.parametrize("use", USES)
+def test_what_is_not_installed_is_named_with_its_extra(use: str, answers: dict[str, tuple[str, bool]]) -> None:
+    text, is_ours = answers[use]
+    assert f"pip install 'table-writer[{use.partition(',')[0]}]'" in text
+    assert is_ours
