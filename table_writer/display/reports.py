@@ -566,6 +566,7 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
         import matplotlib.pyplot as plt  # noqa: PLC0415 - an extra
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415
         from matplotlib.ticker import MaxNLocator, StrMethodFormatter  # noqa: PLC0415
+    is_own = axes is None
     if axes is None:
         _, axes = plt.subplots(figsize=(9, 3.6), layout="constrained")
     point = min(42.0, max(3.0, 6_000 / (len(versions) or 1)))  # square points
@@ -587,7 +588,6 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
         ends: Any = min(one.created_at for one in versions), max(one.created_at for one in versions)
         edge = (ends[1] - ends[0]) * 0.03 or EDGE
         axes.set_xlim(ends[0] - edge, ends[1] + edge)
-        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
     _draw_sizes(axes, versions)
     locator = AutoDateLocator()  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
@@ -598,6 +598,10 @@ def plot_versions(table: str, versions: Sequence[VersionSummary], axes: Axes | N
     axes.set(xlabel="written at (UTC)", ylabel="rows")
     axes.set_title(f"{_cut(table)}: {_numbers(versions)}", loc="left", parse_math=False, usetex=False)
     axes.spines[["top", "right"]].set_visible(False)
+    if is_own and versions:  # beside the labels of both axes; a figure that is the caller's keeps its layout
+        plt.gcf().legend(loc="outside right upper", frameon=False)
+    elif versions:
+        axes.legend(loc="upper left")
     return axes
 
 

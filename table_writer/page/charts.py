@@ -17,9 +17,7 @@ from table_writer.errors import counted
 WIDTH, HEIGHT = 1000, 200  # of a picture that stretches
 TIDY: Final = (1, 2, 4, 6, 8, 10, 20, 40, 60, 80, 100, 200, 400, 600, 800, 1000, 1024)
 LINE: Final = 22  # pixels of a partition in the picture of generations
-STEPS: Final = (14, 44)  # of a version: at least, at most
-FULL: Final = 920  # of the picture, if there are not too few versions or too many
-EDGE: Final = 8
+TICKS: Final = 10  # numbers of versions below it, at most; half of them on a narrow screen
 MARKS: Final = {  # what happened to a partition: the class of its mark, and what it looks like in the legend
     "added": "added",
     "replaced": "replaced",
@@ -143,24 +141,23 @@ def _share(one: Share, most: float) -> str:
 
 def generations(title: str, versions: Sequence[int], rows: Sequence[tuple[str, Sequence[tuple[int, str]]]]) -> str:
     """Draw a line for each partition: a mark where a version changed it, and between marks how long its rows lived."""
-    step = min(max(STEPS[0], FULL // max(1, len(versions))), STEPS[1])
-    at = {version: EDGE + step * number for number, version in enumerate(versions)}
-    wide, high = 2 * EDGE + step * len(versions), LINE * len(rows)
-    drawn = "".join(
-        _generation(changes, at, LINE * number + LINE // 2, wide) for number, (_, changes) in enumerate(rows)
-    )
+    at = {version: 100 * (number + 0.5) / len(versions) for number, version in enumerate(versions)}
+    high = LINE * len(rows)
+    drawn = "".join(_generation(changes, at, LINE * number + LINE // 2) for number, (_, changes) in enumerate(rows))
     names = "".join(f"<li>{html_text(name)}</li>" for name, _ in rows)
-    every = max(1, math.ceil(len(versions) / 10))
-    ticks = "".join(f'<text x="{x}" y="{high + 16}">{version}</text>' for version, x in list(at.items())[::-1][::every])
+    ticked = list(at.items())[:: -max(1, math.ceil(len(versions) / TICKS))]
+    ticks = "".join(
+        f'<text class="tw-tick{number % 2}" x="{x:.2f}%" y="{high + 16}">{version}</text>'
+        for number, (version, x) in enumerate(ticked)
+    )
     return (
         f'<div class="tw-lives"><ul>{names}</ul>'
-        f'<div class="tw-scroll" tabindex="0" role="region" aria-label="Versions from left to right">'
-        f'<svg role="img" aria-label="{title}" width="{wide}" height="{high + 22}" viewBox="0 0 {wide} {high + 22}">'
-        f"{drawn}{ticks}</svg></div></div>"
+        f'<svg role="img" aria-label="{title}" width="100%" height="{high + 22}">{drawn}{ticks}</svg></div>'
     )
 
 
-def _generation(changes: Sequence[tuple[int, str]], at: Mapping[int, int], y: int, end: int) -> str:
+def _generation(changes: Sequence[tuple[int, str]], at: Mapping[int, float], y: int) -> str:
+    """Draw one line; it is as wide as the page lets it, and its marks are not stretched."""
     drawn = []
     settled = [one for one in changes if one[1] != "in doubt"]  # readers may see it, or what was there before
     lives = settled[:1] + [
@@ -168,16 +165,16 @@ def _generation(changes: Sequence[tuple[int, str]], at: Mapping[int, int], y: in
     ]  # rows stay where others come beside them
     for number, (version, change) in enumerate(lives):
         later = lives[number + 1] if number + 1 < len(lives) else None
-        to = end if later is None else at[later[0]]
+        to = 100.0 if later is None else at[later[0]]
         kind = "life" if later is None else "past"
         if change != "dropped":
-            drawn.append(f'<path class="tw-{kind}" d="M{at[version]},{y}H{to}"/>')
+            drawn.append(f'<line class="tw-{kind}" x1="{at[version]:.2f}%" x2="{to:.2f}%" y1="{y}" y2="{y}"/>')
     for number, (version, change) in enumerate(changes):
         before = f", after version {changes[number - 1][0]}" if number else ""
         title = f"<title>version {version}: {html_text(change)}{before}</title>"
-        drawn.append(
-            f'<g class="tw-mark tw-{MARKS.get(change, "replaced")}">{title}{_mark(change, at[version], y)}</g>'
-        )
+        kind = MARKS.get(change, "replaced")
+        mark = f'<g class="tw-mark tw-{kind}">{title}{_mark(change, 0, 0)}</g>'
+        drawn.append(f'<svg aria-hidden="true" x="{at[version]:.2f}%" y="{y}" overflow="visible">{mark}</svg>')
     return "".join(drawn)
 
 

@@ -41,4 +41,3 @@ for (const table of document.querySelectorAll('table')) {
     count.textContent = wanted ? `${shown} of ${body.rows.length}` : '';
   });
 }
-for (const box of document.querySelectorAll('.tw-lives .tw-scroll')) box.scrollLeft = box.scrollWidth;
