@@ -102,8 +102,9 @@ class MetastoreSettings:
         object.__setattr__(self, "uris", tuple(map(_full_uri, self.uris)))
         if not self.uris:
             raise InvalidInputError(
-                "no metastore is configured: set hive.metastore.uris to thrift://host:9083 (a Spark session without it "
-                "runs a private metastore inside its own process, which nobody else can reach)"
+                "no metastore is configured: set hive.metastore.uris to thrift://host:9083, or give it as metastore_uri"
+                " where a call takes one (a Spark session without it runs a private metastore inside its own process,"
+                " which nobody else can reach)"
             )
         for name in POSITIVE:
             if not getattr(self, name) > 0:

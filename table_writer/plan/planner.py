@@ -300,7 +300,8 @@ def require_mode(mode: WriteMode, options: WriteOptions, table: TableName, *, pa
     options.require_fit(mode)
     if not partitioned and mode in PARTITION_MODES:
         raise InvalidInputError(
-            f"{table} is not partitioned, so {mode.value} has nothing to tell apart: use overwrite_table or append."
+            f"{table} is not partitioned, so {mode.value} has nothing to tell apart: use append"
+            f" ({WriteMode.APPEND.replaces}) or overwrite_table ({WriteMode.OVERWRITE_TABLE.replaces})."
             " Nothing was written.",
             table=str(table),
         )

@@ -183,7 +183,7 @@ def _more_than_once(names: Sequence[str]) -> list[str]:
 
 
 def _refused(name: TableName, reason: str) -> InvalidInputError:
-    end = "" if reason.endswith("?") else "."
+    end = "" if reason.endswith(("?", ".")) else "."
     return InvalidInputError(f"table {name} cannot be made: {reason}{end} Nothing was made.", table=str(name))
 
 
@@ -192,7 +192,7 @@ def _translated(said: str, name: TableName) -> InvalidInputError | MetastoreErro
     reason = spark_reason(said)
     if EXISTS.search(said):
         return InvalidInputError(
-            f"table {name} exists already, and was left alone: drop it first, or call with if_not_exists=True",
+            f"table {name} exists already, and was left alone: call with if_not_exists=True if that is as it should be, or drop it first",
             table=str(name),
         )
     if METASTORE.search(said):

@@ -122,7 +122,7 @@ MISTAKES: Final[dict[str, tuple[Callable[[World], object], type[Exception], str]
     "no partitions": (
         lambda w: w.write(table=w.make("CREATE TABLE {name} (id BIGINT) USING parquet", "flat")),
         InvalidInputError,
-        r"{db}\.flat is not partitioned.*use overwrite_table or append",
+        r"{db}\.flat is not partitioned.*use append .*or overwrite_table .*replaces the whole table",
     ),
     "the partition column is missing": (
         lambda w: w.write(w.df.drop("dt")),

@@ -222,6 +222,6 @@ def test_the_session_of_the_dataframe_sees_the_new_rows_too(
 def test_modes_that_speak_of_partitions_are_refused_with_those_that_do_not(
     method: str, writer: TableWriter, codes: str, batch: Callable[..., DataFrame], look: Look
 ) -> None:
-    with pytest.raises(InvalidInputError, match=r"is not partitioned.*overwrite_table or append"):
+    with pytest.raises(InvalidInputError, match=r"is not partitioned.*use append .*or overwrite_table"):
         getattr(writer, method)(batch(1), codes)
     assert look(codes).objects == {}
