@@ -79,11 +79,7 @@ class TableName:
         if len(parts) == 1:
             parts = [default_database, *parts]
         if len(parts) != 2 or not all(part.replace("_", "a").isalnum() for part in parts):
-            path = (
-                ": files without a table are not written, create_table(..., location=...) makes one"
-                if "/" in text
-                else ""
-            )
+            path = ": files belong to a table, which create_table(..., location=...) makes" if "/" in text else ""
             raise InvalidInputError(f"{text!r} is not a table name; expected 'database.table'{path}")
         return cls(parts[0].lower(), parts[1].lower())
 

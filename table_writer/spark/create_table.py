@@ -192,7 +192,7 @@ def _translated(said: str, name: TableName) -> InvalidInputError | MetastoreErro
     reason = spark_reason(said)
     if EXISTS.search(said):
         return InvalidInputError(
-            f"table {name} exists already, and was left alone: call with if_not_exists=True if that is as it should be, or drop it first",
+            f"table {name} exists already, and was left alone: call with if_not_exists=True, or drop it first",
             table=str(name),
         )
     if METASTORE.search(said):

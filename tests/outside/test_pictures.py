@@ -1,7 +1,8 @@
 """A picture hides what it is about.
 
 Seen by a user: the legend of ``history().plot()`` lay over the labels of the second axis; on a telephone the page's
-picture of versions was scrolled to its right end, where partitions that changed earlier look as if nothing had happened.
+picture of versions was scrolled to its right end, where partitions that changed earlier look as if nothing had
+happened.
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ const shown = one => one.getClientRects().length > 0;
 const texts = 'h1,h2,p,dt,dd,small,li,th,td,code,footer,button,label,.tw-chip,.tw-y,.tw-x';
 const words = [...document.querySelectorAll(texts)]
   .filter(one => shown(one) && one.textContent.trim());
-const drawn = [...document.querySelectorAll('.tw-card :is(rect,circle,path,line):not(.tw-hit,.tw-rule,.tw-area,.tw-past)')];
+const shapes = '.tw-card :is(rect,circle,path,line):not(.tw-hit,.tw-rule,.tw-area,.tw-past)';
+const drawn = [...document.querySelectorAll(shapes)];
 const seen = one => {
   const {fill, stroke} = getComputedStyle(one), below = ground(one.closest('.tw-card'));
   return Math.max(...[fill, stroke].filter(paint => paint !== 'none').map(paint => against(paint, below)));
