@@ -141,7 +141,8 @@ def _is_unwritten(store: ObjectStore, layout: TableLayout, found: Owner, owner: 
     Its log must be there, and nothing else: one that somebody has deleted says nothing, and a write may be staged. A
     write of the earlier table that is still on its way is refused as ever.
     """
-    if found.identity[:2] != owner.identity[:2] or found.created_at_seconds >= owner.created_at_seconds:
+    created, is_same_name = found.created_at_seconds, found.identity[:2] == owner.identity[:2]
+    if not (is_same_name and isinstance(created, int) and created < owner.created_at_seconds):  # what is stored is JSON
         return False
     keys = {info.key for info in islice(store.list(layout.own.key), 3)}
     return keys == {layout.owner_key, f"{layout.log_prefix}id-{found.log_id}"}
