@@ -73,15 +73,23 @@ class Target:
         """The zone of times that are given without one."""
         return str(self.spark.conf.get("spark.sql.session.timeZone"))
 
-    @property
+    @cached_property
     def empty(self) -> DataFrame:
         """A frame with these columns and no row, for Spark's analyzer."""
         return self.spark.createDataFrame([], self.schema)
 
+    @cached_property
+    def spelled(self) -> Callable[[str], str]:
+        """Return what makes equal texts of names that Spark takes for one column's."""
+        return str if str(self.spark.conf.get("spark.sql.caseSensitive")).lower() == "true" else str.lower
+
+    @cached_property
+    def _columns(self) -> dict[str, StructField]:
+        return {self.spelled(field.name): field for field in reversed(self.schema.fields)}
+
     def same(self, one: str, other: str) -> bool:
         """Whether Spark takes two names for one column's."""
-        is_case_sensitive = str(self.spark.conf.get("spark.sql.caseSensitive")).lower() == "true"
-        return one == other or (not is_case_sensitive and one.lower() == other.lower())
+        return self.spelled(one) == self.spelled(other)
 
     def column(self, name: str) -> ColumnPath:
         """Find a column by its name, or a field by its path as in SQL; a column of just that name goes first."""
@@ -107,7 +115,9 @@ class Target:
         inside: DataType = self.schema
         for part in parts:
             here = inside if isinstance(inside, StructType) else ()
-            found = next((field for field in here if self.same(field.name, part)), None)
+            is_table = inside is self.schema  # which may have thousands of columns, and each be asked for
+            same = (field for field in here if self.same(field.name, part))
+            found = self._columns.get(self.spelled(part)) if is_table else next(same, None)
             if found is None:
                 return []
             fields.append(found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from operator import and_
 from typing import Any, Final
 
@@ -16,8 +15,8 @@ from table_writer.check.check import METADATA, Check, ColumnPath, CountIf, Facts
 from table_writer.check.rows import RowQuestion
 from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult
-from table_writer.model.table import TableName
-from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, in_partitions, spark_reason
+from table_writer.model.table import SPARK_CATALOG, TableName, name_parts
+from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, balanced, in_partitions, spark_reason
 
 MAX_DIGITS: Final = 38  # of Spark's decimals
 DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
@@ -26,7 +25,7 @@ DIGITS: Final = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 def unique(check: Check, target: Target, *, names: Sequence[str]) -> Question:
     columns = target.columns(names)
     try:
-        analyzed_now(target.empty.where(reduce(and_, (column.value == column.value for column in columns))))
+        analyzed_now(target.empty.where(balanced(and_, (column.value == column.value for column in columns))))
     except SPARK_ERRORS as error:  # a map, for one
         raise check.refused(f"rows cannot be told apart by these columns: {spark_reason(error)}") from error
     return KeyQuestion(check=check, columns=columns)
@@ -61,7 +60,7 @@ class KeyQuestion(Question):
             repeated.select(*(F.col(name).alias(f"{label}{name}_") for name in names), F.lit(True).alias(label))
         )
         is_equal = (F.col(name) == F.col(f"{name}_") for name in here)
-        return frame.withColumns(here).join(few, reduce(and_, is_equal), "left")
+        return frame.withColumns(here).join(few, balanced(and_, is_equal), "left")
 
     def known(self, facts: Facts) -> CheckResult | None:
         return self.of_counts(0, 0, facts, METADATA) if facts.rows < 2 else None
@@ -133,10 +132,10 @@ class _Reference(RowQuestion):
         if self.is_same:
             there.append(facts.frame.select(*keys))
         has_key = _all_there([F.col(name) for name in names])
-        found = reduce(DataFrame.union, there).where(has_key).distinct().withColumn(f"{label}_found", F.lit(True))
+        found = balanced(DataFrame.union, there).where(has_key).distinct().withColumn(f"{label}_found", F.lit(True))
         here = {f"{name}_here": column.value for name, column in zip(names, self.columns, strict=True)}
         is_equal = [F.col(f"{name}_here") == F.col(name) for name in names]
-        return frame.withColumns(here).join(found, reduce(and_, is_equal), "left")
+        return frame.withColumns(here).join(found, balanced(and_, is_equal), "left")
 
     def _there(self, facts: Facts) -> DataFrame:
         """Return the rows that the other table will have, those of this write left out."""
@@ -154,8 +153,10 @@ class _Reference(RowQuestion):
 
 
 def _is_same(table: str, target: Target) -> bool:
-    """Whether a name means the table that is written, and no view of this session."""
+    """Whether a name means the table that is written, and no view of this session and no table of another catalog."""
     catalog = target.spark.catalog
+    if catalog.currentCatalog() != SPARK_CATALOG and len(name_parts(table)) < 3:
+        return False
     try:
         named = str(TableName.parse(table, default_database=catalog.currentDatabase()))
     except InvalidInputError:  # of another catalog
@@ -164,7 +165,7 @@ def _is_same(table: str, target: Target) -> bool:
 
 
 def _all_there(values: Sequence[Column]) -> Column:
-    return reduce(and_, (value.isNotNull() for value in values))
+    return balanced(and_, (value.isNotNull() for value in values))
 
 
 def _shown(columns: Sequence[ColumnPath]) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal, InvalidOperation
-from functools import reduce
 from numbers import Integral, Real
 from operator import or_
 from typing import Any, Final
@@ -35,7 +34,7 @@ from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.spark import open_gateway
 from table_writer.spark.gateway import Analyzed
-from table_writer.spark.sql import SPARK_ERRORS, quoted, spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, balanced, quoted, spark_reason
 
 LOWEST, HIGHEST = ROUND_CEILING, ROUND_FLOOR
 WIDE: Final = Context(prec=400)  # digits: more than a double of any size has
@@ -83,7 +82,7 @@ def not_null(check: Check, target: Target, *, names: Sequence[str]) -> Question:
         check=check,
         columns=columns,
         verdict=f"have no {' or no '.join(one.shown for one in columns)}",
-        condition=reduce(or_, (one.value.isNull() for one in columns)),
+        condition=balanced(or_, (one.value.isNull() for one in columns)),
     )
 
 
@@ -126,7 +125,7 @@ def in_range(check: Check, target: Target, *, name: str, low: object, high: obje
         check=check,
         columns=(column,),
         verdict=f"have {column.shown} {said}",
-        condition=reduce(or_, wrong),
+        condition=balanced(or_, wrong),
         given=tuple(bound for bound in (lowest, highest) if bound),
         low=lowest,
         high=highest,
@@ -196,7 +195,8 @@ def analyzed_condition(sql: str, target: Target, check: Check) -> tuple[tuple[Co
         kinds = ", ".join(kind.simpleString() for kind in found.kinds[:3])
         several = ", of several rows" if found.makes_rows else ""
         raise check.refused(f"{shown(sql)} is no condition: it is {kinds}{several}, not boolean")
-    named = (name for name in target.schema.names if any(target.same(name, one) for one in found.names))
+    spelled = set(map(target.spelled, found.names))
+    named = (name for name in target.schema.names if target.spelled(name) in spelled)
     columns = target.columns(map(quoted, named))  # Spark's plan may spell a name as the condition does
     return columns, found
 

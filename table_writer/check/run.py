@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial, reduce
+from functools import partial
 from operator import or_
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from table_writer.errors import CheckFailedError, InvalidInputError, counted, pr
 from table_writer.model.check_result import CheckResult
 from table_writer.model.table import NULL_PARTITION
 from table_writer.model.table import Column as TableColumn
-from table_writer.spark.sql import SPARK_ERRORS, error_in_data, quoted, spark_reason
+from table_writer.spark.sql import SPARK_ERRORS, balanced, error_in_data, quoted, spark_reason
 
 _logger = logging.getLogger(__name__)
 PREFIX: Final = "__table_writer_check"
@@ -279,7 +279,7 @@ def _examples(questions: Questions, facts: Facts) -> DataFrame:
     texts = [_shown(field).alias(f"c{at}") for at, field in enumerate(facts.target.schema)]
     data = [F.col(quoted(name)) for name in facts.target.schema.names]
     wrong = (
-        frame.where(reduce(or_, flags.values()))
+        frame.where(balanced(or_, flags.values()))
         .select(F.monotonically_increasing_id().alias(POSITION), numbers.alias(NUMBER), *data)
         .select(F.explode(NUMBER).alias(NUMBER), POSITION, *data)
         .select(NUMBER, POSITION, F.coalesce(*orders, F.lit("")).alias(ORDER), *texts)
@@ -288,11 +288,8 @@ def _examples(questions: Questions, facts: Facts) -> DataFrame:
     found = ranked.where(F.col(RANK) <= facts.audit.examples).drop(POSITION, ORDER)
     nothing = F.lit(None).cast("bigint")
     counts = [_counts(number, question, facts) for number, question in by_key.items()]
-    return reduce(
-        partial(DataFrame.unionByName, allowMissingColumns=True),
-        counts,
-        found.withColumns({ROWS: nothing, KEYS: nothing}),
-    )
+    union = partial(DataFrame.unionByName, allowMissingColumns=True)
+    return balanced(union, [found.withColumns({ROWS: nothing, KEYS: nothing}), *counts])
 
 
 def _counts(number: int, question: KeyQuestion, facts: Facts) -> DataFrame:

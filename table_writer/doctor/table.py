@@ -106,7 +106,7 @@ def properties(subject: Subject) -> Iterable[Finding]:
     try:
         subject.opened.require_properties()
     except InvalidInputError as refusal:
-        change = f"ALTER TABLE {subject.name} SET TBLPROPERTIES (…), or UNSET TBLPROPERTIES (…)"
+        change = f"ALTER TABLE {subject.opened.table.name.sql} SET TBLPROPERTIES (…), or UNSET TBLPROPERTIES (…)"
         yield error(f"{refusal.message}: every write and vacuum is refused", change)
     else:
         yield ok("all that begin with table_writer. are understood")
@@ -125,7 +125,7 @@ def retention(subject: Subject) -> Iterable[Finding]:
     if opened.retention >= SAFE_AGE:
         yield ok(says)
         return
-    set_it = f"ALTER TABLE {subject.name} SET TBLPROPERTIES ('{RETENTION_PROPERTY}' = '72')"
+    set_it = f"ALTER TABLE {opened.table.name.sql} SET TBLPROPERTIES ('{RETENTION_PROPERTY}' = '72')"
     yield warning(
         f"{says}. That is under 24 h: queries that run longer lose their files, and vacuum refuses it unless forced",
         set_it if by_table else f"set retention=timedelta(days=3) in TableWriterConfig, or {set_it}",

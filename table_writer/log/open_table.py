@@ -214,7 +214,7 @@ class OpenTable:
         for name, meant in unknown_properties(self.table.parameters).items():
             raise InvalidInputError(
                 f"table_writer knows no table property {name}{meant or '.'} Take it away, or spell it right: ALTER"
-                f" TABLE {self.table.name} UNSET TBLPROPERTIES ('{name}'). Known are {', '.join(HOURS_PROPERTIES)}",
+                f" TABLE {self.table.name.sql} UNSET TBLPROPERTIES ('{name}'). Known are {', '.join(HOURS_PROPERTIES)}",
                 table=str(self.table.name),
             )
         for name in HOURS_PROPERTIES:

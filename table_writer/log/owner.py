@@ -253,14 +253,14 @@ def require_in_place(store: ObjectStore, layout: TableLayout, table: Table) -> N
             " or moved it (ALTER TABLE ... RENAME TO or SET LOCATION), and a write would build on what is there now."
             f" Nothing was changed. Adopt it: `table-writer adopt {name}` or TableWriter(spark).adopt({str(name)!r})"
             " points readers at its rows again, unless somebody has written elsewhere since. To go on with what is"
-            f" there now: ALTER TABLE {name} UNSET TBLPROPERTIES ('{ROOT_PARAMETER}'), which begins a new log there and"
-            f" leaves {layout.root} to you.",
+            f" there now: ALTER TABLE {name.sql} UNSET TBLPROPERTIES ('{ROOT_PARAMETER}'), which begins a new log"
+            f" there and leaves {layout.root} to you.",
             table=str(name),
         )
     if table.hive_location and _is_split(table) and _is_at_hives(store, layout, table):
         raise InvalidInputError(
             f"{name} is at {_places(table)}, and its files are where Hive looks: Hive has renamed or moved it, and the"
-            f" SerDe parameter path, where Spark looks, has stayed. Nothing was changed. ALTER TABLE {name} SET"
+            f" SerDe parameter path, where Spark looks, has stayed. Nothing was changed. ALTER TABLE {name.sql} SET"
             f" LOCATION '{table.hive_location.rstrip('/')}' in Spark puts both there.",
             table=str(name),
         )
@@ -276,8 +276,8 @@ def refuse_left_log(metastore: Metastore, layout: TableLayout, table: Table) -> 
             left = location.beside(f"{before.removeprefix('/')}/".removeprefix("/"))
             raise InvalidInputError(
                 f"{table.name} is at {layout.root}, which has no log, and its partitions are below {left}, which this"
-                f" library has written: another tool has moved the table (SET LOCATION). ALTER TABLE {table.name} SET"
-                f" LOCATION '{str(left).rstrip('/')}' brings it back to its log. `table-writer adopt {table.name}`"
+                f" library has written: another tool has moved the table (SET LOCATION). ALTER TABLE {table.name.sql}"
+                f" SET LOCATION '{str(left).rstrip('/')}' brings it back to its log. `table-writer adopt {table.name}`"
                 " begins a new log here instead; nothing deletes the files there then.",
                 table=str(table.name),
             )
@@ -289,7 +289,8 @@ def refuse_immovable(metastore: Metastore, table: Table) -> None:
     if reason:
         raise InvalidInputError(
             f"the metastore at {metastore.uri} would refuse to point {table.name} at new rows below {table.root}:"
-            f" {reason}. Nothing was written. Before the first write, ALTER TABLE {table.name} SET LOCATION to where"
+            f" {reason}. Nothing was written. Before the first write, ALTER TABLE {table.name.sql} SET LOCATION to"
+            " where"
             " Hive lets it move (its files do not come along), or partition the table: partitions may lie anywhere."
             " Or let the server's administrator unset metastore.warehouse.external.dir, or set"
             " metastore.metadata.transformer.class to a blank.",

@@ -21,7 +21,7 @@ from table_writer.log.open_table import Services
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.location import AZURE_SCHEMES, S3_SCHEMES, Location
 from table_writer.model.new_table import OTHERS_FORMATS
-from table_writer.model.table import ROOT_PARAMETER, Table, TableName
+from table_writer.model.table import ROOT_PARAMETER, SPARK_CATALOG, Table, TableName, name_parts
 from table_writer.progress import current
 
 logger = logging.getLogger(__name__)
@@ -105,7 +105,8 @@ def _databases(named: Iterable[str], known: Collection[str]) -> list[str]:
     spelled = {one.lower(): one for one in known}
     found: dict[str, None] = {}
     for text in named:
-        name = text.strip().strip("`").removeprefix("spark_catalog.").lower()
+        *catalog, name = (part.lower() for part in name_parts(text) or [text])
+        name = name if catalog in ([], [SPARK_CATALOG]) else text
         if name not in spelled:
             patterns = " Patterns are not read." if PATTERN.intersection(text) else ""
             raise InvalidInputError(

@@ -42,6 +42,12 @@ WHOLE_TABLE: Final = "(whole table)"
 MANY_FILES: Final = 50
 SMALL_FILE_BYTES: Final = 8 * 1024 * 1024  # below it, opening files costs readers more than reading them
 
+SPARK_CATALOG: Final = "spark_catalog"
+"""How Spark calls the catalog of the session's metastore, whatever implements it."""
+
+NAME_PART: Final = r"\s*(`[^`]*`|[^`.\s]+)\s*"
+NAME: Final = re.compile(rf"{NAME_PART}(?:\.{NAME_PART})?(?:\.{NAME_PART})?")
+WORD: Final = re.compile(r"\w[\w-]*")  # Hive has no hyphens, AWS Glue has
 ESCAPED: Final = {code: f"%{code:02X}" for code in (*range(0x01, 0x20), 0x7F, *map(ord, "\"#%'*/:=?\\{[]^"))}
 
 
@@ -65,6 +71,8 @@ class TableName:
     --------
     >>> str(TableName.parse("Mart.Orders"))
     'mart.orders'
+    >>> TableName.parse("`my-db`.orders").sql
+    '`spark_catalog`.`my-db`.`orders`'
     """
 
     database: str
@@ -72,19 +80,42 @@ class TableName:
 
     @classmethod
     def parse(cls, text: str, *, default_database: str = "default") -> TableName:
-        """Read ``name``, ``database.name`` or ``spark_catalog.database.name``; backquotes are allowed."""
-        parts = [part.strip().strip("`") for part in text.split(".")] if isinstance(text, str) else []
-        if len(parts) == 3 and parts[0].lower() in {"spark_catalog", "hive"}:
+        """Read ``name``, ``database.name`` or ``spark_catalog.database.name``, each with or without backquotes."""
+        parts = name_parts(text)
+        if len(parts) == 3 and parts[0].lower() in {SPARK_CATALOG, "hive"}:
             parts = parts[1:]
         if len(parts) == 1:
             parts = [default_database, *parts]
-        if len(parts) != 2 or not all(part.replace("_", "a").isalnum() for part in parts):
-            path = ": files belong to a table, which create_table(..., location=...) makes" if "/" in text else ""
-            raise InvalidInputError(f"{text!r} is not a table name; expected 'database.table'{path}")
+        if len(parts) == 3:
+            raise InvalidInputError(
+                f"{text!r} is not a table name of {SPARK_CATALOG}, the session's own catalog, which alone has tables"
+                " that this library writes: expected 'database.table'"
+            )
+        if len(parts) != 2 or not all(map(WORD.fullmatch, parts)):
+            path = "; files belong to a table, which create_table(..., location=...) makes" if "/" in text else ""
+            raise InvalidInputError(
+                f"{text!r} is not a table name; expected 'database.table', two names of letters, digits, _ and -{path}"
+            )
         return cls(parts[0].lower(), parts[1].lower())
 
     def __str__(self) -> str:
         return f"{self.database}.{self.name}"
+
+    @property
+    def sql(self) -> str:
+        """The name in a statement for Spark, which means this table whatever catalog or database a session uses."""
+        return ".".join(map(quoted, (SPARK_CATALOG, self.database, self.name)))
+
+
+def quoted(name: str) -> str:
+    """Return a name as Spark SQL takes it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def name_parts(text: str) -> list[str]:
+    """Split a name at the dots that stand outside of backquotes; empty for what is none."""
+    found = NAME.fullmatch(text) if isinstance(text, str) else None
+    return [part.strip("`") for part in found.groups() if part is not None] if found else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,7 +160,7 @@ def require_writable(table: Table | None, name: TableName, metastore_uri: str, m
 
 def _refusal(table: Table, reason: str) -> InvalidInputError:
     detail = reason.format(
-        name=table.name,
+        name=table.name.sql,
         kind=table.kind,
         provider=_parameter(table, "table_type") or provider_of(table),
         buckets=", ".join(table.bucket_columns) or "by a Spark bucket spec",

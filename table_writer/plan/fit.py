@@ -19,7 +19,7 @@ from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
 from table_writer.errors import InvalidInputError, MetastoreError, SchemaMismatchError
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.new_table import SchemaMode
-from table_writer.model.table import Table
+from table_writer.model.table import Table, TableName
 from table_writer.plan.types import (
     NOT_NULL,
     Limit,
@@ -32,10 +32,20 @@ from table_writer.plan.types import (
     limits_of,
     match_values,
     plain_type,
+    refused_pair,
     stored_field,
     unstorable,
 )
-from table_writer.spark.sql import SPARK_ERRORS, all_types, garbled, literal, quoted, rebuilt, spark_reason
+from table_writer.spark.sql import (
+    SPARK_ERRORS,
+    all_types,
+    garbled,
+    literal,
+    quoted,
+    rebuilt,
+    spark_reason,
+    spark_sentence,
+)
 
 # cheaper to send than their text
 SPELLED_ALIKE: Final = (T.DateType, T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -83,19 +93,29 @@ def fit(
     given = {field.name.lower(): field for field in df.schema}
     matches = {field.name: _match(given.get(field.name.lower()), field, mode) for field in whole}
     _refuse([problem for found in matches.values() for problem in found.problems], table)
-    columns: list[Column] = []
+    columns: list[Column | str] = []
     limits: list[Limit] = []
     for field in whole:
         found = matches[field.name]
         source = given.get(field.name.lower())
-        column = F.lit(None) if source is None else df[quoted(source.name)]
-        fitted = column if found.convert is None else found.convert(column)
         as_text = field.name.lower() in partitions and not isinstance(field.dataType, SPELLED_ALIKE)
-        given_so = source is not None and source.name == field.name and found.convert is None and not as_text
-        columns.append(column if given_so else (fitted.cast("string") if as_text else fitted).alias(field.name))
-        limits.extend(limits_of(found.rules, column, df))
+        if source is not None and source.name == field.name and found.convert is None and not as_text:
+            columns.append(quoted(field.name))  # a tenth of what a Column costs, and there may be thousands
+            continue
+        column = F.lit(None) if source is None else F.col(quoted(source.name))
+        fitted = column if found.convert is None else found.convert(column)
+        columns.append((fitted.cast("string") if as_text else fitted).alias(field.name))
+        limits.extend(limits_of(found.rules, column))
     filled = tuple(path for found in matches.values() for path in found.filled)
-    return Fitted(rows=df.select(*columns), schema=whole, added=added, filled=filled, limits=tuple(limits))
+    try:
+        rows = df.select(*columns)
+    except SPARK_ERRORS as error:
+        raise SchemaMismatchError(
+            f"Spark cannot bring the DataFrame into the shape of table {table}: {spark_sentence(error)} Nothing was"
+            " written. Cast its columns to the table's types first.",
+            table=table,
+        ) from error
+    return Fitted(rows=rows, schema=whole, added=added, filled=filled, limits=tuple(limits))
 
 
 def _match(source: T.StructField | None, field: T.StructField, mode: SchemaMode) -> Match:
@@ -152,6 +172,9 @@ def match(given: T.StructField, wanted: T.StructField, path: str, mode: SchemaMo
 
     ``given`` has strings for ``char(n)`` and ``varchar(n)``, ``wanted`` has them as types; messages name it ``path``.
     """
+    if isinstance(given.dataType, T.UserDefinedType) and not isinstance(wanted.dataType, T.UserDefinedType):
+        stored = match(T.StructField(given.name, given.dataType.sqlType(), given.nullable), wanted, path, mode)
+        return stored if stored.convert is None else refused_pair(given.dataType, wanted.dataType, path)
     nested = NESTED.get((type(given.dataType), type(wanted.dataType)))
     inner = (
         match_values(given.dataType, wanted.dataType, path)
@@ -295,6 +318,11 @@ def addition_problems(field: T.StructField, table_schema: T.StructType) -> tuple
     ]
     if any(isinstance(one, T.StringType) and one.simpleString() != "string" for one in all_types(field.dataType)):
         problems.append(f"new column {name} has a collation, which Hive does not know; cast it to string")
+    if any(isinstance(one, T.UserDefinedType) for one in all_types(kind)):
+        problems.append(
+            f"new column {name} has a user-defined type, for which SQL has no name: leave it out, or store what it is"
+            " made of, a vector as vector_to_array(…)"
+        )
     if is_local(field.dataType) and not is_local(table_schema):
         problems.append(
             f"new column {name} has timestamp_ntz, which Hive does not know: Spark would hide all columns of the table"
@@ -343,36 +371,35 @@ def _existing(metastore: Metastore, table: Table) -> Table:
 
 
 def _add_missing(spark: SparkSession, table: Table, added: Sequence[T.StructField]) -> None:
-    name = ".".join(map(quoted, ("spark_catalog", table.name.database, table.name.name)))
     for _ in range(len(added) + 1):  # each round that is lost to another writer finds one column more
-        missing = _missing(spark, name, added, str(table.name))
+        missing = _missing(spark, table.name, added)
         if not missing:
             return
         try:
-            spark.sql(f"ALTER TABLE {name} ADD COLUMNS ({_columns(missing)})")
+            spark.sql(f"ALTER TABLE {table.name.sql} ADD COLUMNS ({_columns(missing)})")
         except SPARK_ERRORS as failure:
-            if len(_missing(spark, name, added, str(table.name))) == len(missing):
+            if len(_missing(spark, table.name, added)) == len(missing):
                 raise MetastoreError(
                     f"could not add columns ({_columns(missing)}) to table {table.name}: {spark_reason(failure)}."
-                    f" Nothing was published; add them yourself with ALTER TABLE {table.name} ADD COLUMNS, or leave"
-                    " them out.",
+                    f" Nothing was published; add them yourself with ALTER TABLE {table.name.sql} ADD COLUMNS, or"
+                    " leave them out.",
                     table=str(table.name),
                 ) from failure
         else:
             return
 
 
-def _missing(spark: SparkSession, name: str, added: Sequence[T.StructField], table: str) -> list[T.StructField]:
+def _missing(spark: SparkSession, table: TableName, added: Sequence[T.StructField]) -> list[T.StructField]:
     """Return the columns that the table still lacks; one that is there with another type is an error."""
-    spark.catalog.refreshTable(name)  # this session may remember the table as it was
-    there = {field.name.lower(): field for field in spark.table(name).schema}
+    spark.catalog.refreshTable(table.sql)  # this session may remember the table as it was
+    there = {field.name.lower(): field for field in spark.table(table.sql).schema}
     for field in added:
         other = there.get(field.name.lower())
         if other is not None and _spelled(other) != _spelled(field):
             raise SchemaMismatchError(
                 f"table {table} got a column {field.name} meanwhile, as {_spelled(other)}, and the DataFrame has"
                 f" {_spelled(field)}; nothing was published. Cast it, and write again.",
-                table=table,
+                table=str(table),
             )
     return [field for field in added if field.name.lower() not in there]
 

@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
 
-from table_writer.errors import SchemaMismatchError
+from table_writer.errors import InvalidInputError, SchemaMismatchError
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.table import Table
 from table_writer.plan.file_options import provider_of
@@ -31,6 +31,7 @@ Expression = Callable[[Column], Column]
 """What to make of a value, wherever it is: in a column, a struct's field, an element of an array."""
 
 NOT_NULL: Final = "NOT NULL"
+ROW_TEXT: Final = "__table_writer_row"
 LONGEST_EXAMPLE: Final = 80  # characters of a value shown in an error
 MARKED: Final = re.compile(r"\[table_writer limit: (.*?) :table_writer limit\]", re.DOTALL)
 """How the message of our ``raise_error`` is found in the text of Spark's exception."""
@@ -47,7 +48,16 @@ WIDER: Final[dict[type[T.DataType], tuple[type[T.DataType], ...]]] = {
 
 NUMBERS: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.FloatType, T.DoubleType, T.DecimalType)
 TIMES: Final = (T.DateType, T.TimestampType, T.TimestampNTZType)
-STORABLE: Final = (*NUMBERS, *TIMES, T.BooleanType, T.BinaryType, T.StringType, T.CharType, T.VarcharType)
+STORABLE: Final = (
+    *NUMBERS,
+    *TIMES,
+    T.BooleanType,
+    T.BinaryType,
+    T.StringType,
+    T.CharType,
+    T.VarcharType,
+    T.UserDefinedType,
+)
 HAS_TEXT: Final = (*NUMBERS, *TIMES, T.BooleanType, T.StringType, T.DayTimeIntervalType, T.YearMonthIntervalType)
 LIMITED: Final = (T.CharType, T.VarcharType)
 LARGEST_PLAIN_SCALE: Final = 6  # java.math.BigDecimal: smaller numbers are spelled with an exponent
@@ -99,13 +109,13 @@ def in_array(rule: Rule, elements: Expression = lambda column: column) -> Rule:
     return replace(rule, offender=offender)
 
 
-def limits_of(rules: Sequence[Rule], column: Column, df: DataFrame) -> tuple[Limit, ...]:
+def limits_of(rules: Sequence[Rule], column: Column) -> tuple[Limit, ...]:
     """Return the rules of one column as limits; a null is shown by the row around it."""
     return tuple(
         Limit(
             rule=rule,
             violates=rule.offender(column).isNotNull(),
-            example=_row_text(df) if rule.rule == NOT_NULL else rule.offender(column),
+            example=F.col(ROW_TEXT) if rule.rule == NOT_NULL else rule.offender(column),
         )
         for rule in rules
     )
@@ -137,7 +147,8 @@ def _counted(df: DataFrame, limits: Sequence[Limit]) -> list[str]:
     for limit in limits:
         aggregates += [F.count(F.when(limit.violates, F.lit(1))), F.min(F.when(limit.violates, _shown(limit.example)))]
     named = [aggregate.alias(f"_{position}") for position, aggregate in enumerate(aggregates)]
-    row_count, *found = tuple(df.agg(*named).collect()[0])
+    rows = df.withColumn(ROW_TEXT, _row_text(df))  # once, however many limits show it
+    row_count, *found = tuple(rows.agg(*named).collect()[0])
     return [
         f"column {rule.column} is {rule.rule}, and {bad} of {row_count} rows {rule.verdict}, for example {example}"
         for rule, bad, example in zip((one.rule for one in limits), found[::2], found[1::2], strict=True)
@@ -154,7 +165,7 @@ def _shown(text: Column) -> Column:
 def _row_text(df: DataFrame) -> Column:
     """Spell the atomic columns of a row that are not null: ``id=7, name=x``."""
     parts = [
-        F.concat(F.lit(f"{field.name}="), df[quoted(field.name)].cast("string"))
+        F.concat(F.lit(f"{field.name}="), F.col(quoted(field.name)).cast("string"))
         for field in df.schema
         if isinstance(field.dataType, T.AtomicType) and not isinstance(field.dataType, T.BinaryType)
     ]
@@ -198,10 +209,10 @@ def match_values(given: T.DataType, wanted: T.DataType, path: str) -> Match:
     if isinstance(wanted, T.StringType) and isinstance(given, HAS_TEXT):
         return Match(convert=lambda column: _text(column, given))
     widens = type(wanted) in WIDER.get(type(given), ())
-    return Match(convert=lambda column: column.cast(wanted)) if widens else _refused(given, wanted, path)
+    return Match(convert=lambda column: column.cast(wanted)) if widens else refused_pair(given, wanted, path)
 
 
-def _refused(given: T.DataType, wanted: T.DataType, path: str, advice: str = "") -> Match:
+def refused_pair(given: T.DataType, wanted: T.DataType, path: str, advice: str = "") -> Match:
     pair = f"column {path} is {given.simpleString()} in the DataFrame and {wanted.simpleString()} in the table"
     are_atomic = isinstance(given, T.AtomicType) and isinstance(wanted, T.AtomicType)  # no cast makes a list of a text
     return Match(problems=(pair + (advice or ("; cast it" if are_atomic else "")),))
@@ -210,11 +221,11 @@ def _refused(given: T.DataType, wanted: T.DataType, path: str, advice: str = "")
 def _decimal(given: T.DataType, wanted: T.DecimalType, path: str) -> Match:
     scale = given.scale if isinstance(given, T.DecimalType) else 0
     if not isinstance(given, T.DecimalType) and type(given) not in INTEGER_DIGITS:
-        return _refused(given, wanted, path)
+        return refused_pair(given, wanted, path)
     if scale > wanted.scale:
         name = wanted.simpleString()
         advice = f", which has fewer digits after the point: round it, F.round({path!r}, {wanted.scale}).cast({name!r})"
-        return _refused(given, wanted, path, advice)
+        return refused_pair(given, wanted, path, advice)
     digits = given.precision - scale if isinstance(given, T.DecimalType) else INTEGER_DIGITS[type(given)]
     room = wanted.precision - wanted.scale
     if digits <= room:
@@ -283,7 +294,15 @@ def _stored_schema(table: Table) -> T.StructType | None:
     if text is None and "spark.sql.sources.schema.numParts" in parameters:
         count = int(parameters["spark.sql.sources.schema.numParts"])
         text = "".join(parameters[f"spark.sql.sources.schema.part.{index}"] for index in range(count))
-    return None if text is None else T.StructType.fromJson(json.loads(text))
+    try:
+        return None if text is None else T.StructType.fromJson(json.loads(text))
+    except (ImportError, AttributeError, KeyError) as error:
+        raise InvalidInputError(
+            f"table {table.name} has a column of a user-defined type whose Python class is not to be had here"
+            f" ({type(error).__name__}: {error}). Nothing was written. Install or import what defines it; a type of"
+            " Scala alone cannot be written from Python.",
+            table=str(table.name),
+        ) from error
 
 
 def _plain(schema: T.StructType, partition_names: Sequence[str]) -> list[str]:

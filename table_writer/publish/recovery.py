@@ -335,8 +335,8 @@ class Recovery:
                 f"another tool has written to {counted(len(taken), 'partition')} of {table.name} at"
                 f" {here[min(taken)]}, to which a call that came late had taken them: readers see its rows, and not"
                 " those that were published. Nothing was published. Keep its files elsewhere, point the partitions"
-                " back with ALTER TABLE ... PARTITION ... SET LOCATION, and write its rows as well; or replace them"
-                " with overwrite_partitions.",
+                f" back with ALTER TABLE {table.name.sql} PARTITION ... SET LOCATION, and write its rows as well; or"
+                " replace them with overwrite_partitions.",
                 table=str(table.name),
             )
         if Placement.BEHIND not in placed.values():

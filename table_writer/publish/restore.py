@@ -95,7 +95,8 @@ def _check(
         newest = history.current[values].version
         raise NotThereError(
             f"files of an append that was given up may lie at {location}, too: add the partition by hand (ALTER TABLE"
-            f" ... ADD PARTITION ... LOCATION), then roll it back to version {newest}, which leaves them out"
+            f" {opened.table.name.sql} ADD PARTITION ... LOCATION), then roll it back to version {newest}, which"
+            " leaves them out"
         )
     return replace(there.described, old_location=None, new_location=location)
 
@@ -208,7 +209,7 @@ def _bring_back(opened: OpenTable, layout: TableLayout, table: Table) -> None:
         target = _require_proof(opened, history, table, newest)
     except NotThereError as reason:
         new_log = (
-            f"ALTER TABLE {table.name} UNSET TBLPROPERTIES ('{ROOT_PARAMETER}')"
+            f"ALTER TABLE {table.name.sql} UNSET TBLPROPERTIES ('{ROOT_PARAMETER}')"
             if strayed
             else f"once nothing reads the old rows, delete {layout.own}owner.json, settled.json and log/"
         )

@@ -123,7 +123,8 @@ def _format_of(table: Table) -> str:
         )
     if provider and table.partition_columns and said.get("spark.sql.partitionprovider") != "catalog":
         raise InvalidInputError(
-            f"{table.name} keeps its partitions in directory names, not in the metastore: run MSCK REPAIR TABLE first",
+            f"{table.name} keeps its partitions in directory names, not in the metastore: run MSCK REPAIR TABLE"
+            f" {table.name.sql}",
             table=str(table.name),
         )
     known = provider if provider and provider != "hive" else SERDES.get(table.serde.rpartition(".")[2].lower(), "")

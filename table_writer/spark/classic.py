@@ -33,7 +33,17 @@ from table_writer.model.write import WritePlan
 from table_writer.progress import current
 from table_writer.spark.executors import as_sent, prepare_executors
 from table_writer.spark.files import ClassicFiles, missing_jar
-from table_writer.spark.gateway import HADOOP_PREFIXES, Analyzed, Answer, Counted, Item, hive_session_required, tasks
+from table_writer.spark.gateway import (
+    HADOOP_PREFIXES,
+    Analyzed,
+    Answer,
+    Counted,
+    Item,
+    hive_session_required,
+    old_rows_note,
+    stale_statistics_note,
+    tasks,
+)
 from table_writer.spark.past import PastRows
 from table_writer.spark.sql import SPARK_ERRORS, spark_reason, translated, unlogged, without_query_log
 
@@ -103,8 +113,7 @@ class ClassicSpark:
         return dict(self._spark.sparkContext.getConf().getAll())
 
     def refresh(self, table: Table, write_id: str) -> tuple[str, ...]:
-        old_rows = f"this session may show old rows until REFRESH TABLE {table.name}"
-        stale = f"the table-level statistics of {table.name} are stale: ANALYZE TABLE renews them"
+        old_rows, stale = old_rows_note(table), stale_statistics_note(table)
         undone = []
         for note, action in ((old_rows, self._refresh_table), (stale, self._drop_statistics)):
             try:
@@ -116,7 +125,7 @@ class ClassicSpark:
 
     def _refresh_table(self, table: Table) -> None:
         catalog = self._spark.catalog  # asks the JVM, which may be gone
-        catalog.refreshTable(f"`{table.name.database}`.`{table.name.name}`")
+        catalog.refreshTable(table.name.sql)
 
     def _drop_statistics(self, table: Table) -> None:
         """Do what Spark's own INSERT does to statistics that it does not renew."""

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
-from functools import reduce
 from operator import itemgetter
 from typing import Any, Final
 
@@ -40,11 +39,14 @@ from table_writer.spark.gateway import (
     Item,
     hive_session_required,
     native_provider,
+    old_rows_note,
+    stale_statistics_note,
     tasks,
 )
 from table_writer.spark.sql import (
     SPARK_ERRORS,
     analyzed_now,
+    balanced,
     quoted,
     spark_reason,
     spark_sentence,
@@ -128,12 +130,12 @@ class ConnectSpark:
     def refresh(self, table: Table, write_id: str) -> tuple[str, ...]:
         notes = []
         if table.partition_columns and any(name.startswith("spark.sql.statistics.") for name in table.parameters):
-            notes.append(f"the table-level statistics of {table.name} are stale: ANALYZE TABLE renews them")
+            notes.append(stale_statistics_note(table))
         try:
-            self._spark.catalog.refreshTable(f"`{table.name.database}`.`{table.name.name}`")
+            self._spark.catalog.refreshTable(table.name.sql)
         except Exception:  # Spark raises what it likes here, and readers have switched already
             logger.warning("write_id=%s refreshing this session failed", write_id, exc_info=True)
-            notes.insert(0, f"this session may show old rows until REFRESH TABLE {table.name}")
+            notes.insert(0, old_rows_note(table))
         return tuple(notes)
 
     def analyzed(self, frame: DataFrame, sql: str) -> Analyzed:
@@ -235,13 +237,13 @@ class ConnectSpark:
                 table=str(table.name),
             )
         try:
-            schema = self._spark.table(f"{quoted(table.name.database)}.{quoted(table.name.name)}").schema
+            schema = self._spark.table(table.name.sql).schema
         except SPARK_ERRORS as error:
             raise MetastoreError(
                 f"Spark cannot read the description of {table.name}: {spark_sentence(error)}", table=str(table.name)
             ) from error
         frames = [self._past(table, schema, one, files_of(opened, one, subject), subject) for one in partitions]
-        return reduce(DataFrame.union, frames) if frames else self._spark.createDataFrame([], schema)
+        return balanced(DataFrame.union, frames) if frames else self._spark.createDataFrame([], schema)
 
     def _past(
         self, table: Table, schema: StructType, one: PastPartition, files: Mapping[str, datetime], subject: str

@@ -65,10 +65,9 @@ def create_table_statement(schema: T.StructType, name: TableName, new: NewTable,
         raise _refused(name, "; ".join(faults))
     spelled = {field.name.lower(): field.name for field in schema}
     partition_columns = ", ".join(quoted(spelled[column.lower()]) for column in new.partition_by)
-    full_name = ".".join(map(quoted, ("spark_catalog", name.database, name.name)))
     columns = ", ".join(f"{quoted(one.name)} {_type(one.dataType)}{_constraints(one)}" for one in schema)
     clauses = (
-        f"CREATE TABLE {'IF NOT EXISTS ' if if_not_exists else ''}{full_name} ({columns})",
+        f"CREATE TABLE {'IF NOT EXISTS ' if if_not_exists else ''}{name.sql} ({columns})",
         f"USING {new.provider}",
         _pairs("OPTIONS", new.table_options),
         partition_columns and f"PARTITIONED BY ({partition_columns})",
@@ -122,7 +121,10 @@ def _type_faults(column: T.StructField) -> Iterator[str]:
     if any(isinstance(part, T.NullType) for part in parts):
         yield f"column {column.name!r} has no type, only nulls ({column.dataType.simpleString()}): cast it to one"
     if any(isinstance(part, T.UserDefinedType) for part in parts):
-        yield f"column {column.name!r} is of a user-defined type: cast it to the type in which it is stored"
+        yield (
+            f"column {column.name!r} has a user-defined type, for which SQL has no name: let Spark make the table,"
+            " df.limit(0).write.saveAsTable(…)"
+        )
     # Spark keeps such a type as unquoted text, makes the table, and can neither read nor drop it afterwards.
     if any(isinstance(part, T.CharType | T.VarcharType) for part in parts[1:]):
         names = [one.name for part in parts if isinstance(part, T.StructType) for one in part]

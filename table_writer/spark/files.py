@@ -86,9 +86,7 @@ class ClassicFiles:
         # Analyzed: a name in the plan stands for what it stood for when the DataFrame was made.
         moved = self._dataframe(rows._jdf.queryExecution().analyzed(), session)  # noqa: SLF001
         counted = moved.observe(observed, F.count(F.lit(1)).alias("rows"))
-        named = counted.select(
-            *(_column(name).alias(field.name) for name, field in zip(rows.columns, self._stored, strict=True))
-        )
+        named = counted.toDF(*self._stored.names)
         query = named._jdf.queryExecution().analyzed()  # noqa: SLF001
         command = self._package(SOURCES).InsertIntoHadoopFsRelationCommand(
             self._path(str(self._plan.data_location)),
@@ -110,7 +108,7 @@ class ClassicFiles:
 
     def read(self, partitions: Collection[PartitionValues]) -> DataFrame:
         frame = self._format.read(partitions)
-        return frame.select(*map(_column, self._stored.names))
+        return frame.select(*map(quoted, self._stored.names))
 
     def count(self, partitions: Collection[PartitionValues]) -> dict[PartitionValues, int]:
         counts = self.read(partitions).groupBy(*map(_column, self._names)).agg(F.count(F.lit(1)))

@@ -59,6 +59,17 @@ def provider_of(table: Table) -> str:
     return table.parameters.get("spark.sql.sources.provider", "hive")
 
 
+def old_rows_note(table: Table) -> str:
+    """Say what a session's user has to do where its refresh has failed."""
+    return f"this session may show old rows until REFRESH TABLE {table.name.sql}"
+
+
+def stale_statistics_note(table: Table) -> str:
+    """Say how table-level statistics become right again."""
+    renewed = f"ANALYZE TABLE {table.name.sql} COMPUTE STATISTICS renews them"
+    return f"the table-level statistics of {table.name} are stale: {renewed}"
+
+
 def native_provider(table: Table) -> str | None:
     """Return the data source that writes the table's files, ``None`` where only a SerDe can."""
     provider = provider_of(table)

@@ -91,10 +91,10 @@ class PastRows:
         """Return null where Hive's reader says how the directory of null is named: partitions are chosen by null."""
         names = {one.name.lower() for one in self._table.partition_columns}
 
-        def shown(one: StructField) -> Column:
-            column = rows[quoted(one.name)]
+        def shown(one: StructField) -> Column | str:
             if one.name.lower() not in names or not isinstance(one.dataType, StringType):
-                return column
+                return quoted(one.name)
+            column = F.col(quoted(one.name))
             return F.when(column != NULL_PARTITION, column).alias(one.name, metadata=one.metadata)  # a CHAR stays one
 
         return rows.select(*map(shown, rows.schema))

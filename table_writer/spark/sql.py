@@ -6,10 +6,10 @@ import functools
 import logging
 import re
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import Column, DataFrame
@@ -17,8 +17,11 @@ from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, _parse_datatype_string
 
 from table_writer import errors
+from table_writer.model import table
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.table import NULL_PARTITION, PartitionValues
+
+Part = TypeVar("Part")
 
 try:
     from py4j.protocol import Py4JError
@@ -56,16 +59,14 @@ OF_THE_DATA: Final = ("21", "22", "23", "38", "39", "P0")
 RAISED_ON_EXECUTOR: Final = re.compile(r"^(?:.*: )?table_writer\.errors\.(\w+): (.*)$", re.MULTILINE)
 """How a Python traceback ends, in the text of Spark's exception."""
 
+STACK_OVERFLOW: Final = "java.lang.StackOverflowError"
 SPARKS_OWN: Final = "org.apache.spark.SparkException"
 DEEPEST: Final = 20  # causes
 CONDITION: Final = re.compile(r"\[[A-Z0-9_.]+\]")  # how messages of Spark begin
 FRAME: Final = '  File "'  # in a traceback of Python
 
 
-@functools.cache
-def quoted(name: str) -> str:
-    """Return a name as Spark SQL takes it, whatever is in it."""
-    return "`" + name.replace("`", "``") + "`"
+quoted: Final = functools.cache(table.quoted)
 
 
 def literal(text: str) -> str:
@@ -99,25 +100,46 @@ def analyzed_now(query: DataFrame) -> DataFrame:
     return query
 
 
+def balanced(combine: Callable[[Part, Part], Part], parts: Iterable[Part]) -> Part:
+    """Combine one part or more, in their order, to a tree of the least depth.
+
+    Spark walks through a query by recursion: a chain of some hundred parts overflows the stack of its threads.
+
+    Examples
+    --------
+    >>> balanced("({}+{})".format, "abcde")
+    '(((a+b)+(c+d))+e)'
+    """
+    level = list(parts)
+    while len(level) > 1:
+        level = [*map(combine, level[::2], level[1::2]), *level[len(level) & ~1 :]]
+    return level[0]
+
+
 def in_partitions(fields: Sequence[StructField], partitions: Collection[PartitionValues]) -> Column:
     """Return whether a row is of one of some partitions, of which there is one or more; Spark lists no others.
 
-    One set to look up: a chain of ORs overflows Spark's stack at some thousand partitions.
+    One set to look up: a chain of ORs overflows Spark's stack at some thousand partitions. And one text, in which all
+    values are in hexadecimal: a Column for each costs milliseconds.
     """
     if not fields:
         return F.lit(True)
 
-    def comparable(column: Column, field: StructField) -> Column:  # char(n) is read with blanks, and may lie without
-        return F.rtrim(column) if str(field.metadata.get(CHAR_VARCHAR)).startswith("char(") else column
+    def comparable(value: str, field: StructField) -> str:  # char(n) is read with blanks, and may lie without
+        return f"rtrim({value})" if str(field.metadata.get(CHAR_VARCHAR)).startswith("char(") else value
 
-    def value(text: str, field: StructField) -> Column:
-        return comparable(F.lit(None if text == NULL_PARTITION else text).cast(field.dataType), field)
+    def value(text: str, field: StructField) -> str:
+        given = "NULL" if text == NULL_PARTITION else f"CAST(X'{text.encode().hex()}' AS STRING)"
+        kind = field.dataType.simpleString()
+        kind = "timestamp_ltz" if kind == "timestamp" else kind  # which is whatever spark.sql.timestampType says
+        return comparable(f"CAST({given} AS {kind})", field)
 
-    def struct(values: Sequence[Column]) -> Column:  # nulls inside of structs are equal
-        return F.struct(*(one.alias(f"_{position}") for position, one in enumerate(values)))
+    def struct(values: Iterable[str]) -> str:  # nulls inside of structs are equal
+        named = (f"'_{position}', {value}" for position, value in enumerate(values))
+        return f"named_struct({', '.join(named)})"
 
-    rows = [struct([value(text, field) for text, field in zip(values, fields, strict=True)]) for values in partitions]
-    return struct([comparable(F.col(quoted(field.name)), field) for field in fields]).isin(rows)
+    rows = (struct(map(value, values, fields)) for values in partitions)
+    return F.expr(f"{struct(comparable(quoted(field.name), field) for field in fields)} IN ({', '.join(rows)})")
 
 
 def all_types(kind: DataType) -> Iterator[DataType]:
@@ -225,6 +247,15 @@ def translated(write_id: str) -> Iterator[None]:
         yield
     except SPARK_ERRORS as error:
         found = RAISED_ON_EXECUTOR.findall(str(error))
+        if STACK_OVERFLOW in str(error):
+            raise errors.InvalidInputError(
+                "this DataFrame's query is too deep for the stack of Spark's threads (StackOverflowError): it may be a"
+                ""
+                " long"
+                " chain of withColumn, union or conditions. Nothing was published. Write or checkpoint what comes"
+                " before, and go on from there; or start Spark with spark.driver.extraJavaOptions=-Xss16m.",
+                write_id=write_id,
+            ) from error
         if not found:
             raise
         name, message = found[-1]

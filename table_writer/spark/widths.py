@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from operator import add
 from typing import Final
 
@@ -10,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
 from pyspark.sql import types as T  # noqa: N812 - as Spark documents it
 
-from table_writer.spark.sql import quoted
+from table_writer.spark.sql import all_types, balanced, quoted
 
 FIXED_WIDTHS: Final[dict[type[T.DataType], int]] = {
     kind: width
@@ -26,6 +27,8 @@ FIXED_WIDTHS: Final[dict[type[T.DataType], int]] = {
 }
 """Bytes of a value in Arrow."""
 
+DEEPEST: Final = 5  # arrays inside of arrays: Spark's analyzer takes some rounds for each
+MOST_FIELDS: Final = 100  # as many as Spark computes by generated code (spark.sql.codegen.maxFields)
 OFFSET_BYTES: Final = 5  # where a value begins, and whether it is null
 
 
@@ -42,8 +45,8 @@ def fixed_row_bytes(schema: T.StructType) -> int | None:
 
 
 def is_measurable(schema: T.StructType) -> bool:
-    """Whether Spark can compute how wide a row is; not of a variant."""
-    return all(map(_is_measurable, (field.dataType for field in schema)))
+    """Whether Spark can compute how wide a row is, and sooner than it weighs its batches; not of a variant."""
+    return len(list(islice(all_types(schema), MOST_FIELDS + 2))) <= MOST_FIELDS + 1 and _is_measurable(schema)
 
 
 def refusing_wide(rows: DataFrame, max_row_bytes: int) -> DataFrame:
@@ -53,39 +56,53 @@ def refusing_wide(rows: DataFrame, max_row_bytes: int) -> DataFrame:
     compute it twice.
     """
     first, *others = (F.col(quoted(name)) for name in rows.columns)
-    widths = (_value_bytes(F.col(quoted(field.name)), field.dataType) for field in rows.schema)
+    width = _sum(part for field in rows.schema for part in _widths(F.col(quoted(field.name)), field.dataType))
     wide = F.raise_error(F.lit(f"\ntable_writer.errors.WideRowError: a row has over {max_row_bytes:,} bytes\n"))
-    checked = F.when(reduce(add, widths) <= max_row_bytes, first).otherwise(wide)
+    checked = F.when(width <= max_row_bytes, first).otherwise(wide)
     return rows.select(checked.alias(rows.columns[0]), *others)
 
 
-def _is_measurable(kind: T.DataType) -> bool:
+def _is_measurable(kind: T.DataType, depth: int = 0) -> bool:
     if isinstance(kind, T.StructType):
-        return is_measurable(kind) and len({name.lower() for name in kind.names}) == len(kind)  # else: which is meant?
+        is_clear = len({name.lower() for name in kind.names}) == len(kind)  # else: which is meant?
+        return is_clear and all(_is_measurable(field.dataType, depth) for field in kind)
     if isinstance(kind, T.ArrayType):
-        return _is_measurable(kind.elementType)
+        return depth < DEEPEST and _is_measurable(kind.elementType, depth + 1)
     if isinstance(kind, T.MapType):
-        return _is_measurable(kind.keyType) and _is_measurable(kind.valueType)
+        return depth < DEEPEST and all(_is_measurable(part, depth + 1) for part in (kind.keyType, kind.valueType))
     return type(kind) in FIXED_WIDTHS or isinstance(kind, T.StringType | T.BinaryType)
 
 
-def _value_bytes(value: Column, kind: T.DataType) -> Column:
+def _widths(value: Column, kind: T.DataType) -> Iterator[Column | int]:
+    """Yield what a value's bytes are the sum of: numbers that hold for each value, and expressions."""
     if isinstance(kind, T.StructType):
-        return reduce(add, (_value_bytes(value.getField(field.name), field.dataType) for field in kind), F.lit(1))
-    if isinstance(kind, T.ArrayType):
-        return _all_bytes(value, kind.elementType)
-    if isinstance(kind, T.MapType):
-        return _all_bytes(F.map_keys(value), kind.keyType) + _all_bytes(F.map_values(value), kind.valueType)
-    if isinstance(kind, T.StringType | T.BinaryType):
-        return F.coalesce(F.octet_length(value).cast("long"), F.lit(0)) + OFFSET_BYTES
-    return F.lit(FIXED_WIDTHS[type(kind)] + 1)
+        yield 1
+        for field in kind:
+            yield from _widths(value.getField(field.name), field.dataType)
+    elif isinstance(kind, T.ArrayType):
+        yield from _all_widths(value, kind.elementType)
+    elif isinstance(kind, T.MapType):
+        yield from _all_widths(F.map_keys(value), kind.keyType)
+        yield from _all_widths(F.map_values(value), kind.valueType)
+    elif isinstance(kind, T.StringType | T.BinaryType):
+        yield OFFSET_BYTES
+        yield F.coalesce(F.octet_length(value).cast("long"), F.lit(0))
+    else:
+        yield FIXED_WIDTHS[type(kind)] + 1
 
 
-def _all_bytes(values: Column, kind: T.DataType) -> Column:
-    """Return the bytes of all values of an array, which may be null."""
+def _all_widths(values: Column, kind: T.DataType) -> Iterator[Column | int]:
+    """Yield those of all values of an array, which may be null."""
     if type(kind) in FIXED_WIDTHS:
         summed = F.size(values).cast("long") * (FIXED_WIDTHS[type(kind)] + 1)
     else:
         zero = F.lit(0).cast("long")
-        summed = F.aggregate(values, zero, lambda total, value: total + _value_bytes(value, kind))
-    return F.coalesce(summed, F.lit(0)) + OFFSET_BYTES
+        summed = F.aggregate(values, zero, lambda total, value: total + _sum(_widths(value, kind)))
+    yield OFFSET_BYTES
+    yield F.coalesce(summed, F.lit(0))
+
+
+def _sum(widths: Iterable[Column | int]) -> Column:
+    parts = list(widths)
+    fixed = sum(part for part in parts if isinstance(part, int))
+    return balanced(add, [*(part for part in parts if not isinstance(part, int)), F.lit(fixed)])

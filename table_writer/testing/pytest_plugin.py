@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any, Final, get_args
 
 from table_writer.errors import needs_extra
+from table_writer.model.table import SPARK_CATALOG
 from table_writer.testing.jars import HiveVersion
 from table_writer.testing.lakehouse import Lakehouse
 from table_writer.testing.lakehouse import lakehouse as start_lakehouse
@@ -65,6 +66,6 @@ def _lakehouse(request: pytest.FixtureRequest) -> Iterator[Lakehouse]:
 def _lakehouse_database(lakehouse: Lakehouse) -> Iterator[str]:
     """Return the name of a fresh database, dropped with all its tables after the test."""
     name = f"test_{uuid.uuid4().hex[:12]}"
-    lakehouse.spark.sql(f"CREATE DATABASE {name} LOCATION '{lakehouse.warehouse}/{name}.db'")
+    lakehouse.spark.sql(f"CREATE DATABASE {SPARK_CATALOG}.{name} LOCATION '{lakehouse.warehouse}/{name}.db'")
     yield name
-    lakehouse.spark.sql(f"DROP DATABASE IF EXISTS {name} CASCADE")
+    lakehouse.spark.sql(f"DROP DATABASE IF EXISTS {SPARK_CATALOG}.{name} CASCADE")

@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 from operator import and_, itemgetter
 from typing import Final
 
@@ -24,7 +23,7 @@ from table_writer.progress import current
 from table_writer.spark import open_gateway
 from table_writer.spark.executors import as_sent
 from table_writer.spark.gateway import SparkGateway
-from table_writer.spark.sql import quoted
+from table_writer.spark.sql import balanced, quoted
 from table_writer.spark.widths import refusing_wide
 from table_writer.storage.hadoop import why_renamed
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, is_hidden
@@ -163,7 +162,7 @@ def refusing(rows: DataFrame, existing: Collection[PartitionValues], columns: St
     shown = F.concat_ws("/", *values)
     message = F.concat(F.lit("\ntable_writer.errors.PartitionExistsError: partition "), shown, F.lit(f" {advice}\n"))
     found = F.when(F.col(FOUND), F.raise_error(message).cast("boolean")).otherwise(F.lit(True))
-    joined = rows.join(F.broadcast(known.withColumn(FOUND, F.lit(True))), reduce(and_, same), "left").where(found)
+    joined = rows.join(F.broadcast(known.withColumn(FOUND, F.lit(True))), balanced(and_, same), "left").where(found)
     return joined.drop(*names, FOUND)
 
 

@@ -32,6 +32,7 @@ from table_writer.storage.object_store import ObjectInfo, many
 
 NEAR_ENOUGH: Final = 0.75  # of the target: a file of this size is not written again
 GROUP: Final = "__table_writer_group"
+DEEPEST: Final = 10  # arrays and maps inside of each other: the analyzer of Spark gives up at some thirty
 SEPARATOR: Final = "\x1f"
 
 
@@ -227,18 +228,22 @@ def _as_text(name: str, kind: DataType) -> Column:
     return F.when((text != NULL_PARTITION) & (text != ""), text)
 
 
-def _hashed(column: Column, kind: DataType) -> Column:
-    """Hash a value by itself; Spark's own hash passes over nulls, and takes no maps."""
-    if isinstance(kind, StructType):
-        parts = [_hashed(column.getField(one.name), one.dataType) for one in kind]
+def _hashed(column: Column, kind: DataType, depth: int = 0) -> Column:
+    """Hash a value by itself; Spark's own hash passes over nulls, and takes no maps. What is deep down is text."""
+    if depth > DEEPEST:
+        parts = [column.cast("string")]
+    elif isinstance(kind, StructType):
+        parts = [_hashed(column.getField(one.name), one.dataType, depth) for one in kind]
     elif isinstance(kind, ArrayType):
         element = kind.elementType
-        parts = [F.transform(column, lambda one: _hashed(one, element)), F.size(column)]
+        parts = [F.transform(column, lambda one: _hashed(one, element, depth + 1)), F.size(column)]
     elif isinstance(kind, MapType):
         of_key, of_value = kind.keyType, kind.valueType
         entries = F.transform(
             F.map_entries(column),
-            lambda one: F.xxhash64(_hashed(one.getField("key"), of_key), _hashed(one.getField("value"), of_value)),
+            lambda one: F.xxhash64(
+                _hashed(one.getField("key"), of_key, depth + 1), _hashed(one.getField("value"), of_value, depth + 1)
+            ),
         )
         parts = [F.sort_array(entries), F.size(column)]
     else:

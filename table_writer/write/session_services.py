@@ -9,7 +9,7 @@ from functools import partial
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name everybody knows
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from table_writer.check.check import Audit
 from table_writer.config import SessionSettings, TableWriterConfig
@@ -21,7 +21,7 @@ from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import GlueSettings
 from table_writer.model.location import Location
 from table_writer.model.new_table import NewTable
-from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, Table, TableName
+from table_writer.model.table import NULL_PARTITION, SPARK_CATALOG, Partition, PartitionValues, Table, TableName
 from table_writer.model.write import WriteMode, WrittenFiles
 from table_writer.plan.file_options import PROVIDER_PARAMETER, file_options, is_arrows, require_writable
 from table_writer.plan.types import partition_schema
@@ -52,6 +52,12 @@ class SessionServices(Services):
         """Read a table's name; only one without a database asks Spark, which waits long for a metastore."""
         if "." in text:
             return TableName.parse(text)
+        catalog = self._spark.catalog.currentCatalog()
+        if catalog != SPARK_CATALOG:
+            raise InvalidInputError(
+                f"{text!r} would be a table of catalog {catalog!r}, which this session uses (USE), and this library"
+                f" writes tables of {SPARK_CATALOG}: name the database too, as in 'mart.orders'"
+            )
         return TableName.parse(text, default_database=self._spark.catalog.currentDatabase())
 
     def require_new(self, name: TableName, new: NewTable) -> None:
@@ -90,7 +96,7 @@ class SessionServices(Services):
         """Return where tables of a database are made; empty without such a database, which Spark says by itself."""
         try:
             with without_query_log():
-                return str(self._spark.catalog.getDatabase(quoted(database)).locationUri)
+                return str(self._spark.catalog.getDatabase(f"{SPARK_CATALOG}.{quoted(database)}").locationUri)
         except SPARK_ERRORS:
             return ""
 
@@ -142,17 +148,16 @@ def staged_frame(spark: SparkSession, opened: OpenTable, staged: WrittenFiles) -
     files = open_gateway(spark).files(plan, schema).read([one.values for one in staged.partitions])
     count = len(schema) - len(opened.table.partition_columns)
 
-    def shown(stored: str, position: int) -> Column:
+    def shown(position: int, stored: StructField, field: StructField) -> Column | str:
         """Partition values are text in the names of directories, of which Hive's reader takes none for null."""
-        column = F.col(quoted(stored))
-        return column if position < count else F.when(column != NULL_PARTITION, column)
+        is_same = (stored.name, stored.dataType, stored.metadata) == (field.name, field.dataType, field.metadata)
+        if is_same and position < count:  # as almost each column, of which there may be thousands
+            return quoted(stored.name)
+        column = F.col(quoted(stored.name))
+        value = column if position < count else F.when(column != NULL_PARTITION, column)
+        return value.cast(field.dataType).alias(field.name, metadata=field.metadata)
 
-    return files.select(
-        *(
-            shown(stored, position).cast(field.dataType).alias(field.name, metadata=field.metadata)
-            for position, (stored, field) in enumerate(zip(files.columns, schema, strict=True))
-        )
-    )
+    return files.select(*map(shown, range(len(schema)), files.schema, schema))
 
 
 def _schema(opened: OpenTable, staged: WrittenFiles) -> StructType:
@@ -172,8 +177,8 @@ def _replaced_rows(spark: SparkSession, opened: OpenTable, staged: WrittenFiles)
     unknown = [values for values, count in counts.items() if count is None]
     if not unknown:
         return known
-    name = f"{quoted(opened.table.name.database)}.{quoted(opened.table.name.name)}"
-    return known + spark.table(name).where(in_partitions(partition_schema(opened.table).fields, unknown)).count()
+    rows = spark.table(opened.table.name.sql)
+    return known + rows.where(in_partitions(partition_schema(opened.table).fields, unknown)).count()
 
 
 def _replaced(opened: OpenTable, staged: WrittenFiles) -> list[PartitionValues]:

@@ -70,7 +70,7 @@ TWO = columns(id=LongType(), dt=StringType())
             NewTable(),
             r"'a' has no type, only nulls \(array<array<void>>\)",
         ),
-        (columns(a=MapType(LongType(), PointType())), NewTable(), "'a' is of a user-defined type"),
+        (columns(a=MapType(LongType(), PointType())), NewTable(), "'a' has a user-defined type"),
         (beside_char("x y"), NewTable(), r"Spark cannot read fields named \['x y'\]"),
         (beside_char("x:int,y"), NewTable(), "Spark cannot read fields named"),
         (

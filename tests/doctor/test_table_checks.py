@@ -86,7 +86,10 @@ def test_a_retention_that_a_vacuum_refuses_is_a_warning(world: World) -> None:
     with_property(world, retention="12")
     (finding,) = of_check(world.services(), "retention")
     assert finding.status == "warning"
-    assert finding.advice == "ALTER TABLE mart.orders SET TBLPROPERTIES ('table_writer.retention' = '72')"
+    assert (
+        finding.advice
+        == "ALTER TABLE `spark_catalog`.`mart`.`orders` SET TBLPROPERTIES ('table_writer.retention' = '72')"
+    )
     with_property(world, retention="240")
     (finding,) = of_check(world.services(), "retention")
     assert finding.status == "ok"

@@ -56,8 +56,8 @@ def writer(spark: SparkSession, config: TableWriterConfig) -> TableWriter:
 
 @pytest.fixture
 def make(config: TableWriterConfig, lakehouse: Lakehouse) -> Callable[..., str]:
-    def made(*partition_columns: str) -> str:
-        name = TableName("mart", f"t{uuid.uuid4().hex[:8]}")
+    def made(*partition_columns: str, name: TableName | None = None) -> str:
+        name = name or TableName("mart", f"t{uuid.uuid4().hex[:8]}")
         data = [Column("id", "bigint"), Column("dt", "string")]
         table = Table(
             name=name,
@@ -70,7 +70,7 @@ def make(config: TableWriterConfig, lakehouse: Lakehouse) -> Callable[..., str]:
             serde=SERDE,
         )
         client = make_clients(config.glue).changes
-        client.create_table(DatabaseName="mart", TableInput=table_input(table))
+        client.create_table(DatabaseName=name.database, TableInput=table_input(table))
         return str(name)
 
     return made
@@ -126,6 +126,22 @@ def test_every_mode_writes_partitions_through_glue(
     assert content(table) == {(6, "a"), (4, "c")}
     writer.overwrite_table(rows((7, "d")), table)
     assert content(table) == {(7, "d")}
+
+
+def test_names_with_hyphens_are_written_in_backquotes_or_without(
+    writer: TableWriter,
+    make: Callable[..., str],
+    rows: Rows,
+    content: Callable[[str], set[Any]],
+    config: TableWriterConfig,
+) -> None:
+    assert config.glue is not None
+    make_clients(config.glue).changes.create_database(DatabaseInput={"Name": "my-db"})
+    make("dt", name=TableName("my-db", "my-table"))
+    result = writer.overwrite_partitions(rows((1, "a")), "`my-db`.`my-table`")
+    assert any(note.endswith("REFRESH TABLE `spark_catalog`.`my-db`.`my-table`") for note in result.notes)
+    writer.stage(rows((2, "b")), "My-DB.my-table", mode="append").publish()
+    assert content(result.table) == {(1, "a"), (2, "b")}
 
 
 def test_an_unpartitioned_table_is_overwritten_appended_to_and_rolled_back(

@@ -35,7 +35,8 @@ def test_a_log_is_looked_for_under_the_directory_name_that_is_configured() -> No
     world.store.put(TableLayout(Location.parse(HIVES)).owner_key, b"{}")
     require_in_place(world.store, layout, split(world))
     world.store.put(TableLayout(Location.parse(HIVES), "_ours").owner_key, b"{}")
-    told = rf"^mart\.orders is at {ROOT} .* ALTER TABLE mart\.orders SET LOCATION '{HIVES.rstrip('/')}' in Spark"
+    statement = f"ALTER TABLE `spark_catalog`.`mart`.`orders` SET LOCATION '{HIVES.rstrip('/')}'"
+    told = rf"^mart\.orders is at {ROOT} .* {statement} in Spark"
     with pytest.raises(InvalidInputError, match=told):
         require_in_place(world.store, layout, split(world))
 

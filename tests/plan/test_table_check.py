@@ -51,7 +51,10 @@ def test_parquet_tables_are_arrows_unless_the_call_says_otherwise(table: Table) 
         (replace(GOOD, parameters={"transactional": "TRUE"}), "ACID"),
         (replace(GOOD, parameters={"table_type": "ICEBERG"}), "iceberg"),
         (replace(GOOD, parameters={"spark.sql.sources.provider": "delta"}), "delta"),
-        (replace(GOOD, parameters={"spark.sql.sources.provider": "parquet"}), "MSCK REPAIR TABLE mart.orders"),
+        (
+            replace(GOOD, parameters={"spark.sql.sources.provider": "parquet"}),
+            "MSCK REPAIR TABLE `spark_catalog`.`mart`.`orders`",
+        ),
         (replace(GOOD, location=""), "no location"),
     ],
 )

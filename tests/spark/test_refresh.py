@@ -23,5 +23,5 @@ def test_a_session_whose_java_is_gone_gets_notes_and_no_error(
     name = TableName("mart", "orders")
     table = Table(name=name, kind="EXTERNAL_TABLE", location="s3a://lake/orders/", columns=(), partition_columns=())
     assert open_gateway(spark).refresh(table, "w") == (
-        "this session may show old rows until REFRESH TABLE mart.orders",
+        "this session may show old rows until REFRESH TABLE `spark_catalog`.`mart`.`orders`",
     )
