@@ -20,6 +20,9 @@ PARQUET_SERDES: Final = frozenset(
 
 LEVEL_KEYS: Final = {"zstd": "parquet.compression.codec.zstd.level", "brotli": "compression.brotli.quality"}
 LEVELS: Final = {"zstd": range(1, 23), "brotli": range(12)}
+LEGACY_FORMAT: Final = "spark.sql.parquet.writeLegacyFormat"
+"""On by default for a table that was not made with USING: Hive's own reader takes no decimal from an integer."""
+
 PAGE_VERSIONS: Final = {"parquet_1_0": "1.0", "v1": "1.0", "parquet_2_0": "2.0", "v2": "2.0"}
 
 
@@ -30,7 +33,7 @@ def file_options(
 
     ``conf`` looks up a setting of the session; its second argument is the answer where it is not set.
     """
-    codec = settings.text("compression", "parquet.compression").lower()
+    codec = settings.of_table("compression", "parquet.compression").lower()
     codec = codec or conf("spark.sql.parquet.compression.codec", "snappy").lower()
     try:
         return ParquetOptions(
@@ -39,7 +42,7 @@ def file_options(
             timestamp_type=conf("spark.sql.parquet.outputTimestampType", "INT96").upper(),
             spark_schema_json=data_schema_json,
             spark_version=spark_version,
-            legacy_format=conf("spark.sql.parquet.writeLegacyFormat", "false").lower() == "true",
+            legacy_format=settings.is_on(LEGACY_FORMAT, default=provider_of(table) == "hive"),
             dictionaries=settings.switch("parquet.enable.dictionary", default=True),
             statistics=settings.switch("parquet.column.statistics.enabled", default=True),
             page_bytes=min(MIB, settings.number("parquet.page.size", MIB)),

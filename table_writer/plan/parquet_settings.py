@@ -200,6 +200,11 @@ class FileSettings:
         texts = (self._values.get(_key(name), "").strip() for name in names)
         return next((text for text in texts if text), "")
 
+    def of_table(self, *names: str) -> str:
+        """Return what the table alone says, where Spark asks the session elsewhere."""
+        said = _by_name(self._table.parameters) | _by_name(self._table.serde_parameters)
+        return next((said[name].strip() for name in names if said.get(name, "").strip()), "")
+
     def number(self, name: str, default: int) -> int:
         """Return a number; ``InvalidInputError`` if it is none, or below 1."""
         text = self.text(name) or str(default)
