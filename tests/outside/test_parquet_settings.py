@@ -1,9 +1,9 @@
 """Settings of a session, or of a table, that change what is in a Parquet file.
 
-A session asks for encryption, Bloom filters, other pages or ids of columns, as Spark's own writer takes them, and a writer of
-one's own passes them over without a word (NVIDIA/cudf-spark#6472, apache/spark#39665). What becomes of each is one table:
-compared here with the jars, which know all names, with files that Spark writes, and with the documentation, whose table
-``python -m tests.outside.test_parquet_settings`` prints.
+A session asks for encryption, Bloom filters, other pages or ids of columns, as Spark's own writer takes them, and a
+writer of one's own passes them over without a word (NVIDIA/cudf-spark#6472, apache/spark#39665). What becomes of each
+is one table: compared here with the jars, which know all names, with files that Spark writes, and with the page, whose
+table ``python -m tests.outside.test_parquet_settings`` prints.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ from pyspark.sql import DataFrame, SparkSession
 from table_writer import InvalidInputError, TableWriter
 from table_writer.model.table import Column, Table, TableName
 from table_writer.plan.file_options import file_options
-from table_writer.plan.parquet_settings import NOTHING_IN_A_FILE, SETTINGS, FileSettings, Outcome, setting_named
+from table_writer.plan.parquet_settings import (
+    NOTHING_IN_A_FILE,
+    SETTINGS,
+    FileSettings,
+    Outcome,
+    ParquetSetting,
+    setting_named,
+)
 from table_writer.spark import open_gateway
 from table_writer.testing import Lakehouse
 from table_writer.upload.parquet import ParquetFile
@@ -212,12 +219,16 @@ def test_encryption_is_done_or_refused_whoever_asks_for_it(
     assert not [entry["Key"] for entry in objects if "/cards/" in entry["Key"] and entry["Key"].endswith(".parquet")]
 
 
+def _shown(setting: ParquetSetting) -> str:
+    return f"`{setting.name}{'*' if setting.name.endswith('.') else ''}{'[#column]' * setting.per_column}`"
+
+
 def markdown() -> str:
     """Return the table of the documentation; settings of which the same is said share a line."""
     lines = ["| setting | what it is about | where Arrow writes the files |", "|---|---|---|"]
-    said = [one for one in SETTINGS if one.outcome is not Outcome.NOTHING]
-    for (meaning, outcome), group in groupby(said, key=lambda one: (one.meaning, one.outcome)):
-        names = (f"`{one.name}{'*' if one.name.endswith('.') else ''}{'[#column]' * one.per_column}`" for one in group)
+    told = [setting for setting in SETTINGS if setting.outcome is not Outcome.NOTHING]
+    for (meaning, outcome), group in groupby(told, key=lambda setting: (setting.meaning, setting.outcome)):
+        names = map(_shown, group)
         lines.append(f"| {', '.join(names)} | {meaning} | {outcome.value} |")
     for meaning, names in NOTHING_IN_A_FILE.items():
         shown = f"`{names[0]}`" if len(names) == 1 else f"{len(names)} settings, such as `{names[0]}`"
