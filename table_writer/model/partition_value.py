@@ -292,14 +292,14 @@ def _timestamp(text: str, *, time_zone: str) -> str | None:
     found = TIME_OF_TODAY.fullmatch(text.rstrip(CONTROLS) if text.startswith("T") else text.strip(CONTROLS))
     if found:
         clock = _clock(*found.groups())
-        is_one = clock is not None and (not clock[1] or _zone(clock[1]) is not None)
+        is_one = clock is not None and (not clock[1] or java_zone(clock[1]) is not None)
         return f"today {clock}" if is_one else None
     local = _local(text)
     if local is None:
         return None
     micros, zone_text = local
-    session = _zone(time_zone) if time_zone else None
-    zone = _zone(zone_text) if zone_text else session
+    session = java_zone(time_zone) if time_zone else None
+    zone = java_zone(zone_text) if zone_text else session
     if zone_text and zone is None:
         return None
     if zone_text and session is None:
@@ -320,7 +320,7 @@ def _timestamp(text: str, *, time_zone: str) -> str | None:
 def _local_timestamp(text: str) -> str | None:
     """Read a time of no zone, which may be given one that does not count."""
     local = _local(text)
-    if local is None or (local[1] and _zone(local[1]) is None):
+    if local is None or (local[1] and java_zone(local[1]) is None):
         return None
     return _moment_text(local[0]) if _is_long(local[0]) else None
 
@@ -372,7 +372,7 @@ def _offset(zone: tzinfo, micros: int, *, is_local: bool) -> int:
 
 
 @cache
-def _zone(name: str) -> tzinfo | None:
+def java_zone(name: str) -> tzinfo | None:
     """Find a zone as Spark does, ``None`` if there is none of this name."""
     padded = re.sub(r"([+-])([0-9]):", r"\g<1>0\2:", name.strip(BLANKS), count=1)
     padded = re.sub(r"([+-])([0-9]{2}):([0-9])$", r"\1\2:0\3", padded, count=1)

@@ -30,6 +30,18 @@ TIMESTAMP_TYPES: Final = ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PerColumn:
+    """Something that is on or off for each column of a file, by the column's path in Parquet: ``tags.list.element``."""
+
+    usual: bool = True
+    others: tuple[tuple[str, bool], ...] = ()
+
+    def of(self, path: str) -> bool:
+        """Whether it is on for a column."""
+        return dict(self.others).get(path, self.usual)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ParquetOptions:
     """How Parquet files are written; each option is one of Spark's."""
 
@@ -47,6 +59,14 @@ class ParquetOptions:
     legacy_format: bool = False
     """``spark.sql.parquet.writeLegacyFormat``: decimals as FIXED_LEN_BYTE_ARRAY, for Hive and Impala. Arrays and maps
     keep the standard layout, which both read."""
+    dictionaries: PerColumn = PerColumn()  # ``parquet.enable.dictionary``; where it is on, those that pay are kept
+    statistics: PerColumn = PerColumn()  # ``parquet.column.statistics.enabled``
+    page_bytes: int = MIB  # ``parquet.page.size``, at most 1 MiB: the memory of a task depends on it
+    dictionary_bytes: int = MIB  # ``parquet.dictionary.page.size``, at most 1 MiB, too
+    page_version: str = "1.0"  # ``parquet.writer.version``
+    page_checksums: bool = True  # ``parquet.page.write-checksum.enabled``
+    row_group_rows: int = MIB  # ``parquet.block.row.count.limit``, at most 1,048,576
+    field_ids: bool = True  # ``spark.sql.parquet.fieldId.write.enabled``
 
     def __post_init__(self) -> None:
         if self.compression.lower() not in FILE_NAME_INFIXES:

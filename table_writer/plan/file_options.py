@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from table_writer.config import WriteOptions
-from table_writer.errors import InvalidInputError
+from table_writer.errors import InvalidInputError, few
 from table_writer.model.table import Table, TableName
-from table_writer.model.upload_spec import ParquetOptions
+from table_writer.model.upload_spec import MIB, ParquetOptions
+from table_writer.plan.parquet_settings import FileSettings
 
 Conf = Callable[[str, str], str]
 PROVIDER_PARAMETER: Final = "spark.sql.sources.provider"
@@ -17,37 +18,48 @@ PARQUET_SERDES: Final = frozenset(
     {"org.apache.hadoop.hive.ql.io.parquet.serde.parquethiveserde", "parquet.hive.serde.parquethiveserde"}
 )
 
-PROTECTING: Final = ("parquet.encryption.", "parquet.crypto.")  # how their options begin
 LEVEL_KEYS: Final = {"zstd": "parquet.compression.codec.zstd.level", "brotli": "compression.brotli.quality"}
 LEVELS: Final = {"zstd": range(1, 23), "brotli": range(12)}
+LEGACY_FORMAT: Final = "spark.sql.parquet.writeLegacyFormat"
+"""On by default for a table that was not made with USING: Hive's own reader takes no decimal from an integer."""
+
+PAGE_VERSIONS: Final = {"parquet_1_0": "1.0", "v1": "1.0", "parquet_2_0": "2.0", "v2": "2.0"}
 
 
-def file_options(table: Table, conf: Conf, data_schema_json: str, spark_version: str) -> ParquetOptions:
-    """Return the encoding of a Parquet table's files; the table's own options win over the session's.
+def file_options(
+    table: Table, conf: Conf, settings: FileSettings, data_schema_json: str, spark_version: str
+) -> ParquetOptions:
+    """Return the encoding of a Parquet table's files, as Spark would decide it.
 
     ``conf`` looks up a setting of the session; its second argument is the answer where it is not set.
     """
-    codec = _said(table, "compression", "parquet.compression")
+    codec = settings.of_table("compression", "parquet.compression").lower()
     codec = codec or conf("spark.sql.parquet.compression.codec", "snappy").lower()
     try:
         return ParquetOptions(
             compression=codec,
-            compression_level=_level(table, conf, codec),
-            timestamp_type=conf("spark.sql.parquet.outputTimestampType", "INT96").upper(),
+            compression_level=_level(settings, codec),
+            timestamp_type=_timestamp_type(table, conf),
             spark_schema_json=data_schema_json,
             spark_version=spark_version,
-            legacy_format=conf("spark.sql.parquet.writeLegacyFormat", "false").lower() == "true",
+            legacy_format=settings.is_on(LEGACY_FORMAT, default=provider_of(table) == "hive"),
+            dictionaries=settings.switch("parquet.enable.dictionary", default=True),
+            statistics=settings.switch("parquet.column.statistics.enabled", default=True),
+            page_bytes=min(MIB, settings.number("parquet.page.size", MIB)),
+            dictionary_bytes=min(MIB, settings.number("parquet.dictionary.page.size", MIB)),
+            page_version=_page_version(settings),
+            page_checksums=settings.is_on("parquet.page.write-checksum.enabled", default=True),
+            row_group_rows=min(MIB, settings.number("parquet.block.row.count.limit", MIB)),
+            field_ids=conf("spark.sql.parquet.fieldId.write.enabled", "true").lower() == "true",
         )
     except InvalidInputError as error:
         raise InvalidInputError(error.message, table=str(table.name)) from error
 
 
-def _level(table: Table, conf: Conf, codec: str) -> int | None:
+def _level(settings: FileSettings, codec: str) -> int | None:
     """Return the level of a codec that has one and that somebody chose; ``None`` is the codec's own."""
     key = LEVEL_KEYS.get(codec)
-    if key is None:
-        return None
-    text = _said(table, key) or conf(key, "") or conf(f"spark.hadoop.{key}", "")
+    text = settings.text(key) if key else ""
     if not text:
         return None
     if not text.isdecimal() or int(text) not in LEVELS[codec]:
@@ -56,14 +68,19 @@ def _level(table: Table, conf: Conf, codec: str) -> int | None:
     return int(text)
 
 
-def _said(table: Table, *keys: str) -> str:
-    """Return what the table says: the first key wins, an option of the SerDe over a table property; in lower case."""
-    said = {**_named(table.parameters), **_named(table.serde_parameters)}
-    return next((said[key].strip().lower() for key in keys if said.get(key, "").strip()), "")
+def _timestamp_type(table: Table, conf: Conf) -> str:
+    """Return what Spark's ``INSERT`` would write: Hive's own encoding where the session leaves tables to Hive."""
+    chosen = conf("spark.sql.parquet.outputTimestampType", "INT96").upper()
+    if chosen == "INT96" or provider_of(table) != "hive":
+        return chosen
+    return chosen if conf("spark.sql.hive.convertMetastoreParquet", "true").lower() == "true" else "INT96"
 
 
-def _named(parameters: Mapping[str, str]) -> dict[str, str]:
-    return {key.lower(): value for key, value in parameters.items()}
+def _page_version(settings: FileSettings) -> str:
+    text = settings.text("parquet.writer.version") or "v1"
+    if text.lower() not in PAGE_VERSIONS:
+        raise InvalidInputError(f"parquet.writer.version={text!r} is neither PARQUET_1_0 nor PARQUET_2_0")
+    return PAGE_VERSIONS[text.lower()]
 
 
 def provider_of(table: Table) -> str:
@@ -76,13 +93,8 @@ def _is_parquet(table: Table) -> bool:
     return provider == "parquet" or (provider == "hive" and table.serde.lower() in PARQUET_SERDES)
 
 
-def _protection(table: Table) -> list[str]:
-    said = _named(table.parameters) | _named(table.serde_parameters)
-    return sorted(key for key in said if key.startswith(PROTECTING))
-
-
 def _parameter(table: Table, name: str) -> str:
-    return _named(table.parameters).get(name, "").lower()
+    return {key.lower(): value for key, value in table.parameters.items()}.get(name, "").lower()
 
 
 REFUSALS: Final[tuple[tuple[Callable[[Table], bool], str], ...]] = (
@@ -115,22 +127,33 @@ ARROW_REFUSALS: Final[tuple[tuple[Callable[[Table], object], str], ...]] = (
         "is bucketed ({buckets}), and only Spark's own writer follows bucket numbers",
     ),
     (lambda table: not _is_parquet(table), "is stored as {format}, and engine='arrow' writes Parquet only"),
-    (_protection, "has {protection}, and engine='arrow' encrypts nothing"),
 )
 """What only Spark's own writer can write."""
 
 
-def is_arrows(table: Table) -> bool:
-    """Whether Arrow writes the table, unless a call says otherwise."""
-    return not any(refuses(table) for refuses, _ in ARROW_REFUSALS)
+def is_arrows(table: Table, settings: FileSettings | None = None) -> bool:
+    """Whether Arrow writes the table, unless a call says otherwise; without ``settings``, as far as the table says."""
+    return _unfit(table, settings or FileSettings(table, {})) is None
 
 
-def engine_of(table: Table, options: WriteOptions) -> str:
+def _unfit(table: Table, settings: FileSettings) -> str | None:
+    """Return why Arrow does not write the table, ``None`` where it does."""
+    reason = next((reason for refuses, reason in ARROW_REFUSALS if refuses(table)), None)
+    if reason is None and settings.protection:
+        names = few(settings.protection, most=3)
+        return f"has {names} (of the table or the session), and engine='arrow' encrypts nothing"
+    return reason
+
+
+def engine_of(table: Table, options: WriteOptions, settings: FileSettings) -> str:
     """Return who encodes the files: ``"arrow"`` or ``"spark"``.
 
-    Refuses a call for Arrow on a table that it cannot write, and one with Spark's own writer for what only Arrow does.
+    Refuses a call for Arrow on a table that it cannot write, one with Spark's own writer for what only Arrow does, and
+    files that ask for encryption and would be plain.
     """
-    unfit = next((reason for refuses, reason in ARROW_REFUSALS if refuses(table)), None)
+    if _is_parquet(table):
+        settings.require_protection()
+    unfit = _unfit(table, settings)
     if options.engine == "arrow" and unfit is not None:
         raise _refusal(table, f"{unfit}: leave engine out, and Spark's own writer writes it")
     engine = "spark" if unfit is not None or options.engine == "spark" else "arrow"
@@ -165,6 +188,5 @@ def _refusal(table: Table, reason: str) -> InvalidInputError:
         provider=_parameter(table, "table_type") or provider_of(table),
         buckets=", ".join(table.bucket_columns) or "by a Spark bucket spec",
         format=provider_of(table) if provider_of(table) != "hive" else table.serde or "an unknown format",
-        protection=", ".join(_protection(table)),
     )
     return InvalidInputError(f"table {table.name} {detail}. Nothing was written.", table=str(table.name))

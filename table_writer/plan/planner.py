@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -44,6 +44,7 @@ from table_writer.model.write import (
 from table_writer.plan.distribution import batch_limits, laid_out
 from table_writer.plan.file_options import engine_of, file_options
 from table_writer.plan.fit import Fitted, fit, require_spellable
+from table_writer.plan.parquet_settings import FileSettings
 from table_writer.plan.types import exact_type, partition_schema, table_schema
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, quoted, spark_reason
@@ -78,6 +79,7 @@ class Planner:
         self._layout = opened.layout
         self._store = opened.store
         self._metastore = opened.metastore
+        self._file_settings: FileSettings | None = None
 
     def plan(self, df: DataFrame, mode: WriteMode, options: WriteOptions, seen: LogState | None = None) -> Planned:
         """Fix everything that a write needs; every bad call fails here, before a byte of data is written.
@@ -100,7 +102,7 @@ class Planner:
             refused = spelled if mode is WriteMode.CREATE_PARTITIONS else frozenset[PartitionValues]()
             rows, spec = self.prepare(fitted, options, write_id, refused)
         notes, log_id, state = self._own_root(reading, seen)
-        notes += self._renames() if spec is None else ()
+        notes += self._renames() if spec is None else self.file_settings(df.sparkSession).notes()
         if spec is not None:
             row_count, max_row_bytes = self._batch_limits(rows, data_schema, state)
             spec = replace(spec, batch_rows=row_count, max_row_bytes=max_row_bytes)
@@ -138,10 +140,12 @@ class Planner:
         self, fitted: Fitted, options: WriteOptions, write_id: str, existing: Container[PartitionValues] = frozenset()
     ) -> tuple[DataFrame, UploadSpec | None]:
         """Return what the engine is given: rows in their layout and, for Arrow, all that an executor needs to know."""
-        engine = engine_of(self._table, options)
+        settings = self.file_settings(fitted.rows.sparkSession)
+        engine = engine_of(self._table, options, settings)
         lacking = open_gateway(fitted.rows.sparkSession).lacks_writer if engine == "spark" else ""
         if lacking:
-            raise InvalidInputError(f"{self._table.name}: {lacking}", table=str(self._table.name))
+            asked = f"{few(settings.protection, most=3)} asks for encryption. " if settings.protection else ""
+            raise InvalidInputError(f"{self._table.name}: {asked}{lacking}", table=str(self._table.name))
         require_spellable(fitted.rows.sparkSession, self._table, fitted.added)
         names = [column.name for column in self._table.partition_columns]
         usual = "hash" if names and options.carry == "in_place" else "none"  # there each file appears by itself
@@ -156,6 +160,13 @@ class Planner:
         data_schema = self._data_schema(fitted)
         spec = self._spec(write_id, data_schema, rows, options, existing) if engine == "arrow" else None
         return rows, spec
+
+    def file_settings(self, spark: SparkSession) -> FileSettings:
+        """Return what table and session say of files, as the session is when it is asked first."""
+        if self._file_settings is None:
+            session = open_gateway(spark).file_settings()
+            self._file_settings = FileSettings(self._table, session, self._opened.config.hadoop)
+        return self._file_settings
 
     def fit(self, df: DataFrame, options: WriteOptions) -> Fitted:
         require_batch(df, self._table.name)
@@ -241,6 +252,7 @@ class Planner:
         existing: Container[PartitionValues],
     ) -> UploadSpec:
         config, hadoop, conf = self._opened.config, self._opened.session.hadoop, rows.sparkSession.conf
+        settings = self.file_settings(rows.sparkSession)
         return UploadSpec(
             write_id=write_id,
             key_prefix=self._layout.data(write_id).key,
@@ -250,6 +262,7 @@ class Planner:
             file_options=file_options(
                 self._table,
                 lambda name, default: conf.get(name, default) or default,
+                settings,
                 data_schema.json(),
                 self._opened.session.spark_version,
             ),
@@ -258,7 +271,7 @@ class Planner:
             upload_threads=config.upload_threads,
             max_open_files=config.max_open_files,
             buffer_bytes=config.buffer_bytes,
-            row_group_bytes=config.row_group_bytes or _block_size_bytes(hadoop),
+            row_group_bytes=config.row_group_bytes or settings.number("parquet.block.size", 128 * MIB),
             target_file_bytes=options.target_file_bytes,
             most_figures=config.most_figures if self._metastore.keeps_statistics(self._table) else 0,
             existing=existing,
@@ -272,13 +285,6 @@ class Planner:
     def _data_schema(self, fitted: Fitted) -> StructType:
         """Return the columns of files: partition columns, which come last, are not in them."""
         return StructType(fitted.schema.fields[: len(fitted.schema) - len(self._table.partition_columns)])
-
-
-def _block_size_bytes(hadoop: Mapping[str, str]) -> int:
-    text = hadoop.get("parquet.block.size", str(128 * MIB))
-    if not text.isdecimal():
-        raise InvalidInputError(f"parquet.block.size={text!r} is not a number of bytes")
-    return int(text)
 
 
 def require_batch(df: DataFrame, table: TableName) -> None:

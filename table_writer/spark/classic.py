@@ -34,6 +34,7 @@ from table_writer.progress import current
 from table_writer.spark.executors import as_sent, prepare_executors
 from table_writer.spark.files import ClassicFiles, missing_jar
 from table_writer.spark.gateway import (
+    FILE_PREFIXES,
     HADOOP_PREFIXES,
     Analyzed,
     Answer,
@@ -111,6 +112,11 @@ class ClassicSpark:
 
     def spark_conf(self) -> dict[str, str]:
         return dict(self._spark.sparkContext.getConf().getAll())
+
+    def file_settings(self) -> dict[str, str]:
+        hadoop = self._session.sessionState().newHadoopConf()
+        with unlogged(*PY4J_LOGGERS):
+            return _with_prefixes(hadoop, FILE_PREFIXES)
 
     def refresh(self, table: Table, write_id: str) -> tuple[str, ...]:
         old_rows, stale = old_rows_note(table), stale_statistics_note(table)
@@ -213,12 +219,16 @@ class ClassicSpark:
         return ClassicFiles(self._spark, plan, schema)
 
 
-def _hadoop_settings(hadoop: Any, java: Any) -> dict[str, str]:
-    found = {
+def _with_prefixes(hadoop: Any, prefixes: Iterable[str]) -> dict[str, str]:
+    return {
         f"{prefix}{entry.getKey()}": entry.getValue()
-        for prefix in HADOOP_PREFIXES
+        for prefix in prefixes
         for entry in hadoop.getPropsWithPrefix(prefix).entrySet()
     }
+
+
+def _hadoop_settings(hadoop: Any, java: Any) -> dict[str, str]:
+    found = _with_prefixes(hadoop, HADOOP_PREFIXES)
     if any(hadoop.get(path) for path in PROVIDER_PATHS):  # secrets kept in a credential store (JCEKS)
         for suffix in SECRETS:
             password = hadoop.getPassword(f"fs.s3a.{suffix}")

@@ -32,6 +32,7 @@ from table_writer.model.write import WritePlan
 from table_writer.progress import current
 from table_writer.spark.executors import as_sent, prepare_session
 from table_writer.spark.gateway import (
+    FILE_PREFIXES,
     HADOOP_PREFIXES,
     Analyzed,
     Answer,
@@ -126,6 +127,12 @@ class ConnectSpark:
 
     def spark_conf(self) -> dict[str, str]:
         return {name: value for name, value in self._spark.conf.getAll.items() if value != REDACTED}
+
+    def file_settings(self) -> dict[str, str]:
+        """Return those that the session shows: of a server's own configuration files it shows nothing."""
+        shown = self._spark.conf.getAll.items()  # of what is redacted the name is there, and tells enough
+        given = {name.removeprefix(HADOOP): value for name, value in shown if name.startswith(FILE_PREFIXES)}
+        return given | {name: value for name, value in shown if name.startswith(FILE_PREFIXES)}
 
     def refresh(self, table: Table, write_id: str) -> tuple[str, ...]:
         notes = []

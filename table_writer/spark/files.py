@@ -25,13 +25,14 @@ from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.model.table import NULL_PARTITION, PartitionValues, Table, name_in
 from table_writer.model.write import WritePlan
 from table_writer.spark.gateway import native_provider, provider_of
-from table_writer.spark.sql import quoted, spark_sentence
+from table_writer.spark.sql import quoted, spark_sentence, why_not_encrypted
 
 logger = logging.getLogger(__name__)
 SOURCES: Final = "org.apache.spark.sql.execution.datasources"
 COMPRESSION: Final = "mapreduce.output.fileoutputformat.compress"  # and .codec, .type: what Hive's writers look at
 HIVE_3_BUCKETS: Final = "2"  # the table parameter bucketing_version of tables that Hive 3 has made
 SKIPPED_LINES: Final = ("skip.header.line.count", "skip.footer.line.count")
+PROTECTING: Final = ("parquet.encryption.", "parquet.crypto.")  # how settings of encryption begin
 PROTOCOL_SETTING: Final = "spark.sql.sources.commitProtocolClass"
 PROTOCOL: Final = "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol"
 ARTIFACT: Final = "org.apache.spark:spark-hadoop-cloud"
@@ -102,7 +103,7 @@ class ClassicFiles:
             self._option(None),
             self._sequence(self._stored.names),
         )
-        with _refusals(self._plan, (AnalysisException, UnsupportedOperationException)):
+        with _refusals(self._plan, (AnalysisException, UnsupportedOperationException)), _encrypting(self._plan):
             self._dataframe(command, session)
         return int(observed.get["rows"])
 
@@ -262,6 +263,23 @@ def _refusals(plan: WritePlan, kinds: tuple[type[Exception], ...]) -> Iterator[N
         raise _refusal(plan, spark_sentence(error)) from error
 
 
+@contextmanager
+def _encrypting(plan: WritePlan) -> Iterator[None]:
+    """Say what failed where it was the encryption of a file, which fails in the first task."""
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        why = why_not_encrypted(error)
+        if not why:
+            raise
+        raise InvalidInputError(
+            f"Spark could not encrypt the files of {plan.table.name}: {why}. Nothing was published. Look at"
+            " parquet.encryption.* and parquet.crypto.* of the session and the table; Spark's log has the whole error",
+            table=str(plan.table.name),
+            write_id=plan.write_id,
+        ) from error
+
+
 def _refusal(plan: WritePlan, why: str) -> InvalidInputError:
     return InvalidInputError(
         f"Spark cannot write {plan.table.name}: {why} Nothing was written.",
@@ -284,9 +302,10 @@ def native_writer(spark: SparkSession, provider: str) -> Any:
 def native_options(table: Table, provider: str, described: Any) -> dict[str, str]:
     """Return what Spark reads and writes a table's files with, as far as the table says it."""
     options = _dict(described.storage().properties())
-    if provider_of(table) != "hive":
-        return options
-    return {name: value for name, value in table.parameters.items() if name.startswith(f"{provider}.")} | options
+    said = {name: value for name, value in table.parameters.items() if name.startswith(f"{provider}.")}
+    if provider_of(table) != "hive":  # whose properties Spark passes over; but not where they say what is secret
+        said = {name: value for name, value in said.items() if name.lower().startswith(PROTECTING)}
+    return said | options
 
 
 def _dict(scala_map: Any) -> dict[str, str]:

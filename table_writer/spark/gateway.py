@@ -37,9 +37,15 @@ HADOOP_PREFIXES: Final = (
         "aws.region",
         "aws.glue.",
     ),
-    *("mapreduce.fileoutputcommitter.", "parquet."),
+    "mapreduce.fileoutputcommitter.",
 )
 """Those of Hadoop's settings that this library reads."""
+
+FILE_PREFIXES: Final = (
+    *("parquet.", "compression.", "spark.hadoop.parquet.", "spark.hadoop.compression."),
+    *("spark.sql.parquet.", "spark.sql.legacy.parquet."),
+)
+"""Settings of a session that say how Parquet files are written, or read."""
 
 NATIVE: Final = ("parquet", "orc")  # Spark writes these itself, also for Hive tables
 
@@ -137,6 +143,13 @@ class SparkGateway(Protocol):
 
     def spark_conf(self) -> dict[str, str]:
         """Return Spark's own settings, as far as the session shows them."""
+
+    def file_settings(self) -> dict[str, str]:
+        """Return what the session says now of Parquet files, as Spark's own writer would be given it.
+
+        Also settings beginning ``spark.hadoop.``, which that writer is not given unless they are there without it. A
+        value may be a key: never shown.
+        """
 
     def refresh(self, table: Table, write_id: str) -> tuple[str, ...]:
         """Drop cached rows and table-level statistics that a publish has made wrong; returns what could not be done."""

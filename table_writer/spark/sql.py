@@ -62,6 +62,7 @@ RAISED_ON_EXECUTOR: Final = re.compile(r"^(?:.*: )?table_writer\.errors\.(\w+): 
 STACK_OVERFLOW: Final = "java.lang.StackOverflowError"
 SPARKS_OWN: Final = "org.apache.spark.SparkException"
 DEEPEST: Final = 20  # causes
+ENCRYPTING: Final = re.compile(r"org\.apache\.parquet\.crypto\.|createEncryptionProperties")
 CONDITION: Final = re.compile(r"\[[A-Z0-9_.]+\]")  # how messages of Spark begin
 FRAME: Final = '  File "'  # in a traceback of Python
 
@@ -277,6 +278,20 @@ def _causes(error: Exception) -> Iterator[Any]:
             return
         yield cause
         cause = cause.getCause()
+
+
+def why_not_encrypted(error: Exception) -> str:
+    """Return why Parquet's encryption has failed; empty where something else has.
+
+    Java's messages are not repeated, for keys may be in them; but for the name of a class that is not there.
+    """
+    causes = list(_causes(error))
+    frames = (str(frame) for cause in causes for frame in cause.getStackTrace())
+    if not any(map(ENCRYPTING.search, frames)):
+        return ""
+    first = causes[-1]
+    name = str(first.getClass().getName())
+    return str(first.getMessage()) if name == "java.lang.ClassNotFoundException" else name
 
 
 def _is_lost(cause: Any) -> bool:

@@ -123,7 +123,7 @@ class PartitionFile:
             piece = rows.slice(0, count)
             encoder.write(piece)
             self._row_count += count
-            self._footer_bytes += footer_bytes(piece)
+            self._footer_bytes += footer_bytes(piece, self._spec.file_options.row_group_rows)
             self._row_bytes = (sink.size_bytes - before_bytes) / count
             rows = rows.slice(count)  # of one row or more: this ends
             if self._target_bytes is not None and sink.size_bytes >= self._target_bytes * NEARLY:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -23,14 +24,13 @@ from table_writer.upload.figures import FigureCount, Look
 ARROW_CODECS: Final = {"uncompressed": "none", "lz4raw": "lz4", "lz4_raw": "lz4"}
 SPARK_ZSTD_LEVEL: Final = 3  # parquet.compression.codec.zstd.level
 MIB: Final = 1024 * 1024
-PAGE_BYTES: Final = MIB  # Arrow's and Java's; Arrow looks how full a page is only after a batch of values
 LARGEST_PAGE_BYTES: Final = 16 * MIB
 BATCH_VALUES: Final = 1024  # Arrow's own: values between two looks
-MAX_DICTIONARY_BYTES: Final = 1024 * 1024  # parquet-mr's and Arrow's: a larger one is given up half-way
 SAMPLE_ROWS: Final = 2048
 SAMPLE_BYTES: Final = 4 * 1024 * 1024  # of rows so wide that fewer of them are looked at
 SCATTER: Final = 2_654_435_761  # Knuth's, of multiplicative hashing
 WORTHWHILE: Final = 0.7  # dictionary and indices must take less than this share of the plain values
+FIELD_ID, ARROW_FIELD_ID = "parquet.field.id", "PARQUET:field_id"  # Spark's and Arrow's name in a column's metadata
 MICROS: Final = pa.timestamp("us", tz="UTC")
 MILLIS: Final = pa.timestamp("ms", tz="UTC")
 MOST_COLUMNS: Final = 100
@@ -76,14 +76,18 @@ class ParquetFile:
             level = SPARK_ZSTD_LEVEL
         self._looks = look_at(first_rows)
         self._figures = FigureCount(self._schema) if counts_figures else None
-        self._batch_values = max(1, min(BATCH_VALUES, int(PAGE_BYTES / max(1.0, widest_bytes(first_rows)))))
+        self._batch_values = max(1, min(BATCH_VALUES, int(options.page_bytes / max(1.0, widest_bytes(first_rows)))))
         self._writer = pq.ParquetWriter(
             sink,
             self._schema,
             compression=ARROW_CODECS.get(codec, codec),
             compression_level=level,
-            use_dictionary=columns_that_repeat(self._looks),
-            dictionary_pagesize_limit=MAX_DICTIONARY_BYTES,
+            use_dictionary=columns_that_repeat(self._looks, options),
+            dictionary_pagesize_limit=options.dictionary_bytes,
+            data_page_size=options.page_bytes,
+            data_page_version=options.page_version,
+            write_page_checksum=options.page_checksums,
+            write_statistics=columns_with_statistics(self._schema, options),
             use_deprecated_int96_timestamps=is_int96,
             store_decimal_as_integer=not options.legacy_format,
             store_schema=False,  # an Arrow reader takes the types from Parquet, as it does from Spark's files
@@ -99,7 +103,7 @@ class ParquetFile:
     def write(self, rows: Any) -> None:
         """Encode a table as a row group; what it needs of memory is one of its columns."""
         written = with_schema(rows, self._schema)
-        self._writer.write_table(written)
+        self._writer.write_table(written, row_group_size=self._options.row_group_rows)
         if self._figures is not None:
             self._figures.add(written)
         for name in self._int96_nulls:
@@ -217,11 +221,12 @@ def widest_bytes(rows: Any) -> float:
     return float(max(column.nbytes for column in rows.columns) / max(1, rows.num_rows))
 
 
-def footer_bytes(rows: Any) -> int:
-    """Return what a file that takes these rows as a row group has to remember of them until it ends."""
+def footer_bytes(rows: Any, row_group_rows: int) -> int:
+    """Return what a file that takes these rows, as row groups, has to remember of them until it ends."""
     widths = (column.nbytes / max(1, rows.num_rows) for column in rows.columns)
     statistics_bytes = sum(STATISTICS * min(MAX_STATISTICS_BYTES, width) for width in widths)
-    return int(CHUNK_FOOTER_BYTES * leaf_count(rows.schema) + statistics_bytes)
+    group_bytes = CHUNK_FOOTER_BYTES * leaf_count(rows.schema) + statistics_bytes
+    return int(group_bytes * math.ceil(rows.num_rows / row_group_rows))
 
 
 def _leaf_count(kind: Any) -> int:
@@ -269,9 +274,21 @@ def _look(values: Any, scale: float) -> Look:
     return Look(count, different, in_all, count * scale, width)
 
 
-def columns_that_repeat(looks: Mapping[str, Look]) -> list[str]:
-    """Return the paths of the Parquet columns that a dictionary makes clearly smaller."""
-    return [path for path, look in looks.items() if _repeats(look)]
+def columns_that_repeat(looks: Mapping[str, Look], options: ParquetOptions) -> list[str]:
+    """Return the paths of the Parquet columns that may have a dictionary, and that it makes clearly smaller."""
+    return [
+        path
+        for path, look in looks.items()
+        if options.dictionaries.of(path) and _repeats(look, options.dictionary_bytes)
+    ]
+
+
+def columns_with_statistics(schema: Any, options: ParquetOptions) -> bool | list[str]:
+    """Return the paths of the Parquet columns whose smallest and largest values are told; ``True`` for all."""
+    switch = options.statistics
+    if not switch.others:
+        return switch.usual
+    return [path for field in schema for path in _paths(field.name, field.type) if switch.of(path)]
 
 
 def _leaves(path: str, values: Any) -> Iterator[tuple[str, Any]]:
@@ -288,13 +305,24 @@ def _leaves(path: str, values: Any) -> Iterator[tuple[str, Any]]:
         yield path, values
 
 
-def _repeats(look: Look) -> bool:
+def _paths(path: str, kind: Any) -> Iterator[str]:
+    """Yield the paths of the Parquet columns of a column of a file."""
+    if not pa.types.is_nested(kind):
+        yield path
+        return
+    between = ".key_value" if pa.types.is_map(kind) else "" if pa.types.is_struct(kind) else ".list"
+    for position in range(kind.num_fields):
+        field = kind.field(position)
+        yield from _paths(f"{path}{between}.{field.name}", field.type)
+
+
+def _repeats(look: Look, most_bytes: int) -> bool:
     if len(look.different) == look.values:
         return False
     dictionary_bytes = look.in_all * look.width
     index_bytes = look.all_values * max(1, math.ceil(math.log2(look.in_all))) / 8
     is_smaller: bool = dictionary_bytes + index_bytes < WORTHWHILE * look.all_values * look.width
-    return is_smaller and dictionary_bytes <= MAX_DICTIONARY_BYTES
+    return is_smaller and dictionary_bytes <= most_bytes
 
 
 def _is_binary(kind: Any) -> bool:
@@ -327,7 +355,41 @@ def file_schema(schema: Any, options: ParquetOptions) -> Any:
         if kind == MICROS and options.timestamp_type == "TIMESTAMP_MILLIS":
             kind = MILLIS
         fields.append(pa.field(field.name, kind))
-    return pa.schema(fields)
+    return pa.schema(_with_ids(fields, options))
+
+
+def _with_ids(fields: Sequence[Any], options: ParquetOptions) -> list[Any]:
+    """Give columns the ids that Spark's schema has for them, as it does in its own files."""
+    if not options.field_ids or FIELD_ID not in options.spark_schema_json:
+        return list(fields)
+    described = json.loads(options.spark_schema_json)["fields"]
+    return [_with_id(field, told) for field, told in zip(fields, described, strict=True)]
+
+
+def _with_id(field: Any, described: Mapping[str, Any]) -> Any:
+    """Return a field with the id that Spark's description of it has, and with those inside it."""
+    kind, inner = field.type, described["type"]
+    if isinstance(inner, Mapping):
+        kind = _type_with_ids(kind, inner)
+    number = described.get("metadata", {}).get(FIELD_ID)
+    metadata = {} if number is None else {ARROW_FIELD_ID: str(number)}
+    return pa.field(field.name, kind, nullable=field.nullable, metadata=metadata)
+
+
+def _type_with_ids(kind: Any, described: Any) -> Any:
+    if not isinstance(described, Mapping):
+        return kind
+    if pa.types.is_struct(kind):
+        return pa.struct([_with_id(field, inner) for field, inner in zip(kind, described["fields"], strict=True)])
+    if pa.types.is_map(kind):
+        return pa.map_(
+            kind.key_field.with_type(_type_with_ids(kind.key_type, described["keyType"])),
+            kind.item_field.with_type(_type_with_ids(kind.item_type, described["valueType"])),
+        )
+    if pa.types.is_nested(kind):
+        make = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return make(kind.value_field.with_type(_type_with_ids(kind.value_type, described["elementType"])))
+    return kind
 
 
 def file_type(kind: Any, *, column: str) -> Any:
@@ -357,13 +419,16 @@ def _without_children(kind: Any, *, column: str) -> Any:
 
 
 def with_schema(rows: Any, schema: Any) -> Any:
-    """Return a table with the types of a file; columns that have them already are not copied."""
+    """Return a table with the types of a file; columns that have them already are not copied.
+
+    Moments become UTC before Arrow computes with them: it does not know all of Java's zones, and no file names one.
+    """
     columns = []
     for column, field in zip(rows.columns, schema, strict=True):
         if column.type == field.type:
             columns.append(column)
         elif field.type == MILLIS:
-            columns.append(pc.floor_temporal(column, unit="millisecond").cast(field.type))
+            columns.append(pc.floor_temporal(column.cast(MICROS), unit="millisecond").cast(field.type))
         else:
             columns.append(column.cast(field.type))
     return pa.Table.from_arrays(columns, schema=schema)

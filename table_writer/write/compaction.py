@@ -23,7 +23,7 @@ from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, PastPartition, name_in, shown_name
 from table_writer.model.write import Scope, WrittenFiles, every_partition
 from table_writer.plan.file_options import engine_of
-from table_writer.plan.planner import Where
+from table_writer.plan.planner import Planner, Where
 from table_writer.plan.types import partition_schema
 from table_writer.progress import Stopwatch
 from table_writer.spark import open_gateway
@@ -129,7 +129,9 @@ class Compaction:
         if distribution == "auto":
             rows, distribution = spread(opened, rows, self.chosen)
         layout = WriteOptions(distribution=distribution, sort_by=options.sort_by, tags=options.tags)
-        is_ours = engine_of(opened.table, layout) == "arrow"  # Spark's own writer knows no size to end a file at
+        settings = Planner(opened).file_settings(self._spark)
+        # Spark's own writer knows no size to end a file at.
+        is_ours = engine_of(opened.table, layout, settings) == "arrow"
         return rows, replace(layout, target_file_bytes=options.target_file_bytes) if is_ours else layout
 
     def watched(self, rows: DataFrame) -> DataFrame:

@@ -21,7 +21,6 @@ from table_writer.log.open_table import OpenTable, RepeatedError
 from table_writer.model.location import Location
 from table_writer.model.table import NULL_PARTITION, Partition, PartitionValues, name_in, shown_name
 from table_writer.model.write import WriteMode, new_write_id
-from table_writer.plan.file_options import engine_of
 from table_writer.plan.fit import Fitted
 from table_writer.plan.planner import Planner, require_mode
 from table_writer.plan.types import partition_schema, violation
@@ -59,7 +58,9 @@ class Preview:
             return replace(empty, notes=(*notes, f"{note}: the call would do nothing"))
         try:
             fitted = self._planner.fit(df, self._options)
-            self._planner.prepare(fitted, self._options, new_write_id())
+            _, spec = self._planner.prepare(fitted, self._options, new_write_id())
+            if spec is not None:
+                notes += self._planner.file_settings(df.sparkSession).notes()
             table = opened.table
             checks = as_checks(self._options.checks)
             require_valid(checks, df.sparkSession, fitted.schema, str(table.name), table.partition_columns)
@@ -74,7 +75,10 @@ class Preview:
             notes=(*notes, *self._other_way(held)),
             partitions=planned,
             schema=_verdict(df.schema, fitted),
-            problems=(*refused, *self._problems(planned), *self._uncopied(now), *self._unspelled(rows)),
+            problems=(
+                *(*refused, *self._problems(planned), *self._uncopied(now)),
+                *(self._unspelled(rows) if spec is not None else ()),
+            ),
         )
 
     def _first_write(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -112,7 +116,7 @@ class Preview:
                 if isinstance(kind, DateType) and value != NULL_PARTITION and not USUAL_DATE.fullmatch(value)
             }
         )
-        if not odd or engine_of(self._opened.table, self._options) != "arrow":
+        if not odd:
             return ()
         return (f"partition dates outside the years 1 to 9999 cannot be written: {few(odd, most=3)}",)
 

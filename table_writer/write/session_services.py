@@ -24,6 +24,7 @@ from table_writer.model.new_table import NewTable
 from table_writer.model.table import NULL_PARTITION, SPARK_CATALOG, Partition, PartitionValues, Table, TableName
 from table_writer.model.write import WriteMode, WrittenFiles
 from table_writer.plan.file_options import PROVIDER_PARAMETER, file_options, is_arrows, require_writable
+from table_writer.plan.parquet_settings import FileSettings
 from table_writer.plan.types import partition_schema
 from table_writer.spark import open_gateway
 from table_writer.spark.sql import SPARK_ERRORS, in_partitions, quoted, without_query_log
@@ -80,7 +81,8 @@ class SessionServices(Services):
             opened = self.opened(require_writable(draft, name, self.metastore.uri))
             opened.require_properties()
             if is_arrows(draft):
-                file_options(draft, lambda _, default: default, "", "")  # the session's codec may be another tomorrow
+                # the session's codec may be another tomorrow
+                file_options(draft, lambda _, default: default, FileSettings(draft, {}), "", "")
             # a bucket that is not there, or not open to us, fails now
             if new.location and opened.store.get(opened.layout.owner_key) is None:
                 every = (

@@ -10,6 +10,7 @@ from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import Column, Table, TableName
 from table_writer.plan.file_options import engine_of, require_writable
+from table_writer.plan.parquet_settings import FileSettings
 
 PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 ORC_SERDE = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
@@ -38,8 +39,12 @@ DATASOURCE = {"spark.sql.sources.provider": "PARQUET", "spark.sql.partitionProvi
 )
 def test_parquet_tables_are_arrows_unless_the_call_says_otherwise(table: Table) -> None:
     assert require_writable(table, table.name, "thrift://x:9083") is table
-    assert engine_of(table, WriteOptions()) == engine_of(table, WriteOptions(engine="arrow")) == "arrow"
-    assert engine_of(table, WriteOptions(engine="spark")) == "spark"
+    assert (
+        engine_of(table, WriteOptions(), FileSettings(table, {}))
+        == engine_of(table, WriteOptions(engine="arrow"), FileSettings(table, {}))
+        == "arrow"
+    )
+    assert engine_of(table, WriteOptions(engine="spark"), FileSettings(table, {})) == "spark"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +78,6 @@ NOT_ARROWS = {
     "stored as .*LazySimpleSerDe": replace(GOOD, serde=TEXT_SERDE),
     "stored as an unknown format": replace(GOOD, serde=""),
     "has parquet.crypto.factory.class": replace(GOOD, parameters={"Parquet.Crypto.Factory.Class": "x"}),
-    "has parquet.encryption.footer.key": replace(GOOD, serde_parameters={"parquet.encryption.footer.key": "k"}),
 }
 
 
@@ -81,9 +85,13 @@ NOT_ARROWS = {
 def test_all_other_tables_are_sparks_to_write_without_a_word_and_never_arrows(reason: str) -> None:
     table = NOT_ARROWS[reason]
     assert require_writable(table, table.name, "thrift://x:9083") is table
-    assert engine_of(table, WriteOptions()) == engine_of(table, WriteOptions(engine="spark")) == "spark"
+    assert (
+        engine_of(table, WriteOptions(), FileSettings(table, {}))
+        == engine_of(table, WriteOptions(engine="spark"), FileSettings(table, {}))
+        == "spark"
+    )
     with pytest.raises(InvalidInputError, match=rf"{reason}.*leave engine out.*Nothing was written") as raised:
-        engine_of(table, WriteOptions(engine="arrow"))
+        engine_of(table, WriteOptions(engine="arrow"), FileSettings(table, {}))
     assert raised.value.table == "mart.orders"
 
 
@@ -91,4 +99,4 @@ def test_all_other_tables_are_sparks_to_write_without_a_word_and_never_arrows(re
 def test_sizes_of_spark_s_own_files_are_not_ours_to_say(table: Table) -> None:
     options = WriteOptions(target_file_bytes=2**27, engine="spark" if table is GOOD else "auto")
     with pytest.raises(InvalidInputError, match=r"maxRecordsPerFile"):
-        engine_of(table, options)
+        engine_of(table, options, FileSettings(table, {}))
