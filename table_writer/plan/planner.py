@@ -46,6 +46,7 @@ from table_writer.plan.file_options import engine_of, file_options
 from table_writer.plan.fit import Fitted, fit, require_spellable
 from table_writer.plan.types import exact_type, partition_schema, table_schema
 from table_writer.spark import open_gateway
+from table_writer.spark.conditions import condition, is_settled
 from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, quoted, spark_reason
 from table_writer.spark.widths import fixed_row_bytes
 from table_writer.storage.hadoop import part_bytes, why_renamed
@@ -54,6 +55,7 @@ from table_writer.storage.object_store import ObjectStore
 MIB = 1024 * 1024
 LARGEST_PART_BYTES = 16 * MIB  # more memory per task for no speed that could be measured
 NUMBER: Final = "__table_writer_number"
+ALL_OF_IT: Final = "To replace all partitions call overwrite_table; to compact all, leave where out"
 PARTITION_MODES = (WriteMode.OVERWRITE_PARTITIONS, WriteMode.CREATE_PARTITIONS)
 
 
@@ -333,16 +335,15 @@ class Where:
         columns = ", ".join(schema.names)
         if not columns:
             raise InvalidInputError(f"{table} is not partitioned: where={predicate!r} selects nothing", table=table)
+        none = f"where={predicate!r} is no predicate over the partition columns ({columns}) of {table}"
+        frame = spark.createDataFrame([], schema)
         try:
-            frame = self._frame([]).drop(NUMBER)
+            asked = condition(frame, predicate)
             analyzed_now(frame.where(predicate))
-            asked = open_gateway(spark).analyzed(frame, predicate)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{none}: {error.message}", table=table) from error
         except SPARK_ERRORS as error:
-            raise InvalidInputError(
-                f"where={predicate!r} is no predicate over the partition columns ({columns}) of {table}:"
-                f" {spark_reason(error)}",
-                table=table,
-            ) from error
+            raise InvalidInputError(f"{none}: {spark_reason(error)}", table=table) from error
         if asked.has_subquery:
             raise InvalidInputError(
                 f"where={predicate!r} has a subquery, whose rows may change while {table} is being written: run it"
@@ -353,6 +354,8 @@ class Where:
             raise InvalidInputError(
                 f"where={predicate!r} selects other partitions each time it is asked: write the value out", table=table
             )
+        if is_settled(frame, predicate):
+            raise InvalidInputError(f"{none}: it answers alike whatever their values are. {ALL_OF_IT}", table=table)
 
     def __call__(self, existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
         """Return those of the partitions that the predicate selects.

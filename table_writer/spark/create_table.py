@@ -16,10 +16,10 @@ from table_writer.errors import InvalidInputError, MetastoreError
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.new_table import HIVE_COMPRESSION, NewTable
 from table_writer.model.table import TableName
+from table_writer.spark.conditions import require_expression
 from table_writer.spark.sql import (
     SPARK_ERRORS,
     all_types,
-    analyzed_now,
     garbled,
     literal,
     quoted,
@@ -140,13 +140,13 @@ def _require_defaults(spark: SparkSession, schema: T.StructType, name: TableName
         default = column.metadata.get(DEFAULT_VALUE)
         if default is None:
             continue
-        if "--" in default or "/*" in default:
-            raise _refused(name, f"the default of column {column.name!r} must be an expression without comments")
         try:
             with without_query_log():
-                analyzed_now(spark.range(0).selectExpr(default))
-        except PySparkException as error:
-            raise _refused(name, f"the default of column {column.name!r} is no expression: {default!r}") from error
+                require_expression(spark.range(0), default)
+        except InvalidInputError as error:
+            raise _refused(
+                name, f"the default of column {column.name!r} is no expression: {default!r}: {error.message}"
+            ) from error
 
 
 def _type(data_type: T.DataType) -> str:
