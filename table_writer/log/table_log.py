@@ -18,7 +18,15 @@ from table_writer.errors import ConflictError, InvalidInputError, StorageError, 
 from table_writer.log.fold import FOLD_EVERY_VERSIONS, Fold, Oldest, key_digest
 from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
 from table_writer.log.owner import readable_owner
-from table_writer.log.rules import agree, comes_before, counts_twice, foldable, published_with_key
+from table_writer.log.rules import (
+    agree,
+    comes_before,
+    counts_twice,
+    foldable,
+    newest_of_stream,
+    published_with_key,
+    stream_of,
+)
 from table_writer.log.stored import (
     MAX_BYTES,
     MAX_MEMORY_BYTES,
@@ -374,7 +382,17 @@ class TableLog:
         which batches come again, it does not end there. The whole log is read only for a key that a rollback may have
         made free again.
         """
-        state, fold = recent or self.read_recent_state()
+        return self._look_up(key, recent or self.read_recent_state(), in_order=in_order)[0]
+
+    def find_batch(self, key: str, recent: Recent) -> tuple[LogEntry | None, LogEntry | None]:
+        """Return the published entry with a stream's key, and the newest one of its stream that counts."""
+        entry, read = self._look_up(key, recent, in_order=True)
+        newest = newest_of_stream(read, key)
+        return entry, newest or (self._folded_stream(key, recent.fold, read) if recent.fold else None)
+
+    def _look_up(self, key: str, recent: Recent, *, in_order: bool) -> tuple[LogEntry | None, Sequence[SlotRecord]]:
+        """Return what :meth:`find_key` does, and all records that it has read: up to the newest."""
+        state, fold = recent
         waiting = sorted(version for version in state.versions if fold is None or version > fold.version)
         in_order = in_order and not state.rolled_back
         found: list[SlotRecord] = []
@@ -387,17 +405,25 @@ class TableLog:
             entry = published_with_key(found, key)
             passed = in_order and any(comes_before(one.entry.idempotency_key, key) for one in records)
             if entry is not None or passed:
-                return entry
+                return entry, found
             at_once = min(2 * at_once, THREADS)
-        return self._find_folded_key(key, fold, found) if fold and key_digest(key) in fold.keys else None
+        is_folded = fold is not None and key_digest(key) in fold.keys
+        return (self._find_folded_key(key, fold, found) if fold and is_folded else None), found
 
     def _find_folded_key(self, key: str, fold: Fold, newer: Sequence[SlotRecord]) -> LogEntry | None:
-        version = fold.keys[key_digest(key)]
-        record = self.find(version)
-        is_back = any(one.entry.rollback_to is not None and one.outcome is Outcome.PUBLISHED for one in newer)
-        if record is None or record.entry.idempotency_key != key or is_back or fold.voids(version):
+        record = self.find(fold.keys[key_digest(key)])
+        if record is None or record.entry.idempotency_key != key or _may_be_void(record, fold, newer):
             return published_with_key(self.read_history().records, key)
         return record.entry if record.outcome is None else published_with_key([record], key)  # its outcome was lost
+
+    def _folded_stream(self, key: str, fold: Fold, newer: Sequence[SlotRecord]) -> LogEntry | None:
+        version = fold.groups.get(stream_of(key))
+        record = None if version is None else self.find(version)
+        if record is None:
+            return None
+        if record.outcome is Outcome.ABANDONED or _may_be_void(record, fold, newer):
+            return newest_of_stream(self.read_history().records, key)
+        return record.entry
 
     def read(self, version: int) -> SlotRecord:
         """Read one entry with its outcome; ``InvalidInputError`` if it is not there, or not valid."""
@@ -629,3 +655,9 @@ class TableLog:
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             logger.warning("the checkpoint %s cannot be read; listing the whole log", self._layout.checkpoint_key)
             return 0, ""
+
+
+def _may_be_void(record: SlotRecord, fold: Fold, newer: Sequence[SlotRecord]) -> bool:
+    """Whether a rollback may have taken back what a folded entry has published."""
+    is_back = any(one.entry.rollback_to is not None and one.outcome is Outcome.PUBLISHED for one in newer)
+    return is_back or fold.voids(record.entry.version)

@@ -25,11 +25,13 @@ from table_writer.log.owner import (
     require_owner,
     take_root,
 )
+from table_writer.log.root_markers import refuse_marked_root
 from table_writer.log.table_log import LogState
 from table_writer.metastore.settings import unusable_client
 from table_writer.model.new_table import SchemaMode
 from table_writer.model.partition_value import Spellings, has_spellings
-from table_writer.model.table import NULL_PARTITION, PartitionValues, TableName, partition_name
+from table_writer.model.table import NULL_PARTITION, PartitionValues, Table, TableName, partition_name
+from table_writer.model.table_kind import parameter
 from table_writer.model.upload_spec import UploadSpec
 from table_writer.model.write import (
     Scope,
@@ -64,7 +66,6 @@ class Planned:
     """A plan, and what its engine needs for it."""
 
     plan: WritePlan
-    df: DataFrame  # as it was given
     fitted: Fitted
     rows: DataFrame  # fitted and laid out
     spec: UploadSpec | None  # None: Spark's own writer needs none
@@ -128,7 +129,7 @@ class Planner:
             spellings=spelled.unusual(),
         )
         taken = existing if mode is WriteMode.CREATE_PARTITIONS else ()
-        return Planned(plan=plan, df=df, fitted=fitted, rows=rows, spec=spec, existing=taken)
+        return Planned(plan=plan, fitted=fitted, rows=rows, spec=spec, existing=taken)
 
     def _batch_limits(self, rows: DataFrame, data_schema: StructType, state: LogState) -> tuple[int, int]:
         if open_gateway(rows.sparkSession).runs_other_python(rows):
@@ -181,6 +182,7 @@ class Planner:
         """
         refuse_nested_roots(self._store, self._layout, self._table, other_tables(self._metastore, self._table))
         refuse_left_log(self._metastore, self._layout, self._table)
+        refuse_marked_root(self._store, self._layout.root, self._table)
         refuse_immovable(self._metastore, self._table)
         unusable = unusable_client(self._opened.session.hive_client, self._metastore.stated_version())
         stray = _stray_files(self._store, self._layout) if self._table.partition_columns else ()
@@ -305,6 +307,16 @@ def require_mode(mode: WriteMode, options: WriteOptions, table: TableName, *, pa
             f"{table} is not partitioned, so {mode.value} has nothing to tell apart: use overwrite_table or append."
             " Nothing was written.",
             table=str(table),
+        )
+
+
+def refuse_immutable(table: Table, mode: WriteMode) -> None:
+    """Refuse what Hive refuses: to add rows to a table that says that it is never added to."""
+    if mode is WriteMode.APPEND and parameter(table, "immutable") == "true":
+        raise InvalidInputError(
+            f"{table.name} is immutable, so Hive adds no rows to it: overwrite, or ALTER TABLE {table.name} UNSET"
+            " TBLPROPERTIES ('immutable'). Nothing was written.",
+            table=str(table.name),
         )
 
 

@@ -79,7 +79,7 @@ def is_settled(frame: DataFrame, sql: str) -> bool:
         return False
     is_about_null = "null" in sql.lower()
     source = ", ".join(_value(field, may_be_null=is_about_null) for field in frame.schema)
-    query = f"EXPLAIN EXTENDED SELECT 1 FROM (SELECT {source} FROM range(1)) AS source WHERE ({sql})"
+    query = f"EXPLAIN EXTENDED SELECT 1 FROM (SELECT {source} FROM range(1)) AS source WHERE ({sql})"  # noqa: S608  # it is one expression
     [row] = frame.sparkSession.sql(query).collect()
     _, found, plan = str(row[0]).partition(OPTIMIZED)
     return found != "" and "Filter " not in plan

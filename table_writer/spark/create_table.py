@@ -13,7 +13,7 @@ from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
 
 from table_writer.checked import nearest
 from table_writer.errors import InvalidInputError, MetastoreError
-from table_writer.model.column_statistics import CHAR_VARCHAR
+from table_writer.model.column_statistics import CHAR_VARCHAR, CURRENT_DEFAULT
 from table_writer.model.new_table import HIVE_COMPRESSION, NewTable
 from table_writer.model.table import TableName
 from table_writer.spark.conditions import require_expression
@@ -29,7 +29,6 @@ from table_writer.spark.sql import (
     without_query_log,
 )
 
-DEFAULT_VALUE: Final = "CURRENT_DEFAULT"  # Spark's metadata key: the column's default, as SQL
 EXISTS: Final = re.compile("TABLE_OR_VIEW_ALREADY_EXISTS|AlreadyExistsException")
 METASTORE: Final = re.compile("MetaException|TTransportException|TApplicationException|SessionHiveMetaStoreClient")
 
@@ -137,7 +136,7 @@ def _inside_nullable(data_type: T.DataType) -> bool:
 def _require_defaults(spark: SparkSession, schema: T.StructType, name: TableName) -> None:
     """Refuse a default that is more than one expression: it may come from the footer of anybody's file."""
     for column in schema:
-        default = column.metadata.get(DEFAULT_VALUE)
+        default = column.metadata.get(CURRENT_DEFAULT)
         if default is None:
             continue
         try:
@@ -166,7 +165,7 @@ def _constraints(column: T.StructField) -> str:
     metadata = column.metadata
     clauses = (
         not column.nullable and "NOT NULL",
-        DEFAULT_VALUE in metadata and f"DEFAULT {metadata[DEFAULT_VALUE]}",
+        CURRENT_DEFAULT in metadata and f"DEFAULT {metadata[CURRENT_DEFAULT]}",
         "comment" in metadata and f"COMMENT {literal(metadata['comment'])}",
     )
     return "".join(f" {clause}" for clause in clauses if clause)
