@@ -132,7 +132,7 @@ def _with_defaults(df: DataFrame, defaults: Mapping[str, T.StructField], table: 
     if not defaults:
         return df
     values = [
-        F.expr(f"({field.metadata[CURRENT_DEFAULT]})").cast(field.dataType).alias(name)
+        F.expr(f"({field.metadata[CURRENT_DEFAULT]}\n)").cast(field.dataType).alias(name)
         for name, field in defaults.items()
     ]
     try:
