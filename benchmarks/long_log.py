@@ -162,7 +162,7 @@ class Measured:
         with self._measured("history --limit 20"):
             assert len(keeper.history(table, limit=20).versions) == 20
         with self._measured("a stream's next batch"):
-            assert self._log.opened().require_new_key(f"stream/{10 * self._log.entries}", in_order=True)
+            assert self._log.opened().require_new_key(f"stream/{10 * self._log.entries}", query_ids=())
         with self._measured("a new idempotency key"):
             assert self._log.opened().require_new_key("a/new-key")
         with self._measured("a write with write_uuid"):

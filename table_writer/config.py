@@ -258,11 +258,11 @@ class WriteOptions:
     Parameters
     ----------
     where
-        ``overwrite_partitions`` only: a SQL predicate over partition columns. Exactly the partitions it selects are
-        replaced, those without rows are dropped; a row outside is an error.
+        ``overwrite_partitions`` only: a SQL predicate that tells partitions apart by their columns. Exactly those it
+        selects are replaced, those without rows are dropped; a row outside is an error.
     schema
         ``"strict"``: the DataFrame has the table's columns, in any order. ``"allow_missing"``: missing nullable columns
-        become null. ``"evolve"``: so they do, and columns the table does not have are added to it.
+        get their defaults, or null. ``"evolve"``: so they do, and columns the table does not have are added to it.
     engine
         Who encodes the files. ``"arrow"``: this library, Parquet only. ``"spark"``: Spark's own writer, every format
         that it can write into a Hive table, buckets too, into this write's own location; names and sizes of files are

@@ -33,8 +33,9 @@ from table_writer.check.check import (
 from table_writer.errors import InvalidInputError, counted, printable
 from table_writer.model.check_result import CheckResult
 from table_writer.spark import open_gateway
+from table_writer.spark.conditions import condition
 from table_writer.spark.gateway import Analyzed
-from table_writer.spark.sql import SPARK_ERRORS, balanced, quoted, spark_reason
+from table_writer.spark.sql import balanced, quoted
 
 LOWEST, HIGHEST = ROUND_CEILING, ROUND_FLOOR
 WIDE: Final = Context(prec=400)  # digits: more than a double of any size has
@@ -186,15 +187,13 @@ def matches(check: Check, target: Target, *, name: str, pattern: str) -> Questio
 def analyzed_condition(sql: str, target: Target, check: Check) -> tuple[tuple[ColumnPath, ...], Analyzed]:
     """Let Spark analyze a condition; return the columns that it names, and what else Spark says."""
     try:
-        found = open_gateway(target.spark).analyzed(target.empty, sql)
-    except SPARK_ERRORS as error:
+        found = condition(target.empty, sql)
+    except InvalidInputError as error:
         raise check.refused(
-            f"{shown(sql)} is no condition over the columns of {target.table}: {spark_reason(error)}"
+            f"{shown(sql)} is no condition over the columns of {target.table}: {error.message}"
         ) from error
-    if found.kinds != (T.BooleanType(),) or found.makes_rows:
-        kinds = ", ".join(kind.simpleString() for kind in found.kinds[:3])
-        several = ", of several rows" if found.makes_rows else ""
-        raise check.refused(f"{shown(sql)} is no condition: it is {kinds}{several}, not boolean")
+    if not found.names and not (found.is_aggregate or found.has_window or found.has_subquery):
+        raise check.refused(f"{shown(sql)} names no column of {target.table}, so it is the same for every row")
     spelled = set(map(target.spelled, found.names))
     named = (name for name in target.schema.names if target.spelled(name) in spelled)
     columns = target.columns(map(quoted, named))  # Spark's plan may spell a name as the condition does

@@ -36,7 +36,8 @@ from table_writer.model.check_result import CheckResult
 from table_writer.model.partition_value import canonical
 from table_writer.model.table import NULL_PARTITION, partition_name, unescape
 from table_writer.model.write import WrittenPartition
-from table_writer.spark.sql import SPARK_ERRORS, error_in_data, spark_reason, type_of_ddl
+from table_writer.spark.conditions import is_settled
+from table_writer.spark.sql import SPARK_ERRORS, error_in_data, quoted, spark_reason, type_of_ddl
 
 LISTED: Final = 10
 PARTITION_NUMBER: Final = "__table_writer_partition"  # column of the frame of partitions: the position of one
@@ -263,6 +264,8 @@ def only_where(check: Check, target: Target, *, where: str) -> Question:
             f"where={shown(where)} is to tell partitions of {target.table} by {', '.join(own)} alone,"
             " without aggregates, windows, subqueries and functions that answer otherwise each time"
         )
+    if is_settled(target.empty.select(*(F.col(quoted(column.top)) for column in columns)), where):
+        raise check.refused(f"where={shown(where)} answers alike for every partition of {target.table}")
     is_other = ~F.coalesce(F.expr(where), F.lit(False))
 
     def judge(measured: Sequence[Any], facts: Facts) -> CheckResult:

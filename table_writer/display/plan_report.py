@@ -56,6 +56,8 @@ class SchemaVerdict:
         The table would get: ``"discount: decimal(10,2)"``.
     filled_columns
         The DataFrame has not, and would be null.
+    default_columns
+        The DataFrame has not, and would be their defaults: ``"status: 'open'"``.
     converted_columns
         Would be widened: ``"amount: int -> bigint"``.
 
@@ -68,6 +70,7 @@ class SchemaVerdict:
     problems: tuple[str, ...] = ()
     added_columns: tuple[str, ...] = ()
     filled_columns: tuple[str, ...] = ()
+    default_columns: tuple[str, ...] = ()
     converted_columns: tuple[str, ...] = ()
 
     DERIVED: ClassVar[tuple[str, ...]] = ("fits",)
@@ -151,6 +154,7 @@ class PlanReport(
         yield from (f"PROBLEM: {problem}" for problem in (*self.schema.problems, *self.problems))
         yield from (f"would add column {column}" for column in self.schema.added_columns)
         yield from (f"would fill column {column} with nulls" for column in self.schema.filled_columns)
+        yield from (f"would fill column {column}, its default" for column in self.schema.default_columns)
         yield from (f"would convert column {column}" for column in self.schema.converted_columns)
         yield from (f"note: {note}" for note in self.notes)
 

@@ -40,6 +40,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "forgotten partitions": table.forgotten,
     "partition files": table.files,
     "small files": table.small_files,
+    "readers": table.readers,
 }
 SPARK_CHECKS: Final[Mapping[str, Check]] = {
     "hive client": spark.hive_client,

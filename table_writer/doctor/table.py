@@ -14,11 +14,13 @@ from table_writer.log.files import is_named_by_us
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.log.owner import Owner, require_in_place
 from table_writer.log.registration import read_registrations
+from table_writer.log.root_markers import SINK, why_marked
 from table_writer.log.rules import agree, claim_is_over, is_covered
 from table_writer.log.stored import small_json
 from table_writer.log.table_log import CHECKPOINT_EVERY_VERSIONS, LogState
 from table_writer.model.location import Location
 from table_writer.model.table import RETENTION_PROPERTY, PartitionValues, are_small_files
+from table_writer.model.table_kind import parameter, why_not_written
 from table_writer.storage.object_store import ObjectInfo, many
 from table_writer.vacuum.due import SAFE_AGE, Ages, due, in_use, look_for_traces
 
@@ -58,6 +60,42 @@ def location(subject: Subject) -> Iterable[Finding]:
         yield error(moved.message, "do as it says: `table-writer adopt` changes nothing that is not proven")
     else:
         yield ok(f"the table is at {opened.table.location}, where its log can follow it")
+
+
+def readers(subject: Subject) -> Iterable[Finding]:
+    """Look for what makes readers take other files for the table's rows than those that the metastore points at."""
+    opened, table = subject.opened, subject.opened.table
+    reason = why_not_written(table)
+    found = [error(f"{subject.name} {reason}", "every write is refused until then")] if reason else []
+    found += [
+        error(f"some readers do not see what is written: {marked}", "do as it says; then run doctor again")
+        for marked in why_marked(opened.store, opened.layout.root)
+    ]
+    if not reason and parameter(table, "projection.enabled") == "true":
+        found.append(
+            warning(
+                "Athena, and Trino where it is set so, compute where partitions are (projection.enabled): they see no"
+                " row of this library's",
+                "let nobody read the table by partition projection, or set projection.enabled=false",
+            )
+        )
+    places = {values: Location.parse_any(one.location) for values, one in subject.partitions().items()}
+    others = [
+        (values, place)
+        for values, place in sorted(places.items())
+        if place is not None and place.bucket == opened.layout.root.bucket and not opened.layout.own.contains(place)
+    ][:LISTED_PARTITIONS]
+    names = many(lambda one: opened.store.list_directories(one[1].key), others) if table.partition_columns else []
+    sinks = [values for (values, _), directories in zip(others, names, strict=False) if SINK in directories]
+    if sinks:
+        found.append(
+            warning(
+                f"a stream of Spark has written {subject.names(sinks)}, with its own list of files ({SINK}): who reads"
+                " that directory by its path sees what the list says, readers of the table all of its files",
+                "overwrite these partitions with what they are to hold; let the stream write by for_each_batch",
+            )
+        )
+    yield from found or [ok("all readers look where the metastore points")]
 
 
 def in_doubt(subject: Subject) -> Iterable[Finding]:

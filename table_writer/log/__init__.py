@@ -5,9 +5,11 @@
 ``rules``           the rules of concurrency, keys and deadlines; pure
 ``history``         what the log says as a whole, pure
 ``table_log``       entries, outcomes and marks as objects: read, claim, record outcomes
+``keys``            looks idempotency keys up, and the newest of a stream of them
 ``stored``          how objects of JSON are packed, and how much memory reading them may take
 ``files``           which objects a location holds; deletes them, and aborts uploads, in batches
 ``owner``           which table the files below a root belong to; one that another tool has moved; probe of the store
+``root_markers``    what lies in a root by which readers of other formats go
 ``registration``    what says that a write is running or staged, its heartbeat, and what its checks have found
 ==================  ======================================================================
 """

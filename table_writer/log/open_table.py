@@ -18,6 +18,7 @@ from table_writer.errors import ConflictError, InvalidInputError, MetastoreError
 from table_writer.log.history import History, Placement
 from table_writer.log.owner import Owner, require_in_place, require_owner
 from table_writer.log.registration import Registration, writer_identity
+from table_writer.log.rules import require_same_query
 from table_writer.log.table_log import LogState, TableLog
 from table_writer.metastore.glue import GlueMetastore
 from table_writer.metastore.hive import HiveMetastore
@@ -126,8 +127,11 @@ class OpenTable:
         """The table, as ``owner.json`` is to name it."""
         return Owner.of(self.table, self.metastore.uri)
 
-    def require_new_key(self, key: str, *, in_order: bool = False) -> LogState | None:
+    def require_new_key(self, key: str, query_ids: Collection[str] | None = None) -> LogState | None:
         """Refuse an idempotency key that was published before, with ``RepeatedError``; ``None`` without a key.
+
+        ``query_ids`` says that it is the key of a stream's batch, and which streaming queries may be writing it; a
+        batch of another query than that of the stream's newest one is an ``InvalidInputError``.
 
         Returns what a plan builds on: the log as it was before the look. So an entry with the key that is published
         later is met at the claim.
@@ -136,7 +140,11 @@ class OpenTable:
             return None
         self.require_owner()
         recent = self.log.read_recent_state()
-        earlier = self.log.find_key(key, recent, in_order=in_order)
+        if query_ids is None:
+            earlier = self.log.find_key(key, recent)
+        else:
+            earlier, newest = self.log.find_batch(key, recent)
+            require_same_query(newest, key, query_ids)
         if earlier is not None:
             raise RepeatedError(earlier)
         return self.log.with_checkpoint(recent.state)

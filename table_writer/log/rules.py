@@ -8,13 +8,18 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Final
 
+from table_writer.errors import InvalidInputError
 from table_writer.log.history import History, Placement, SlotRecord
 from table_writer.model.entry import EntryPartition, LogEntry, Operation, Outcome
 from table_writer.model.location import Location, PlaceSet
 from table_writer.model.process import boot_seconds
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import Scope, TableLayout, WriteMode, no_partition
+
+QUERY_TAG: Final = "streaming_query_id"
+"""Tag of an entry with the id of the streaming query that has written it: it belongs to one checkpoint."""
 
 
 class Standing(enum.Enum):
@@ -229,6 +234,41 @@ def published_with_key(records: Sequence[SlotRecord], key: str) -> LogEntry | No
     return None
 
 
+def newest_of_stream(records: Sequence[SlotRecord], key: str) -> LogEntry | None:
+    """Return the newest published entry of a key's stream that no rollback has taken back, ``None`` without one.
+
+    ``records`` are all from some version up to the newest.
+    """
+    stream = stream_of(key)
+    for record in reversed(records):
+        entry = record.entry
+        is_batch = entry.operation is Operation.WRITE and stream_of(entry.idempotency_key) == stream != ""
+        if is_batch and is_kept(record, records):
+            return entry
+    return None
+
+
+def require_same_query(newest: LogEntry | None, key: str, query_ids: Collection[str]) -> None:
+    """Refuse a batch of a query that is another than the one that has written the newest batch of its stream.
+
+    Batch ids of a new checkpoint start at 0 again: its batches would be passed over as replays, or, where the earlier
+    query had no rows, be told apart by nothing. ``query_ids``: the queries that this one may be; where none is known,
+    or the entry has none, nothing is refused.
+    """
+    known = newest.tags.get(QUERY_TAG, "") if newest else ""
+    if newest is None or not known or not query_ids or known in query_ids:
+        return
+    raise InvalidInputError(
+        f"batch {key.rpartition('/')[2]} of query_name={stream_of(key)!r} comes from a streaming query with another"
+        f" checkpoint ({', '.join(sorted(query_ids))}) than the one ({known}) that has written"
+        f" {newest.idempotency_key!r} as version {newest.version}. Batch ids of a new checkpoint start at 0 again, and"
+        " its rows would be passed over as replays. Nothing was written. Go on with the old checkpoint; or give the new"
+        " one another query_name, once its source begins after the rows that are in the table already, or these were"
+        " rolled back.",
+        table=newest.table,
+    )
+
+
 def others_created_some(record: SlotRecord) -> bool:
     """Whether another tool created some of the partitions that a write was to create: it has not done what it says."""
     return record.entry.mode == WriteMode.CREATE_PARTITIONS.value and bool(record.superseded)
@@ -256,6 +296,11 @@ def _counts(version: int, values: PartitionValues, rollbacks: Sequence[LogEntry]
         if target is not None and version < rollback.version <= at and values in rollback.partition_values:
             return target >= version and _counts(version, values, rollbacks, target)
     return True
+
+
+def stream_of(key: str) -> str:
+    """Return the stream of a key, ``query`` of ``query/batch``; empty if it is of none."""
+    return key.rpartition("/")[0]
 
 
 def comes_before(key: str, other: str) -> bool:

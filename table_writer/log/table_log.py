@@ -6,7 +6,7 @@ import json
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -15,10 +15,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from table_writer.errors import ConflictError, InvalidInputError, StorageError, counted, few
-from table_writer.log.fold import FOLD_EVERY_VERSIONS, Fold, Oldest, key_digest
+from table_writer.log.fold import FOLD_EVERY_VERSIONS, Fold, Oldest
 from table_writer.log.history import LATE_CALL_SECONDS, History, SlotRecord
+from table_writer.log.keys import KeySearch
 from table_writer.log.owner import readable_owner
-from table_writer.log.rules import agree, comes_before, counts_twice, foldable, published_with_key
+from table_writer.log.rules import agree, counts_twice, foldable
 from table_writer.log.stored import (
     MAX_BYTES,
     MAX_MEMORY_BYTES,
@@ -31,7 +32,7 @@ from table_writer.log.stored import (
 from table_writer.model.entry import MAX_TIMEOUT_SECONDS, LogEntry, Outcome
 from table_writer.model.table import PartitionValues
 from table_writer.model.write import TableLayout
-from table_writer.storage.object_store import THREADS, ObjectInfo, ObjectStore, many
+from table_writer.storage.object_store import ObjectInfo, ObjectStore, many
 
 logger = logging.getLogger(__name__)
 
@@ -374,30 +375,22 @@ class TableLog:
         which batches come again, it does not end there. The whole log is read only for a key that a rollback may have
         made free again.
         """
-        state, fold = recent or self.read_recent_state()
-        waiting = sorted(version for version in state.versions if fold is None or version > fold.version)
-        in_order = in_order and not state.rolled_back
-        found: list[SlotRecord] = []
-        allowance, at_once = Allowance(self._memory_bytes), 1
-        while waiting:
-            waiting, versions = waiting[:-at_once], waiting[-at_once:]
-            read = many(lambda version: self.find(version, allowance), versions)
-            records = [record for record in read if record is not None]
-            found = records + found
-            entry = published_with_key(found, key)
-            passed = in_order and any(comes_before(one.entry.idempotency_key, key) for one in records)
-            if entry is not None or passed:
-                return entry
-            at_once = min(2 * at_once, THREADS)
-        return self._find_folded_key(key, fold, found) if fold and key_digest(key) in fold.keys else None
+        return self._search(recent or self.read_recent_state()).look_up(key, in_order=in_order)[0]
 
-    def _find_folded_key(self, key: str, fold: Fold, newer: Sequence[SlotRecord]) -> LogEntry | None:
-        version = fold.keys[key_digest(key)]
-        record = self.find(version)
-        is_back = any(one.entry.rollback_to is not None and one.outcome is Outcome.PUBLISHED for one in newer)
-        if record is None or record.entry.idempotency_key != key or is_back or fold.voids(version):
-            return published_with_key(self.read_history().records, key)
-        return record.entry if record.outcome is None else published_with_key([record], key)  # its outcome was lost
+    def find_batch(self, key: str, recent: Recent) -> tuple[LogEntry | None, LogEntry | None]:
+        """Return the published entry with a stream's key, and the newest one of its stream that counts."""
+        return self._search(recent).look_up_batch(key)
+
+    def _search(self, recent: Recent) -> KeySearch:
+        allowance = Allowance(self._memory_bytes)
+        state, fold = recent
+        return KeySearch(
+            find=lambda version: self.find(version, allowance),
+            read_whole=lambda: self.read_history().records,
+            versions=tuple(sorted(version for version in state.versions if fold is None or version > fold.version)),
+            is_in_order=not state.rolled_back,
+            fold=fold,
+        )
 
     def read(self, version: int) -> SlotRecord:
         """Read one entry with its outcome; ``InvalidInputError`` if it is not there, or not valid."""

@@ -20,8 +20,8 @@ from table_writer.errors import InvalidInputError, MetastoreError, counted
 from table_writer.log.open_table import Services
 from table_writer.metastore.protocol import Metastore
 from table_writer.model.location import AZURE_SCHEMES, S3_SCHEMES, Location
-from table_writer.model.new_table import OTHERS_FORMATS
 from table_writer.model.table import ROOT_PARAMETER, SPARK_CATALOG, Table, TableName, name_parts
+from table_writer.model.table_kind import format_of_others
 from table_writer.progress import current
 
 logger = logging.getLogger(__name__)
@@ -125,13 +125,6 @@ def _may_be_ours(table: Table) -> bool:
     location = Location.parse_any(table.root)
     is_known = location is not None and location.scheme in {*S3_SCHEMES, *AZURE_SCHEMES, "file"}
     return is_known or ROOT_PARAMETER in table.parameters
-
-
-def format_of_others(table: Table) -> str:
-    """Return the format of a table that only its own writer can write, such as ``iceberg``; else the empty string."""
-    parameters = {name.lower(): value.lower() for name, value in table.parameters.items()}
-    named = (parameters.get(name, "") for name in ("table_type", "spark.sql.sources.provider"))
-    return next((one for one in named if one in OTHERS_FORMATS), "")
 
 
 @dataclass(frozen=True, slots=True)

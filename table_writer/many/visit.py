@@ -15,7 +15,8 @@ from table_writer.log.history import Placement
 from table_writer.log.idle import Findings, Glance, OwnListing, leave_note, list_own
 from table_writer.log.open_table import OpenTable, Services, require_table
 from table_writer.log.owner import require_in_place
-from table_writer.many.round import ChosenTable, format_of_others
+from table_writer.many.round import ChosenTable
+from table_writer.model.table_kind import format_of_others
 from table_writer.vacuum.due import Ages, Look, vacuum_ages
 from table_writer.vacuum.sweep import Vacuum, Vacuumed, interrupted
 

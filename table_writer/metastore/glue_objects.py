@@ -53,6 +53,7 @@ def _thrift_storage(raw: Mapping[str, Any]) -> ttypes.StorageDescriptor:
         outputFormat=raw.get("OutputFormat", ""),
         serdeInfo=ttypes.SerDeInfo(None, serde.get("SerializationLibrary", ""), serde.get("Parameters", {})),
         bucketCols=raw.get("BucketColumns", []),
+        storedAsSubDirectories=raw.get("StoredAsSubDirectories", False),
     )
 
 

@@ -68,6 +68,7 @@ def table_from(native: Any) -> Table:
         serde=serde.serializationLib or "",
         serde_parameters=serde_parameters,
         bucket_columns=tuple(storage.bucketCols or ()),
+        has_skewed_directories=bool(storage.storedAsSubDirectories),
         created_at_seconds=native.createTime or 0,
         native=native,
     )

@@ -20,6 +20,8 @@ MAX_DIGITS: Final = 38  # of Spark's decimals, before and after the point togeth
 TEXTS: Final = ("null_count", "type", "low", "high")  # what is stored of a column
 PLAIN_ORDER: Final = ("byte", "short", "integer", "long", "decimal", "date", "timestamp", "timestamp_ntz", "string")
 COLLATIONS: Final = "__COLLATIONS"  # Spark's metadata key: text is ordered by other rules than by its bytes
+CURRENT_DEFAULT: Final = "CURRENT_DEFAULT"  # Spark's metadata key: the default of a column that a write lacks, as SQL
+EXISTS_DEFAULT: Final = "EXISTS_DEFAULT"  # the same: what it reads of a column that a file lacks, as a literal of SQL
 CHAR_VARCHAR: Final = "__CHAR_VARCHAR_TYPE_STRING"  # Spark's metadata key: the type is string, its limit is kept here
 
 

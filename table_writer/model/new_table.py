@@ -11,12 +11,11 @@ from typing import Final
 from table_writer.checked import checked
 from table_writer.errors import InvalidInputError
 from table_writer.model.table import unknown_properties
+from table_writer.model.table_kind import OTHERS
 
 HIVE_COMPRESSION: Final = {"parquet": "parquet.compression", "orc": "orc.compress"}  # Hive's own table properties
 HIVE_OPTIONS: Final = frozenset({"fieldDelim", "escapeDelim", "collectionDelim", "mapkeyDelim", "lineDelim"})
 """Spark spells all others in lower case, where SerDes do not find them."""
-
-OTHERS_FORMATS: Final = frozenset({"delta", "iceberg", "hudi"})  # tables that only their own writers can write
 
 
 @checked
@@ -74,7 +73,7 @@ class NewTable:
             yield f"table_writer knows no table property {name}{meant}"
         if not re.fullmatch(r"(?i:hive):\w+|[A-Za-z_][\w.]*", self.format, re.ASCII):
             yield f"format={self.format!r} is neither a data source ('parquet') nor a format of Hive's ('hive:parquet')"
-        elif self.provider.lower() in OTHERS_FORMATS:
+        elif OTHERS.search(self.provider):
             yield f"format={self.format!r}: only its own writer makes and writes such tables; 'parquet' is written here"
         elif self.format.lower() == "hive":
             yield "format='hive' does not say which: 'hive:parquet', 'hive:orc', 'hive:textfile', …"

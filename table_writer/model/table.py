@@ -24,7 +24,10 @@ HOURS_PROPERTIES: Final = (RETENTION_PROPERTY, HISTORY_PROPERTY)  # table proper
 VERSION_PARAMETER: Final = "table_writer.version"
 """Parameter with the version of the log that last published a partition or an unpartitioned table."""
 
-PROPERTIES: Final = (*HOURS_PROPERTIES, ROOT_PARAMETER, WRITE_ID_PARAMETER, VERSION_PARAMETER)
+IGNORE_PROJECTION: Final = "table_writer.ignore_projection"
+"""Table property of a user who knows that no reader computes where partitions are: ``true``."""
+
+PROPERTIES: Final = (*HOURS_PROPERTIES, IGNORE_PROJECTION, ROOT_PARAMETER, WRITE_ID_PARAMETER, VERSION_PARAMETER)
 """All table properties of this library, those that it sets itself too."""
 
 PartitionValues = tuple[str, ...]
@@ -60,7 +63,11 @@ def unknown_properties(names: Iterable[str]) -> dict[str, str]:
     {'table_writer.retentions': '; did you mean table_writer.retention?'}
     """
     of_ours = (name for name in names if name.lower().startswith(PREFIX))
-    return {name: nearest(name, HOURS_PROPERTIES) for name in sorted(of_ours) if name not in PROPERTIES}
+    return {
+        name: nearest(name, (*HOURS_PROPERTIES, IGNORE_PROJECTION))
+        for name in sorted(of_ours)
+        if name not in PROPERTIES
+    }
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -154,6 +161,7 @@ class Table:
     serde: str = ""
     serde_parameters: Mapping[str, str] = field(default_factory=dict)
     bucket_columns: tuple[str, ...] = ()
+    has_skewed_directories: bool = False  # Hive's list bucketing: STORED AS DIRECTORIES
     created_at_seconds: int = 0
     hive_location: str = ""  # where Hive looks, if Spark looks elsewhere: at ``location``
     native: object = field(default=None, repr=False, compare=False)

@@ -8,11 +8,11 @@ from typing import Final
 from table_writer.config import WriteOptions
 from table_writer.errors import InvalidInputError, few
 from table_writer.model.table import Table, TableName
+from table_writer.model.table_kind import provider_of, refuse_others
 from table_writer.model.upload_spec import MIB, ParquetOptions
 from table_writer.plan.parquet_settings import FileSettings
 
 Conf = Callable[[str, str], str]
-PROVIDER_PARAMETER: Final = "spark.sql.sources.provider"
 
 PARQUET_SERDES: Final = frozenset(
     {"org.apache.hadoop.hive.ql.io.parquet.serde.parquethiveserde", "parquet.hive.serde.parquethiveserde"}
@@ -83,43 +83,10 @@ def _page_version(settings: FileSettings) -> str:
     return PAGE_VERSIONS[text.lower()]
 
 
-def provider_of(table: Table) -> str:
-    """Return Spark's data source of the table, ``hive`` for one that was not made with ``USING``."""
-    return table.parameters.get(PROVIDER_PARAMETER, "hive").lower()
-
-
 def _is_parquet(table: Table) -> bool:
     provider = provider_of(table)
     return provider == "parquet" or (provider == "hive" and table.serde.lower() in PARQUET_SERDES)
 
-
-def _parameter(table: Table, name: str) -> str:
-    return {key.lower(): value for key, value in table.parameters.items()}.get(name, "").lower()
-
-
-REFUSALS: Final[tuple[tuple[Callable[[Table], bool], str], ...]] = (
-    (lambda table: "VIEW" in table.kind, "is a view ({kind}): name the table that holds its data"),
-    (
-        lambda table: (
-            _parameter(table, "table_type") in {"iceberg", "delta", "hudi"}
-            or provider_of(table) in {"iceberg", "delta", "hudi"}
-        ),
-        "is not a plain Hive table but {provider}: its own writer must write it, or its readers see nothing",
-    ),
-    (
-        lambda table: _parameter(table, "transactional") == "true",
-        "is a Hive ACID table (transactional=true): only Hive can write it; use a table with transactional=false",
-    ),
-    (
-        lambda table: (
-            bool(table.partition_columns)
-            and provider_of(table) != "hive"
-            and _parameter(table, "spark.sql.partitionprovider") != "catalog"
-        ),
-        "keeps its partitions in directory names, not in the metastore: run MSCK REPAIR TABLE {name} first",
-    ),
-    (lambda table: not table.location, "has no location in the metastore"),
-)
 
 ARROW_REFUSALS: Final[tuple[tuple[Callable[[Table], object], str], ...]] = (
     (
@@ -175,17 +142,12 @@ def require_writable(table: Table | None, name: TableName, metastore_uri: str, m
         said = f"table {name} does not exist in the metastore at {metastore_uri}{meant}"
         how = "To make it: create_table, or if_missing=NewTable(...)"
         raise InvalidInputError(f"{said}{'' if meant.endswith('?') else '.'} {how}", table=str(name))
-    for refuses, reason in REFUSALS:
-        if refuses(table):
-            raise _refusal(table, reason)
+    refuse_others(table)
     return table
 
 
 def _refusal(table: Table, reason: str) -> InvalidInputError:
     detail = reason.format(
-        name=table.name.sql,
-        kind=table.kind,
-        provider=_parameter(table, "table_type") or provider_of(table),
         buckets=", ".join(table.bucket_columns) or "by a Spark bucket spec",
         format=provider_of(table) if provider_of(table) != "hive" else table.serde or "an unknown format",
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,6 +18,7 @@ from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
 
 from table_writer.errors import InvalidInputError, MetastoreError, SchemaMismatchError
 from table_writer.metastore.protocol import Metastore
+from table_writer.model.column_statistics import CURRENT_DEFAULT
 from table_writer.model.new_table import SchemaMode
 from table_writer.model.table import Table, TableName
 from table_writer.plan.types import (
@@ -39,6 +40,7 @@ from table_writer.plan.types import (
 from table_writer.spark.sql import (
     SPARK_ERRORS,
     all_types,
+    analyzed_now,
     garbled,
     literal,
     quoted,
@@ -63,10 +65,12 @@ FIELD_BESIDE_LIMITS: Final = re.compile(r"\w+")
 class Fitted:
     """Rows in the table's shape, and what was done to give them that."""
 
+    given: DataFrame  # as the user gave it, with the defaults of columns that it lacks
     rows: DataFrame  # exactly the columns, order and types of the schema; partition values may be text
     schema: T.StructType  # the table's columns, with those it gets between its data and its partition columns
     added: tuple[T.StructField, ...] = ()  # columns that the table must get before these rows can be published
     filled: tuple[str, ...] = ()  # columns, and fields such as info.code, that the DataFrame lacks: null
+    defaults: tuple[str, ...] = ()  # columns that it lacks, with what they get instead: "status: 'open'"
     limits: tuple[Limit, ...] = ()  # what executors enforce on the rows, see violation()
 
 
@@ -80,10 +84,13 @@ def fit(
     """Return the DataFrame with exactly the table's columns, order and types. Runs no Spark job.
 
     Spark itself turns partition values into text, as its own writer does; integers and dates, whose text is the same
-    everywhere, stay as they are. In ``schema`` partition columns come last. Raises ``SchemaMismatchError`` with every
-    column that is missing, extra, there twice, or of a type that does not fit.
+    everywhere, stay as they are. In ``schema`` partition columns come last. A column that the DataFrame lacks gets its
+    default, as in Spark's own ``INSERT … BY NAME``, else null. Raises ``SchemaMismatchError`` with every column that is
+    missing, extra, there twice, or of a type that does not fit.
     """
     partitions = {name.lower() for name in partition_columns}
+    defaults = _defaults(df, schema, partitions) if mode.fills else {}
+    df = _with_defaults(df, defaults, table)
     _refuse(_name_problems(df, schema, partitions, mode), table)
     wanted = {field.name.lower() for field in schema}
     added = tuple(added_field(field) for field in df.schema if field.name.lower() not in wanted)
@@ -115,7 +122,39 @@ def fit(
             " written. Cast its columns to the table's types first.",
             table=table,
         ) from error
-    return Fitted(rows=rows, schema=whole, added=added, filled=filled, limits=tuple(limits))
+    return Fitted(
+        given=df,
+        rows=rows,
+        schema=whole,
+        added=added,
+        filled=filled,
+        defaults=tuple(f"{name}: {field.metadata[CURRENT_DEFAULT]}" for name, field in defaults.items()),
+        limits=tuple(limits),
+    )
+
+
+def _defaults(df: DataFrame, schema: T.StructType, partitions: Collection[str]) -> dict[str, T.StructField]:
+    """Return the columns that the DataFrame lacks and that have a default; partition columns are never guessed."""
+    given = {name.lower() for name in df.columns} | set(partitions)
+    return {one.name: one for one in schema if one.name.lower() not in given and CURRENT_DEFAULT in one.metadata}
+
+
+def _with_defaults(df: DataFrame, defaults: Mapping[str, T.StructField], table: str) -> DataFrame:
+    """Give rows the defaults of columns as the table has them now; older files have those of when they were added."""
+    if not defaults:
+        return df
+    values = [
+        F.expr(f"({field.metadata[CURRENT_DEFAULT]}\n)").cast(field.dataType).alias(name)
+        for name, field in defaults.items()
+    ]
+    try:
+        return analyzed_now(df.select("*", *values))
+    except SPARK_ERRORS as error:
+        raise InvalidInputError(
+            f"a default of {table} ({', '.join(defaults)}) cannot be computed: {spark_reason(error)} Give these columns"
+            f" in the DataFrame, or ALTER TABLE {table} ALTER COLUMN … SET DEFAULT",
+            table=table,
+        ) from error
 
 
 def _match(source: T.StructField | None, field: T.StructField, mode: SchemaMode) -> Match:
@@ -142,7 +181,7 @@ def _name_problems(df: DataFrame, schema: T.StructType, partitions: set[str], mo
     missing = [field for field in schema if field.name.lower() not in counts]
     required = [field for field in missing if field.name.lower() in partitions or not field.nullable]
     extra = [name for name in df.columns if name.lower() not in wanted]
-    hint = "" if mode.fills or required else " (schema='allow_missing' makes them null)"
+    hint = "" if mode.fills or required else " (schema='allow_missing' gives them their defaults, or null)"
     lacking = "partition or NOT NULL columns" if mode.fills else "columns"
     return [
         f"{what}: {', '.join(map(repr, names))}{advice}"

@@ -25,11 +25,13 @@ from table_writer.log.owner import (
     require_owner,
     take_root,
 )
+from table_writer.log.root_markers import refuse_marked_root
 from table_writer.log.table_log import LogState
 from table_writer.metastore.settings import unusable_client
 from table_writer.model.new_table import SchemaMode
 from table_writer.model.partition_value import Spellings, has_spellings
-from table_writer.model.table import NULL_PARTITION, PartitionValues, TableName, partition_name
+from table_writer.model.table import NULL_PARTITION, PartitionValues, Table, TableName, partition_name
+from table_writer.model.table_kind import parameter
 from table_writer.model.upload_spec import UploadSpec
 from table_writer.model.write import (
     Scope,
@@ -47,6 +49,7 @@ from table_writer.plan.fit import Fitted, fit, require_spellable
 from table_writer.plan.parquet_settings import FileSettings
 from table_writer.plan.types import exact_type, partition_schema, table_schema
 from table_writer.spark import open_gateway
+from table_writer.spark.conditions import condition, is_settled
 from table_writer.spark.sql import SPARK_ERRORS, analyzed_now, quoted, spark_reason
 from table_writer.spark.widths import fixed_row_bytes
 from table_writer.storage.hadoop import part_bytes, why_renamed
@@ -55,6 +58,7 @@ from table_writer.storage.object_store import ObjectStore
 MIB = 1024 * 1024
 LARGEST_PART_BYTES = 16 * MIB  # more memory per task for no speed that could be measured
 NUMBER: Final = "__table_writer_number"
+ALL_OF_IT: Final = "To replace all partitions call overwrite_table; to compact all, leave where out"
 PARTITION_MODES = (WriteMode.OVERWRITE_PARTITIONS, WriteMode.CREATE_PARTITIONS)
 
 
@@ -63,7 +67,6 @@ class Planned:
     """A plan, and what its engine needs for it."""
 
     plan: WritePlan
-    df: DataFrame  # as it was given
     fitted: Fitted
     rows: DataFrame  # fitted and laid out
     spec: UploadSpec | None  # None: Spark's own writer needs none
@@ -128,7 +131,7 @@ class Planner:
             spellings=spelled.unusual(),
         )
         taken = existing if mode is WriteMode.CREATE_PARTITIONS else ()
-        return Planned(plan=plan, df=df, fitted=fitted, rows=rows, spec=spec, existing=taken)
+        return Planned(plan=plan, fitted=fitted, rows=rows, spec=spec, existing=taken)
 
     def _batch_limits(self, rows: DataFrame, data_schema: StructType, state: LogState) -> tuple[int, int]:
         if open_gateway(rows.sparkSession).runs_other_python(rows):
@@ -190,6 +193,7 @@ class Planner:
         """
         refuse_nested_roots(self._store, self._layout, self._table, other_tables(self._metastore, self._table))
         refuse_left_log(self._metastore, self._layout, self._table)
+        refuse_marked_root(self._store, self._layout.root, self._table)
         refuse_immovable(self._metastore, self._table)
         unusable = unusable_client(self._opened.session.hive_client, self._metastore.stated_version())
         stray = _stray_files(self._store, self._layout) if self._table.partition_columns else ()
@@ -313,6 +317,16 @@ def require_mode(mode: WriteMode, options: WriteOptions, table: TableName, *, pa
         )
 
 
+def refuse_immutable(table: Table, mode: WriteMode) -> None:
+    """Refuse what Hive refuses: to add rows to a table that says that it is never added to."""
+    if mode is WriteMode.APPEND and parameter(table, "immutable") == "true":
+        raise InvalidInputError(
+            f"{table.name} is immutable, so Hive adds no rows to it: overwrite, or ALTER TABLE {table.name.sql} UNSET"
+            " TBLPROPERTIES ('immutable'). Nothing was written.",
+            table=str(table.name),
+        )
+
+
 def _stray_files(store: ObjectStore, layout: TableLayout) -> list[str]:
     """Report files that belong to no partition; markers such as ``_SUCCESS`` are no data."""
     names = [key.rpartition("/")[2] for key in store.list_files(layout.root.key)]
@@ -340,16 +354,15 @@ class Where:
         columns = ", ".join(schema.names)
         if not columns:
             raise InvalidInputError(f"{table} is not partitioned: where={predicate!r} selects nothing", table=table)
+        none = f"where={predicate!r} is no predicate over the partition columns ({columns}) of {table}"
+        frame = spark.createDataFrame([], schema)
         try:
-            frame = self._frame([]).drop(NUMBER)
+            asked = condition(frame, predicate)
             analyzed_now(frame.where(predicate))
-            asked = open_gateway(spark).analyzed(frame, predicate)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{none}: {error.message}", table=table) from error
         except SPARK_ERRORS as error:
-            raise InvalidInputError(
-                f"where={predicate!r} is no predicate over the partition columns ({columns}) of {table}:"
-                f" {spark_reason(error)}",
-                table=table,
-            ) from error
+            raise InvalidInputError(f"{none}: {spark_reason(error)}", table=table) from error
         if asked.has_subquery:
             raise InvalidInputError(
                 f"where={predicate!r} has a subquery, whose rows may change while {table} is being written: run it"
@@ -360,6 +373,8 @@ class Where:
             raise InvalidInputError(
                 f"where={predicate!r} selects other partitions each time it is asked: write the value out", table=table
             )
+        if is_settled(frame, predicate):
+            raise InvalidInputError(f"{none}: it answers alike whatever their values are. {ALL_OF_IT}", table=table)
 
     def __call__(self, existing: Collection[PartitionValues]) -> frozenset[PartitionValues]:
         """Return those of the partitions that the predicate selects.

@@ -23,7 +23,7 @@ from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
 from table_writer.errors import InvalidInputError, SchemaMismatchError
 from table_writer.model.column_statistics import CHAR_VARCHAR
 from table_writer.model.table import Table
-from table_writer.plan.file_options import provider_of
+from table_writer.model.table_kind import provider_of
 from table_writer.spark.sql import SPARK_ERRORS, quoted, rebuilt, type_of_ddl
 
 _logger = logging.getLogger(__name__)

@@ -21,11 +21,12 @@ from table_writer.errors import (
 from table_writer.log.files import existing_values
 from table_writer.log.history import SlotRecord
 from table_writer.log.open_table import OpenTable, RepeatedError
-from table_writer.log.rules import Deadline, Standing, published_with_key, standing
+from table_writer.log.rules import QUERY_TAG, Deadline, Standing, published_with_key, require_same_query, standing
 from table_writer.log.table_log import LogState
 from table_writer.model.entry import DISCARD, EntryPartition, LogEntry, Operation, Outcome, ReplacedLocation
 from table_writer.model.location import Location
 from table_writer.model.table import PartitionValues, Table, shown_name
+from table_writer.model.table_kind import refuse_others
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles, no_partition, written_ids
 from table_writer.publish.append import Carried, CarryOver, CopyFiles, InPlace
 from table_writer.publish.entry import entry_of, replaced_locations, with_figures, with_old_locations
@@ -247,6 +248,7 @@ class Publisher:
         elif _description(table) != _description(plan.table):
             what = "altered (location, columns or format) while it was being written, or staged"
         else:
+            refuse_others(table)
             return table
         raise ConflictError(f"{plan.table.name} was {what}; nothing was published. Run it again.", **plan.named)
 
@@ -259,6 +261,9 @@ class Publisher:
         """Compare with every entry this write did not see ended; returns the oldest that must be resolved first."""
         repeated = self._repeated(records, draft.idempotency_key)
         if repeated is not None:
+            require_same_query(
+                repeated, draft.idempotency_key, [draft.tags[QUERY_TAG]] if QUERY_TAG in draft.tags else ()
+            )
             raise RepeatedError(repeated)
         plan.scope(frozenset().union(*(record.entry.partition_values for record in records)))  # asked once for all
         appends, layout = plan.mode is WriteMode.APPEND, plan.layout

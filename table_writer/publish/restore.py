@@ -11,6 +11,7 @@ from table_writer.log.files import files_read_at
 from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable
 from table_writer.log.owner import Owner, adopt_root, home_of, is_moved, places_of, readable_owner, require_in_place
+from table_writer.log.root_markers import refuse_marked_root
 from table_writer.log.rules import Deadline
 from table_writer.model.entry import EntryPartition, Operation
 from table_writer.model.location import Location
@@ -23,6 +24,7 @@ from table_writer.model.table import (
     TableName,
     shown_name,
 )
+from table_writer.model.table_kind import refuse_others
 from table_writer.model.write import TableLayout
 from table_writer.publish.entry import (
     NotThereError,
@@ -129,6 +131,8 @@ def adopt(opened: OpenTable, *, accept_loss: bool = False) -> None:
     those of another table that exists.
     """
     table, owner = opened.table, opened.owner
+    refuse_others(table)
+    refuse_marked_root(opened.store, opened.layout.root, table)
     layout = opened.layout if table.partition_columns else home_of(opened.store, opened.layout, table)
     found = readable_owner(opened.store, layout)
     _refuse_files_of_another(opened, layout, found, owner)

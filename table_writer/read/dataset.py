@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import and_
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
@@ -19,7 +20,8 @@ from table_writer.errors import InvalidInputError
 from table_writer.log.open_table import Services, meant_instead, require_table
 from table_writer.model.location import Location
 from table_writer.model.table import Partition, PartitionValues, Table, TableName, shown_name
-from table_writer.read.types import arrow_schema
+from table_writer.model.table_kind import provider_of, why_not_read
+from table_writer.read.types import Default, arrow_schema, existing_defaults
 from table_writer.read.where import chosen
 from table_writer.storage.object_store import ObjectInfo, ObjectStore, many, visible_files
 
@@ -29,7 +31,6 @@ FORMATS: Final[Mapping[str, Callable[[], Any]]] = {
     "orc": ds.OrcFileFormat,
 }
 SERDES: Final = {"parquethiveserde": "parquet", "orcserde": "orc"}
-OF_OTHERS: Final = ("iceberg", "delta", "hudi")
 WITHOUT_NAMES: Final = re.compile(r"_col\d+")  # ORC of Hive before 2.0
 
 Found = Mapping[str, tuple[ObjectStore, ObjectInfo]]
@@ -63,9 +64,9 @@ def read_arrow(
     Returns
     -------
     pyarrow.dataset.Dataset
-        The table's columns, then its partition columns, each of the table's type; a column that an older file does not
-        have is null. A ``TIMESTAMP`` is in UTC; as a partition column, and in ORC, it has no zone: it is what the clock
-        showed where it was written.
+        The table's columns, then its partition columns, each of the table's type; a column that an older file lacks is
+        its default, else null. A ``TIMESTAMP`` is in UTC; as a partition column, and in ORC, it has no zone: it is what
+        the clock showed where it was written.
 
     Raises
     ------
@@ -101,36 +102,37 @@ def open_dataset(services: Services, name: TableName, where: Any = None) -> Any:
     listed = many(partial(_files_of, services, table), partitions.values())
     found: Found = {uri: file for files in listed for uri, file in files.items()}
     filesystem = pafs.PyFileSystem(_StoredFiles(found))
-    fragments = [
-        file_format.make_fragment(uri, filesystem, guarantees[values], file_size=info.size_bytes)
-        for values, files in zip(partitions, listed, strict=True)
-        for uri, (_, info) in files.items()
-    ]
+    made = partial(file_format.make_fragment, filesystem=filesystem)
     data = pa.schema(list(schema)[: len(schema) - len(table.partition_columns)])
-    many(partial(_require_readable, table, data), fragments)
+    defaults = existing_defaults(table)
+
+    def readable(file: tuple[str, int, Any]) -> Any:
+        uri, size_bytes, guarantee = file
+        fragment = made(uri, partition_expression=guarantee, file_size=size_bytes)
+        there = _require_readable(table, data, fragment)
+        known = [_known_of(table, field, defaults[field.name], uri) for field in data if _lacks(there, defaults, field)]
+        if not known:
+            return fragment
+        return made(uri, partition_expression=reduce(and_, known, guarantee), file_size=size_bytes)
+
+    files = [
+        (uri, info.size_bytes, guarantees[values])
+        for values, found_files in zip(partitions, listed, strict=True)
+        for uri, (_, info) in found_files.items()
+    ]
+    fragments = many(readable, files)
     return ds.FileSystemDataset(fragments, schema, file_format, filesystem)
 
 
 def _format_of(table: Table) -> str:
-    said = {name.lower(): value.lower() for name, value in table.parameters.items()}
-    provider = said.get("spark.sql.sources.provider", "")
-    other = next((one for one in (said.get("table_type", ""), provider) if one in OF_OTHERS), "")
-    if not other and said.get("transactional") == "true":
-        other = "Hive ACID"
-    if other:
-        raise InvalidInputError(
-            f"{table.name} is a table of {other}: read it with its own reader", table=str(table.name)
-        )
-    if provider and table.partition_columns and said.get("spark.sql.partitionprovider") != "catalog":
-        raise InvalidInputError(
-            f"{table.name} keeps its partitions in directory names, not in the metastore: run MSCK REPAIR TABLE"
-            f" {table.name.sql}",
-            table=str(table.name),
-        )
-    known = provider if provider and provider != "hive" else SERDES.get(table.serde.rpartition(".")[2].lower(), "")
+    if reason := why_not_read(table):
+        raise InvalidInputError(f"{table.name} {reason}", table=str(table.name))
+    provider = provider_of(table)
+    known = provider if provider != "hive" else SERDES.get(table.serde.rpartition(".")[2].lower(), "")
     if known not in FORMATS:
         raise InvalidInputError(
-            f"{table.name} is stored as {provider or table.serde}: without Spark only Parquet and ORC are read",
+            f"{table.name} is stored as {table.serde if provider == 'hive' else provider}: without Spark only Parquet"
+            " and ORC are read",
             table=str(table.name),
         )
     return known
@@ -163,8 +165,28 @@ def _files_of(services: Services, table: Table, partition: Partition) -> Found:
     return {f"{location.scheme}://{location.bucket}/{info.key}": (store, info) for info in files}
 
 
-def _require_readable(table: Table, wanted: Any, fragment: Any) -> None:
-    """Refuse a file that pyarrow would read as other rows than Spark: it finds columns by exact names only."""
+def _lacks(there: Any, defaults: Mapping[str, Default], field: Any) -> bool:
+    return field.name in defaults and field.name not in there.names
+
+
+def _known_of(table: Table, field: Any, default: Default, uri: str) -> Any:
+    """Return what is true of all rows of a file that lacks a column: pyarrow fills the column with it."""
+    try:
+        value = default.value(field.type)
+    except (ValueError, ArithmeticError, pa.ArrowException) as error:
+        raise InvalidInputError(
+            f"{uri} of {table.name} was written before column {field.name} was added, and Spark reads its default"
+            f" there, {default.sql}: {error}. Read the table with Spark, or write the partition again",
+            table=str(table.name),
+        ) from error
+    return pc.field(field.name).is_null() if value is None else pc.field(field.name) == value
+
+
+def _require_readable(table: Table, wanted: Any, fragment: Any) -> Any:
+    """Return the schema of a file; refuse one that pyarrow would read as other rows than Spark.
+
+    It finds columns by exact names only.
+    """
     try:
         there = fragment.physical_schema
     except (pa.ArrowException, OSError) as error:
@@ -183,6 +205,7 @@ def _require_readable(table: Table, wanted: Any, fragment: Any) -> None:
             " would find null. Write the partition again",
             table=str(table.name),
         )
+    return there
 
 
 def _other_spelling(wanted: Iterable[Any], there: Iterable[Any]) -> tuple[str, str] | None:

@@ -6,16 +6,18 @@ counts is Spark's rule, as in ``plan/types.py``, which asks Spark to read the sa
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from table_writer.errors import InvalidInputError
+from table_writer.model.column_statistics import CHAR_VARCHAR, EXISTS_DEFAULT
 from table_writer.model.partition_value import canonical
 from table_writer.model.table import NULL_PARTITION, Table
 
@@ -48,6 +50,30 @@ PARTITION_TYPES: Final = {  # as model/partition_value.py calls them
     pa.timestamp("us"): "timestamp_ntz",
     pa.binary(): "string",
 }
+
+LITERALS: Final = tuple(
+    map(
+        functools.partial(re.compile, flags=re.IGNORECASE | re.DOTALL),
+        (
+            r"(?P<null>NULL|CAST\(NULL AS .+\))(?P<text>)?(?P<plain>)?",
+            r"(?:DATE |TIMESTAMP_NTZ |X)?'(?P<text>(?:[^'\\]|\\.)*)'(?P<null>)?(?P<plain>)?",
+            r"CAST\('(?P<text>[^'\\]*)' AS (?:FLOAT|DOUBLE)\)(?P<null>)?(?P<plain>)?",
+            r"(?P<plain>TRUE|FALSE|-?[0-9.]+(?:E[+-]?\d+)?)(?:Y|S|L|D|BD)?(?P<null>)?(?P<text>)?",
+        ),
+    )
+)
+"""Literals as Spark spells them. A ``TIMESTAMP`` is meant in the zone of the session that reads it."""
+
+OF_LITERALS: Final[Sequence[tuple[Callable[[Any], bool], Callable[[str], Any]]]] = (
+    (pa.types.is_string, str),
+    (pa.types.is_binary, bytes.fromhex),
+    (pa.types.is_boolean, lambda text: text.lower() == "true"),
+    (pa.types.is_floating, float),
+    (pa.types.is_decimal, Decimal),
+    (pa.types.is_integer, int),
+    (pa.types.is_date, date.fromisoformat),
+    (pa.types.is_timestamp, datetime.fromisoformat),
+)
 
 PARSERS: Final[Sequence[tuple[Callable[[Any], bool], Callable[[str], Any]]]] = (
     (pa.types.is_integer, int),
@@ -88,6 +114,44 @@ def arrow_schema(table: Table, *, has_instants: bool = True) -> Any:
     )
 
 
+class Default(NamedTuple):
+    """What Spark reads of a column that a file lacks, since it was added later: a literal of SQL."""
+
+    sql: str
+    char_length: int = 0  # of char(n), which is padded there, as everywhere
+
+    def value(self, kind: Any) -> Any:
+        """Return it as a scalar of a type; ``None`` is null.
+
+        Raises ``ValueError`` for one that means another value in another session, or is of several values.
+        """
+        found = next(filter(None, (pattern.fullmatch(self.sql.strip()) for pattern in LITERALS)), None)
+        parse = next((parse for is_one, parse in OF_LITERALS if is_one(kind)), None)
+        if found is None or parse is None or (pa.types.is_timestamp(kind) and kind.tz is not None):
+            raise ValueError("only Spark can tell what that is")
+        if found["null"]:
+            return None
+        text = found["plain"] or re.sub(r"\\(.)", r"\1", found["text"], flags=re.DOTALL)
+        value = parse(text.ljust(self.char_length))
+        if value != value:  # noqa: PLR0124  # NaN, of which no file can be said to have it everywhere
+            raise ValueError("only Spark can tell what that is")
+        return pa.scalar(value, kind)
+
+
+def existing_defaults(table: Table) -> dict[str, Default]:
+    """Return what Spark reads of columns that a file lacks, by their names."""
+    described = _described(table.parameters)
+    if described is None or not _is_sparks(table, list(_of_json(described))):
+        return {}
+    found = {}
+    for field in described["fields"]:
+        said = field.get("metadata", {})
+        char = re.fullmatch(r"char\((\d+)\)", said.get(CHAR_VARCHAR, ""))
+        if EXISTS_DEFAULT in said:
+            found[field["name"]] = Default(said[EXISTS_DEFAULT], int(char[1]) if char else 0)
+    return found
+
+
 def partition_value(text: str, kind: Any, hive_type: str) -> Any:
     """Return what the text of a partition is for Spark, as a value of Python; ``None`` for null.
 
@@ -110,24 +174,31 @@ def _parsed(text: str, kind: Any) -> Any:
 
 
 def _schema(table: Table) -> list[Any]:
-    stored = _sparks_fields(table.parameters)
+    described = _described(table.parameters)
+    stored = [] if described is None else list(_of_json(described))
     partition_names = [column.name.lower() for column in table.partition_columns]
-    if stored is None or "spark.sql.sources.provider" not in table.parameters:
-        columns = (*table.columns, *table.partition_columns)
-        hives = [pa.field(column.name, _of_text(column.type)) for column in columns]
-        if stored is None or not _are_alike(stored, hives):
-            return hives
+    if described is None or not _is_sparks(table, stored):
+        return _hives_fields(table)
     by_name = {field.name.lower(): field for field in stored}
     data = [field for field in stored if field.name.lower() not in partition_names]
     return [*data, *(by_name[name] for name in partition_names)]
 
 
-def _sparks_fields(parameters: Mapping[str, str]) -> list[Any] | None:
+def _is_sparks(table: Table, stored: list[Any]) -> bool:
+    """Whether the columns that Spark has stored count, and not Hive's."""
+    return "spark.sql.sources.provider" in table.parameters or _are_alike(stored, _hives_fields(table))
+
+
+def _hives_fields(table: Table) -> list[Any]:
+    return [pa.field(one.name, _of_text(one.type)) for one in (*table.columns, *table.partition_columns)]
+
+
+def _described(parameters: Mapping[str, str]) -> Any:
     text = parameters.get("spark.sql.sources.schema")
     if text is None and "spark.sql.sources.schema.numParts" in parameters:
         count = int(parameters["spark.sql.sources.schema.numParts"])
         text = "".join(parameters[f"spark.sql.sources.schema.part.{index}"] for index in range(count))
-    return None if text is None else list(_of_json(json.loads(text)))
+    return None if text is None else json.loads(text)
 
 
 def _are_alike(stored: list[Any], hives: list[Any]) -> bool:

@@ -8,6 +8,7 @@
 ``past``          the rows of an older version: files that no table points at any more
 ``executors``     executors, prepared once, and the requests that only they can send in time
 ``sql``           SQL for Spark, and what Spark says of a query that failed
+``conditions``    the one rule for texts that are to be a condition
 ``widths``        how many bytes rows take in Arrow
 ``create_table``  a table as Spark's own ``CREATE TABLE`` makes it
 ================  ======================================================================

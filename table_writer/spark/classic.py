@@ -165,6 +165,10 @@ class ClassicSpark:
         leaves = (leaf for one in plans for leaf in _items(one.collectLeaves()))
         return tuple(dict.fromkeys(source for leaf in islice(leaves, MOST_LEAVES) for source in _sources(leaf)))
 
+    def query_ids(self, batch_id: int) -> frozenset[str]:  # noqa: ARG002  # the thread says it
+        query_id = self._spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+        return frozenset([query_id] if query_id else [])
+
     def runs_other_python(self, rows: DataFrame) -> bool:
         plan = _plan(rows)
         python_udf = self._java.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()

@@ -13,13 +13,13 @@ from pyspark.sql import types as T  # noqa: N812  # as Spark documents it
 
 from table_writer.checked import nearest
 from table_writer.errors import InvalidInputError, MetastoreError
-from table_writer.model.column_statistics import CHAR_VARCHAR
+from table_writer.model.column_statistics import CHAR_VARCHAR, CURRENT_DEFAULT
 from table_writer.model.new_table import HIVE_COMPRESSION, NewTable
 from table_writer.model.table import TableName
+from table_writer.spark.conditions import require_expression
 from table_writer.spark.sql import (
     SPARK_ERRORS,
     all_types,
-    analyzed_now,
     garbled,
     literal,
     quoted,
@@ -29,7 +29,6 @@ from table_writer.spark.sql import (
     without_query_log,
 )
 
-DEFAULT_VALUE: Final = "CURRENT_DEFAULT"  # Spark's metadata key: the column's default, as SQL
 EXISTS: Final = re.compile("TABLE_OR_VIEW_ALREADY_EXISTS|AlreadyExistsException")
 METASTORE: Final = re.compile("MetaException|TTransportException|TApplicationException|SessionHiveMetaStoreClient")
 
@@ -139,16 +138,16 @@ def _inside_nullable(data_type: T.DataType) -> bool:
 def _require_defaults(spark: SparkSession, schema: T.StructType, name: TableName) -> None:
     """Refuse a default that is more than one expression: it may come from the footer of anybody's file."""
     for column in schema:
-        default = column.metadata.get(DEFAULT_VALUE)
+        default = column.metadata.get(CURRENT_DEFAULT)
         if default is None:
             continue
-        if "--" in default or "/*" in default:
-            raise _refused(name, f"the default of column {column.name!r} must be an expression without comments")
         try:
             with without_query_log():
-                analyzed_now(spark.range(0).selectExpr(default))
-        except PySparkException as error:
-            raise _refused(name, f"the default of column {column.name!r} is no expression: {default!r}") from error
+                require_expression(spark.range(0), default)
+        except InvalidInputError as error:
+            raise _refused(
+                name, f"the default of column {column.name!r} is no expression: {default!r}: {error.message}"
+            ) from error
 
 
 def _type(data_type: T.DataType) -> str:
@@ -168,7 +167,7 @@ def _constraints(column: T.StructField) -> str:
     metadata = column.metadata
     clauses = (
         not column.nullable and "NOT NULL",
-        DEFAULT_VALUE in metadata and f"DEFAULT {metadata[DEFAULT_VALUE]}",
+        CURRENT_DEFAULT in metadata and f"DEFAULT {metadata[CURRENT_DEFAULT]}",
         "comment" in metadata and f"COMMENT {literal(metadata['comment'])}",
     )
     return "".join(f" {clause}" for clause in clauses if clause)

@@ -31,7 +31,6 @@ logger = logging.getLogger(__name__)
 SOURCES: Final = "org.apache.spark.sql.execution.datasources"
 COMPRESSION: Final = "mapreduce.output.fileoutputformat.compress"  # and .codec, .type: what Hive's writers look at
 HIVE_3_BUCKETS: Final = "2"  # the table parameter bucketing_version of tables that Hive 3 has made
-SKIPPED_LINES: Final = ("skip.header.line.count", "skip.footer.line.count")
 PROTECTING: Final = ("parquet.encryption.", "parquet.crypto.")  # how settings of encryption begin
 PROTOCOL_SETTING: Final = "spark.sql.sources.commitProtocolClass"
 PROTOCOL: Final = "org.apache.spark.internal.io.cloud.PathOutputCommitProtocol"
@@ -242,16 +241,11 @@ class ClassicFiles:
 def _refuse(plan: WritePlan) -> None:
     """Refuse what Spark would write without a word, and others could not read."""
     table = plan.table
-    if "storage_handler" in table.parameters:
-        raise _refusal(plan, f"{table.parameters['storage_handler']} keeps its rows, not files.")
     if provider_of(table) != "hive":
         return
     version = table.parameters.get("bucketing_version", "")
     if table.bucket_columns and version == HIVE_3_BUCKETS:
         raise _refusal(plan, f"Hive 3 made its buckets (bucketing_version={version}), whose hash Spark does not know.")
-    skipped = [name for name in SKIPPED_LINES if table.parameters.get(name, "0").strip() not in {"", "0"}]
-    if skipped:
-        raise _refusal(plan, f"Spark writes no such lines, so Hive would skip rows ({', '.join(skipped)}).")
 
 
 @contextmanager

@@ -164,6 +164,12 @@ class SparkGateway(Protocol):
         than a thousand places, or by more than a hundred paths at one.
         """
 
+    def query_ids(self, batch_id: int) -> frozenset[str]:
+        """Return the ids of the streaming queries of which one runs this batch on this thread; none if none is known.
+
+        An id belongs to a checkpoint: a query that is started anew from it has the same.
+        """
+
     def runs_other_python(self, rows: DataFrame) -> bool:
         """Whether Python code of the user's own may run in the jobs that compute these rows, or nobody can tell.
 

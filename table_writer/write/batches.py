@@ -19,6 +19,8 @@ from table_writer.checked import checked
 from table_writer.config import TableWriterConfig, WriteKeywords, WriteOptions, write_mode
 from table_writer.display.write_result import WriteResult
 from table_writer.errors import InvalidInputError
+from table_writer.log.rules import QUERY_TAG
+from table_writer.spark import open_gateway
 from table_writer.spark.executors import packed
 from table_writer.write.session_services import SessionServices
 from table_writer.write.steps import Call, Steps
@@ -46,8 +48,11 @@ def batch_writer(
 
     @checked
     def write_batch(batch: DataFrame, batch_id: int) -> None:
-        options = WriteOptions(**every | {"idempotency_key": f"{query_name}/{batch_id}"})
-        result = write(batch, table, Call(mode=chosen, options=options, is_batch=True))
+        is_frame = isinstance(batch, DataFrame)  # else the write says what it is
+        query_ids = open_gateway(batch.sparkSession).query_ids(batch_id) if is_frame else frozenset[str]()
+        tags = {**every.get("tags", {}), **({QUERY_TAG: next(iter(query_ids))} if len(query_ids) == 1 else {})}
+        options = WriteOptions(**every | {"idempotency_key": f"{query_name}/{batch_id}", "tags": tags})
+        result = write(batch, table, Call(mode=chosen, options=options, query_ids=query_ids))
         logger.info("query %s batch %d: %r", query_name, batch_id, result)
 
     return write_batch

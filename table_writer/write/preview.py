@@ -226,5 +226,6 @@ def _verdict(given: StructType, fitted: Fitted) -> SchemaVerdict:
     return SchemaVerdict(
         added_columns=tuple(f"{field.name}: {field.dataType.simpleString()}" for field in fitted.added),
         filled_columns=fitted.filled,
+        default_columns=fitted.defaults,
         converted_columns=tuple(f"{name}: {was} -> {kind}" for name, was, kind in pairs if was != kind),
     )

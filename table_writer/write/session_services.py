@@ -17,13 +17,15 @@ from table_writer.errors import InvalidInputError
 from table_writer.log.files import written_placeholders
 from table_writer.log.open_table import AnySettings, OpenTable, Services, open_metastore
 from table_writer.log.owner import refuse_nested_roots
+from table_writer.log.root_markers import refuse_marked_root
 from table_writer.metastore.protocol import Metastore
 from table_writer.metastore.settings import GlueSettings
 from table_writer.model.location import Location
 from table_writer.model.new_table import NewTable
 from table_writer.model.table import NULL_PARTITION, SPARK_CATALOG, Partition, PartitionValues, Table, TableName
+from table_writer.model.table_kind import PROVIDER_PARAMETER
 from table_writer.model.write import WriteMode, WrittenFiles
-from table_writer.plan.file_options import PROVIDER_PARAMETER, file_options, is_arrows, require_writable
+from table_writer.plan.file_options import file_options, is_arrows, require_writable
 from table_writer.plan.parquet_settings import FileSettings
 from table_writer.plan.types import partition_schema
 from table_writer.spark import open_gateway
@@ -89,6 +91,7 @@ class SessionServices(Services):
                     one for database in self.metastore.get_databases() for one in self.metastore.get_tables(database)
                 )
                 refuse_nested_roots(opened.store, opened.layout, draft, every)
+                refuse_marked_root(opened.store, opened.layout.root, draft)
         except InvalidInputError as error:
             raise InvalidInputError(
                 f"table {name} was not made, since no write could use it: {error.message}", table=str(name)

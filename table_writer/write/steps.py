@@ -26,7 +26,15 @@ from table_writer.model.entry import LogEntry
 from table_writer.model.staged_write import RecordedScope, StagedRecord
 from table_writer.model.write import WriteMode, WritePlan, WrittenFiles
 from table_writer.plan.fit import add_columns
-from table_writer.plan.planner import Planned, Planner, Where, require_batch, require_inside, require_mode
+from table_writer.plan.planner import (
+    Planned,
+    Planner,
+    Where,
+    refuse_immutable,
+    require_batch,
+    require_inside,
+    require_mode,
+)
 from table_writer.plan.types import partition_schema, violation
 from table_writer.progress import Stopwatch
 from table_writer.publish.append import CopyFiles
@@ -50,7 +58,7 @@ class Call:
 
     mode: WriteMode
     options: WriteOptions
-    is_batch: bool = False  # idempotency keys come in order, as those of a stream do
+    query_ids: frozenset[str] | None = None  # of a stream's batch, whose keys come in order: the queries it may be of
     checks: tuple[Check, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -215,7 +223,8 @@ class Steps:
         with unharmed(table):
             opened = self._open(df, table, call, made)
             told.opened(opened, tags=call.options.tags, idempotency_key=call.options.idempotency_key)
-            seen = opened.require_new_key(call.options.idempotency_key, in_order=call.is_batch)
+            refuse_immutable(opened.table, call.mode)
+            seen = opened.require_new_key(call.options.idempotency_key, call.query_ids)
             planned = Planner(opened).plan(df, call.mode, call.options, seen)
             name = str(opened.table.name)
             require_valid(call.checks, self._spark, planned.fitted.schema, name, opened.table.partition_columns)
@@ -306,7 +315,7 @@ def _explained(planned: Planned) -> Iterator[None]:
     try:
         yield
     except SPARK_ERRORS as error:
-        explanation = violation(error, planned.df, planned.fitted.limits, str(planned.plan.table.name))
+        explanation = violation(error, planned.fitted.given, planned.fitted.limits, str(planned.plan.table.name))
         if explanation is None:
             raise
         explanation.write_id = planned.plan.write_id

@@ -116,6 +116,7 @@ def test_programs_read_plain_values() -> None:
         "problems": [],
         "added_columns": ["discount: int"],
         "filled_columns": ["note"],
+        "default_columns": [],
         "converted_columns": ["amount: int -> bigint"],
     }
     assert {key: plain[key] for key in ("rows", "copied_files", "copied_bytes")} == {

@@ -52,7 +52,7 @@ def written(spark: SparkSession, writer: TableWriter, orders: str, two: Any) -> 
         **dict.fromkeys(UPLOADS, 2),
         "GetObject": 5,  # of a log that is not there; its owner is looked for while Spark analyzes, and taken after it
         "HeadObject": 2,  # does the store do conditional puts?
-        "ListObjectsV2": 4,  # is there an id of a log?
+        "ListObjectsV2": 5,  # is there an id of a log? and a mark of other readers, such as a list of a stream's files?
         "ListMultipartUploads": 1,
         "PutObject": 8,  # one is that id
         "DeleteObjects": 3,

@@ -96,7 +96,7 @@ def test_missing_nullable_columns_become_null_only_when_that_is_asked(
     spark: SparkSession, writer: TableWriter, orders: str
 ) -> None:
     df = spark.sql("SELECT 'd1' AS DT, 1 AS ID")
-    with pytest.raises(SchemaMismatchError, match="schema='allow_missing' makes them null"):
+    with pytest.raises(SchemaMismatchError, match="schema='allow_missing' gives them their defaults"):
         writer.append(df, orders)
     writer.append(df, orders, schema="allow_missing")
     assert rows_of(spark, orders) == [(1, None, "d1")]

@@ -48,7 +48,7 @@ def test_a_key_that_only_looks_like_a_streams_is_looked_for_in_the_whole_log() -
         world.write_once(ONE, WriteMode.APPEND, key)
     with pytest.raises(RepeatedError):
         world.services().require_new_key("day/5")
-    assert world.services().require_new_key("day/5", in_order=True) is not None
+    assert world.services().require_new_key("day/5", query_ids=()) is not None
 
 
 def test_a_table_that_is_not_there_is_told_with_the_metastore_that_was_asked() -> None:

@@ -21,7 +21,7 @@ from tests.publish.world import ROOT, TABLE, DeathError, Fault, World
 RENAMED = TableName("mart", "renamed")
 NEW_ROOT = "s3a://lake/mart/renamed/"
 OURS, THEIRS = frozenset({2, 3}), frozenset({1})
-SPARK = {"spark.sql.sources.provider": "parquet"}
+SPARK = {"spark.sql.sources.provider": "parquet", "spark.sql.partitionProvider": "catalog"}
 
 
 def published() -> World:

@@ -299,8 +299,8 @@ def test_orc_is_read() -> None:
 OTHERS = {
     "a SerDe": ({"serde": "org.apache.hadoop.hive.serde2.OpenCSVSerde"}, "only Parquet and ORC"),
     "csv": ({"parameters": {"spark.sql.sources.provider": "csv", "spark.sql.partitionProvider": "catalog"}}, "csv"),
-    "Iceberg": ({"parameters": {"table_type": "ICEBERG"}}, "a table of iceberg"),
-    "ACID": ({"parameters": {"transactional": "true"}}, "a table of Hive ACID"),
+    "Iceberg": ({"parameters": {"table_type": "ICEBERG"}}, "but iceberg"),
+    "ACID": ({"parameters": {"transactional": "true"}}, "Hive ACID table"),
     "a view": ({"kind": "VIRTUAL_VIEW", "location": ""}, "is a view"),
     "names": ({"parameters": {"spark.sql.sources.provider": "parquet"}}, "MSCK REPAIR TABLE"),
 }

@@ -1,0 +1,69 @@
+"""Idempotency keys: which entry has published one, and which is the newest of a stream of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from table_writer.log.fold import Fold, key_digest
+from table_writer.log.history import SlotRecord
+from table_writer.log.rules import comes_before, newest_of_stream, published_with_key, stream_of
+from table_writer.model.entry import LogEntry, Outcome
+from table_writer.storage.object_store import THREADS, many
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeySearch:
+    """Looks keys up in one log, as one listing showed it."""
+
+    find: Callable[[int], SlotRecord | None]
+    read_whole: Callable[[], Sequence[SlotRecord]]
+    versions: tuple[int, ...]  # after the fold, in order
+    is_in_order: bool  # the log knows no rollback, after which batches come again
+    fold: Fold | None
+
+    def look_up(self, key: str, *, in_order: bool) -> tuple[LogEntry | None, Sequence[SlotRecord]]:
+        """Return the published entry with a key, ``None`` if none counts, and all records read: up to the newest.
+
+        :meth:`~table_writer.log.table_log.TableLog.find_key` says how far is read.
+        """
+        waiting, read, at_once = self.versions, list[SlotRecord](), 1
+        while waiting:
+            waiting, versions = waiting[:-at_once], waiting[-at_once:]
+            records = [record for record in many(self.find, versions) if record is not None]
+            read = records + read
+            entry = published_with_key(read, key)
+            is_stream = in_order and self.is_in_order
+            passed = is_stream and any(comes_before(record.entry.idempotency_key, key) for record in records)
+            if entry is not None or passed:
+                return entry, read
+            at_once = min(2 * at_once, THREADS)
+        return self._folded_key(key, read), read
+
+    def look_up_batch(self, key: str) -> tuple[LogEntry | None, LogEntry | None]:
+        """Return the published entry with a stream's key, and the newest one of its stream that counts."""
+        entry, read = self.look_up(key, in_order=True)
+        return entry, newest_of_stream(read, key) or self._folded_stream(key, read)
+
+    def _folded_key(self, key: str, newer: Sequence[SlotRecord]) -> LogEntry | None:
+        version = self.fold.keys.get(key_digest(key)) if self.fold else None
+        if version is None:
+            return None
+        record = self.find(version)
+        if record is None or record.entry.idempotency_key != key or self._may_be_void(record, newer):
+            return published_with_key(self.read_whole(), key)
+        return record.entry if record.outcome is None else published_with_key([record], key)  # its outcome was lost
+
+    def _folded_stream(self, key: str, newer: Sequence[SlotRecord]) -> LogEntry | None:
+        version = self.fold.groups.get(stream_of(key)) if self.fold else None
+        record = None if version is None else self.find(version)
+        if record is None:
+            return None
+        if record.outcome is Outcome.ABANDONED or self._may_be_void(record, newer):
+            return newest_of_stream(self.read_whole(), key)
+        return record.entry
+
+    def _may_be_void(self, record: SlotRecord, newer: Sequence[SlotRecord]) -> bool:
+        """Whether a rollback may have taken back what a folded entry has published."""
+        is_back = any(one.entry.rollback_to is not None and one.outcome is Outcome.PUBLISHED for one in newer)
+        return is_back or (self.fold is not None and self.fold.voids(record.entry.version))

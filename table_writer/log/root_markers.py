@@ -1,0 +1,49 @@
+"""Directories in a table's root by which some readers take other files for its rows than the metastore says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from table_writer.errors import InvalidInputError
+from table_writer.model.location import Location
+from table_writer.model.table import Table
+from table_writer.storage.object_store import ObjectStore
+
+SINK: Final = "_spark_metadata"
+MARKERS: Final = {
+    SINK: (
+        "a list of files that a stream of Spark keeps there (writeStream.start or toTable): Spark takes the files of"
+        " that list alone for the table's rows, so what anybody else writes is not seen. Write the stream with"
+        " foreachBatch(TableWriter(spark).for_each_batch(...)) into a table of its own place, or, once no stream writes"
+        f" there, delete {SINK}/; files of batches that failed are rows then"
+    ),
+    "_delta_log": "the log of a Delta table: write it with Delta, or make the table over another place",
+    ".hoodie": "the timeline of a Hudi table: write it with Hudi, or make the table over another place",
+    "_symlink_format_manifest": (
+        "lists of files that readers of a Delta table go by: they would not see these rows. Delete them if nobody does"
+    ),
+}
+ICEBERG: Final = "metadata"
+ACID: Final = re.compile(r"base_\d+(_v\d+)?|(delete_)?delta_\d+_\d+(_\d+)?(_v\d+)?")
+
+
+def why_marked(store: ObjectStore, root: Location) -> Iterator[str]:
+    """Yield what is in a root that makes some readers look elsewhere, each with what to do: one listing, or two."""
+    names = store.list_directories(root.key)
+    yield from (f"{root}{name}/ is {MARKERS[name]}" for name in names if name in MARKERS)
+    if acid := next(filter(ACID.fullmatch, names), ""):
+        yield f"{root}{acid}/ is of a Hive ACID table: only Hive can write it; make the table over another place"
+    if ICEBERG in names:
+        files = store.list_files(f"{root.key}{ICEBERG}/")
+        if any(key.endswith(".metadata.json") for key in files):
+            advice = "write it with Iceberg, or make the table over another place"
+            yield f"{root}{ICEBERG}/ is the metadata of an Iceberg table: {advice}"
+
+
+def refuse_marked_root(store: ObjectStore, root: Location, table: Table) -> None:
+    """Refuse a root where some readers look elsewhere: at a table's first write, when it is made, and adopted."""
+    reason = next(why_marked(store, root), "")
+    if reason:
+        raise InvalidInputError(f"readers of {table.name} would not see its rows: {reason}.", table=str(table.name))
