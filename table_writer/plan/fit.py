@@ -152,7 +152,7 @@ def _with_defaults(df: DataFrame, defaults: Mapping[str, T.StructField], table: 
     except SPARK_ERRORS as error:
         raise InvalidInputError(
             f"a default of {table} ({', '.join(defaults)}) cannot be computed: {spark_reason(error)} Give these columns"
-            f" in the DataFrame, or ALTER TABLE {table} ALTER COLUMN … SET DEFAULT",
+            f" in the DataFrame, or change it: ALTER TABLE … ALTER COLUMN … SET DEFAULT",
             table=table,
         ) from error
 
