@@ -29,6 +29,7 @@ from table_writer.log.open_table import OpenTable
 from table_writer.log.past import files_of
 from table_writer.metastore.settings import as_hive_2
 from table_writer.model.table import NULL_PARTITION, PartitionValues, PastPartition, Table
+from table_writer.model.table_read import TableRead
 from table_writer.model.write import WritePlan
 from table_writer.progress import current
 from table_writer.spark.executors import prepare_session
@@ -49,6 +50,7 @@ from table_writer.spark.sql import (
     spark_reason,
     spark_sentence,
     translated,
+    version_named,
     without_query_log,
 )
 from table_writer.storage.hadoop import with_environment
@@ -82,6 +84,7 @@ ALL_OR_NOTHING: Final[Mapping[str, str]] = {
     "ignoreCorruptFiles": "false",
     "__globPaths__": "false",  # a name with a bracket is a name
 }
+LOOKED_UP: Final = ("Read", "DataSource", "SQL", "CachedRemoteRelation")  # parts of a query that may read a table
 NOT_OPTIONS: Final = ("path", "serialization.format")
 NO_ANSWER: tuple[type[Exception], ...] = (*SPARK_ERRORS, OSError)
 NOT_KNOWN: Final = ("INVALID_HANDLE", "RESPONSE_ALREADY_RECEIVED")
@@ -171,6 +174,18 @@ class ConnectSpark:
     def sources(self, rows: DataFrame) -> None:  # noqa: ARG002  # there is no analyzed plan
         return None
 
+    def reads(self, rows: DataFrame, opened: OpenTable, *, listed: bool) -> tuple[TableRead, ...]:  # noqa: ARG002
+        """Let the server forget lists of files and cached rows: a name may stand for the table, a view over it too."""
+        if any(type(node).__name__ in LOOKED_UP for node in _nodes(rows)):
+            self.refresh(opened.table, "plan")
+        return ()
+
+    def version_read(self, rows: DataFrame, table: Table) -> int | None:
+        named = (version_named(node._alias, str(table.name)) for node in _nodes(rows) if hasattr(node, "_alias"))  # noqa: SLF001
+        return min((version for version in named if version is not None), default=None)
+
+    base_of = version_read
+
     def runs_other_python(self, rows: DataFrame) -> bool:  # noqa: ARG002  # nobody can tell
         return True
 
@@ -222,7 +237,14 @@ class ConnectSpark:
 
         return collect
 
-    def past_rows(self, opened: OpenTable, subject: str, partitions: Sequence[PastPartition]) -> DataFrame:
+    def past_rows(
+        self,
+        opened: OpenTable,
+        subject: str,
+        partitions: Sequence[PastPartition],
+        *,
+        whole: bool = False,  # noqa: ARG002  # the version in the plan says as much
+    ) -> DataFrame:
         """Look the files up now, and read them by their paths: a query fails if one is gone, or was written anew."""
         table = opened.table
         if native_provider(table) != "parquet":
@@ -297,6 +319,18 @@ class ConnectFiles:
         return {
             tuple(NULL_PARTITION if value is None else value for value in row[:-1]): row[-1] for row in counts.collect()
         }
+
+
+def _nodes(rows: Any) -> Iterator[Any]:
+    """Yield the parts of a query that has not been analyzed yet, its subqueries too."""
+    waiting = [rows._plan]  # noqa: SLF001  # PySpark has no public way to the plan
+    kind = type(waiting[0]).__mro__[-2]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for value in vars(node).values():
+            inside = value if isinstance(value, list | tuple) else [value]
+            waiting += [one for one in inside if isinstance(one, kind)]
 
 
 def _type_of(column: Column) -> Column:

@@ -1,0 +1,275 @@
+"""What a query of a classic session reads of one table, file by file: as Spark will list it, or has listed it before.
+
+Spark remembers in many places: an unpartitioned table's frame has its files, a cached one its rows, a session lists of
+files. What a scan reads stands in the scan itself, ``selectedPartitions``, computed once; a cached frame keeps the
+scans that filled it. Where there are only RDDs, their partitions name the files.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from table_writer.log.files import listed_files
+from table_writer.log.open_table import OpenTable
+from table_writer.model.location import Location, Place
+from table_writer.model.table import PartitionValues
+from table_writer.model.table_read import Files, ReadOf, TableRead
+from table_writer.spark.sql import SPARK_ERRORS, version_named
+
+PAST_FILES, PAST_ROWS = "TableWriterPast$Files", "TableWriterPast$Rows"
+FILE_STATUS: Final = re.compile(r"path=(.*?); isDirectory=false; length=(\d+);.*?modification_time=(\d+);", re.DOTALL)
+SPLIT: Final = re.compile(r"(.*):(\d+)\+(\d+)", re.DOTALL)  # Hadoop's FileSplit: path, start, length
+RANGE: Final = re.compile(r"path: (.*?), range: (\d+)-(\d+), partition values: ", re.DOTALL)  # Spark's PartitionedFile
+MOST_RDDS: Final = 1_000  # of one lineage that are looked at
+PROBED: Final = 10  # partitions of an RDD by which it is known whether it reads the table
+logger = logging.getLogger(__name__)
+
+
+class QueryReads:
+    """Finds what one query reads of one table."""
+
+    def __init__(self, spark: SparkSession, opened: OpenTable) -> None:
+        self._session: Any = spark._jsparkSession  # noqa: SLF001 - PySpark has no public way to any of this
+        self._java: Any = spark.sparkContext._jvm  # noqa: SLF001 - the same
+        self._opened = opened
+        self._name = (opened.table.name.database, opened.table.name.name)
+        self._root = opened.layout.root
+
+    def look_again(self, rows: DataFrame) -> tuple[bool, list[TableRead]]:
+        """Let relations list their files anew; returns whether there is one of this table, and what RDDs have read."""
+        is_read, by_rdd = False, list[TableRead]()
+        for leaf in leaves(rows):
+            kind = str(leaf.getClass().getSimpleName())
+            if kind == "HiveTableRelation":
+                is_read |= self._is_table(leaf.tableMeta().identifier())
+            elif kind == "LogicalRelation" and self._is_read(leaf):
+                is_read = True
+                _refresh(leaf.relation())
+            elif kind == "LogicalRDD":
+                by_rdd += self._of_rdd(leaf.rdd(), ReadOf.PATHS)
+        return is_read, by_rdd
+
+    def listed(self, rows: DataFrame) -> Iterator[TableRead]:
+        """Yield what the physical plan reads of the table; the job that follows lists again, and finds no less."""
+        for scan, cached in _scans(_execution(rows).executedPlan()):
+            kind = str(scan.getClass().getSimpleName())
+            if kind == "FileSourceScanExec":
+                of = self._kind(scan)
+                if of is not None:
+                    is_whole = of is ReadOf.TABLE or (of is ReadOf.VERSION and scan.relation().location().whole())
+                    covers = self._covering(scan.partitionFilters()) if is_whole else no_cover
+                    yield TableRead(of=of, files=_selected(scan), covers=covers)
+            elif kind == "RowDataSourceScanExec" and str(scan.relation().getClass().getName()) == PAST_ROWS:
+                yield from self._of_rdd(scan.rdd(), ReadOf.VERSION)
+            elif kind == "HiveTableScanExec" and self._is_table(scan.relation().tableMeta().identifier()):
+                covers = self._covering(scan.partitionPruningPred())
+                if cached is None:
+                    yield TableRead(of=ReadOf.TABLE, files=self._of_hive(scan), covers=covers)
+                    continue
+                read = list(self._of_rdd(cached, ReadOf.TABLE, covers))
+                yield from read or [TableRead(of=ReadOf.TABLE, files={}, covers=covers)]
+
+    def _is_table(self, identifier: Any) -> bool:
+        database = str(identifier.database().get()) if identifier.database().isDefined() else ""
+        return (database.lower(), str(identifier.table()).lower()) == self._name
+
+    def _is_read(self, leaf: Any) -> bool:
+        if leaf.catalogTable().isDefined() and self._is_table(leaf.catalogTable().get().identifier()):
+            return True
+        relation = leaf.relation()
+        if str(relation.getClass().getName()) == PAST_ROWS:
+            return True
+        return str(relation.getClass().getSimpleName()) == "HadoopFsRelation" and self._is_below(relation.location())
+
+    def _is_below(self, index: Any) -> bool:
+        """Whether a relation that has no name reads below the table's root, or above it."""
+        found = (Location.parse_any(path) for path in str(index.rootPaths().mkString("\n")).split("\n"))
+        return any(one is not None and (self._root.contains(one) or one.contains(self._root)) for one in found)
+
+    def _kind(self, scan: Any) -> ReadOf | None:
+        index, identifier = scan.relation().location(), scan.tableIdentifier()
+        if identifier.isDefined() and self._is_table(identifier.get()):
+            return ReadOf.TABLE
+        if not self._is_below(index):
+            return None
+        return ReadOf.VERSION if str(index.getClass().getName()) == PAST_FILES else ReadOf.PATHS
+
+    def _of_hive(self, scan: Any) -> dict[Place, Files]:
+        """List what Hive's reader will list when the job begins."""
+        described = scan.relation().tableMeta()
+        if described.partitionColumnNames().size():
+            texts = [str(one.getDataLocation().toString()) for one in items(scan.prunedPartitions())]
+        else:
+            texts = [str(described.storage().locationUri().get())]
+        found = (Location.parse_any(text) for text in texts)
+        in_reach = [one for one in found if one is not None and one.place[:2] == self._root.place[:2]]
+        return {one.place: listed_files(self._opened.store, self._opened.layout, one) for one in in_reach}
+
+    def _of_rdd(
+        self,
+        rdd: Any,
+        of: ReadOf,
+        covers: Callable[[Collection[PartitionValues]], frozenset[PartitionValues]] = frozenset[PartitionValues],
+    ) -> Iterator[TableRead]:
+        """Yield what an RDD and those behind it have listed, if that is the table's."""
+        files: dict[Place, dict[str, tuple[int, int | None]]] = {}
+        for one in islice(_lineage(rdd), MOST_RDDS):
+            for path, size in self._paths(one):
+                directory, _, name = path.rpartition("/")
+                location = Location.parse_any(directory)
+                if location is not None and self._root.contains(location):
+                    held = files.setdefault(location.place, {})
+                    held[name] = (held.get(name, (0, None))[0] + size, None)
+        if files:
+            is_live = of is not ReadOf.PATHS
+            yield TableRead(of=of, files=files, covers=covers if is_live else no_cover)
+
+    def _paths(self, rdd: Any) -> Iterator[tuple[str, int]]:
+        kind = str(rdd.getClass().getSimpleName())
+        if kind == "HadoopRDD":
+            found = (SPLIT.fullmatch(str(one.inputSplit().value().toString())) for one in rdd.partitions())
+        elif kind == "FileScanRDD" and self._is_of_table(rdd):
+            texts = (str(file.toString()) for one in items(rdd.filePartitions()) for file in one.files())
+            found = (RANGE.match(text) for text in texts)
+        else:
+            return
+        for match in found:
+            if match is not None:
+                start = 0 if kind == "HadoopRDD" else int(match[2])
+                yield match[1], int(match[3]) - start
+
+    def _is_of_table(self, rdd: Any) -> bool:
+        some = islice(items(rdd.filePartitions()), PROBED)
+        firsts = (one.files()[0].toPath().getParent().toString() for one in some if len(one.files()))
+        found = (Location.parse_any(str(text)) for text in firsts)
+        return any(one is not None and self._root.contains(one) for one in found)
+
+    def _covering(self, filters: Any) -> Callable[[Collection[PartitionValues]], frozenset[PartitionValues]]:
+        """Return what chooses the partitions that filters on partition columns leave."""
+        subquery = self._java.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
+        known = [one for one in items(filters) if not one.containsPattern(subquery)]
+
+        def covers(values: Collection[PartitionValues]) -> frozenset[PartitionValues]:
+            if not known:
+                return frozenset(values)
+            catalog = self._java.org.apache.spark.sql.catalyst
+            option, utils = self._java.scala.Option, self._java.PythonUtils
+            described = (
+                self._session.sessionState()
+                .catalog()
+                .getTableMetadata(catalog.TableIdentifier(self._name[1], option.apply(self._name[0])))
+            )
+            names = [str(one) for one in items(described.partitionColumnNames())]
+            make = catalog.catalog.CatalogTablePartition
+            none, now = utils.toScalaMap({}), 0
+            partitions = [
+                make(
+                    utils.toScalaMap(dict(zip(names, one, strict=True))),
+                    described.storage(),
+                    none,
+                    now,
+                    now,
+                    option.empty(),
+                )
+                for one in values
+            ]
+            left = catalog.catalog.ExternalCatalogUtils.prunePartitionsByFilter(
+                described,
+                utils.toSeq(partitions),
+                utils.toSeq(known),
+                self._session.sessionState().conf().sessionLocalTimeZone(),
+            )
+            return frozenset(tuple(str(one.spec().apply(name)) for name in names) for one in items(left))
+
+        return covers
+
+
+def no_cover(_: Collection[PartitionValues]) -> frozenset[PartitionValues]:
+    """Look into no partition but those that were listed: nobody knows what the query asks for."""
+    return frozenset()
+
+
+def leaves(rows: DataFrame) -> Iterator[Any]:
+    """Yield what an analyzed plan reads, its subqueries too."""
+    plan = _execution(rows).analyzed()
+    for one in (plan, *items(plan.subqueriesAll())):
+        yield from items(one.collectLeaves())
+
+
+def past_versions(rows: DataFrame, table: str) -> Iterator[int]:
+    """Yield the versions of a table that a query reads by number, from the names that :func:`version_name` gave."""
+    plan = _execution(rows).analyzed()
+    waiting = [plan, *items(plan.subqueriesAll())]
+    while waiting:
+        node = waiting.pop()
+        if str(node.getClass().getSimpleName()) == "SubqueryAlias":
+            version = version_named(str(node.identifier().name()), table)
+            yield from () if version is None else (version,)
+        waiting += items(node.children())
+
+
+def items(sequence: Any) -> Iterator[Any]:
+    """Yield what a sequence of Scala's holds; each item is a question to Java, asked when its turn comes."""
+    return (sequence.apply(position) for position in range(sequence.size()))
+
+
+def _execution(rows: DataFrame) -> Any:
+    return rows._jdf.queryExecution()  # noqa: SLF001 - PySpark has no public way to the plan
+
+
+def _refresh(relation: Any) -> None:
+    """Let a relation forget the files it has listed; one whose files are gone fails in the job, as it would have."""
+    if str(relation.getClass().getSimpleName()) == "HadoopFsRelation":
+        try:
+            relation.location().refresh()
+        except SPARK_ERRORS as error:
+            logger.warning("the files of a query could not be listed anew: %s", error)
+
+
+def _scans(plan: Any, cached: Any = None) -> Iterator[tuple[Any, Any]]:
+    """Yield the leaves of a physical plan, those of cached frames with the RDD of their rows."""
+    kind = str(plan.getClass().getSimpleName())
+    if kind == "InMemoryTableScanExec":
+        builder = plan.relation().cacheBuilder()
+        yield from _scans(builder.cachedPlan(), builder.cachedColumnBuffers())
+        return
+    inside = {"AdaptiveSparkPlanExec": "executedPlan", "ReusedExchangeExec": "child", "ReusedSubqueryExec": "child"}
+    name = "plan" if kind.endswith("QueryStageExec") else inside.get(kind)
+    below = [getattr(plan, name)()] if name else list(items(plan.children()))
+    if not below:
+        yield plan, cached
+    for one in (*below, *items(plan.subqueries())):
+        yield from _scans(one, cached)
+
+
+def _selected(scan: Any) -> Mapping[Place, Files]:
+    """Return the files of a scan, which it has listed before or lists now, and keeps."""
+    listing = scan.selectedPartitions()  # an array before Spark 4
+    directories = listing.partitionDirectories() if hasattr(listing, "partitionDirectories") else listing
+    files: dict[Place, dict[str, tuple[int, int | None]]] = {}
+    for one in directories:
+        for path, size, milliseconds in FILE_STATUS.findall(str(one.toString())):
+            directory, _, name = path.rpartition("/")
+            location = Location.parse_any(directory)
+            if location is not None:
+                files.setdefault(location.place, {})[name] = (int(size), int(milliseconds) // 1000)
+    return files
+
+
+def _lineage(rdd: Any) -> Iterator[Any]:
+    """Yield an RDD and all that it is computed from, each once."""
+    known, waiting = {int(rdd.id())}, [rdd]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        for dependency in items(one.dependencies()):
+            behind = dependency.rdd()
+            if int(behind.id()) not in known:
+                known.add(int(behind.id()))
+                waiting.append(behind)
