@@ -106,7 +106,7 @@ class Planner:
             spec = replace(spec, batch_rows=row_count, max_row_bytes=max_row_bytes)
         keeps_rows, gateway = mode is WriteMode.APPEND, open_gateway(rows.sparkSession)
         carried = None if keeps_rows else gateway.base_of(rows, self._table)
-        based_on = self._base(carried if options.based_on is None else options.based_on, state)
+        based_on = self.base(carried if options.based_on is None else options.based_on, state)
         reads = gateway.reads(rows, self._opened, listed=not keeps_rows)
         plan = WritePlan(
             write_id=write_id,
@@ -134,7 +134,7 @@ class Planner:
         taken = existing if mode is WriteMode.CREATE_PARTITIONS else ()
         return Planned(plan=plan, df=df, fitted=fitted, rows=rows, spec=spec, existing=taken)
 
-    def _base(self, based_on: int | None, state: LogState) -> int | None:
+    def base(self, based_on: int | None, state: LogState) -> int | None:
         """Return the version that the caller's rows are based on; refuse one that is yet to come."""
         if based_on is not None and based_on > state.newest:
             raise InvalidInputError(
