@@ -107,7 +107,7 @@ class Planner:
         keeps_rows, gateway = mode is WriteMode.APPEND, open_gateway(rows.sparkSession)
         carried = None if keeps_rows else gateway.base_of(rows, self._table)
         based_on = self.base(carried if options.based_on is None else options.based_on, state)
-        reads = gateway.reads(rows, self._opened, listed=not keeps_rows)
+        rows, reads = gateway.reads(rows, self._opened, listed=not keeps_rows)
         plan = WritePlan(
             write_id=write_id,
             mode=mode,

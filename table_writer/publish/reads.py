@@ -19,6 +19,7 @@ from table_writer.model.table import PartitionValues, partition_values
 from table_writer.model.table_read import Files, ReadOf, TableRead, same_files
 from table_writer.model.write import WritePlan
 from table_writer.publish.switch import PartitionsNow
+from table_writer.storage.object_store import many
 
 
 def require_as_read(
@@ -55,12 +56,11 @@ class _Look:
 
     def changed(self, read: TableRead) -> Iterator[PartitionValues]:
         """Yield the partitions that are not as they were read; one that a compaction has moved is."""
-        elsewhere = set()
-        for values, location in self._locations.items():
-            if location.place not in read.files:
-                elsewhere.add(values)
-            elif not same_files(read.files[location.place], self._files(location)):
+        here = {values: one for values, one in self._locations.items() if one.place in read.files}
+        for (values, location), files in zip(here.items(), many(self._files, here.values()), strict=True):
+            if not same_files(read.files[location.place], files):
                 yield values
+        elsewhere = self._locations.keys() - here.keys()
         unseen = read.covers(elsewhere) if elsewhere and read.of is not ReadOf.PATHS else frozenset()
         with_rows = {one for one in unseen if not same_files({}, self._files(self._locations[one]))}
         left = {values for place in read.files.keys() - self._places for values in self._read_before(place, read)}

@@ -152,10 +152,10 @@ class ClassicSpark:
         leaves = (leaf for one in plans for leaf in items(one.collectLeaves()))
         return tuple(dict.fromkeys(source for leaf in islice(leaves, MOST_LEAVES) for source in _sources(leaf)))
 
-    def reads(self, rows: DataFrame, opened: OpenTable, *, listed: bool) -> tuple[TableRead, ...]:
+    def reads(self, rows: DataFrame, opened: OpenTable, *, listed: bool) -> tuple[DataFrame, tuple[TableRead, ...]]:
         query = QueryReads(self._spark, opened)
-        is_read, by_rdd = query.look_again(rows)
-        return (*by_rdd, *(query.listed(rows) if is_read else ())) if listed else ()
+        rows, is_read = query.looking_again(rows)
+        return rows, (*query.of_rdds(rows), *(query.listed(rows) if is_read else ())) if listed else ()
 
     def version_read(self, rows: DataFrame, table: Table) -> int | None:
         return min(past_versions(rows, str(table.name)), default=None)

@@ -174,11 +174,17 @@ class ConnectSpark:
     def sources(self, rows: DataFrame) -> None:  # noqa: ARG002  # there is no analyzed plan
         return None
 
-    def reads(self, rows: DataFrame, opened: OpenTable, *, listed: bool) -> tuple[TableRead, ...]:  # noqa: ARG002
+    def reads(
+        self,
+        rows: DataFrame,
+        opened: OpenTable,
+        *,
+        listed: bool,  # noqa: ARG002  # nothing is shown
+    ) -> tuple[DataFrame, tuple[TableRead, ...]]:
         """Let the server forget lists of files and cached rows: a name may stand for the table, a view over it too."""
         if any(type(node).__name__ in LOOKED_UP for node in _nodes(rows)):
             self.refresh(opened.table, "plan")
-        return ()
+        return rows, ()
 
     def version_read(self, rows: DataFrame, table: Table) -> int | None:
         named = (version_named(node._alias, str(table.name)) for node in _nodes(rows) if hasattr(node, "_alias"))  # noqa: SLF001

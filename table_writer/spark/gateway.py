@@ -141,11 +141,11 @@ class SparkGateway(Protocol):
         than a thousand places, or by more than a hundred paths at one.
         """
 
-    def reads(self, rows: DataFrame, opened: OpenTable, *, listed: bool) -> tuple[TableRead, ...]:
-        """Let a query that reads this table look at its files anew, as far as it can, and return what it reads of it.
+    def reads(self, rows: DataFrame, opened: OpenTable, *, listed: bool) -> tuple[DataFrame, tuple[TableRead, ...]]:
+        """Let a query that reads this table look at its files anew, as far as it can; return it, and what it reads.
 
-        Rows that are cached stay as they are. Without ``listed`` nothing is returned. A session that does not show what
-        its queries read returns nothing either, and forgets what it remembers of the table.
+        Rows that are cached stay as they are. Without ``listed`` no reads are returned. A session that does not show
+        what its queries read returns none either, and forgets what it remembers of the table.
         """
 
     def version_read(self, rows: DataFrame, table: Table) -> int | None:

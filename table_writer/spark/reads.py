@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
+from py4j.java_collections import JavaArray
 from pyspark.sql import DataFrame, SparkSession
 
 from table_writer.log.files import listed_files
@@ -20,7 +21,8 @@ from table_writer.log.open_table import OpenTable
 from table_writer.model.location import Location, Place
 from table_writer.model.table import PartitionValues
 from table_writer.model.table_read import Files, ReadOf, TableRead
-from table_writer.spark.sql import SPARK_ERRORS, version_named
+from table_writer.spark.sql import SPARK_ERRORS, quoted, version_named
+from table_writer.storage.object_store import many
 
 PAST_FILES, PAST_ROWS = "TableWriterPast$Files", "TableWriterPast$Rows"
 FILE_STATUS: Final = re.compile(r"path=(.*?); isDirectory=false; length=(\d+);.*?modification_time=(\d+);", re.DOTALL)
@@ -36,24 +38,26 @@ class QueryReads:
 
     def __init__(self, spark: SparkSession, opened: OpenTable) -> None:
         self._session: Any = spark._jsparkSession  # noqa: SLF001 - PySpark has no public way to any of this
+        self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - the same
         self._java: Any = spark.sparkContext._jvm  # noqa: SLF001 - the same
         self._opened = opened
         self._name = (opened.table.name.database, opened.table.name.name)
         self._root = opened.layout.root
 
-    def look_again(self, rows: DataFrame) -> tuple[bool, list[TableRead]]:
-        """Let relations list their files anew; returns whether there is one of this table, and what RDDs have read."""
-        is_read, by_rdd = False, list[TableRead]()
+    def looking_again(self, rows: DataFrame) -> tuple[DataFrame, bool]:
+        """Return the query with relations that list their files anew, and whether there is one of this table."""
+        found = [leaf for leaf in leaves(rows) if self._is_read(leaf)]
+        for leaf in found:
+            _refresh(leaf)
+        if any(map(self._is_elsewhere, found)) and not _uses_cached_rows(rows):
+            rows = self._resolved_again(rows)
+        return rows, bool(found)
+
+    def of_rdds(self, rows: DataFrame) -> Iterator[TableRead]:
+        """Yield what was read by the RDDs that a query begins with."""
         for leaf in leaves(rows):
-            kind = str(leaf.getClass().getSimpleName())
-            if kind == "HiveTableRelation":
-                is_read |= self._is_table(leaf.tableMeta().identifier())
-            elif kind == "LogicalRelation" and self._is_read(leaf):
-                is_read = True
-                _refresh(leaf.relation())
-            elif kind == "LogicalRDD":
-                by_rdd += self._of_rdd(leaf.rdd(), ReadOf.PATHS)
-        return is_read, by_rdd
+            if str(leaf.getClass().getSimpleName()) == "LogicalRDD":
+                yield from self._of_rdd(leaf.rdd(), ReadOf.PATHS)
 
     def listed(self, rows: DataFrame) -> Iterator[TableRead]:
         """Yield what the physical plan reads of the table; the job that follows lists again, and finds no less."""
@@ -80,12 +84,61 @@ class QueryReads:
         return (database.lower(), str(identifier.table()).lower()) == self._name
 
     def _is_read(self, leaf: Any) -> bool:
+        kind = str(leaf.getClass().getSimpleName())
+        if kind == "HiveTableRelation":
+            return self._is_table(leaf.tableMeta().identifier())
+        if kind != "LogicalRelation":
+            return False
         if leaf.catalogTable().isDefined() and self._is_table(leaf.catalogTable().get().identifier()):
             return True
         relation = leaf.relation()
         if str(relation.getClass().getName()) == PAST_ROWS:
             return True
         return str(relation.getClass().getSimpleName()) == "HadoopFsRelation" and self._is_below(relation.location())
+
+    def _is_elsewhere(self, leaf: Any) -> bool:
+        """Whether a relation is the unpartitioned table where it was before: its location moves with each write."""
+        if self._opened.table.partition_columns:
+            return False
+        is_hive = str(leaf.getClass().getSimpleName()) == "HiveTableRelation"
+        if not is_hive and not leaf.catalogTable().isDefined():
+            return False
+        described = leaf.tableMeta() if is_hive else leaf.catalogTable().get()
+        if not self._is_table(described.identifier()):
+            return False
+        was = described.storage().locationUri()
+        location = Location.parse_any(str(was.get())) if was.isDefined() else None
+        return location is not None and not location.same_place(Location.parse(self._opened.table.location))
+
+    def _resolved_again(self, rows: DataFrame) -> DataFrame:
+        """Put the table as it is now in the places of the table as it was; what else the query says stays.
+
+        Only below other nodes: in a subquery of an expression the old one stays, and is refused before readers switch.
+        """
+        name = ".".join(map(quoted, ("spark_catalog", *self._name)))
+        rows.sparkSession.catalog.refreshTable(name)
+        (new,) = leaves(rows.sparkSession.table(name))
+
+        def rebuilt(node: Any) -> Any:
+            if self._is_read(node) and self._is_elsewhere(node) and node.getClass().equals(new.getClass()):
+                parts = [new.productElement(0), *(node.productElement(at) for at in range(1, node.productArity()))]
+                return node.makeCopy(self._array(parts))
+            below = [rebuilt(one) for one in items(node.children())]
+            return node.withNewChildren(self._java.PythonUtils.toSeq(below)) if below else node
+
+        kind = str(self._session.getClass().getName()).rpartition(".")[0]  # it moved in Spark 4
+        package = self._java.org.apache.spark.sql
+        dataset = (package.classic if kind.endswith("classic") else package).Dataset
+        try:
+            return DataFrame(dataset.ofRows(self._session, rebuilt(_execution(rows).analyzed())), rows.sparkSession)
+        except RecursionError:  # a plan of many hundred levels: it is refused later, if it is old
+            return rows
+
+    def _array(self, values: list[Any]) -> Any:
+        array = self._gateway.new_array(self._java.java.lang.Object, len(values))
+        for position, value in enumerate(values):
+            array[position] = value
+        return array
 
     def _is_below(self, index: Any) -> bool:
         """Whether a relation that has no name reads below the table's root, or above it."""
@@ -109,7 +162,8 @@ class QueryReads:
             texts = [str(described.storage().locationUri().get())]
         found = (Location.parse_any(text) for text in texts)
         in_reach = [one for one in found if one is not None and one.place[:2] == self._root.place[:2]]
-        return {one.place: listed_files(self._opened.store, self._opened.layout, one) for one in in_reach}
+        files = many(lambda one: listed_files(self._opened.store, self._opened.layout, one), in_reach)
+        return {one.place: held for one, held in zip(in_reach, files, strict=True)}
 
     def _of_rdd(
         self,
@@ -223,35 +277,43 @@ def _execution(rows: DataFrame) -> Any:
     return rows._jdf.queryExecution()  # noqa: SLF001 - PySpark has no public way to the plan
 
 
-def _refresh(relation: Any) -> None:
+def _uses_cached_rows(rows: DataFrame) -> bool:
+    kept = items(_execution(rows).withCachedData().collectLeaves())
+    return any(str(leaf.getClass().getSimpleName()) == "InMemoryRelation" for leaf in kept)
+
+
+def _refresh(leaf: Any) -> None:
     """Let a relation forget the files it has listed; one whose files are gone fails in the job, as it would have."""
-    if str(relation.getClass().getSimpleName()) == "HadoopFsRelation":
+    is_hive = str(leaf.getClass().getSimpleName()) == "HiveTableRelation"
+    if not is_hive and str(leaf.relation().getClass().getSimpleName()) == "HadoopFsRelation":
         try:
-            relation.location().refresh()
+            leaf.relation().location().refresh()
         except SPARK_ERRORS as error:
             logger.warning("the files of a query could not be listed anew: %s", error)
 
 
-def _scans(plan: Any, cached: Any = None) -> Iterator[tuple[Any, Any]]:
-    """Yield the leaves of a physical plan, those of cached frames with the RDD of their rows."""
-    kind = str(plan.getClass().getSimpleName())
-    if kind == "InMemoryTableScanExec":
-        builder = plan.relation().cacheBuilder()
-        yield from _scans(builder.cachedPlan(), builder.cachedColumnBuffers())
-        return
+def _scans(plan: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the leaves of a physical plan, those of cached frames with the RDD of their rows, else ``None``."""
     inside = {"AdaptiveSparkPlanExec": "executedPlan", "ReusedExchangeExec": "child", "ReusedSubqueryExec": "child"}
-    name = "plan" if kind.endswith("QueryStageExec") else inside.get(kind)
-    below = [getattr(plan, name)()] if name else list(items(plan.children()))
-    if not below:
-        yield plan, cached
-    for one in (*below, *items(plan.subqueries())):
-        yield from _scans(one, cached)
+    waiting = [(plan, None)]
+    while waiting:
+        node, cached = waiting.pop()
+        kind = str(node.getClass().getSimpleName())
+        if kind == "InMemoryTableScanExec":
+            builder = node.relation().cacheBuilder()
+            waiting.append((builder.cachedPlan(), builder.cachedColumnBuffers()))
+            continue
+        name = "plan" if kind.endswith("QueryStageExec") else inside.get(kind)
+        below = [getattr(node, name)()] if name else list(items(node.children()))
+        if not below:
+            yield node, cached
+        waiting += [(one, cached) for one in (*below, *items(node.subqueries()))]
 
 
 def _selected(scan: Any) -> Mapping[Place, Files]:
     """Return the files of a scan, which it has listed before or lists now, and keeps."""
-    listing = scan.selectedPartitions()  # an array before Spark 4
-    directories = listing.partitionDirectories() if hasattr(listing, "partitionDirectories") else listing
+    listing = scan.selectedPartitions()
+    directories = listing if isinstance(listing, JavaArray) else listing.partitionDirectories()  # before and in Spark 4
     files: dict[Place, dict[str, tuple[int, int | None]]] = {}
     for one in directories:
         for path, size, milliseconds in FILE_STATUS.findall(str(one.toString())):

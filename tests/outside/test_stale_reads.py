@@ -248,7 +248,7 @@ def test_rows_whose_origin_no_plan_shows_say_their_version(desk: Desk) -> None:
         desk.elsewhere.publish(name, staged.write_id)
     assert desk.ids(name) == [1, 2, 3, 9]
     assert desk.writer.version_of(desk.writer.read(name), name) == 2
-    assert desk.writer.append(rows, name, based_on=2).version == 3
+    assert desk.writer.append(rows, name, based_on=2).appended
     with pytest.raises(InvalidInputError, match="version is not known"):
         desk.writer.version_of(rows, name)
 
@@ -272,3 +272,18 @@ def test_a_staged_write_may_be_read_and_written_again(desk: Desk) -> None:
     with desk.writer.stage(desk.rows((5, "staged", "d1")), name) as staged:
         desk.writer.overwrite_partitions(staged.dataframe().selectExpr("id + 1 AS id", "v", "dt"), name)
     assert desk.ids(name) == [6, 9]
+
+
+def test_an_unpartitioned_table_that_has_moved_is_read_where_it_is_now(desk: Desk) -> None:
+    name = desk.table(TABLES["USING, unpartitioned"])
+    frame = desk.spark.table(name).where("id < 100")
+    joined = frame.join(desk.spark.table(name).groupBy("dt").count(), "dt").select("id", "v", "dt")
+    inside = looked_up(desk, "SELECT * FROM {0} WHERE id <= (SELECT max(id) FROM {0})", name)
+    desk.another_appends(name)
+    with pytest.raises(ConflictError, match="Read the table again"):
+        desk.put(inside, name)
+    desk.put(joined, name)
+    assert desk.ids(name) == [1, 2, 3, 9]
+    desk.publish(name, desk.rows((4, "other", "d1")), "append")
+    desk.put(desk.spark.table(name).union(frame.where("id = 1").selectExpr("id + 10", "v", "dt")), name)
+    assert desk.ids(name) == [1, 2, 3, 4, 9, 11]
