@@ -14,7 +14,7 @@ from table_writer.errors import ConflictError, InvalidInputError, counted, few
 from table_writer.log.files import listed_files
 from table_writer.log.history import History
 from table_writer.log.open_table import OpenTable
-from table_writer.model.location import Location, Place
+from table_writer.model.location import Location, Place, PlaceSet
 from table_writer.model.table import PartitionValues, partition_values
 from table_writer.model.table_read import Files, ReadOf, TableRead, same_files
 from table_writer.model.write import WritePlan
@@ -63,7 +63,9 @@ class _Look:
         elsewhere = self._locations.keys() - here.keys()
         unseen = read.covers(elsewhere) if elsewhere and read.of is not ReadOf.PATHS else frozenset()
         with_rows = {one for one in unseen if not same_files({}, self._files(self._locations[one]))}
-        left = {values for place in read.files.keys() - self._places for values in self._read_before(place, read)}
+        places = PlaceSet(self._places)  # with directories below them, which a table may read too
+        gone = (place for place in read.files if not places.holds(place))
+        left = {values for place in gone for values in self._read_before(place, read)}
         yield from (values for values in with_rows | left if not self._is_compacted(values, read))
 
     @cached_property

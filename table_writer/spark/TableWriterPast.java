@@ -208,6 +208,7 @@ public class TableWriterPast {
     public SQLContext sqlContext() { return session.sqlContext(); }
     public StructType schema() { return schema; }
     public long sizeInBytes() { return files.sizeInBytes(); }
+    public boolean whole() { return files.whole(); }
     public boolean needConversion() { return false; }
 
     public RDD buildScan(Seq columns, Seq filters) {

@@ -57,7 +57,7 @@ class QueryReads:
         """Yield what was read by the RDDs that a query begins with."""
         for leaf in leaves(rows):
             if str(leaf.getClass().getSimpleName()) == "LogicalRDD":
-                yield from self._of_rdd(leaf.rdd(), ReadOf.PATHS)
+                yield from self._of_rdd(leaf.rdd(), ReadOf.PATHS, no_cover)
 
     def listed(self, rows: DataFrame) -> Iterator[TableRead]:
         """Yield what the physical plan reads of the table; the job that follows lists again, and finds no less."""
@@ -70,14 +70,14 @@ class QueryReads:
                     covers = self._covering(scan.partitionFilters()) if is_whole else no_cover
                     yield TableRead(of=of, files=_selected(scan), covers=covers)
             elif kind == "RowDataSourceScanExec" and str(scan.relation().getClass().getName()) == PAST_ROWS:
-                yield from self._of_rdd(scan.rdd(), ReadOf.VERSION)
+                covers = self._covering(None) if scan.relation().whole() else no_cover
+                yield from self._of_rdd(scan.rdd(), ReadOf.VERSION, covers)
             elif kind == "HiveTableScanExec" and self._is_table(scan.relation().tableMeta().identifier()):
                 covers = self._covering(scan.partitionPruningPred())
                 if cached is None:
                     yield TableRead(of=ReadOf.TABLE, files=self._of_hive(scan), covers=covers)
                     continue
-                read = list(self._of_rdd(cached, ReadOf.TABLE, covers))
-                yield from read or [TableRead(of=ReadOf.TABLE, files={}, covers=covers)]
+                yield from self._of_rdd(cached, ReadOf.TABLE, covers)
 
     def _is_table(self, identifier: Any) -> bool:
         database = str(identifier.database().get()) if identifier.database().isDefined() else ""
@@ -166,10 +166,7 @@ class QueryReads:
         return {one.place: held for one, held in zip(in_reach, files, strict=True)}
 
     def _of_rdd(
-        self,
-        rdd: Any,
-        of: ReadOf,
-        covers: Callable[[Collection[PartitionValues]], frozenset[PartitionValues]] = frozenset[PartitionValues],
+        self, rdd: Any, of: ReadOf, covers: Callable[[Collection[PartitionValues]], frozenset[PartitionValues]]
     ) -> Iterator[TableRead]:
         """Yield what an RDD and those behind it have listed, if that is the table's."""
         files: dict[Place, dict[str, tuple[int, int | None]]] = {}
@@ -180,9 +177,8 @@ class QueryReads:
                 if location is not None and self._root.contains(location):
                     held = files.setdefault(location.place, {})
                     held[name] = (held.get(name, (0, None))[0] + size, None)
-        if files:
-            is_live = of is not ReadOf.PATHS
-            yield TableRead(of=of, files=files, covers=covers if is_live else no_cover)
+        if files or of is not ReadOf.PATHS:
+            yield TableRead(of=of, files=files, covers=covers)
 
     def _paths(self, rdd: Any) -> Iterator[tuple[str, int]]:
         kind = str(rdd.getClass().getSimpleName())
@@ -205,9 +201,9 @@ class QueryReads:
         return any(one is not None and self._root.contains(one) for one in found)
 
     def _covering(self, filters: Any) -> Callable[[Collection[PartitionValues]], frozenset[PartitionValues]]:
-        """Return what chooses the partitions that filters on partition columns leave."""
+        """Return what chooses the partitions that filters on partition columns leave; ``None``: they are not known."""
         subquery = self._java.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
-        known = [one for one in items(filters) if not one.containsPattern(subquery)]
+        known = [] if filters is None else [one for one in items(filters) if not one.containsPattern(subquery)]
 
         def covers(values: Collection[PartitionValues]) -> frozenset[PartitionValues]:
             if not known:
