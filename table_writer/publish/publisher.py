@@ -291,12 +291,13 @@ class Publisher:
         return self._opened.log.find_key(key) if rolled_back else published_with_key(records, key)
 
     def _conflict(self, entry: LogEntry, draft: LogEntry, plan: WritePlan) -> ConflictError:
-        behind = "at which this write was planned" if plan.based_on is None else "on which its rows are based"
+        planned = f"this write was planned at version {draft.base_version}"
+        behind = planned if plan.based_on is None else f"version {plan.based_on}, on which its rows are based"
         both = (entry.partition_values & draft.partition_values) | plan.scope(entry.partition_values)
         return ConflictError(
             f"write {entry.write_id} (version {entry.version}, {entry.writer.get('user', '?')}@"
             f"{entry.writer.get('host', '?')}) has published {counted(len(both), 'partition')} of {draft.table} that"
-            f" write {draft.write_id} wants to publish, after version {draft.base_version}, {behind}:"
+            f" write {draft.write_id} wants to publish, after {behind}:"
             f" {_shown(plan.table, both)}."
             " The other write stays, this one changed nothing; run it again if its rows should win.",
             **draft.named,

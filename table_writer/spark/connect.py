@@ -84,7 +84,9 @@ ALL_OR_NOTHING: Final[Mapping[str, str]] = {
     "ignoreCorruptFiles": "false",
     "__globPaths__": "false",  # a name with a bracket is a name
 }
-LOOKED_UP: Final = ("Read", "DataSource", "SQL", "CachedRemoteRelation")  # parts of a query that may read a table
+OF_THE_CLIENT: Final = ("LocalRelation", "ChunkedCachedLocalRelation", "CachedLocalRelation", "Range")
+"""With these a query may begin that reads nothing; all others may read any table, by a name or by a text of SQL."""
+
 NOT_OPTIONS: Final = ("path", "serialization.format")
 NO_ANSWER: tuple[type[Exception], ...] = (*SPARK_ERRORS, OSError)
 NOT_KNOWN: Final = ("INVALID_HANDLE", "RESPONSE_ALREADY_RECEIVED")
@@ -182,7 +184,8 @@ class ConnectSpark:
         listed: bool,  # noqa: ARG002  # nothing is shown
     ) -> tuple[DataFrame, tuple[TableRead, ...]]:
         """Let the server forget lists of files and cached rows: a name may stand for the table, a view over it too."""
-        if any(type(node).__name__ in LOOKED_UP for node in _nodes(rows)):
+        begins_with = (node for node in _nodes(rows) if not _inside(node))
+        if any(type(node).__name__ not in OF_THE_CLIENT for node in begins_with):
             self.refresh(opened.table, "plan")
         return rows, ()
 
@@ -330,13 +333,17 @@ class ConnectFiles:
 def _nodes(rows: Any) -> Iterator[Any]:
     """Yield the parts of a query that has not been analyzed yet, its subqueries too."""
     waiting = [rows._plan]  # noqa: SLF001  # PySpark has no public way to the plan
-    kind = type(waiting[0]).__mro__[-2]
     while waiting:
         node = waiting.pop()
         yield node
-        for value in vars(node).values():
-            inside = value if isinstance(value, list | tuple) else [value]
-            waiting += [one for one in inside if isinstance(one, kind)]
+        waiting += _inside(node)
+
+
+def _inside(node: Any) -> list[Any]:
+    """Return the parts of which a part of a query is made."""
+    kind = type(node).__mro__[-2]  # which all parts are
+    values = (value if isinstance(value, list | tuple) else [value] for value in vars(node).values())
+    return [one for inside in values for one in inside if isinstance(one, kind)]
 
 
 def _type_of(column: Column) -> Column:
