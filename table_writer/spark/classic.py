@@ -118,6 +118,8 @@ class ClassicSpark:
 
     def _refresh_table(self, table: Table) -> None:
         catalog = self._spark.catalog  # asks the JVM, which may be gone
+        if not self._session.sharedState().cacheManager().isEmpty():
+            catalog.refreshByPath(table.root)  # cached queries have lists of files of their own
         catalog.refreshTable(f"`{table.name.database}`.`{table.name.name}`")
 
     def _drop_statistics(self, table: Table) -> None:

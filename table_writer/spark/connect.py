@@ -186,6 +186,7 @@ class ConnectSpark:
         """Let the server forget lists of files and cached rows: a name may stand for the table, a view over it too."""
         begins_with = (node for node in _nodes(rows) if not _inside(node))
         if any(type(node).__name__ not in OF_THE_CLIENT for node in begins_with):
+            self._spark.catalog.refreshByPath(str(opened.layout.root))  # cached queries have lists of their own
             self.refresh(opened.table, "plan")
         return rows, ()
 

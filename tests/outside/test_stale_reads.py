@@ -170,11 +170,11 @@ def test_no_row_of_others_is_lost_by_a_frame_from_before(
 def test_cached_rows_are_refused_and_read_anew_after_that(desk: Desk, way: str) -> None:
     name = desk.table()
     frame = HELD[way](desk, name)
-    desk.another_appends(name)
+    desk.another_appends(name, carry="in_place")
     with pytest.raises(ConflictError, match=r"Read the table again"):
         desk.put(frame, name)
     assert desk.ids(name) == [1, 2, 3, 9]
-    desk.put(HELD[way](desk, name), name)
+    desk.put(frame, name)
     assert desk.ids(name) == [1, 2, 3, 9]
 
 
