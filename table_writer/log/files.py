@@ -40,8 +40,8 @@ def files_read_at(store: ObjectStore, layout: TableLayout, location: Location) -
 
 def listed_files(store: ObjectStore, layout: TableLayout, location: Location) -> Files:
     """List the files directly at a location, of which its readers see rows, for a comparison with what was read."""
-    names = ((found, found.key.removeprefix(location.key)) for found in files_read_at(store, layout, location))
-    return {name: (one.size_bytes, int(one.modified_at.timestamp())) for one, name in names if "/" not in name}
+    names = ((file, file.key.removeprefix(location.key)) for file in files_read_at(store, layout, location))
+    return {name: (file.size_bytes, int(file.modified_at.timestamp())) for file, name in names if "/" not in name}
 
 
 def is_named_by_us(key: str, location: Location, layout: TableLayout) -> bool:

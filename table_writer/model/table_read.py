@@ -44,8 +44,8 @@ def same_files(some: Files, others: Files) -> bool:
     >>> same_files({"part-0": (7, 1600000000)}, {"part-0": (7, 1700000000)})
     False
     """
-    one, other = ({name: facts for name, facts in files.items() if facts[0]} for files in (some, others))
-    return one.keys() == other.keys() and all(
+    mine, other = ({name: facts for name, facts in files.items() if facts[0]} for files in (some, others))
+    return mine.keys() == other.keys() and all(
         size == other[name][0] and (second == other[name][1] or None in {second, other[name][1]})
-        for name, (size, second) in one.items()
+        for name, (size, second) in mine.items()
     )

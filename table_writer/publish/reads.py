@@ -56,13 +56,13 @@ class _Look:
 
     def changed(self, read: TableRead) -> Iterator[PartitionValues]:
         """Yield the partitions that are not as they were read; one that a compaction has moved is."""
-        here = {values: one for values, one in self._locations.items() if one.place in read.files}
+        here = {values: location for values, location in self._locations.items() if location.place in read.files}
         for (values, location), files in zip(here.items(), many(self._files, here.values()), strict=True):
             if not same_files(read.files[location.place], files):
                 yield values
         elsewhere = self._locations.keys() - here.keys()
         unseen = read.covers(elsewhere) if elsewhere and read.of is not ReadOf.PATHS else frozenset()
-        with_rows = {one for one in unseen if not same_files({}, self._files(self._locations[one]))}
+        with_rows = {values for values in unseen if not same_files({}, self._files(self._locations[values]))}
         places = PlaceSet(self._places)  # with directories below them, which a table may read too
         gone = (place for place in read.files if not places.holds(place))
         left = {values for place in gone for values in self._read_before(place, read)}
@@ -70,7 +70,7 @@ class _Look:
 
     @cached_property
     def _locations(self) -> Mapping[PartitionValues, Location]:
-        parsed = {values: Location.parse_any(one.location) for values, one in self.now.items()}
+        parsed = {values: Location.parse_any(partition.location) for values, partition in self.now.items()}
         return {values: location for values, location in parsed.items() if location is not None}
 
     @cached_property
@@ -84,8 +84,13 @@ class _Look:
     @cached_property
     def _former_places(self) -> Mapping[Place, PartitionValues]:
         """Where readers have looked for each partition, as far as the log still says."""
-        named = (one for record in self._history.published for one in record.entry.partitions)
-        texts = ((one.values, text) for one in named for text in (one.old_location, one.new_location) if text)
+        named = (partition for record in self._history.published for partition in record.entry.partitions)
+        texts = (
+            (partition.values, text)
+            for partition in named
+            for text in (partition.old_location, partition.new_location)
+            if text
+        )
         parsed = ((values, Location.parse_any(text)) for values, text in texts)
         return {location.place: values for values, location in parsed if location is not None}
 

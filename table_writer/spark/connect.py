@@ -344,7 +344,7 @@ def _inside(node: Any) -> list[Any]:
     """Return the parts of which a part of a query is made."""
     kind = type(node).__mro__[-2]  # which all parts are
     values = (value if isinstance(value, list | tuple) else [value] for value in vars(node).values())
-    return [one for inside in values for one in inside if isinstance(one, kind)]
+    return [part for inside in values for part in inside if isinstance(part, kind)]
 
 
 def _type_of(column: Column) -> Column:

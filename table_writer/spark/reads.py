@@ -123,7 +123,7 @@ class QueryReads:
             if self._is_read(node) and self._is_elsewhere(node) and node.getClass().equals(new.getClass()):
                 parts = [new.productElement(0), *(node.productElement(at) for at in range(1, node.productArity()))]
                 return node.makeCopy(self._array(parts))
-            below = [rebuilt(one) for one in items(node.children())]
+            below = [rebuilt(child) for child in items(node.children())]
             return node.withNewChildren(self._java.PythonUtils.toSeq(below)) if below else node
 
         kind = str(self._session.getClass().getName()).rpartition(".")[0]  # it moved in Spark 4
@@ -143,7 +143,7 @@ class QueryReads:
     def _is_below(self, index: Any) -> bool:
         """Whether a relation that has no name reads below the table's root, or above it."""
         found = (Location.parse_any(path) for path in str(index.rootPaths().mkString("\n")).split("\n"))
-        return any(one is not None and (self._root.contains(one) or one.contains(self._root)) for one in found)
+        return any(place is not None and (self._root.contains(place) or place.contains(self._root)) for place in found)
 
     def _kind(self, scan: Any) -> ReadOf | None:
         index, identifier = scan.relation().location(), scan.tableIdentifier()
@@ -157,21 +157,23 @@ class QueryReads:
         """List what Hive's reader will list when the job begins."""
         described = scan.relation().tableMeta()
         if described.partitionColumnNames().size():
-            texts = [str(one.getDataLocation().toString()) for one in items(scan.prunedPartitions())]
+            texts = [str(partition.getDataLocation().toString()) for partition in items(scan.prunedPartitions())]
         else:
             texts = [str(described.storage().locationUri().get())]
         found = (Location.parse_any(text) for text in texts)
-        in_reach = [one for one in found if one is not None and one.place[:2] == self._root.place[:2]]
-        files = many(lambda one: listed_files(self._opened.store, self._opened.layout, one), in_reach)
-        return {one.place: held for one, held in zip(in_reach, files, strict=True)}
+        in_reach = [
+            location for location in found if location is not None and location.place[:2] == self._root.place[:2]
+        ]
+        files = many(lambda location: listed_files(self._opened.store, self._opened.layout, location), in_reach)
+        return {location.place: held for location, held in zip(in_reach, files, strict=True)}
 
     def _of_rdd(
         self, rdd: Any, of: ReadOf, covers: Callable[[Collection[PartitionValues]], frozenset[PartitionValues]]
     ) -> Iterator[TableRead]:
         """Yield what an RDD and those behind it have listed, if that is the table's."""
         files: dict[Place, dict[str, tuple[int, int | None]]] = {}
-        for one in islice(_lineage(rdd), MOST_RDDS):
-            for path, size in self._paths(one):
+        for source in islice(_lineage(rdd), MOST_RDDS):
+            for path, size in self._paths(source):
                 directory, _, name = path.rpartition("/")
                 location = Location.parse_any(directory)
                 if location is not None and self._root.contains(location):
@@ -183,9 +185,9 @@ class QueryReads:
     def _paths(self, rdd: Any) -> Iterator[tuple[str, int]]:
         kind = str(rdd.getClass().getSimpleName())
         if kind == "HadoopRDD":
-            found = (SPLIT.fullmatch(str(one.inputSplit().value().toString())) for one in rdd.partitions())
+            found = (SPLIT.fullmatch(str(split.inputSplit().value().toString())) for split in rdd.partitions())
         elif kind == "FileScanRDD" and self._is_of_table(rdd):
-            texts = (str(file.toString()) for one in items(rdd.filePartitions()) for file in one.files())
+            texts = (str(file.toString()) for partition in items(rdd.filePartitions()) for file in partition.files())
             found = (RANGE.match(text) for text in texts)
         else:
             return
@@ -196,14 +198,18 @@ class QueryReads:
 
     def _is_of_table(self, rdd: Any) -> bool:
         some = islice(items(rdd.filePartitions()), PROBED)
-        firsts = (one.files()[0].toPath().getParent().toString() for one in some if len(one.files()))
+        firsts = (partition.files()[0].toPath().getParent().toString() for partition in some if len(partition.files()))
         found = (Location.parse_any(str(text)) for text in firsts)
-        return any(one is not None and self._root.contains(one) for one in found)
+        return any(location is not None and self._root.contains(location) for location in found)
 
     def _covering(self, filters: Any) -> Callable[[Collection[PartitionValues]], frozenset[PartitionValues]]:
         """Return what chooses the partitions that filters on partition columns leave; ``None``: they are not known."""
         subquery = self._java.org.apache.spark.sql.catalyst.trees.TreePattern.PLAN_EXPRESSION()
-        known = [] if filters is None else [one for one in items(filters) if not one.containsPattern(subquery)]
+        known = (
+            []
+            if filters is None
+            else [condition for condition in items(filters) if not condition.containsPattern(subquery)]
+        )
 
         def covers(values: Collection[PartitionValues]) -> frozenset[PartitionValues]:
             if not known:
@@ -215,19 +221,19 @@ class QueryReads:
                 .catalog()
                 .getTableMetadata(catalog.TableIdentifier(self._name[1], option.apply(self._name[0])))
             )
-            names = [str(one) for one in items(described.partitionColumnNames())]
+            names = [str(name) for name in items(described.partitionColumnNames())]
             make = catalog.catalog.CatalogTablePartition
             none, now = utils.toScalaMap({}), 0
             partitions = [
                 make(
-                    utils.toScalaMap(dict(zip(names, one, strict=True))),
+                    utils.toScalaMap(dict(zip(names, texts, strict=True))),
                     described.storage(),
                     none,
                     now,
                     now,
                     option.empty(),
                 )
-                for one in values
+                for texts in values
             ]
             left = catalog.catalog.ExternalCatalogUtils.prunePartitionsByFilter(
                 described,
@@ -235,7 +241,7 @@ class QueryReads:
                 utils.toSeq(known),
                 self._session.sessionState().conf().sessionLocalTimeZone(),
             )
-            return frozenset(tuple(str(one.spec().apply(name)) for name in names) for one in items(left))
+            return frozenset(tuple(str(partition.spec().apply(name)) for name in names) for partition in items(left))
 
         return covers
 
@@ -248,8 +254,8 @@ def no_cover(_: Collection[PartitionValues]) -> frozenset[PartitionValues]:
 def leaves(rows: DataFrame) -> Iterator[Any]:
     """Yield what an analyzed plan reads, its subqueries too."""
     plan = _execution(rows).analyzed()
-    for one in (plan, *items(plan.subqueriesAll())):
-        yield from items(one.collectLeaves())
+    for tree in (plan, *items(plan.subqueriesAll())):
+        yield from items(tree.collectLeaves())
 
 
 def past_versions(rows: DataFrame, table: str) -> Iterator[int]:
@@ -303,7 +309,7 @@ def _scans(plan: Any) -> Iterator[tuple[Any, Any]]:
         below = [getattr(node, name)()] if name else list(items(node.children()))
         if not below:
             yield node, cached
-        waiting += [(one, cached) for one in (*below, *items(node.subqueries()))]
+        waiting += [(child, cached) for child in (*below, *items(node.subqueries()))]
 
 
 def _selected(scan: Any) -> Mapping[Place, Files]:
@@ -311,8 +317,8 @@ def _selected(scan: Any) -> Mapping[Place, Files]:
     listing = scan.selectedPartitions()
     directories = listing if isinstance(listing, JavaArray) else listing.partitionDirectories()  # before and in Spark 4
     files: dict[Place, dict[str, tuple[int, int | None]]] = {}
-    for one in directories:
-        for path, size, milliseconds in FILE_STATUS.findall(str(one.toString())):
+    for listed in directories:
+        for path, size, milliseconds in FILE_STATUS.findall(str(listed.toString())):
             directory, _, name = path.rpartition("/")
             location = Location.parse_any(directory)
             if location is not None:
@@ -324,9 +330,9 @@ def _lineage(rdd: Any) -> Iterator[Any]:
     """Yield an RDD and all that it is computed from, each once."""
     known, waiting = {int(rdd.id())}, [rdd]
     while waiting:
-        one = waiting.pop()
-        yield one
-        for dependency in items(one.dependencies()):
+        source = waiting.pop()
+        yield source
+        for dependency in items(source.dependencies()):
             behind = dependency.rdd()
             if int(behind.id()) not in known:
                 known.add(int(behind.id()))

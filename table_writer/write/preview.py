@@ -81,7 +81,7 @@ class Preview:
             problems=(
                 *refused,
                 *self._problems(planned),
-                *self._published_since(based_on, [one.values for one in planned if one.rows]),
+                *self._published_since(based_on, [partition.values for partition in planned if partition.rows]),
                 *self._uncopied(now),
                 *self._unspelled(rows),
             ),
@@ -213,7 +213,7 @@ class Preview:
             based_on,
             Operation.WRITE,
             self._mode.value,
-            partitions=tuple(EntryPartition.without_rows(one, None) for one in values),
+            partitions=tuple(EntryPartition.without_rows(named, None) for named in values),
         )
         for record in log.read_history(log.read_state(listed_after=based_on)).records:
             if standing(record, draft, (), scope=self._scope) is Standing.CONFLICT:
