@@ -77,7 +77,7 @@ class QueryReads:
                 if cached is None:
                     yield TableRead(of=ReadOf.TABLE, files=self._of_hive(scan), covers=covers)
                     continue
-                yield from self._of_rdd(cached, ReadOf.TABLE, covers)
+                yield from self._of_rdd(cached.cachedColumnBuffers(), ReadOf.TABLE, covers)
 
     def _is_table(self, identifier: Any) -> bool:
         database = str(identifier.database().get()) if identifier.database().isDefined() else ""
@@ -295,7 +295,7 @@ def _refresh(leaf: Any) -> None:
 
 
 def _scans(plan: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the leaves of a physical plan, those of cached frames with the RDD of their rows, else ``None``."""
+    """Yield the leaves of a physical plan, those of cached frames with what makes the RDD of their rows."""
     inside = {"AdaptiveSparkPlanExec": "executedPlan", "ReusedExchangeExec": "child", "ReusedSubqueryExec": "child"}
     waiting = [(plan, None)]
     while waiting:
@@ -303,7 +303,7 @@ def _scans(plan: Any) -> Iterator[tuple[Any, Any]]:
         kind = str(node.getClass().getSimpleName())
         if kind == "InMemoryTableScanExec":
             builder = node.relation().cacheBuilder()
-            waiting.append((builder.cachedPlan(), builder.cachedColumnBuffers()))
+            waiting.append((builder.cachedPlan(), builder))
             continue
         name = "plan" if kind.endswith("QueryStageExec") else inside.get(kind)
         below = [getattr(node, name)()] if name else list(items(node.children()))
